@@ -1,0 +1,35 @@
+"""Bags: files of byte records with fast access by index. Drop-in for bagz and Säckli.
+
+    with bags.bag.Writer('data.bagz') as writer:
+        writer.write(b'record')
+    bags.bag.Reader('data.bagz')[0]
+"""
+
+from bags.bag.index import Index, MultiIndex
+from bags.bag.options import (
+    AccessPattern,
+    CachePolicy,
+    CompressionAutoDetect,
+    CompressionNone,
+    CompressionZstd,
+    LimitsPlacement,
+    LimitsStorage,
+    ShardingLayout,
+)
+from bags.bag.reader import Reader
+from bags.bag.writer import Writer
+
+__all__ = [
+    'AccessPattern',
+    'CachePolicy',
+    'CompressionAutoDetect',
+    'CompressionNone',
+    'CompressionZstd',
+    'Index',
+    'LimitsPlacement',
+    'LimitsStorage',
+    'MultiIndex',
+    'Reader',
+    'ShardingLayout',
+    'Writer',
+]

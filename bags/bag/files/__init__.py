@@ -1,0 +1,50 @@
+"""Where bytes are: the only part of the library that touches the operating system or a network.
+
+Two seams. A `File` is one file's bytes as they were when it was opened. A `Store` is a place that
+holds files by path. What is above this package works with any store alike; another kind of storage
+is one more module here and one more line in `store_for`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bags.bag.files.protocols import File, Hints, Lock, Output, Store
+
+__all__ = ['File', 'Hints', 'Lock', 'Output', 'Store', 'store_for']
+
+URL = re.compile(r'/?(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/*)(?P<rest>.*)', re.DOTALL)
+
+
+def store_for(
+    path: str | os.PathLike[str],
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[Store, str]:
+    """Returns the store of a path, and the path in that store's own form.
+
+    Args:
+        path: A local path, `file://…`, or bagz's `/posix:/abs`. A name that has a colon but exists,
+            or that has no known scheme before it, is a local path.
+        filesystem: Not supported yet for anything but None.
+        storage_options: Options of a remote store.
+
+    Raises:
+        ValueError: A URL of a kind that is not supported.
+    """
+    from bags.bag.files.local import LocalStore
+
+    text = os.fspath(path)
+    match = URL.fullmatch(text)
+    if filesystem is None and (match is None or len(match['scheme']) < 2 or os.path.exists(text)):
+        return LocalStore(), text
+    if filesystem is None and match is not None:
+        scheme = match['scheme'].lower()
+        if scheme == 'posix' or scheme == 'file':
+            return LocalStore(), '/' * bool(match['slashes']) + match['rest']
+        if not match['slashes']:
+            return LocalStore(), text
+    raise ValueError(f'{text}: expected a local path, got a URL of a storage that is not supported')

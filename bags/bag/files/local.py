@@ -1,0 +1,211 @@
+"""Local folders: opening, growing, renaming and locking files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import weakref
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from bags.bag.files.direct import DirectFile
+from bags.bag.files.mapped import MappedFile
+from bags.bag.files.pread import PreadFile
+from bags.bag.files.protocols import Buffer, File, Hints
+from bags.bag.options import CachePolicy
+
+__all__ = ['PathLock', 'LocalOutput', 'LocalStore']
+
+PIECE = 1 << 22
+VECTORS = 1024  # What Linux and macOS take in one writev.
+
+
+class LocalStore:
+    """The local file system."""
+
+    appendable = True
+
+    def open(self, path: str, hints: Hints) -> File:
+        if hints.cache_policy is CachePolicy.DIRECT_IO:
+            return DirectFile(path, hints)
+        if hints.cache_policy is CachePolicy.DROP_AFTER_READ or not hints.mapped:
+            return PreadFile(path, hints)
+        return MappedFile(path, hints)
+
+    def create(self, path: str) -> LocalOutput:
+        return LocalOutput(path, os.open(path, _flags(os.O_RDWR | os.O_CREAT | os.O_EXCL), 0o666), 0)
+
+    def resume(self, path: str, size: int) -> LocalOutput:
+        fd = os.open(path, _flags(os.O_RDWR | os.O_CREAT), 0o666)
+        os.ftruncate(fd, size)
+        return LocalOutput(path, fd, size)
+
+    def clone(self, path: str, target: str, size: int) -> None:
+        source = os.open(path, _flags(os.O_RDONLY))
+        try:
+            output = LocalOutput(target, os.open(target, _flags(os.O_RDWR | os.O_CREAT | os.O_EXCL), 0o666), 0)
+            try:
+                with os.fdopen(os.dup(source), 'rb') as file:
+                    output.copy(file, size)
+                shutil.copymode(path, target)
+            except BaseException:
+                os.unlink(target)
+                raise
+            finally:
+                output.close()
+        finally:
+            os.close(source)
+
+    def read(self, path: str) -> bytes:
+        with open(path, 'rb') as file:
+            return file.read()
+
+    def replace(self, path: str, data: bytes) -> None:
+        beside = f'{path}.{os.getpid()}.new'
+        with open(beside, 'wb') as file:
+            file.write(data)
+        os.replace(beside, path)
+
+    def rename(self, path: str, target: str) -> None:
+        os.replace(path, target)
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def names(self, folder: str) -> list[str]:
+        return os.listdir(folder or '.')
+
+    def make_folder(self, folder: str) -> None:
+        os.makedirs(folder, exist_ok=True)
+
+    def join(self, folder: str, name: str) -> str:
+        return os.path.join(folder, name)
+
+    def lock(self, folder: str) -> PathLock:
+        return PathLock(folder)
+
+
+def _flags(flags: int) -> int:
+    return flags | getattr(os, 'O_CLOEXEC', 0) | getattr(os, 'O_BINARY', 0)
+
+
+class LocalOutput:
+    """A local file that grows at its end."""
+
+    def __init__(self, path: str, fd: int, size: int) -> None:
+        self.path = path
+        self.size = size
+        self.fd = fd
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        offset = self.size
+        for first in range(0, len(buffers), VECTORS):
+            group = buffers[first : first + VECTORS]
+            total = sum(buffer.nbytes if isinstance(buffer, memoryview) else len(buffer) for buffer in group)
+            done = os.pwritev(self.fd, group, offset)
+            if done < total:
+                rest = memoryview(b''.join(group))
+                while done < total:
+                    done += os.pwrite(self.fd, rest[done:], offset + done)
+            offset += total
+        self.size = offset
+
+    def copy(self, source: BinaryIO, size: int) -> None:
+        offset, stop = self.size, self.size + size
+        offset = self._copy_in_kernel(source, offset, stop)
+        while offset < stop:
+            piece = source.read(min(PIECE, stop - offset))
+            if not piece:
+                raise EOFError(f'{getattr(source, "name", source)}: expected {stop - offset} more bytes, got none')
+            view = memoryview(piece)
+            while view:
+                done = os.pwrite(self.fd, view, offset)
+                view, offset = view[done:], offset + done
+        self.size = stop
+
+    def _copy_in_kernel(self, source: BinaryIO, offset: int, stop: int) -> int:
+        """Copies what the kernel will (shared blocks on file systems that can); returns where it came to."""
+        try:
+            fd, start = source.fileno(), source.tell()
+        except (OSError, AttributeError, ValueError):
+            return offset  # Not a file of the system.
+        try:
+            while offset < stop and (done := os.copy_file_range(fd, self.fd, stop - offset, start, offset)):
+                start, offset = start + done, offset + done
+        except (OSError, AttributeError):
+            pass  # No such call, another file system, a full disk: plain writes go on, and meet what is real.
+        source.seek(start)
+        return offset
+
+    def read(self, start: int, stop: int) -> bytes:
+        return os.pread(self.fd, stop - start, start)
+
+    def close(self) -> None:
+        os.ftruncate(self.fd, self.size)  # Behind it may lie what a failed write left.
+        self._release()
+
+    def discard(self) -> None:
+        self._release()
+        os.unlink(self.path)
+
+    def _release(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self._release()
+
+
+_LOCKS: weakref.WeakSet[PathLock] = weakref.WeakSet()  # Only so that a forked child can let go of them.
+
+
+class PathLock:
+    """An advisory lock on a folder (`flock`), gone with the process, leaving no file behind.
+
+    Raises:
+        BlockingIOError: Another writer holds it.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.fd = -1
+        try:
+            import fcntl
+        except ImportError:  # Windows: files that are being written cannot be opened twice there anyway.
+            return
+        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            os.close(fd)
+            raise BlockingIOError(exc.errno, 'another writer is at work here', folder) from None
+        except OSError:
+            os.close(fd)  # A file system without locks.
+            return
+        self.fd = fd
+        _LOCKS.add(self)
+
+    def release(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.release()
+
+
+def _release_in_child() -> None:
+    for lock in list(_LOCKS):
+        lock.release()
+
+
+if hasattr(os, 'register_at_fork'):
+    # A lock belongs to all processes that share the descriptor: a child that outlives its parent must
+    # not hold it.
+    os.register_at_fork(after_in_child=_release_in_child)

@@ -1,0 +1,65 @@
+"""Local files read through a map: the page cache is the buffer, and a record is a slice of it."""
+
+from __future__ import annotations
+
+import mmap
+import sys
+
+import numpy as np
+
+from bags.bag.files.pread import FEW, LARGE, PreadFile
+from bags.bag.files.protocols import Buffer, Hints, Offsets
+from bags.bag.options import AccessPattern
+
+__all__ = ['MappedFile']
+
+WINDOW = 1 << 13  # Records of one size up to this are gathered by numpy, larger ones sliced.
+
+
+class MappedFile(PreadFile):
+    """A local file in a map, shared between threads, forks and processes."""
+
+    overlaps = False
+
+    def __init__(self, path: str, hints: Hints) -> None:
+        super().__init__(path, hints)
+        self.buffer = self._map() if self.size else b''
+
+    def _map(self) -> mmap.mmap:
+        # Where it is possible the map goes without a descriptor of its own.
+        options = {'trackfd': False} if sys.version_info >= (3, 13) else {}
+        buffer = mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ, **options)
+        name = f'MADV_{self.hints.access_pattern.name}'
+        if self.hints.access_pattern is not AccessPattern.SYSTEM and hasattr(mmap, name):
+            buffer.madvise(getattr(mmap, name))
+        return buffer
+
+    def read(self, start: int, stop: int) -> Buffer:
+        assert self.buffer is not None
+        return self.buffer[start:stop]
+
+    def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
+        buffer = self.buffer
+        assert buffer is not None
+        if not len(starts):
+            return []
+        sizes = stops - starts
+        if len(starts) > 1 and int(sizes.sum()) >= LARGE * len(starts):
+            return self.read_large(starts.tolist(), stops.tolist())
+        if len(starts) >= FEW:
+            self.expect(starts, stops)
+        largest = int(sizes.max())
+        if largest <= WINDOW and int(sizes.min()) == largest:
+            return gather(buffer, self.size, starts, largest).tolist() if largest else [b''] * len(starts)
+        return [buffer[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+
+
+def gather(buffer: mmap.mmap | bytes, size: int, starts: Offsets, length: int) -> np.ndarray:
+    """Copies ranges of one length (at least 1) into an array of raw items, in two numpy calls.
+
+    The file is seen as overlapping items, one a byte, and indexed by the starts. `tolist` makes `bytes`
+    of the items (20 ns each for 100 B, where a slice takes 60).
+    """
+    window = np.ndarray((size - length + 1,), f'V{length}', buffer, 0, (1,))
+    items: np.ndarray = window[starts]
+    return items

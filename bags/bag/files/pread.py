@@ -1,0 +1,127 @@
+"""Local files read by descriptor."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+from bags.bag.files.protocols import Buffer, Hints, Offsets
+from bags.bag.options import AccessPattern, CachePolicy
+from bags.bag.ranges import merge, split
+
+__all__ = ['PreadFile', 'advise']
+
+GAP = 1 << 14  # A hint or a read costs about as much as reading this many bytes more.
+LARGE = 1 << 17  # From this size on, reads are dealt out to threads ...
+THREADS = 16  # ... of this number: 1 MB records, cold: 1 thread 180/s, 4: 700/s, 16: 900/s, 64: 950/s.
+FEW = 4  # Batches below this are read without a look at what is cached.
+
+
+def advise(fd: int, start: int, stop: int, name: str) -> None:
+    """Tells the kernel what will be done with a range, where there is a way to; never fails."""
+    advice = getattr(os, name, None)
+    if advice is not None:
+        try:
+            os.posix_fadvise(fd, start, stop - start, advice)
+        except OSError:
+            pass  # A hint that the file system does not take changes nothing.
+
+
+class PreadFile:
+    """A local file read with `pread`, and, if so wished, dropped from the page cache after it."""
+
+    buffer: mmap.mmap | bytes | None = None
+    overlaps = True
+
+    def __init__(self, path: str, hints: Hints) -> None:
+        self.path = path
+        self.hints = hints
+        self.fd = os.open(path, os.O_RDONLY | getattr(os, 'O_CLOEXEC', 0) | getattr(os, 'O_BINARY', 0))
+        self.size = os.fstat(self.fd).st_size
+        self.drops = hints.cache_policy is not CachePolicy.SYSTEM
+        if hints.access_pattern is not AccessPattern.SYSTEM:
+            advise(self.fd, 0, 0, f'POSIX_FADV_{hints.access_pattern.name}')
+
+    def __del__(self) -> None:
+        fd = self.__dict__.pop('fd', None)
+        if fd is not None:
+            os.close(fd)
+
+    def read(self, start: int, stop: int) -> Buffer:
+        return self.fetch(start, stop)
+
+    def fetch(self, start: int, stop: int) -> bytes:
+        """Reads a range with `pread`, whatever `read` does."""
+        data = os.pread(self.fd, stop - start, start)
+        while len(data) < stop - start:  # A signal, or more than the 2 GiB that one call reads.
+            part = os.pread(self.fd, stop - start - len(data), start + len(data))
+            if not part:
+                raise EOFError(f'{self.path}: expected {stop} bytes, now there are {start + len(data)}')
+            data += part
+        if self.drops and stop > start:
+            advise(self.fd, start, stop, 'POSIX_FADV_DONTNEED')
+        return data
+
+    def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
+        if not len(starts):
+            return []
+        if int((stops - starts).sum()) >= LARGE * len(starts):
+            return self.read_large(starts.tolist(), stops.tolist())
+        runs = merge(starts, stops, GAP)
+        if len(starts) >= FEW:
+            self.expect(runs.starts, runs.stops)
+        pieces = [memoryview(piece) for piece in self.read_runs(runs.starts.tolist(), runs.stops.tolist())]
+        offsets = runs.starts[runs.owner]
+        places = zip(runs.owner.tolist(), (starts - offsets).tolist(), (stops - offsets).tolist(), strict=True)
+        return [bytes(pieces[run][start:stop]) for run, start, stop in places]
+
+    def read_runs(self, starts: list[int], stops: list[int]) -> list[bytes]:
+        """Reads ranges that are apart from each other."""
+        return list(map(self.fetch, starts, stops))
+
+    def read_large(self, starts: list[int], stops: list[int]) -> list[bytes]:
+        """Reads long ranges in threads, each straight into its result.
+
+        Even from the page cache: filling fresh memory costs page faults, which `pread` takes outside
+        the GIL (1,024 records of 1 MB, hot: 650 µs a record as slices of a map, 340 µs so).
+        """
+        parts = split(len(starts), min(THREADS, self.hints.max_parallelism))
+        if len(parts) == 1:
+            return list(map(self.fetch, starts, stops))
+
+        def work(part: slice) -> list[bytes]:
+            return list(map(self.fetch, starts[part], stops[part]))
+
+        results: list[bytes] = [b''] * len(starts)
+        with ThreadPoolExecutor(len(parts)) as threads:
+            for part, records in zip(parts, threads.map(work, parts), strict=True):
+                results[part] = records
+        return results
+
+    def expect(self, starts: Offsets, stops: Offsets) -> None:
+        """Has the kernel read ranges ahead, unless they are cached already.
+
+        One thread then sees the device's full queue (4 KB records, cold: 6k/s without, 50k/s with).
+        Each hint costs a system call, so a few of the ranges are first asked whether they are cached.
+        """
+        if not len(starts) or not self.is_cold(starts, stops):
+            return
+        runs = merge(starts, stops, GAP)
+        fd = self.fd
+        for start, stop in zip(runs.starts.tolist(), runs.stops.tolist(), strict=True):
+            advise(fd, start, stop, 'POSIX_FADV_WILLNEED')
+
+    def is_cold(self, starts: Offsets, stops: Offsets) -> bool:
+        """Tells, from a sample, whether ranges are missing in the page cache; False if unknown."""
+        last = len(starts) - 1
+        byte = [bytearray(1)]
+        for index in {0, last // 2, last}:
+            if stops[index] > starts[index]:
+                try:
+                    os.preadv(self.fd, byte, int(starts[index]), os.RWF_NOWAIT)
+                except BlockingIOError:
+                    return True
+                except (OSError, AttributeError):
+                    return False
+        return False

@@ -1,0 +1,156 @@
+"""The two seams to storage, and what passes through them."""
+
+from __future__ import annotations
+
+import dataclasses
+import mmap
+from collections.abc import Sequence
+from typing import BinaryIO, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.bag.options import AccessPattern, CachePolicy
+
+__all__ = ['Buffer', 'File', 'Hints', 'Lock', 'Output', 'Store']
+
+Buffer = bytes | bytearray | memoryview
+Offsets = npt.NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True)
+class Hints:
+    """How a file is going to be read."""
+
+    access_pattern: AccessPattern = AccessPattern.SYSTEM
+    cache_policy: CachePolicy = CachePolicy.SYSTEM
+    mapped: bool = True
+    max_parallelism: int = 100
+
+
+class File(Protocol):
+    """The bytes of one file, as it was when opened. Safe to use from any thread and after a fork.
+
+    Descriptors close with the last reference, never under a read that is on its way.
+    """
+
+    path: str
+    size: int
+    """Bytes there were at open."""
+    buffer: mmap.mmap | bytes | None
+    """The whole file as something whose slices are `bytes`, where it is mapped; else None."""
+    overlaps: bool
+    """Whether reads wait long enough (a network, a queue of a device) to be worth overlapping."""
+
+    def read(self, start: int, stop: int) -> Buffer:
+        """Returns the bytes from `start` to `stop`.
+
+        Raises:
+            EOFError: The file has become shorter.
+        """
+        ...
+
+    def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
+        """Returns many ranges at once, in any order and with repeats: here batches get their speed."""
+        ...
+
+    def expect(self, starts: Offsets, stops: Offsets) -> None:
+        """Is told of ranges that are about to be read. Costs next to nothing where it is of no use."""
+        ...
+
+
+class Output(Protocol):
+    """A file that is being written, from a position on."""
+
+    path: str
+    size: int
+    """Bytes written, and where the next ones go. Set back, the bytes after it do not count any more."""
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Appends buffers. On an error nothing is appended: the next write goes to the same place."""
+        ...
+
+    def copy(self, source: BinaryIO, size: int) -> None:
+        """Appends `size` bytes of an open file, a piece at a time. On an error nothing is appended."""
+        ...
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Returns bytes written before (only of stores whose files can grow)."""
+        ...
+
+    def close(self) -> None:
+        """Ends the file at `size`; on stores whose files cannot grow, this is when it appears."""
+        ...
+
+    def discard(self) -> None:
+        """Stops writing and removes what there is."""
+        ...
+
+
+class Lock(Protocol):
+    """A claim on a folder that ends with `release` or with the process."""
+
+    def release(self) -> None: ...
+
+
+class Store(Protocol):
+    """A place that holds files."""
+
+    appendable: bool
+    """Whether files can grow and be read at once. If not, a file appears as a whole at `close`."""
+
+    def open(self, path: str, hints: Hints) -> File: ...
+
+    def create(self, path: str) -> Output:
+        """Starts a file that must not exist.
+
+        Raises:
+            FileExistsError: It does.
+        """
+        ...
+
+    def resume(self, path: str, size: int) -> Output:
+        """Goes on with a file after its first `size` bytes; what it has beyond them is dropped."""
+        ...
+
+    def clone(self, path: str, target: str, size: int) -> None:
+        """Makes `target` the first `size` bytes of a file, sharing its blocks where it can."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Returns the whole of a small file."""
+        ...
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Makes a small file appear with this content, as a whole."""
+        ...
+
+    def rename(self, path: str, target: str) -> None: ...
+
+    def remove(self, path: str) -> None:
+        """Removes a file if it is there."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def names(self, folder: str) -> list[str]:
+        """Lists a folder, unsorted.
+
+        Raises:
+            FileNotFoundError, NotADirectoryError: It is none.
+        """
+        ...
+
+    def make_folder(self, folder: str) -> None:
+        """Makes a folder and those above it; one that exists is fine."""
+        ...
+
+    def join(self, folder: str, name: str) -> str: ...
+
+    def lock(self, folder: str) -> Lock:
+        """Claims a folder for one writer.
+
+        Raises:
+            BlockingIOError: Another writer has it.
+        """
+        ...

@@ -1,0 +1,221 @@
+"""What can be chosen when a bag is read or written."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+__all__ = [
+    'AccessPattern',
+    'CachePolicy',
+    'Compression',
+    'CompressionAutoDetect',
+    'CompressionNone',
+    'CompressionZstd',
+    'LimitsPlacement',
+    'LimitsStorage',
+    'ReaderOptions',
+    'ShardingLayout',
+    'WriterOptions',
+    'as_compression',
+]
+
+GiB = 1 << 30
+
+
+class Choice(enum.IntEnum):
+    """An enum that is also called by its name in any case: `ShardingLayout('interleaved')`."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Choice | None:
+        if isinstance(value, str):
+            return cls.__members__.get(value.upper().replace('-', '_'))
+        return None
+
+    def __repr__(self) -> str:
+        return f'{type(self).__name__}.{self.name}'
+
+
+class LimitsPlacement(Choice):
+    """Where a bag's limits are; the first three can be written."""
+
+    TAIL = 0
+    """After the records: n end offsets."""
+    SEPARATE = 1
+    """In `limits.NAME` beside `NAME`: n end offsets."""
+    STARTS = 2
+    """After the records: n starts and the final end (Bags 0.x)."""
+    IDX = 3
+    """In `STEM.idx` beside `STEM.bag`: n end offsets (Granular)."""
+
+
+class LimitsStorage(Choice):
+    """Where limits are kept when they are not mapped from a local file."""
+
+    ON_DISK = 0
+    """Read in blocks, when first needed."""
+    IN_MEMORY = 1
+    """Read as a whole at open."""
+
+
+class ShardingLayout(Choice):
+    """In which order the records of several shards form one sequence."""
+
+    CONCATENATED = 0
+    """All of the first shard, then all of the second."""
+    INTERLEAVED = 1
+    """The first record of every shard, then the second of every shard."""
+
+
+class AccessPattern(Choice):
+    """What the kernel is told about the order of reads from local files."""
+
+    SYSTEM = 0
+    RANDOM = 1
+    """No read-ahead (`MADV_RANDOM`, `POSIX_FADV_RANDOM`)."""
+    SEQUENTIAL = 2
+    """More read-ahead (`MADV_SEQUENTIAL`, `POSIX_FADV_SEQUENTIAL`)."""
+
+
+class CachePolicy(Choice):
+    """What becomes of the page cache of local files."""
+
+    SYSTEM = 0
+    DROP_AFTER_READ = 1
+    """Read with `pread`, then tell the kernel that the pages are not needed again. Where
+    `posix_fadvise` is missing, plain `pread`."""
+    DIRECT_IO = 2
+    """Read past the page cache with `O_DIRECT` (`F_NOCACHE` on macOS). Where a file system refuses, as
+    `DROP_AFTER_READ`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CompressionAutoDetect:
+    """zstd for a `.bagz`, none for any other name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CompressionNone:
+    """Records are held as they are."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CompressionZstd:
+    """Every non-empty record is one zstd frame, with its content size and a checksum in it."""
+
+    level: int = 3
+    """From -131072 (fastest) to 22 (smallest); 0 stands for zstd's default, 3. Not used for reading."""
+    dictionary: bytes = b''
+    """A trained dictionary or any bytes that records have in common; needed for reading too."""
+
+    def __post_init__(self) -> None:
+        if not -131072 <= self.level <= 22:
+            raise ValueError(f'zstd level: expected -131072 to 22, got {self.level}')
+        if not isinstance(self.dictionary, bytes):
+            object.__setattr__(self, 'dictionary', bytes(memoryview(self.dictionary)))
+
+
+Compression = CompressionAutoDetect | CompressionNone | CompressionZstd
+
+_COMPRESSIONS: Mapping[str, type[Compression]] = {
+    'auto': CompressionAutoDetect,
+    'none': CompressionNone,
+    'zstd': CompressionZstd,
+}
+
+
+def as_compression(value: Compression | str | None) -> Compression:
+    """Returns a compression for itself, for 'auto', 'none' or 'zstd', or for None (none)."""
+    if isinstance(value, CompressionAutoDetect | CompressionNone | CompressionZstd):
+        return value
+    if isinstance(value, type) and value in _COMPRESSIONS.values():
+        return value()
+    kind = _COMPRESSIONS.get(value.lower() if isinstance(value, str) else 'none' if value is None else '')
+    if kind is None:
+        names = ', '.join(map(repr, _COMPRESSIONS))
+        raise ValueError(f'compression: expected a Compression object or one of {names}, got {value!r}')
+    return kind()
+
+
+@dataclasses.dataclass
+class ReaderOptions:
+    """How bags are read; the first five in bagz's order. Enums also take their names and numbers."""
+
+    sharding_layout: ShardingLayout = ShardingLayout.CONCATENATED
+    limits_placement: LimitsPlacement = LimitsPlacement.TAIL
+    compression: Compression = CompressionAutoDetect()
+    limits_storage: LimitsStorage = LimitsStorage.ON_DISK
+    max_parallelism: int = 100
+    """Most threads, for reads and for decompression, that one call uses."""
+    access_pattern: AccessPattern = AccessPattern.SYSTEM
+    cache_policy: CachePolicy = CachePolicy.SYSTEM
+    read_ahead_bytes: int = 1 << 20
+    """Bytes on disk that iterators read at a time."""
+    mapped: bool = True
+    """Read local files through a map. False reads with `pread`: for network file systems, where a
+    map can fault."""
+    max_record_size: int = GiB
+    """Most bytes that a zstd frame may announce."""
+    filesystem: Any = None
+    """An fsspec file system that paths belong to."""
+    storage_options: Mapping[str, Any] | None = None
+    """Options of the storage behind a URL."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        convert = _CONVERSIONS.get(name)
+        object.__setattr__(self, name, convert(value) if convert else value)
+
+
+@dataclasses.dataclass
+class WriterOptions:
+    """How a bag is written, in bagz's order."""
+
+    limits_placement: LimitsPlacement = LimitsPlacement.TAIL
+    compression: Compression = CompressionAutoDetect()
+    max_record_size: int = GiB
+    """Largest record that is compressed (`ReaderOptions.max_record_size` would refuse it)."""
+    filesystem: Any = None
+    storage_options: Mapping[str, Any] | None = None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        convert = _CONVERSIONS.get(name)
+        object.__setattr__(self, name, convert(value) if convert else value)
+
+
+def _positive(value: Any) -> int:
+    number = int(value)
+    if number < 1:
+        raise ValueError(f'expected a number of at least 1, got {value!r}')
+    return number
+
+
+_CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
+    'sharding_layout': ShardingLayout,
+    'limits_placement': LimitsPlacement,
+    'compression': as_compression,
+    'limits_storage': LimitsStorage,
+    'max_parallelism': _positive,
+    'access_pattern': AccessPattern,
+    'cache_policy': CachePolicy,
+    'read_ahead_bytes': _positive,
+    'max_record_size': _positive,
+}
+
+Options = TypeVar('Options', ReaderOptions, WriterOptions)
+
+
+def merge(kind: type[Options], options: Options | None, keywords: dict[str, Any]) -> Options:
+    """Returns a copy of `options` with the keywords set over them.
+
+    Raises:
+        TypeError: A keyword that is no option.
+    """
+    names = [field.name for field in dataclasses.fields(kind)]
+    for name in keywords:
+        if name not in names:
+            raise TypeError(f'{name!r} is not an option; those there are: {", ".join(names)}')
+    if options is not None and not isinstance(options, kind):
+        raise TypeError(f'options: expected {kind.__name__}, got {type(options).__name__}')
+    return dataclasses.replace(options, **keywords) if options is not None else kind(**keywords)

@@ -1,0 +1,151 @@
+"""Several files as one sequence: which files a spec names, and where an index lies in them. No I/O.
+
+Where four shards of 8, 4, 0 and 5 records put the indices 0 to 16 when *concatenated*:
+
+    00000-of-00004 |  0  1  2  3  4  5  6  7
+    00001-of-00004 |  8  9 10 11
+    00002-of-00004 |
+    00003-of-00004 | 12 13 14 15 16
+
+and three shards of 6, 6 and 5 when *interleaved*:
+
+    00000-of-00003 |  0  3  6  9 12 15
+    00001-of-00003 |  1  4  7 10 13 16
+    00002-of-00003 |  2  5  8 11 14
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from bags.bag.limits import Int64s
+
+__all__ = ['Concatenated', 'Interleaved', 'expand', 'shard_name']
+
+FileSpec = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+SHARDED = re.compile(r'(?P<stem>.*)@(?P<count>[0-9]+|\*)(?P<suffix>\.[^@/]*)?')
+
+
+def shard_name(stem: str, shard: int, count: int, suffix: str = '') -> str:
+    """Returns the name of one shard of several: `name-00002-of-00008.bagz`."""
+    return f'{stem}-{shard:05}-of-{count:05}{suffix}'
+
+
+def expand(
+    spec: FileSpec, exists: Callable[[str], bool], names: Callable[[str], Iterable[str]]
+) -> tuple[list[str], str]:
+    """Returns the paths that a file spec names, and the spec as one string.
+
+    Args:
+        spec: A path; `stem@8.bagz` or `stem@*.bagz` for numbered shards; a glob; several of these
+            with commas between; or an iterable of them. `@ * [ ?` are special in the last component
+            only, and a path that exists as it is written is taken literally.
+        exists: Tells whether there is a file at a path.
+        names: Lists the names in the folder of a path.
+
+    Raises:
+        FileNotFoundError: A glob or `@*` that matches nothing, or a shard of `@*` that is missing.
+        ValueError: No path at all, zero shards, or `@*` matching shards of different counts.
+    """
+    if isinstance(spec, str | os.PathLike):
+        text = os.fspath(spec)
+        parts = [text] if ',' not in text or exists(text) else text.split(',')
+    else:
+        parts = [os.fspath(part) for part in spec]
+        text = ','.join(parts)
+    paths = [path for part in parts for path in _expand_part(part, exists, names)]
+    if not paths:
+        raise ValueError(f'file spec {text!r}: expected at least one path, got none')
+    return paths, text
+
+
+def _expand_part(
+    part: str, exists: Callable[[str], bool], names: Callable[[str], Iterable[str]]
+) -> list[str]:
+    cut = max(part.rfind('/'), part.rfind(os.sep)) + 1
+    folder, name = part[:cut], part[cut:]
+    if not any(char in name for char in '@*?[') or exists(part):
+        return [part]
+    sharded = SHARDED.fullmatch(name)
+    if sharded is None:
+        if '@' in name and not any(char in name for char in '*?['):
+            return [part]
+        found = sorted(fnmatch.filter(names(folder), name))
+        found = [entry for entry in found if not entry.startswith('limits.')]
+        if not found:
+            raise FileNotFoundError(f'{part}: no file matches')
+        return [folder + entry for entry in found]
+    stem, suffix = sharded['stem'], sharded['suffix'] or ''
+    count = _count_shards(part, stem, suffix, names(folder)) if sharded['count'] == '*' else int(sharded['count'])
+    if not count:
+        raise ValueError(f'file spec {part!r}: expected at least one shard, got 0')
+    return [folder + shard_name(stem, shard, count, suffix) for shard in range(count)]
+
+
+def _count_shards(part: str, stem: str, suffix: str, names: Iterable[str]) -> int:
+    pattern = re.compile(re.escape(stem) + r'-([0-9]{5,})-of-([0-9]{5,})' + re.escape(suffix))
+    found = [match for match in map(pattern.fullmatch, names) if match]
+    if not found:
+        raise FileNotFoundError(f'{part}: no shard {shard_name(stem, 0, 0, suffix)!r} of any count')
+    counts = sorted({int(match[2]) for match in found})
+    if len(counts) > 1:
+        raise ValueError(f'{part}: expected shards of one count, got counts {counts}')
+    missing = sorted(set(range(counts[0])) - {int(match[1]) for match in found})
+    if missing:
+        raise FileNotFoundError(f'{part}: missing shard {shard_name(stem, missing[0], counts[0], suffix)}')
+    return counts[0]
+
+
+class Concatenated:
+    """The shards' records one shard after the other."""
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        self.starts: list[int] = [0, *np.cumsum(lengths, dtype=np.int64).tolist()]
+        """First index of each shard, and the total."""
+        self.total = self.starts[-1]
+        self._table = np.array(self.starts, np.int64)
+
+    def one(self, index: int) -> tuple[int, int]:
+        """Returns the shard of an index in `range(total)`, and the index in it."""
+        shard = bisect_right(self.starts, index) - 1
+        return shard, index - self.starts[shard]
+
+    def many(self, indices: Int64s) -> tuple[Int64s, Int64s]:
+        """Returns shards and indices in them; O(n log shards), one numpy call a step."""
+        shards = np.searchsorted(self._table, indices, 'right') - 1
+        return shards, indices - self._table[shards]
+
+
+class Interleaved:
+    """The shards' records in turns.
+
+    Raises:
+        ValueError: Lengths that are not n or n - 1 with the longer shards first: then a turn would
+            miss a shard, which mostly means that a shard is.
+    """
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        for shard, length in enumerate(lengths):
+            if not lengths[0] >= length >= lengths[0] - 1 or length > lengths[shard - 1 if shard else 0]:
+                raise ValueError(
+                    f'interleaved shards: expected lengths that fall by at most 1 in all, got '
+                    f'{lengths[0]} for shard 0 and {length} for shard {shard}'
+                )
+        self.count = len(lengths)
+        self.total = sum(lengths)
+
+    def one(self, index: int) -> tuple[int, int]:
+        """Returns the shard of an index in `range(total)`, and the index in it."""
+        turn, shard = divmod(index, self.count)
+        return shard, turn
+
+    def many(self, indices: Int64s) -> tuple[Int64s, Int64s]:
+        """Returns shards and indices in them."""
+        return indices % self.count, indices // self.count

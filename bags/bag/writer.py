@@ -1,0 +1,334 @@
+"""Writing a bag, so that a reader sees all of what was flushed and a killed process loses none of it.
+
+While a bag is written, its limits go to `limits.NAME`; `close` copies them behind the records and removes
+that file. Records are written before their limits, so at any moment every limit there is has its record.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from bags.bag.compression import Zstd, codec_for
+from bags.bag.files import Lock, Output, store_for
+from bags.bag.limits import ENTRY
+from bags.bag.opened import limits_name, open_bag
+from bags.bag.options import LimitsPlacement, ReaderOptions, WriterOptions, merge
+from bags.bag.records import as_record
+
+__all__ = ['Writer']
+
+SPILL = 1 << 20  # Bytes of records and limits that wait in memory.
+SMALL = 1 << 12  # Records that are smaller in the mean are joined to one write.
+PIECE = 1 << 22
+
+
+class Writer:
+    """Writes a bag. For one thread at a time.
+
+    Args:
+        filename: The bag; a name in `.bagz` has its records compressed.
+        options: As `Writer.Options(…)`; copied.
+        mode: 'create'; 'append' to a bag that is closed, or that was left by a writer that did not get
+            to close it, or that does not exist; 'overwrite', with the old bag in place until `close`.
+        **keywords: Any option by its name, over those in `options`.
+
+    Raises:
+        FileExistsError: In mode 'create', something is there.
+        BlockingIOError: In mode 'append', another writer is at work on it.
+        CorruptError: In mode 'append', a bag that cannot be read.
+    """
+
+    Options = WriterOptions
+
+    def __init__(
+        self,
+        filename: str | os.PathLike[str],
+        options: WriterOptions | None = None,
+        *,
+        mode: str = 'create',
+        **keywords: Any,
+    ) -> None:
+        self._pending: list[bytes] = []
+        self._buffered = 0
+        self._count = 0  # Records whose limits are written,
+        self._end = 0  # and the end of the last of them.
+        self._lock: Lock | None = None
+        self._closed = True  # Until it is open.
+        self._options = merge(WriterOptions, options, keywords)
+        if self._options.limits_placement is LimitsPlacement.IDX:
+            raise ValueError('limits_placement: expected tail, separate or starts for writing, got idx')
+        self._store, self._path = store_for(filename, self._options.filesystem, self._options.storage_options)
+        self._codec: Zstd | None = codec_for(self._path, self._options.compression, self._options.max_record_size)
+        self._encode = self._codec.encode if self._codec is not None else None
+        self._target: str | None = None
+        if mode == 'create' or (mode == 'append' and not self._exists()):
+            self._create(self._path)
+        elif mode == 'append':
+            self._append()
+        elif mode == 'overwrite':
+            self._target = self._path
+            folder, name = os.path.split(self._path)
+            self._create(self._store.join(folder, f'.{name}.{os.getpid()}.new'))
+        else:
+            raise ValueError(f"mode: expected 'create', 'append' or 'overwrite', got {mode!r}")
+        self._closed = False
+
+    def _exists(self) -> bool:
+        return self._store.exists(self._path) or self._store.exists(limits_name(self._path))
+
+    def _create(self, path: str) -> None:
+        # The limits come first: a bag without `limits.NAME` beside it counts as closed.
+        if self._store.exists(path):
+            raise FileExistsError(17, 'a bag is there already', path)
+        self._path = path
+        self._limits: Output = self._store.create(limits_name(path))
+        try:
+            self._data: Output = self._store.create(path)
+        except BaseException:
+            self._limits.discard()
+            raise
+        self._lock = self._store.lock(self._limits.path)
+
+    def _append(self) -> None:
+        beside = limits_name(self._path)
+        if not self._store.exists(beside):
+            self._store.create(beside).close()
+        self._lock = self._store.lock(beside)
+        try:
+            if not self._store.exists(self._path):
+                self._data = self._store.create(self._path)
+            self._resume(beside)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _resume(self, beside: str) -> None:
+        """Goes on where a bag ends, under the lock."""
+        options = ReaderOptions(limits_placement=self._options.limits_placement)
+        bag = open_bag(self._store, self._path, options)
+        ends = np.array(bag.ends[0 : bag.count], '<i8')
+        bag.span(0, bag.count)
+        self._count, self._end = bag.count, int(ends[-1]) if len(ends) else 0
+        if bag.limits is bag.file and bag.count:
+            # Closed, and perhaps mapped somewhere: only a copy of it may grow.
+            self._limits = self._store.resume(beside, 0)
+            self._limits.write([ends.tobytes()])
+            folder, name = os.path.split(self._path)
+            copy = self._store.join(folder, f'.{name}.{os.getpid()}.new')
+            self._store.remove(copy)
+            self._store.clone(self._path, copy, self._end)
+            self._store.rename(copy, self._path)
+        else:
+            self._limits = self._store.resume(beside, self._count * ENTRY)
+        self._data = self._store.resume(self._path, self._end)
+
+    # What it is.
+
+    def __len__(self) -> int:
+        return self._count + len(self._pending)
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def size(self) -> int:
+        """Bytes of the bag so far, with its limits."""
+        return self._end + self._count * ENTRY + self._buffered
+
+    @property
+    def path(self) -> str:
+        return self._target or self._path
+
+    @property
+    def options(self) -> WriterOptions:
+        """A copy of the options in use."""
+        return merge(WriterOptions, self._options, {})
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def __repr__(self) -> str:
+        state = 'closed' if self._closed else 'open'
+        return f'bags.bag.Writer({self.path!r}, {len(self)} records, {state})'
+
+    # Writing.
+
+    def write(self, record: Any) -> None:
+        """Appends a record: bytes, str (as UTF-8) or any buffer. It may wait in memory until `flush`.
+
+        Raises:
+            TypeError: Something else.
+            ValueError: A record too large to be compressed, or the writer is closed.
+            OSError: The disk is full, say. The records that wait keep waiting; `flush` tries again.
+        """
+        if type(record) is not bytes:
+            record = as_record(record)
+        if self._encode is not None:
+            record = self._encode(record)
+        self._pending.append(record)
+        self._buffered += len(record) + ENTRY
+        if self._buffered >= SPILL:
+            self.flush()
+
+    def write_file(self, file: BinaryIO) -> None:
+        """Appends what is left of an open file as one record, a piece at a time.
+
+        Raises:
+            ValueError: Too large to be compressed.
+            OSError, EOFError: Reading or writing failed; the bag is as before.
+        """
+        self.flush()
+        start = file.tell()
+        size = file.seek(0, os.SEEK_END) - start
+        file.seek(start)
+        try:
+            if self._codec is None:
+                self._data.copy(file, size)
+            else:
+                self._compress(self._codec, file, size)
+            self._commit([self._data.size])
+        except BaseException:
+            self._data.size = self._end
+            raise
+
+    def _compress(self, codec: Zstd, file: BinaryIO, size: int) -> None:
+        if size > codec.max_record_size:
+            raise ValueError(f'a record of {size} bytes is not compressed: more than {codec.max_record_size} bytes')
+        stream = codec.compressor().compressobj(size)
+        left = size
+        while left:
+            piece = file.read(min(PIECE, left))
+            if not piece:
+                raise EOFError(f'{getattr(file, "name", file)}: expected {left} more bytes, got none')
+            left -= len(piece)
+            self._data.write([stream.compress(piece)])
+        if size:
+            self._data.write([stream.flush()])
+
+    def flush(self) -> None:
+        """Makes all records readable, by any process, and safe from the end of this one (not of the machine)."""
+        pending = self._pending
+        if not pending:
+            if self._closed:
+                self._refuse()
+            return
+        sizes = np.fromiter(map(len, pending), np.int64, len(pending))
+        ends = np.cumsum(sizes)
+        buffers: Sequence[bytes] = [b''.join(pending)] if int(ends[-1]) < SMALL * len(pending) else pending
+        ends += self._end
+        try:
+            self._data.write(buffers)
+            self._commit(ends)
+        except BaseException:
+            self._data.size = self._end
+            raise
+        pending.clear()
+        self._buffered = 0
+
+    def _commit(self, ends: Any) -> None:
+        """Writes the limits of records whose bytes are written."""
+        self._seal()
+        ends = np.asarray(ends, '<i8')
+        self._limits.write([ends.tobytes()])
+        self._count += len(ends)
+        self._end = int(ends[-1])
+
+    def _seal(self) -> None:
+        """Keeps records from looking like limits to a reader that comes before their own limits do.
+
+        It takes the end of a bag for limits if its last number can be the end of the records. An FF
+        behind it makes that number too large; the next write replaces it.
+        """
+        if self._store.appendable and self._options.limits_placement is not LimitsPlacement.SEPARATE:
+            size = self._data.size
+            last = self._data.read(max(0, size - ENTRY), size)
+            if int.from_bytes(last, 'little') <= size:
+                self._data.write([b'\xff'])
+                self._data.size = size
+
+    def forget(self, count: int) -> None:
+        """Drops the records after the first `count`, as far as they still wait in memory."""
+        keep = max(0, count - self._count)
+        self._buffered -= sum(len(record) + ENTRY for record in self._pending[keep:])
+        del self._pending[keep:]
+
+    def close(self) -> None:
+        """Flushes, puts the limits in their place, and ends the file.
+
+        Raises:
+            OSError: The disk is full, say. What was flushed is safe; `close` may be tried again.
+        """
+        if self._closed:
+            return
+        self.flush()
+        if self._options.limits_placement is not LimitsPlacement.SEPARATE:
+            try:
+                self._append_limits()
+            except BaseException:
+                self._data.size = self._end
+                raise
+        self._data.close()
+        self._limits.close()
+        self._finish()
+
+    def _append_limits(self) -> None:
+        starts = self._options.limits_placement is LimitsPlacement.STARTS
+        if starts:
+            self._data.write([bytes(ENTRY)])
+        for start in range(0, self._count * ENTRY, PIECE):
+            self._data.write([self._limits.read(start, min(start + PIECE, self._count * ENTRY))])
+
+    def _finish(self) -> None:
+        store, separate = self._store, self._options.limits_placement is LimitsPlacement.SEPARATE
+        if self._target is not None:
+            if separate:
+                # Between the two renames there are records without limits, never with wrong ones.
+                store.remove(limits_name(self._target))
+            store.rename(self._path, self._target)
+            if separate:
+                store.rename(self._limits.path, limits_name(self._target))
+            else:
+                store.remove(limits_name(self._target))
+        if not separate:
+            store.remove(self._limits.path)
+        self._end_writing()
+
+    def _end_writing(self) -> None:
+        self._closed = True
+        self._pending = _Closed(self)
+        if self._lock is not None:
+            self._lock.release()
+
+    def _refuse(self) -> None:
+        raise ValueError(f'{self!r} is closed')
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if kind is not None and self._target is not None:
+            # A half-made bag does not replace a whole one.
+            self._data.discard()
+            self._limits.discard()
+            self._end_writing()
+            return
+        try:
+            self.close()
+        except OSError:
+            if kind is None:
+                raise  # Else the first error tells more; what was flushed waits for 'append'.
+
+
+class _Closed(list[bytes]):
+    """What waits in a closed writer: nothing, and nothing more."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+
+    def append(self, record: bytes) -> None:
+        self.writer._refuse()
