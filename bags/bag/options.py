@@ -176,6 +176,8 @@ class WriterOptions:
     compression: Compression = CompressionAutoDetect()
     max_record_size: int = GiB
     """Largest record that is compressed (`ReaderOptions.max_record_size` would refuse it)."""
+    buffer_size: int = 1 << 20
+    """Bytes of records and limits that wait in memory before they are written by themselves."""
     filesystem: Any = None
     storage_options: Mapping[str, Any] | None = None
 
@@ -201,6 +203,7 @@ _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
     'cache_policy': CachePolicy,
     'read_ahead_bytes': _positive,
     'max_record_size': _positive,
+    'buffer_size': _positive,
 }
 
 Options = TypeVar('Options', ReaderOptions, WriterOptions)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import operator
 import os
-import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, SupportsIndex, TypeVar, overload
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
 from bags.bag.compression import Buffer
 from bags.bag.files import store_for
+from bags.bag.gather import Kept, descriptors, overlapped
 from bags.bag.iterate import Batch, batches, read_ahead
 from bags.bag.limits import Int64s
 from bags.bag.opened import OpenBag, check_index, open_bag
@@ -23,49 +23,10 @@ from bags.bag.records import as_record
 from bags.bag.sharding import Concatenated, FileSpec, Interleaved, expand
 from bags.errors import BagsError, CorruptError
 
-__all__ = ['Kept', 'Reader', 'as_indices', 'descriptors']
-
-Key = TypeVar('Key')
-Value = TypeVar('Value')
+__all__ = ['Reader', 'as_indices']
 
 LONGEST = 4096  # Records an iterator reads at a time, however small they are.
 THREADED_FRAME = 1 << 14  # Decompressing smaller frames ahead in a thread costs more in turns at the GIL.
-
-
-def descriptors() -> int:
-    """Returns how many files one reader holds open at most; at least 16.
-
-    A quarter of the process's limit, as an open bag takes up to two descriptors, and never more than
-    leaves room under Linux's limit of 65,530 maps.
-    """
-    try:
-        import resource
-
-        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    except (ImportError, OSError):
-        soft = 1024
-    return max(16, min(8192, soft // 4 if soft > 0 else 8192))
-
-
-class Kept(dict[Key, Value]):
-    """What was opened last, by key; opened on first use, the oldest forgotten beyond a number.
-
-    First in, first out: a use then costs one dict access and no lock. What is forgotten lives on as
-    long as a call still uses it.
-    """
-
-    def __init__(self, make: Callable[[Key], Value], most: int) -> None:
-        self.make = make
-        self.most = max(1, most)
-        self.lock = threading.Lock()
-
-    def __missing__(self, key: Key) -> Value:
-        value = self.make(key)
-        with self.lock:
-            while len(self) >= self.most:
-                del self[next(iter(self))]
-            self[key] = value
-        return value
 
 
 class Reader(Sequence[bytes]):
@@ -201,9 +162,11 @@ class Reader(Sequence[bytes]):
     def __getitem__(self, index: slice) -> Reader: ...
 
     def __getitem__(self, index: Any) -> Any:
-        if type(index) is slice:
+        if type(index) is int:
+            return self._get(index)
+        if isinstance(index, slice):
             return self._part(self._range[index])
-        return self._get(index)
+        return self._get(check_index(index, len(self._range)))
 
     def _part(self, part: range) -> Reader:
         self._check_open()
@@ -470,14 +433,6 @@ def _restore(
     reader._closed = False
     reader._set_getters()
     return reader
-
-
-def overlapped(work: Callable[[Key], Value], things: Sequence[Key], wait: bool) -> list[Value]:
-    """Does work on each thing, at the same time where it mostly waits."""
-    if not wait or len(things) < 2:
-        return list(map(work, things))
-    with ThreadPoolExecutor(min(32, len(things))) as threads:
-        return list(threads.map(work, things))
 
 
 def as_indices(indices: Iterable[SupportsIndex], count: int) -> Int64s:

@@ -21,7 +21,6 @@ from bags.bag.records import as_record
 
 __all__ = ['Writer']
 
-SPILL = 1 << 20  # Bytes of records and limits that wait in memory.
 SMALL = 1 << 12  # Records that are smaller in the mean are joined to one write.
 PIECE = 1 << 22
 
@@ -34,6 +33,7 @@ class Writer:
         options: As `Writer.Options(…)`; copied.
         mode: 'create'; 'append' to a bag that is closed, or that was left by a writer that did not get
             to close it, or that does not exist; 'overwrite', with the old bag in place until `close`.
+        at_most: In mode 'append', how many of the records that are there are kept.
         **keywords: Any option by its name, over those in `options`.
 
     Raises:
@@ -50,6 +50,7 @@ class Writer:
         options: WriterOptions | None = None,
         *,
         mode: str = 'create',
+        at_most: int | None = None,
         **keywords: Any,
     ) -> None:
         self._pending: list[bytes] = []
@@ -59,6 +60,8 @@ class Writer:
         self._lock: Lock | None = None
         self._closed = True  # Until it is open.
         self._options = merge(WriterOptions, options, keywords)
+        self._buffer_size = self._options.buffer_size
+        self._at_most = at_most
         if self._options.limits_placement is LimitsPlacement.IDX:
             raise ValueError('limits_placement: expected tail, separate or starts for writing, got idx')
         self._store, self._path = store_for(filename, self._options.filesystem, self._options.storage_options)
@@ -110,9 +113,8 @@ class Writer:
         """Goes on where a bag ends, under the lock."""
         options = ReaderOptions(limits_placement=self._options.limits_placement)
         bag = open_bag(self._store, self._path, options)
-        ends = np.array(bag.ends[0 : bag.count], '<i8')
-        bag.span(0, bag.count)
-        self._count, self._end = bag.count, int(ends[-1]) if len(ends) else 0
+        ends = np.array(bag.span(0, bag.count)[1], '<i8')[: self._at_most]
+        self._count, self._end = len(ends), int(ends[-1]) if len(ends) else 0
         if bag.limits is bag.file and bag.count:
             # Closed, and perhaps mapped somewhere: only a copy of it may grow.
             self._limits = self._store.resume(beside, 0)
@@ -138,6 +140,11 @@ class Writer:
     def size(self) -> int:
         """Bytes of the bag so far, with its limits."""
         return self._end + self._count * ENTRY + self._buffered
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that wait in memory."""
+        return self._buffered
 
     @property
     def path(self) -> str:
@@ -172,7 +179,7 @@ class Writer:
             record = self._encode(record)
         self._pending.append(record)
         self._buffered += len(record) + ENTRY
-        if self._buffered >= SPILL:
+        if self._buffered >= self._buffer_size:
             self.flush()
 
     def write_file(self, file: BinaryIO) -> None:

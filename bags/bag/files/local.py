@@ -78,6 +78,9 @@ class LocalStore:
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
     def names(self, folder: str) -> list[str]:
         return os.listdir(folder or '.')
 

@@ -133,6 +133,10 @@ class Store(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
+    def size(self, path: str) -> int:
+        """Returns the bytes of a file."""
+        ...
+
     def names(self, folder: str) -> list[str]:
         """Lists a folder, unsorted.
 

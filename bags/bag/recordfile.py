@@ -1,0 +1,68 @@
+"""One record as a file: for decoders that seek, and for records too large to be read as a whole."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from bags.bag.files import File
+
+__all__ = ['RecordFile']
+
+
+class RecordFile(io.RawIOBase):
+    """A readable, seekable file over a range of another one. It reads the bytes asked for and no others.
+
+    Args:
+        file: What holds the record.
+        start, stop: Where it is there.
+        name: What messages call it.
+    """
+
+    def __init__(self, file: File, start: int, stop: int, name: str) -> None:
+        self._file = file
+        self._start = start
+        self._size = stop - start
+        self._position = 0
+        self.name = name
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise ValueError(f'{self.name}: expected a position of at least 0, got {base + offset}')
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Returns up to `size` bytes; all that are left if it is negative or None."""
+        if self.closed:
+            raise ValueError(f'{self.name} is closed')
+        left = max(0, self._size - self._position)
+        count = left if size is None or size < 0 else min(size, left)
+        if not count:
+            return b''
+        start = self._start + self._position
+        data = bytes(self._file.read(start, start + count))
+        self._position += count
+        return data
+
+    def readall(self) -> bytes:
+        return self.read()
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast('B')
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def __len__(self) -> int:
+        return self._size

@@ -1,0 +1,102 @@
+"""Batches: columns of values, and how they are joined and reordered.
+
+A column is an array (B, *shape) where every value has one size, a `Ragged` for sequences of such values,
+and a list for all else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ['Column', 'Ragged', 'join_columns', 'take']
+
+
+@dataclasses.dataclass(eq=False)
+class Ragged:
+    """A batch of sequences of different lengths.
+
+    `ragged[i]` is the i-th sequence, a view of `values`; None where it is missing.
+    """
+
+    values: npt.NDArray[Any]
+    """All items, one sequence after the other, shape (items, *shape)."""
+    offsets: npt.NDArray[np.int64]
+    """Where each sequence begins in `values`, and the end of the last, shape (B + 1,)."""
+    present: npt.NDArray[np.bool_] | None = None
+    """Of an optional field, shape (B,): which sequences there are. A missing one has no items."""
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Items of each sequence, shape (B,)."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> npt.NDArray[Any] | None:
+        count = len(self)
+        if not -count <= index < count:
+            raise IndexError(f'index {index} out of range [{-count}, {count})')
+        index = index % count
+        if self.present is not None and not self.present[index]:
+            return None
+        return self.values[self.offsets[index] : self.offsets[index + 1]]
+
+    def __iter__(self) -> Iterator[npt.NDArray[Any] | None]:
+        return (self[index] for index in range(len(self)))
+
+    def __repr__(self) -> str:
+        shape = ', '.join(map(str, self.values.shape[1:]))
+        missing = '' if self.present is None else f', {int((~self.present).sum())} missing'
+        return f'Ragged({len(self)} sequences, {len(self.values)} items of {self.values.dtype}({shape}){missing})'
+
+
+Column = npt.NDArray[Any] | Ragged | list[Any]
+
+
+def spread(firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Returns firsts[0] … firsts[0] + counts[0] - 1, firsts[1] …: the members of many ranges, without a loop."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(firsts - ends + counts, counts)
+
+
+def offsets_of(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Returns where each of several ranges begins, laid one after the other, and the end of the last."""
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def take(column: Column, order: npt.NDArray[np.int64]) -> Column:
+    """Returns the rows of a column in another order."""
+    if isinstance(column, Ragged):
+        counts = column.lengths[order]
+        members = spread(column.offsets[:-1][order], counts)
+        present = column.present[order] if column.present is not None else None
+        return Ragged(column.values[members], offsets_of(counts), present)
+    if isinstance(column, np.ndarray):
+        return column[order]
+    return [column[position] for position in order.tolist()]
+
+
+def join_columns(columns: Sequence[Column]) -> Column:
+    """Returns the rows of several columns of one kind, one after the other."""
+    first = columns[0]
+    if len(columns) == 1:
+        return first
+    if isinstance(first, np.ndarray):
+        return np.concatenate(columns)  # type: ignore[arg-type]
+    if isinstance(first, Ragged):
+        parts = [column for column in columns if isinstance(column, Ragged)]
+        present = None
+        if first.present is not None:
+            present = np.concatenate([part.present for part in parts if part.present is not None])
+        counts = np.concatenate([part.lengths for part in parts])
+        return Ragged(np.concatenate([part.values for part in parts]), offsets_of(counts), present)
+    return [value for column in columns for value in column]

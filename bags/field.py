@@ -1,0 +1,280 @@
+"""One field of a dataset folder: from refs to values."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from bags import formats
+from bags.bag.compression import Buffer
+from bags.bag.opened import OpenBag
+from bags.bag.recordfile import RecordFile
+from bags.batch import Column, Ragged, offsets_of, spread
+from bags.errors import BagsError, DecodeError
+from bags.refs import MISSING
+from bags.selection import Items, select_items, select_many
+from bags.spec import FieldType
+
+__all__ = ['BadRef', 'Decoder', 'Field', 'decoder_for']
+
+Int64s = npt.NDArray[np.int64]
+
+FEW = 4  # Items that are quicker read one by one than as a batch.
+SMALL = 64  # Values of one size up to this are quicker decoded from bytes than from a buffer.
+
+
+class BadRef(Exception):
+    """A ref that leads nowhere: its position among those asked for, and what is wrong with it."""
+
+    def __init__(self, position: int, detail: str) -> None:
+        self.position = position
+        self.detail = detail
+
+
+class Decoder:
+    """How the records of a type become values."""
+
+    def __init__(self, decode: Callable[[Buffer], Any] | None, fixed: Any, aliases: bool) -> None:
+        self.decode = decode
+        """None where the record is the value."""
+        self.dtype: np.dtype[Any] | None = fixed[0] if fixed else None
+        self.shape: tuple[int, ...] = fixed[1] if fixed else ()
+        """Of the values, where all have one size."""
+        self.length = int(self.dtype.itemsize * np.prod(self.shape, dtype=np.int64)) if self.dtype else 0
+        self.aliases = aliases
+        """Whether it takes a buffer over the file itself and does without a copy."""
+        self.is_scalar = bool(self.dtype) and not isinstance(decode and decode(bytes(self.length)), np.ndarray)
+
+
+def decoder_for(kind: FieldType, decoders: Any, raw: bool) -> Decoder:
+    """Returns the decoder of a type.
+
+    Raises:
+        KeyError: No function for the type's word.
+        ValueError: Arguments that a built-in type cannot have.
+    """
+    if raw:
+        return Decoder(None, None, True)
+    function = decoders[kind.word]
+    fixed = formats.fixed_dtype(kind.word, kind.args, decoders)
+    decode = formats.bind_decoder(kind.word, kind.args, decoders)
+    decoder = Decoder(None if decode is bytes else decode, fixed, False)
+    textual = function is formats.decoders['utf8'] or decode is bytes
+    built_in = any(function is known for known in formats.decoders.values())
+    decoder.aliases = built_in and not textual and not (fixed and decoder.length <= SMALL)
+    return decoder
+
+
+class Field:
+    """The values of one field.
+
+    `read(row)` is the way to the value of one row of refs: a closure over what it needs.
+    """
+
+    def __init__(self, name: str, kind: FieldType, place: int, bag: OpenBag, decoder: Decoder) -> None:
+        self.name = name
+        self.kind = kind
+        self.place = place
+        self.bag = bag
+        self.decoder = decoder
+        self.get: Callable[[int], Any] = bag.get_view if decoder.aliases else bag.get
+        self.read = self._sequence_reader() if kind.sequence else self._plain_reader()
+
+    def _plain_reader(self) -> Callable[[tuple[int, ...]], Any]:
+        place, get, decode, optional, fail = self.place, self.get, self.decoder.decode, self.kind.optional, self.fail
+
+        def read(row: tuple[int, ...]) -> Any:
+            ref = row[place]
+            if optional and ref == MISSING:
+                return None
+            try:
+                return get(ref) if decode is None else decode(get(ref))
+            except Exception as exc:
+                fail(ref, exc)
+
+        return read
+
+    def _sequence_reader(self) -> Callable[[tuple[int, ...]], Any]:
+        place, optional = self.place, self.kind.optional
+
+        def read(row: tuple[int, ...]) -> Any:
+            first, count = row[place], row[place + 1]
+            if optional and first == MISSING:
+                return None
+            return self.values(self.span(first, count)) if count else []
+
+        return read
+
+    def span(self, first: int, count: int) -> range:
+        """Returns the records of a sequence.
+
+        Raises:
+            BadRef: They are not all there.
+        """
+        if count and first + count > self.bag.count:
+            raise BadRef(0, self.beyond(first + count - 1))
+        return range(first, first + count)
+
+    def beyond(self, ref: int) -> str:
+        what = 'no value, in a field that is not optional' if ref == MISSING else f'record {ref}'
+        return f'field {self.name!r}: refers to {what}; {self.bag.path} has {self.bag.count} records'
+
+    def fail(self, ref: int, exc: Exception) -> None:
+        """Raises the error that says what went wrong with a record."""
+        if ref >= self.bag.count:
+            raise BadRef(0, self.beyond(ref)) from None
+        if isinstance(exc, BagsError | OSError | EOFError) or self.decoder.decode is None:
+            raise exc
+        detail = f'{type(exc).__name__}: {exc}'
+        raise DecodeError(self.name, ref, self.kind.text, detail, self.bag.path) from exc
+
+    def read_items(self, row: tuple[int, ...], items: Items) -> Any:
+        """Returns some items of a row's sequence; None if it is missing."""
+        first, count = row[self.place], row[self.place + 1]
+        if self.kind.optional and first == MISSING:
+            return None
+        span = self.span(first, count)
+        return self.values([span[item] for item in select_items(items, count)])
+
+    def values(self, indices: Sequence[int]) -> list[Any]:
+        """Returns the values of records, by their indices in the bag."""
+        if len(indices) <= FEW:
+            return [self.value(index) for index in indices]
+        chosen = np.asarray(indices, np.int64)
+        array = self.array(chosen)
+        if array is not None and self.decoder.is_scalar:
+            values: list[Any] = array.tolist()
+            return values
+        if array is not None:
+            return [array[position, ...] for position in range(len(array))]
+        return self.decoded(chosen)
+
+    def value(self, index: int) -> Any:
+        decode = self.decoder.decode
+        try:
+            return self.get(index) if decode is None else decode(self.get(index))
+        except Exception as exc:
+            self.fail(index, exc)
+
+    def records(self, indices: Int64s) -> list[Any]:
+        """Returns records by their indices in the bag: buffers if the decoder takes them, else bytes."""
+        return self.bag.views(indices) if self.decoder.aliases else self.bag.read(indices)
+
+    def decoded(self, indices: Int64s) -> list[Any]:
+        """Returns values by their indices in the bag, decoded one by one."""
+        records = self.records(indices)
+        decode = self.decoder.decode
+        if decode is None:
+            return records
+        try:
+            return list(map(decode, records))
+        except Exception:
+            for index, record in zip(indices.tolist(), records, strict=True):
+                try:
+                    decode(record)
+                except Exception as exc:
+                    self.fail(index, exc)
+            raise
+
+    def array(self, indices: Int64s) -> npt.NDArray[Any] | None:
+        """Returns values by their indices in the bag as one new array (n, *shape).
+
+        None if the type has no such form, or a record no such length (the decoder then says what it thinks
+        of that).
+        """
+        decoder = self.decoder
+        if decoder.dtype is None:
+            return None
+        raw = self.bag.fixed(indices, decoder.length)
+        if raw is None:
+            return None
+        if not decoder.length:
+            return np.empty((len(indices), *decoder.shape), decoder.dtype)
+        values = raw.view(decoder.dtype).reshape(len(indices), *decoder.shape)
+        return None if formats.invalid_row(values) is not None else values
+
+    # Batches.
+
+    def check(self, firsts: Int64s, counts: Int64s | None) -> None:
+        """Checks many refs at once.
+
+        Raises:
+            BadRef: The first that leads outside the bag.
+        """
+        last = firsts if counts is None else firsts + counts - 1
+        bad = last >= self.bag.count
+        if counts is not None:
+            bad &= counts > 0
+        if self.kind.optional:
+            bad &= firsts != MISSING
+        if bad.any():
+            position = int(bad.argmax())
+            raise BadRef(position, self.beyond(int(last[position])))
+
+    def column(self, refs: Any, items: Items | bool) -> Column:
+        """Returns the column of a batch.
+
+        Args:
+            refs: For a plain field, indices (B,); for a sequence, firsts and counts.
+            items: True, or which items of each sequence.
+        """
+        if self.kind.sequence:
+            return self._sequence_column(*refs, items)
+        self.check(refs, None)
+        if self.kind.optional:
+            present = refs != MISSING
+            values = iter(self.decoded(refs[present]))
+            return [next(values) if there else None for there in present.tolist()]
+        return self._dense(refs)
+
+    def _dense(self, indices: Int64s) -> npt.NDArray[Any] | list[Any]:
+        array = self.array(indices)
+        if array is not None:
+            return array
+        values = self.decoded(indices)
+        if self.decoder.dtype is None or not all(isinstance(value, int) for value in values):
+            return values
+        try:
+            # Integers whose records differ in length, as Granular has them.
+            return np.array(values, self.decoder.dtype)
+        except OverflowError:
+            return values
+
+    def _sequence_column(self, firsts: Int64s, counts: Int64s, items: Items | bool) -> Ragged | list[Any]:
+        present = firsts != MISSING if self.kind.optional else None
+        if present is not None:
+            counts = np.where(present, counts, 0)
+        self.check(firsts, counts)
+        if items is True:
+            members = spread(firsts, counts)
+        else:
+            members, counts = select_many(items, firsts, counts)
+        values = self._dense(members)
+        if isinstance(values, np.ndarray):
+            return Ragged(values, offsets_of(counts), present)
+        if self.decoder.dtype is not None and not values:
+            empty = np.empty((0, *self.decoder.shape), self.decoder.dtype)
+            return Ragged(empty, offsets_of(counts), present)
+        ends = np.cumsum(counts).tolist()
+        there = [True] * len(ends) if present is None else present.tolist()
+        starts = [0, *ends[:-1]] if ends else []
+        return [values[start:end] if is_there else None for start, end, is_there in zip(starts, ends, there, strict=True)]
+
+    def sources(self, indices: Int64s) -> list[bytes]:
+        """Returns records as bytes, undecoded, by their indices in the bag."""
+        self.check(indices, None)
+        return self.bag.read(indices)
+
+    def open(self, index: int) -> BinaryIO:
+        """Opens a record as a file: its bytes on disk, or in memory if it is compressed."""
+        if index >= self.bag.count:
+            raise BadRef(0, self.beyond(index))
+        if self.bag.codec is not None:
+            return io.BytesIO(self.bag.get(index))
+        start, stop = self.bag.range(index)
+        name = f'{self.bag.path}, record {index}'
+        return RecordFile(self.bag.file, start, stop, name)  # type: ignore[return-value]

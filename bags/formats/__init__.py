@@ -1,0 +1,35 @@
+"""How values become records and records values: one plain pair of functions for each word of a type.
+
+    arguments   what stands in a type's parentheses
+    scalars     bytes · utf8 · bool · int · uint · float · i64 · u64
+    arrays      array
+    trees       msgpack · json · tree
+    containers  what a media file is, and whether it is whole
+    media       what is already encoded; reading without a copy
+    images      jpeg · png · webp · avif
+    videos      mp4 · webm · mkv
+    audio       wav · flac · opus
+    words       all of them, by word
+    binding     a type's functions with its arguments read ahead of time
+
+`encode_x(value, *args)` returns a record: bytes, a buffer, or an open file. `decode_x(data, *args)` takes
+bytes or a memoryview of any origin and returns a value that keeps nothing of it. Both raise ValueError for
+what cannot be right and TypeError for a value of the wrong type.
+"""
+
+from bags.formats.arrays import invalid_row
+from bags.formats.binding import bind_decoder, bind_encoder, fixed_dtype
+from bags.formats.scalars import Buffer, decode_legacy_int
+from bags.formats.words import check_type, decoders, encoders
+
+__all__ = [
+    'Buffer',
+    'bind_decoder',
+    'bind_encoder',
+    'check_type',
+    'decode_legacy_int',
+    'decoders',
+    'encoders',
+    'fixed_dtype',
+    'invalid_row',
+]

@@ -1,0 +1,268 @@
+"""Arrays: of one dtype and shape as raw bytes (`array(float32,3,4)`), or of any in Granular's form (`array`).
+
+Elements are bool, integers, floats, complex numbers, datetimes, timedeltas, and `S` and `U` strings of a
+fixed size. Objects would need pickle, which runs code on read, and the fields of structured dtypes have no
+place in a dtype string: both are refused, reading and writing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from bags.formats.arguments import whole_number
+from bags.formats.scalars import Buffer
+
+__all__ = [
+    'array_decoder',
+    'array_encoder',
+    'array_type',
+    'decode_array',
+    'encode_array',
+    'invalid_row',
+    'payload',
+    'restore',
+]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Names and codes that np.dtype reads as one plain type. Commas and parentheses make structures; 'a' is
+# deprecated.
+_DTYPE = re.compile(r'(?![<>=|]?a\d*$)[<>=|]?([A-Za-z_]\w*|\?)(\[\w*\])?', re.ASCII)
+_KINDS = 'biufcmMSU'
+
+# A dtype string and at most 64 dimensions of 9 bytes: all that comes before the elements in an `array`
+# record.
+_HEAD = 1024
+
+
+def element_dtype(text: str) -> np.dtype[Any]:
+    """Reads a dtype as NumPy names it: `float32`, `<f4`, `>u2`, `bool`, `datetime64[ns]`, `U10`.
+
+    Returns:
+        The dtype; little-endian unless `text` says otherwise.
+
+    Raises:
+        ValueError: Not a dtype, or one that is refused (see the module).
+    """
+    try:
+        if not _DTYPE.fullmatch(text):
+            raise TypeError
+        dtype = np.dtype(text)
+    except (TypeError, ValueError, OverflowError, SyntaxError):
+        raise ValueError(f'expected a NumPy dtype, got {text!r}') from None
+    _check_dtype(dtype)
+    return dtype if text[0] in '<>' else dtype.newbyteorder('<')
+
+
+def _check_dtype(dtype: np.dtype[Any]) -> None:
+    if dtype.kind not in _KINDS or dtype.hasobject or dtype.itemsize == 0:
+        raise ValueError(
+            f'expected a dtype of bool, numbers, times or strings of a fixed size, got {dtype!s} '
+            '(objects would need pickle; view structured and extension dtypes as plain ones)'
+        )
+
+
+def array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """Reads the arguments of `array(dtype,*shape)`.
+
+    Returns:
+        The dtype and shape of every value, or None for `array`, whose values each bring their own.
+
+    Raises:
+        ValueError: Not a dtype and lengths of at most 64 dimensions, or too large for any memory.
+    """
+    if not args:
+        return None
+    dtype = element_dtype(args[0])
+    shape = tuple(whole_number(length, 0, 2**62, 'a length') for length in args[1:])
+    if len(shape) > 64 or math.prod(max(length, 1) for length in shape) * dtype.itemsize >= 2**62:
+        raise ValueError(f'expected an array that NumPy can hold, got shape {shape}')
+    return dtype, shape
+
+
+def array_encoder(*args: str) -> Callable[[Any], bytes]:
+    """The encoder of `array` or `array(dtype,*shape)`; see `encode_array`."""
+    fixed = array_type(*args)
+    if fixed is None:
+        return _encode_any
+    dtype, shape = fixed
+
+    def encode(value: Any) -> bytes:
+        array = _convert(value, dtype)
+        if array.shape != shape:
+            raise ValueError(f'expected shape {shape}, got {array.shape}')
+        return array.tobytes()
+
+    return encode
+
+
+def array_decoder(*args: str) -> Callable[[Buffer], Array]:
+    """The decoder of `array` or `array(dtype,*shape)`; see `decode_array`."""
+    fixed = array_type(*args)
+    if fixed is None:
+        return _decode_any
+    dtype, shape = fixed
+    size = dtype.itemsize * math.prod(shape)
+    checked = dtype.kind in 'bU'
+    ndarray = np.ndarray
+
+    def decode(data: Buffer) -> Array:
+        if len(data) != size:
+            raise ValueError(f'expected {size} bytes for {dtype} of shape {shape}, got {len(data)}')
+        array = ndarray(shape, dtype, data).copy()
+        if checked:
+            _check_elements(array)
+        return array
+
+    return decode
+
+
+def encode_array(value: Any, *args: str) -> bytes:
+    """Encodes an array: the elements' bytes in C order, or msgpack `[dtype, shape, bytes]` without arguments.
+
+    Args:
+        value: An array of exactly the dtype (in any byte order and memory layout) and shape. Without
+            arguments, anything `np.asarray` takes. Lists and Python numbers are converted to the dtype where
+            this loses no more than a float's rounding.
+        *args: Dtype and shape of every value, such as `'float32', '3', '4'`; none for any.
+
+    Raises:
+        TypeError: The dtype is another.
+        ValueError: The shape is another, or the dtype is refused (see the module).
+    """
+    return array_encoder(*args)(value)
+
+
+def decode_array(data: Buffer, *args: str) -> Array:
+    """Decodes an array that owns its memory and is writable.
+
+    Raises:
+        ValueError: Not as many bytes as dtype and shape need, or elements that are none of the dtype (a bool
+            that is neither 0 nor 1).
+    """
+    return array_decoder(*args)(data)
+
+
+def _convert(value: Any, dtype: np.dtype[Any]) -> Array:
+    array = np.asarray(value)
+    if array.dtype == dtype:
+        return array
+    same = array.dtype.newbyteorder('=') == dtype.newbyteorder('=')
+    if same or (not hasattr(value, 'dtype') and (array.size == 0 or _fits(array, dtype))):
+        try:
+            with np.errstate(over='raise'):
+                return array.astype(dtype)
+        except FloatingPointError:
+            raise ValueError(f'expected numbers that fit {dtype}, got larger ones') from None
+    raise TypeError(f'expected an array of {dtype}, got {type(value).__name__} of {array.dtype}')
+
+
+def _fits(array: Array, dtype: np.dtype[Any]) -> bool:
+    """Whether what NumPy made of Python's numbers or strings can become a dtype, but for the rounding of
+    floats.
+    """
+    found, wanted = array.dtype.kind, dtype.kind
+    if wanted in 'fc':
+        return found in 'iuf' or found == wanted
+    if wanted in 'iu':
+        limits = np.iinfo(dtype)
+        return found in 'iu' and bool(array.min() >= limits.min and array.max() <= limits.max)
+    return wanted in 'SU' and found == wanted and array.dtype.itemsize <= dtype.itemsize
+
+
+def payload(array: Array) -> tuple[str, tuple[int, ...], bytes]:
+    """The three parts of Granular's form: dtype string, shape, and the elements' bytes in C order.
+
+    Raises:
+        ValueError: The dtype is refused (see the module).
+    """
+    _check_dtype(array.dtype)
+    return array.dtype.str, array.shape, array.tobytes()
+
+
+def restore(dtype: object, shape: object, data: Buffer) -> Array:
+    """Builds the array that `payload` took apart, from parts that may be anything.
+
+    Raises:
+        ValueError: They are not a dtype string, a list of lengths, and just as many bytes as these need.
+    """
+    if (
+        not isinstance(dtype, str)
+        or not isinstance(shape, list)
+        or not isinstance(data, bytes | bytearray | memoryview)
+    ):
+        raise ValueError('expected an array as dtype, shape and bytes')
+    element = element_dtype(dtype)
+    if len(shape) > 64 or not all(type(length) is int and length >= 0 for length in shape):
+        raise ValueError(f'expected the shape of an array, got {shape}')
+    size = math.prod(shape) * element.itemsize
+    if size != len(data) or max(shape, default=0) >= 2**62:
+        raise ValueError(f'expected {size} bytes for {element} of shape {tuple(shape)}, got {len(data)}')
+    try:
+        array = np.ndarray(shape, element, data).copy()
+    except ValueError as exc:  # (2**61, 2**61, 0): no bytes, and still more than NumPy counts.
+        raise ValueError(f'expected an array that NumPy can hold, got shape {tuple(shape)}') from exc
+    _check_elements(array)
+    return array
+
+
+def _encode_any(value: Any) -> bytes:
+    array = np.asarray(value)
+    return msgpack.packb(payload(array))  # type: ignore[no-any-return]
+
+
+def _decode_any(data: Buffer) -> Array:
+    # Only the head goes through msgpack: its bytes objects would be one more copy of the elements
+    # (1 MB of float32: 70 µs against 160).
+    head = msgpack.Unpacker(max_buffer_size=_HEAD)
+    head.feed(data[:_HEAD])
+    try:
+        if head.read_array_header() != 3:
+            raise ValueError('not three parts')
+        dtype, shape = head.unpack(), head.unpack()
+        start = head.tell()
+        width = {0xC4: 1, 0xC5: 2, 0xC6: 4}[data[start]]
+    except (ValueError, TypeError, LookupError, msgpack.UnpackException) as exc:
+        raise ValueError('expected an array as msgpack [dtype, shape, bytes]') from exc
+    start += 1
+    size = int.from_bytes(data[start : start + width], 'big')
+    elements = memoryview(data)[start + width :]
+    if len(elements) != size or start + width > len(data):
+        raise ValueError(f'expected {size} bytes of elements, got {len(elements)}')
+    return restore(dtype, shape, elements)
+
+
+def invalid_row(values: Array) -> int | None:
+    """The first row of an array viewed from records that holds no value of its dtype.
+
+    Only two dtypes can: a bool is a byte 0 or 1 (others are undefined behaviour to NumPy), and the characters
+    of a `U` string end at 0x10FFFF. Any other dtype costs nothing.
+
+    Args:
+        values: Shape (rows, ...), of any dtype that `fixed_dtype` gives.
+
+    Returns:
+        Index of the row, or None if all are fine.
+    """
+    if values.dtype.kind == 'b':
+        bad = values.view(np.uint8) > 1
+    elif values.dtype.kind == 'U':
+        code = np.dtype(np.uint32).newbyteorder(values.dtype.byteorder)
+        bad = np.ascontiguousarray(values).reshape(-1).view(code).reshape(len(values), -1) > 0x10FFFF
+    else:
+        return None
+    if not bad.any():
+        return None
+    return int(bad.reshape(len(values), -1).any(axis=1).argmax())
+
+
+def _check_elements(array: Array) -> None:
+    if array.dtype.kind in 'bU' and array.size and invalid_row(array[None]) is not None:
+        what = 'bools that are 0 or 1' if array.dtype.kind == 'b' else 'characters up to 0x10FFFF'
+        raise ValueError(f'expected {what}, got others')

@@ -1,0 +1,147 @@
+"""The refs table: where each datapoint's records lie in the bags of its fields. No I/O.
+
+A refs record is a msgpack array with an entry a field, in sorted order: a record index for a plain field,
+`[first, count]` for a sequence. As every integer is written in five bytes, the records of a table all look
+alike, but for the numbers:
+
+    spec {"id": "int(8)", "words": "utf8[]"}, the datapoint with record 7 and records 20 to 22:
+
+    92  CE 00 00 00 07  92 CE 00 00 00 14 CE 00 00 00 03
+    array of 2          array of 2
+
+so that the bag of a million refs is read as one numpy table, by one gather. Rows that look otherwise (Bags
+0.x writes short integers) are unpacked one by one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from bags.spec import Spec
+
+__all__ = ['MISSING', 'RefsFormat']
+
+MISSING = 0xFFFFFFFF
+"""The record index that stands for no value."""
+
+UINT32 = b'\xce'
+PAIR = b'\x92'
+
+
+class RefsFormat:
+    """How the refs of a spec are held.
+
+    A row of refs is a tuple of integers, one for a plain field and two, first and count, for a sequence;
+    `places` says where a field's are.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        count = len(spec)
+        header = bytes([0x90 | count]) if count < 16 else b'\xdc' + count.to_bytes(2, 'big')
+        if count >= 1 << 16:
+            header = b'\xdd' + count.to_bytes(4, 'big')
+        self.places: dict[str, int] = {}
+        tags: list[bytes] = []
+        for name, kind in spec.items():
+            self.places[name] = len(tags)
+            tags.append((header if not tags else b'') + (PAIR if kind.sequence else b'') + UINT32)
+            if kind.sequence:
+                tags.append(UINT32)
+        self._tags = tuple(tags)
+        layout = '>' + ''.join(f'{len(tag)}sI' for tag in tags)
+        self._struct = struct.Struct(layout)
+        self.stride = self._struct.size
+        """Bytes of a row."""
+        # The same for numpy: the numbers as columns, and which bytes are tags.
+        offsets = np.cumsum([0, *(len(tag) + 4 for tag in tags)])[: len(tags)]
+        starts = [int(offset) + len(tag) for offset, tag in zip(offsets, tags, strict=True)]
+        self._columns = np.array([[start + byte for byte in range(4)] for start in starts], np.intp).reshape(-1)
+        is_tag = np.ones(self.stride, bool)
+        is_tag[self._columns] = False
+        self._tag_bytes = np.flatnonzero(is_tag)
+        self._expected = np.frombuffer(b''.join(tags), np.uint8)
+        self._starts = starts
+
+    def pack(self, row: Sequence[int]) -> bytes:
+        """Returns the record of a row."""
+        slots: list[Any] = [None] * (2 * len(row))
+        slots[::2] = self._tags
+        slots[1::2] = row
+        return self._struct.pack(*slots)
+
+    def unpack(self, record: bytes) -> tuple[int, ...]:
+        """Returns the row of a record.
+
+        Raises:
+            ValueError: It is not a msgpack array of the right shape; says what is.
+        """
+        if len(record) == self.stride:
+            slots = self._struct.unpack(record)
+            if slots[::2] == self._tags:
+                return slots[1::2]
+        return self._unpack_other(record)
+
+    def _unpack_other(self, record: bytes) -> tuple[int, ...]:
+        try:
+            entries = msgpack.unpackb(record)
+        except Exception as exc:  # msgpack's errors have no common class.
+            raise ValueError(f'is not msgpack: {exc}') from exc
+        if not isinstance(entries, list) or len(entries) != len(self.spec):
+            raise ValueError(f'expected an array of {len(self.spec)} refs, got {entries!r:.80}')
+        row: list[int] = []
+        for (name, kind), entry in zip(self.spec.items(), entries, strict=True):
+            numbers = ((entry or [0, 0]) if isinstance(entry, list) else None) if kind.sequence else [entry]
+            if (
+                numbers is None
+                or len(numbers) != 1 + kind.sequence
+                or any(type(number) is not int or not 0 <= number <= MISSING for number in numbers)
+            ):
+                shape = '[first, count]' if kind.sequence else 'an index'
+                raise ValueError(f'field {name!r}: expected {shape}, got {entry!r:.80}')
+            row.extend(numbers)
+        return tuple(row)
+
+    def columns(self, rows: npt.NDArray[np.uint8], names: Sequence[str]) -> dict[str, Any] | None:
+        """Returns the refs of some fields from many rows at once.
+
+        Args:
+            rows: Records of `stride` bytes, shape (n, stride).
+            names: The fields.
+
+        Returns:
+            For a plain field int64 (n,); for a sequence a pair of them, firsts and counts. None if a row
+            has other tags.
+        """
+        if not bool((rows[:, self._tag_bytes] == self._expected).all()):
+            return None
+        found: dict[str, Any] = {}
+        for name in names:
+            place = self.places[name]
+            first = self._column(rows, place)
+            found[name] = (first, self._column(rows, place + 1)) if self.spec[name].sequence else first
+        return found
+
+    def _column(self, rows: npt.NDArray[np.uint8], place: int) -> npt.NDArray[np.int64]:
+        start = self._starts[place]
+        column: npt.NDArray[np.int64] = rows[:, start : start + 4].view('>u4')[:, 0].astype(np.int64)
+        return column
+
+    def gather(self, rows: Sequence[tuple[int, ...]], names: Sequence[str]) -> dict[str, Any]:
+        """As `columns`, from rows that were unpacked one by one."""
+        found: dict[str, Any] = {}
+        for name in names:
+            place = self.places[name]
+            first = np.fromiter((row[place] for row in rows), np.int64, len(rows))
+            if self.spec[name].sequence:
+                count = np.fromiter((row[place + 1] for row in rows), np.int64, len(rows))
+                found[name] = (first, count)
+            else:
+                found[name] = first
+        return found

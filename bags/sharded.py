@@ -1,0 +1,351 @@
+"""Datasets of many folders: `000000`, `000001`, …, each a dataset by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from bags import formats
+from bags.bag.files import Store, store_for
+from bags.bag.gather import Kept, descriptors, overlapped
+from bags.bag.opened import check_index
+from bags.bag.options import LimitsPlacement, ReaderOptions
+from bags.bag.sharding import Concatenated
+from bags.batch import Column
+from bags.errors import CorruptError, SpecError
+from bags.dataset import Datapoint, Rows
+from bags.reader import DatasetReader, Folder, reader_options
+from bags.spec import Spec, check_names, parse_spec
+from bags.views import Parts
+from bags.writer import RECORDS, Compression, DatasetWriter, bind_encoders, compression_levels
+
+__all__ = ['GB', 'ShardedDatasetReader', 'ShardedDatasetWriter', 'shard_numbers']
+
+GB = 1 << 30
+Int64s = npt.NDArray[np.int64]
+
+ROOM = 1 << 24  # Records that a folder's last datapoint finds room for before the next folder is started.
+
+
+def shard_numbers(store: Store, directory: str) -> dict[int, str]:
+    """Returns the shard folders by their numbers, in order.
+
+    Raises:
+        CorruptError: Two folders of one number.
+    """
+    numbers: dict[int, str] = {}
+    for name in sorted(store.names(directory)):
+        if name.isascii() and name.isdigit():
+            if int(name) in numbers:
+                raise CorruptError(directory, None, f'shard {int(name)} is both {numbers[int(name)]} and {name}')
+            numbers[int(name)] = name
+    return dict(sorted(numbers.items()))
+
+
+def _is_being_made(store: Store, folder: str) -> bool:
+    """Tells whether a writer has made a shard folder but not yet its refs, which it does before all else."""
+    names = [name for name in store.names(folder) if not name.endswith('.new')]
+    return set(names) <= {'spec.json', 'limits.refs.bag'}
+
+
+class ShardedDatasetReader(Parts):
+    """A dataset of many folders, as they were when it was opened. Folders are opened when first read.
+
+    Args:
+        directory: The folder of the shard folders: str, path or URL.
+        decoders, cache_index: As in `DatasetReader`.
+        shard_start, shard_step: Which of the shards, counted in order: `shard_start`,
+            `shard_start + shard_step`, … So each of n workers reads a part of its own.
+        raw, filesystem, storage_options, **options: As in `DatasetReader`.
+
+    Raises:
+        FileNotFoundError: No such folder, or no shard in it.
+        CorruptError: A shard without spec or refs that is not the last one (that one is being made).
+        SpecError: Shards of different specs; met when a shard is first read.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        decoders: Mapping[str, Callable[..., Any]] | None = None,
+        cache_index: bool = True,
+        shard_start: int = 0,
+        shard_step: int = 1,
+        *,
+        raw: bool = False,
+        filesystem: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        if shard_start < 0 or shard_step < 1:
+            raise ValueError(f'expected shard_start >= 0 and shard_step >= 1, got {shard_start} and {shard_step}')
+        store, path = store_for(directory, filesystem, storage_options)
+        options |= {'filesystem': filesystem, 'storage_options': storage_options}
+        self._begin(store, path, reader_options(store, cache_index, options), decoders, raw)
+        folders = [store.join(path, name) for name in shard_numbers(store, path).values()]
+        while folders and _is_being_made(store, folders[-1]):
+            folders.pop()
+        if not folders:
+            raise FileNotFoundError(2, 'no shard of a dataset', path)
+        chosen = folders[shard_start::shard_step]
+        lengths = overlapped(self._length_of, chosen, not store.appendable)
+        # Of more workers than shards, some have nothing to read; they still know the spec.
+        self._finish(chosen, lengths, self._folder(folders[0]).spec)
+
+    def _begin(self, store: Store, path: str, options: ReaderOptions, decoders: Any, raw: bool) -> None:
+        self._store, self.directory, self._options = store, path, options
+        self._decoders, self._raw = decoders, raw
+
+    def _finish(self, folders: list[str], lengths: list[int], types: Any) -> None:
+        self._folders = folders
+        self.types = types
+        self.layout = Concatenated(lengths)
+        self._lengths = lengths
+        self.parts: Kept[int, DatasetReader] = Kept(self._open, descriptors() // (len(types) + 1))
+        self._sizes: int | None = None
+
+    def _folder(self, path: str) -> Folder:
+        try:
+            return Folder(self._store, path, self._options)
+        except FileNotFoundError as exc:
+            raise CorruptError(path, None, f'shard without {os.path.basename(exc.filename or "spec.json")}') from exc
+
+    def _length_of(self, path: str) -> int:
+        return len(DatasetReader.over(self._folder(path), self._decoders, True))
+
+    def _open(self, shard: int) -> DatasetReader:
+        folder = self._folder(self._folders[shard])
+        if folder.spec != self.types:
+            texts = {name: kind.text for name, kind in folder.spec.items()}
+            raise SpecError(None, f'that of the other shards, {self.spec}', texts, folder.path)
+        reader = DatasetReader.over(folder, self._decoders, self._raw)
+        reader.pin(self._lengths[shard])
+        return reader
+
+    @property
+    def size(self) -> int:
+        """Bytes of the dataset."""
+        if self._sizes is None:
+            self._sizes = sum(self._folder(path).size() for path in self._folders)
+        return self._sizes
+
+    @property
+    def shards(self) -> int:
+        """The number of shard folders that are read."""
+        return len(self._folders)
+
+    def __repr__(self) -> str:
+        return (
+            f'bags.ShardedDatasetReader({self.directory!r}, {self.spec}, {len(self._folders)} shards, '
+            f'{len(self)} datapoints)'
+        )
+
+    def close(self) -> None:
+        self.parts = Kept(self._refuse, 1)
+
+    def _refuse(self, shard: int) -> Any:
+        raise ValueError(f'{self!r} is closed')
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            'directory': self.directory,
+            'options': self._options,
+            'decoders': self._decoders,
+            'raw': self._raw,
+            'folders': self._folders,
+            'lengths': self._lengths,
+            'types': self.types,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        options = state['options']
+        store, _ = store_for(state['directory'], options.filesystem, options.storage_options)
+        self._begin(store, state['directory'], options, state['decoders'], state['raw'])
+        self._finish(state['folders'], state['lengths'], state['types'])
+
+
+class ShardedDatasetWriter:
+    """Writes a dataset of many folders, one after the other. For one thread at a time.
+
+    Args:
+        directory: The folder of the shard folders; made, with those above it.
+        spec, encoders: As in `DatasetWriter`.
+        shard_size: Bytes from which on a shard is full; None for no bound.
+        shard_length: Datapoints from which on a shard is full.
+        shard_start, shard_step: Numbers of the folders: `shard_start`, `shard_start + shard_step`, … So each of
+            n writers at work at once has folders of its own; the order of datapoints is that of the numbers.
+        compression, filesystem, storage_options: As in `DatasetWriter`.
+        resume: Go on with the last of this writer's folders if it was not closed, else with the next number.
+
+    Raises:
+        FileExistsError: A dataset is there, or, with a `shard_step`, one of the folders; and no `resume`.
+        SpecError, BlockingIOError, CorruptError: As in `DatasetWriter`.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        spec: Mapping[str, str],
+        encoders: Mapping[str, Callable[..., Any]] | None = None,
+        shard_size: int | None = 10 * GB,
+        shard_length: int | None = None,
+        shard_start: int = 0,
+        shard_step: int = 1,
+        *,
+        compression: Compression = None,
+        resume: bool = False,
+        filesystem: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._writer: DatasetWriter | None = None
+        self._closed = True  # Until it is open.
+        if shard_start < 0 or shard_step < 1:
+            raise ValueError(f'expected shard_start >= 0 and shard_step >= 1, got {shard_start} and {shard_step}')
+        for name, bound in (('shard_size', shard_size), ('shard_length', shard_length)):
+            if bound is not None and bound < 1:
+                raise ValueError(f'{name}: expected at least 1 or None, got {bound}')
+        self.types: Spec = parse_spec(spec)
+        check_names(self.types)
+        compression_levels(compression, self.types)
+        bind_encoders(self.types, formats.encoders if encoders is None else encoders)
+        self._store, self.directory = store_for(directory, filesystem, storage_options)
+        self._encoders = encoders
+        self._shard_size, self._shard_length, self._step = shard_size, shard_length, shard_step
+        self._number = shard_start
+        self._keywords: dict[str, Any] = {
+            'compression': compression,
+            'filesystem': filesystem,
+            'storage_options': storage_options,
+        }
+        self._past_shards = self._past_size = self._past_length = 0
+        self._store.make_folder(self.directory)
+        self._writer = self._first(shard_start, resume)
+        self._closed = False
+
+    def _first(self, start: int, resume: bool) -> DatasetWriter | None:
+        """Opens the first folder to write to, and counts those before it."""
+        store = self._store
+        names = store.names(self.directory)
+        if 'spec.json' in names or (not resume and self._step == 1 and names):
+            raise FileExistsError(17, 'something is there already (resume=True goes on with shards)', self.directory)
+        numbers = shard_numbers(store, self.directory)
+        mine = [number for number in numbers if number >= start and (number - start) % self._step == 0]
+        if mine and not resume:
+            raise FileExistsError(17, 'is there already', store.join(self.directory, numbers[mine[0]]))
+        if not mine:
+            return self._start(False)
+        last = store.join(self.directory, numbers[mine[-1]])
+        open_last = 'refs.bag' not in store.names(last) or 'limits.refs.bag' in store.names(last)
+        for number in mine[:-1] if open_last else mine:
+            self._count(store.join(self.directory, numbers[number]))
+        self._number = mine[-1] if open_last else mine[-1] + self._step
+        if open_last:
+            return self._start(True, last)
+        if self._known != self.types:
+            # Met now, and not with the next datapoint.
+            raise SpecError(None, f'that of the shards there are, {self._known}', self.spec, self.directory)
+        return None
+
+    def _count(self, path: str) -> None:
+        reader = DatasetReader(path, raw=True, **{k: v for k, v in self._keywords.items() if k != 'compression'})
+        self._known: Spec = reader.types
+        self._past_shards += 1
+        self._past_size += reader.size
+        self._past_length += len(reader)
+
+    def _start(self, resume: bool, path: str | None = None) -> DatasetWriter:
+        path = path or self._store.join(self.directory, f'{self._number:06}')
+        return DatasetWriter(path, self.spec, self._encoders, resume=resume, **self._keywords)
+
+    # What it is.
+
+    @property
+    def spec(self) -> dict[str, str]:
+        """The type of each field, sorted by field."""
+        return {name: kind.text for name, kind in self.types.items()}
+
+    @property
+    def shards(self) -> int:
+        """Folders so far, with those found by `resume`."""
+        return self._past_shards + (self._writer is not None)
+
+    @property
+    def size(self) -> int:
+        """Bytes so far, with those found by `resume`."""
+        return self._past_size + (self._writer.size if self._writer is not None else 0)
+
+    def __len__(self) -> int:
+        return self._past_length + (len(self._writer) if self._writer is not None else 0)
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def __repr__(self) -> str:
+        state = 'closed' if self._closed else 'open'
+        return (
+            f'bags.ShardedDatasetWriter({self.directory!r}, {self.spec}, {self.shards} shards, {len(self)} datapoints, '
+            f'{state})'
+        )
+
+    # Writing.
+
+    def append(self, datapoint: Mapping[str, Any], flush: bool | None = None) -> int:
+        """Appends a datapoint, wholly or not at all; see `DatasetWriter.append`.
+
+        Returns:
+            The index of the datapoint among all that this writer's folders have.
+        """
+        if self._closed:
+            raise ValueError(f'{self!r} is closed')
+        if self._writer is None:
+            self._writer = self._start(False)
+        index = self._past_length + self._writer.append(datapoint, flush)
+        if self._is_full(self._writer):
+            self._end_shard(self._writer)
+        return index
+
+    def _is_full(self, writer: DatasetWriter) -> bool:
+        return (
+            (self._shard_size is not None and writer.size >= self._shard_size)
+            or (self._shard_length is not None and len(writer) >= self._shard_length)
+            or writer.largest >= RECORDS - ROOM
+        )
+
+    def _end_shard(self, writer: DatasetWriter) -> None:
+        writer.close()
+        self._past_shards += 1
+        self._past_size += writer.size
+        self._past_length += len(writer)
+        self._number += self._step
+        self._writer = None
+
+    def flush(self) -> None:
+        """Makes all datapoints readable by other processes, and safe from the end of this one."""
+        if self._writer is not None:
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Flushes, and closes the last folder."""
+        if self._closed:
+            return
+        if self._writer is not None:
+            self._writer.close()
+        self._closed = True
+
+    def __enter__(self) -> ShardedDatasetWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            self.close()
+        except OSError:
+            if kind is None:
+                raise  # Else the first error tells more; what was flushed can be resumed.

@@ -1,0 +1,113 @@
+"""Specs: which fields a dataset has, and of which type. No I/O.
+
+    type = word [ "(" arg ("," arg)* ")" ] [ "[]" ] [ "?" ]
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from bags.errors import SpecError
+
+__all__ = ['FieldType', 'Spec', 'check_names', 'dump_spec', 'load_spec', 'parse_spec', 'parse_type']
+
+TYPE = re.compile(r'(?P<word>[A-Za-z0-9_+.-]+)(\((?P<args>[^()\[\]]*)\))?(?P<items>\[\])?(?P<optional>\?)?')
+NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_.-]*')
+DEVICES = {'con', 'prn', 'aux', 'nul', *(f'{port}{digit}' for port in ('com', 'lpt') for digit in range(10))}
+
+
+class FieldType(NamedTuple):
+    """A type, taken apart: `jpeg(95)[]?` is jpeg, ('95',), a sequence, optional."""
+
+    text: str
+    word: str
+    args: tuple[str, ...]
+    sequence: bool
+    optional: bool
+
+
+Spec = dict[str, FieldType]
+"""Types by field, in sorted order: the order of a refs record."""
+
+
+def parse_type(field: str, text: object) -> FieldType:
+    """Takes a type apart.
+
+    Raises:
+        SpecError: It does not follow the grammar.
+    """
+    match = TYPE.fullmatch(text) if isinstance(text, str) else None
+    args: tuple[str, ...] = ()
+    if match is not None and match['args'] is not None:
+        args = tuple(arg.strip() for arg in match['args'].split(','))
+    if match is None or not all(args) or not isinstance(text, str):
+        raise SpecError(field, 'a type like word, word(arg,arg), word[] or word?', text)
+    return FieldType(text, match['word'], args, bool(match['items']), bool(match['optional']))
+
+
+def parse_spec(spec: object, where: object = None) -> Spec:
+    """Takes a spec apart, and sorts it.
+
+    Raises:
+        SpecError: It is no mapping of names to types, or a name is no single component of a path. More is
+            asked of a spec that is written: see `check_names`.
+    """
+    if not isinstance(spec, Mapping):
+        raise SpecError(None, 'a mapping of field names to types', spec, where)
+    for name in spec:
+        if not isinstance(name, str) or not _is_component(name):
+            raise SpecError(str(name), 'a name that is a single component of a path, and not refs', name, where)
+    return {name: parse_type(name, spec[name]) for name in sorted(spec)}
+
+
+def _is_component(name: str) -> bool:
+    return bool(name) and name not in ('.', '..', 'refs') and not any(char in name for char in '/\\\0')
+
+
+def check_names(spec: Spec) -> None:
+    """Checks that every file system can hold the fields of a spec that is to be written.
+
+    Raises:
+        SpecError: A name that cannot be a file's everywhere, or two that some file systems take for one.
+    """
+    if not spec:
+        raise SpecError(None, 'at least one field', {})
+    seen: dict[str, str] = {}
+    for name in spec:
+        if not NAME.fullmatch(name) or name.endswith('.'):
+            raise SpecError(name, 'a letter or _, then letters, digits and any of _ . -, and no dot at the end', name)
+        folded = name.casefold()
+        if folded == 'refs' or folded.startswith('limits.') or folded.split('.')[0] in DEVICES:
+            raise SpecError(name, 'a name other than refs, limits.… and the devices of Windows', name)
+        if folded in seen:
+            raise SpecError(name, f'a name that differs from {seen[folded]!r} in more than case', name)
+        seen[folded] = name
+
+
+def dump_spec(spec: Spec) -> bytes:
+    """Returns what is in spec.json."""
+    return json.dumps({name: kind.text for name, kind in spec.items()}).encode()
+
+
+def load_spec(data: bytes, where: object) -> Spec:
+    """Reads what is in spec.json.
+
+    Raises:
+        SpecError: It is not JSON, or not a spec.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise SpecError(None, 'each field once', sorted(name for name, _ in pairs), where)
+        return found
+
+    try:
+        return parse_spec(json.loads(data, object_pairs_hook=once), where)
+    except (ValueError, RecursionError) as exc:
+        if isinstance(exc, SpecError):
+            raise
+        raise SpecError(None, f'JSON ({exc})', data[:40], where) from exc

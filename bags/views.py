@@ -1,0 +1,308 @@
+"""Views: datasets over others, which read nothing until they are read.
+
+    Parts    the datapoints of several datasets, one after the other
+    Select   some datapoints of a dataset, in any order
+    Join     the fields of several datasets of one length
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, BinaryIO, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.bag.gather import overlapped
+from bags.bag.opened import check_index
+from bags.bag.reader import as_indices
+from bags.bag.sharding import Concatenated
+from bags.batch import Column, join_columns, take
+from bags.dataset import Datapoint, Rows
+from bags.errors import SpecError
+from bags.selection import Selection
+
+__all__ = ['Concat', 'Join', 'Parts', 'Select', 'concat', 'join', 'select']
+
+Int64s = npt.NDArray[np.int64]
+
+
+class Parts(Rows):
+    """The datapoints of several datasets with one spec, one after the other."""
+
+    parts: Any
+    """The datasets by their place; perhaps opened when first asked for."""
+    layout: Concatenated
+
+    def __len__(self) -> int:
+        return self.layout.total
+
+    def row(self, index: Any, selection: Selection | None) -> Datapoint:
+        part, within = self.layout.one(check_index(index, self.layout.total))
+        datapoint: Datapoint = self.parts[part].row(within, selection)
+        return datapoint
+
+    def _groups(self, indices: Int64s) -> tuple[list[tuple[int, Int64s]], Int64s]:
+        """Divides indices by part, and returns the order that puts the parts' results one after the other back."""
+        parts, within = self.layout.many(indices)
+        order = np.argsort(parts, kind='stable')
+        cuts = np.flatnonzero(np.diff(parts[order])) + 1
+        places = np.split(order, cuts) if len(order) else []
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return [(int(parts[place[0]]), within[place]) for place in places], back
+
+    def _each(self, indices: Int64s, work: Callable[[Rows, Int64s], Any]) -> tuple[list[Any], Int64s]:
+        groups, back = self._groups(indices)
+        return overlapped(lambda group: work(self.parts[group[0]], group[1]), groups, self._waits), back
+
+    _waits = False
+
+    def rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
+        found, back = self._each(indices, lambda part, within: part.rows(within, selection))
+        rows = [row for part in found for row in part]
+        return [rows[place] for place in back.tolist()]
+
+    def columns(self, indices: Int64s, selection: Selection) -> dict[str, Column]:
+        if not len(indices):
+            # Any part knows what an empty column of a type is.
+            empty: dict[str, Column] = self._any_part().columns(indices, selection)
+            return empty
+        found, back = self._each(indices, lambda part, within: part.columns(within, selection))
+        if len(found) == 1:
+            only: dict[str, Column] = found[0]
+            return only
+        in_order = bool((back[1:] > back[:-1]).all())
+        joined = {name: join_columns([columns[name] for columns in found]) for name in selection}
+        return joined if in_order else {name: take(column, back) for name, column in joined.items()}
+
+    def _any_part(self) -> Rows:
+        part: Rows = self.parts[0]
+        return part
+
+    def lengths_at(self, indices: Int64s | None, field: str) -> Int64s:
+        if indices is None:
+            each = [self.parts[part].lengths_at(None, field) for part in range(len(self.layout.starts) - 1)]
+            return np.concatenate(each) if each else np.empty(0, np.int64)
+        found, back = self._each(indices, lambda part, within: part.lengths_at(within, field))
+        lengths: Int64s = np.concatenate(found)[back] if found else np.empty(0, np.int64)
+        return lengths
+
+    def records_at(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
+        groups, back = self._groups(indices)
+        order = np.argsort(back)
+        records: list[bytes | None] = []
+        done = 0
+        for part, within in groups:
+            chosen = None if items is None else items[order[done : done + len(within)]]
+            records.extend(self.parts[part].records_at(within, field, chosen))
+            done += len(within)
+        return [records[place] for place in back.tolist()]
+
+    def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
+        part, within = self.layout.one(check_index(index, self.layout.total))
+        file: BinaryIO = self.parts[part].file(within, field, item)
+        return file
+
+
+class Concat(Parts):
+    """The view that `concat` returns."""
+
+    def __init__(self, datasets: Sequence[Rows]) -> None:
+        for number, dataset in enumerate(datasets):
+            if dataset.spec != datasets[0].spec:
+                raise SpecError(None, f'that of the first dataset, {datasets[0].spec}', dataset.spec, f'dataset {number}')
+        self.parts = list(datasets)
+        self.types = datasets[0].types
+        self.layout = Concatenated([len(dataset) for dataset in datasets])
+
+    def __repr__(self) -> str:
+        return f'bags.concat({self.parts!r})'
+
+    def close(self) -> None:
+        for dataset in self.parts:
+            dataset.close()
+
+
+class Select(Rows):
+    """The view that `select` returns, and slices of datasets are."""
+
+    def __init__(self, dataset: Rows, indices: range | Int64s) -> None:
+        self.dataset = dataset
+        self.indices = indices
+        """Of datapoints of the dataset."""
+        self.types = dataset.types
+
+    def _outer(self, indices: Int64s) -> Int64s:
+        if isinstance(self.indices, range):
+            return self.indices.start + self.indices.step * indices
+        return self.indices[indices]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def row(self, index: Any, selection: Selection | None) -> Datapoint:
+        return self.dataset.row(int(self.indices[check_index(index, len(self.indices))]), selection)
+
+    def rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
+        return self.dataset.rows(self._outer(indices), selection)
+
+    def columns(self, indices: Int64s, selection: Selection) -> dict[str, Column]:
+        return self.dataset.columns(self._outer(indices), selection)
+
+    def lengths_at(self, indices: Int64s | None, field: str) -> Int64s:
+        chosen = np.arange(len(self.indices)) if indices is None else indices
+        return self.dataset.lengths_at(self._outer(chosen), field)
+
+    def records_at(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
+        return self.dataset.records_at(self._outer(indices), field, items)
+
+    def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
+        return self.dataset.file(int(self.indices[check_index(index, len(self.indices))]), field, item)
+
+    def close(self) -> None:
+        self.dataset.close()
+
+    def __repr__(self) -> str:
+        if isinstance(self.indices, range):
+            part = f'[{self.indices.start}:{self.indices.stop}:{self.indices.step}]'
+            return f'{self.dataset!r}{part}'
+        # All of the indices tell one selection from another, so they are in it, as a number.
+        import zlib
+
+        mark = zlib.crc32(self.indices.tobytes())
+        return f'bags.select({self.dataset!r}, {len(self.indices)} indices #{mark:08x})'
+
+
+class Join(Rows):
+    """The view that `join` returns."""
+
+    def __init__(self, datasets: Sequence[Rows], replace: bool) -> None:
+        self.datasets = list(datasets)
+        self.replace = replace
+        self.owners: dict[str, Rows] = {}
+        """Which dataset each field is read from."""
+        for number, dataset in enumerate(datasets):
+            if len(dataset) != len(datasets[0]):
+                raise ValueError(
+                    f'join: expected datasets of one length, got {len(datasets[0])} datapoints in the first and '
+                    f'{len(dataset)} in dataset {number}'
+                )
+            for name in dataset.types:
+                if name in self.owners and not replace:
+                    raise ValueError(
+                        f'join: field {name!r} of dataset {number} is in an earlier one too (replace=True takes the later)'
+                    )
+                self.owners[name] = dataset
+        self.types = {name: self.owners[name].types[name] for name in sorted(self.owners)}
+
+    def __len__(self) -> int:
+        return len(self.datasets[0])
+
+    def _shares(self, selection: Selection) -> list[tuple[Rows, Selection]]:
+        """Divides a selection by the datasets that its fields are read from."""
+        shares: dict[int, tuple[Rows, Selection]] = {}
+        for name, items in selection.items():
+            owner = self.owners[name]
+            shares.setdefault(id(owner), (owner, {}))[1][name] = items
+        return list(shares.values())
+
+    def row(self, index: Any, selection: Selection | None) -> Datapoint:
+        index = check_index(index, len(self))
+        asked = dict.fromkeys(self.types, True) if selection is None else selection
+        found: Datapoint = {}
+        for dataset, share in self._shares(asked):
+            found |= dataset.row(index, share)
+        return {name: found[name] for name in asked}
+
+    def rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
+        each = [dataset.rows(indices, share) for dataset, share in self._shares(selection)]
+        if not each:
+            return [{} for _ in range(len(indices))]
+        merged = [{name: value for part in parts for name, value in part.items()} for parts in zip(*each, strict=True)]
+        return [{name: row[name] for name in selection} for row in merged]
+
+    def columns(self, indices: Int64s, selection: Selection) -> dict[str, Column]:
+        found: dict[str, Column] = {}
+        for dataset, share in self._shares(selection):
+            found |= dataset.columns(indices, share)
+        return {name: found[name] for name in selection}
+
+    def lengths_at(self, indices: Int64s | None, field: str) -> Int64s:
+        return self.owners[field].lengths_at(indices, field)
+
+    def records_at(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
+        return self.owners[field].records_at(indices, field, items)
+
+    def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
+        if field not in self.owners:
+            raise KeyError(f'no field {field!r}; those there are: {", ".join(map(repr, self.types))}')
+        return self.owners[field].file(index, field, item)
+
+    def close(self) -> None:
+        for dataset in self.datasets:
+            dataset.close()
+
+    def __repr__(self) -> str:
+        return f'bags.join({self.datasets!r}, replace={self.replace})'
+
+
+def _datasets(datasets: Iterable[Any], what: str) -> list[Rows]:
+    found = list(datasets)
+    for number, dataset in enumerate(found):
+        if not isinstance(dataset, Rows):
+            raise TypeError(f'{what}: expected datasets, got {type(dataset).__name__} for dataset {number}')
+    if not found:
+        raise ValueError(f'{what}: expected at least one dataset, got none')
+    return found
+
+
+def select(dataset: Any, indices: slice | Iterable[SupportsIndex]) -> Select:
+    """Returns a view of some datapoints of a dataset: fewer of them, in another order, or repeated.
+
+    Args:
+        dataset: A reader or a view.
+        indices: Integers (negative ones count from the end), a range or a slice.
+
+    Raises:
+        IndexError: One is out of range.
+    """
+    (rows,) = _datasets([dataset], 'select')
+    if isinstance(indices, slice):
+        indices = range(len(rows))[indices]
+    if isinstance(indices, range):
+        if not indices or (0 <= indices[0] < len(rows) and 0 <= indices[-1] < len(rows)):
+            if isinstance(rows, Select) and isinstance(rows.indices, range):
+                return Select(rows.dataset, rows.indices[_as_slice(indices)] if indices else range(0))
+            return Select(rows, indices if indices else range(0))
+        indices = list(indices)
+    chosen = as_indices(indices, len(rows))
+    # The view's own: an array given may change later.
+    return Select(rows, np.array(chosen, np.int64))
+
+
+def _as_slice(part: range) -> slice:
+    """Returns the slice that takes the places of a range, all of them at least 0."""
+    stop = part[-1] + (1 if part.step > 0 else -1)
+    return slice(part.start, stop if stop >= 0 else None, part.step)
+
+
+def concat(datasets: Iterable[Any]) -> Concat:
+    """Returns a view of the datapoints of several datasets, one after the other.
+
+    Raises:
+        SpecError: Their specs differ.
+    """
+    return Concat(_datasets(datasets, 'concat'))
+
+
+def join(datasets: Iterable[Any], replace: bool = False) -> Join:
+    """Returns a view of the fields of several datasets of one length.
+
+    Args:
+        replace: Take a field that several have from the last of them.
+
+    Raises:
+        ValueError: Lengths differ, or several have a field and `replace` is not set.
+    """
+    return Join(_datasets(datasets, 'join'), replace)
