@@ -82,7 +82,7 @@ class Field:
         self.bag = bag
         self.decoder = decoder
         self.get: Callable[[int], Any] = bag.get_view if decoder.aliases else bag.get
-        self.read = self._sequence_reader() if kind.sequence else self._plain_reader()
+        self.read = self._sequence_reader() if kind.sequence else self._table_reader(self._plain_reader())
 
     def _plain_reader(self) -> Callable[[tuple[int, ...]], Any]:
         place, get, decode, optional, fail = self.place, self.get, self.decoder.decode, self.kind.optional, self.fail
@@ -97,6 +97,27 @@ class Field:
                 fail(ref, exc)
 
         return read
+
+    def _table_reader(self, slow: Callable[[tuple[int, ...]], Any]) -> Callable[[tuple[int, ...]], Any]:
+        """Where records are known to have the one length of the type, values are items of one big array."""
+        uniform, decoder, place = self.bag.uniform, self.decoder, self.place
+        if uniform is None or decoder.dtype is None or uniform.length != decoder.length:
+            return slow
+        if decoder.dtype.kind in 'bU' or not (decoder.is_scalar or decoder.shape):
+            return slow  # Not all bytes are a value of these, or an item is not what the decoder gives.
+        count, marks = self.bag.count, uniform.marks
+        table = np.ndarray((count, *decoder.shape), decoder.dtype, self.bag.file.buffer)
+        item = table.item
+
+        def read_scalar(row: tuple[int, ...]) -> Any:
+            index = row[place]
+            return item(index) if index < count and marks[index >> 9] == 255 else slow(row)
+
+        def read_array(row: tuple[int, ...]) -> Any:
+            index = row[place]
+            return table[index].copy() if index < count and marks[index >> 9] == 255 else slow(row)
+
+        return read_scalar if decoder.is_scalar else read_array
 
     def _sequence_reader(self) -> Callable[[tuple[int, ...]], Any]:
         place, optional = self.place, self.kind.optional

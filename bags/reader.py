@@ -12,7 +12,8 @@ import numpy.typing as npt
 from bags import formats
 from bags.bag.files import Store, store_for
 from bags.bag.gather import Kept, overlapped
-from bags.bag.opened import OpenBag, check_index, open_bag
+from bags.bag.opened import OpenBag, check_index
+from bags.bag.opening import open_bag
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
 from bags.batch import Column
 from bags.dataset import Datapoint, Rows
@@ -164,6 +165,7 @@ class DatasetReader(Rows):
         self._fields: Kept[str, Field] = Kept(self._open_field, len(self.types) + 1)
         self._all: list[tuple[str, Callable[[tuple[int, ...]], Any]]] | None = None
         self._length = self._refs.count if self._refs is not None else self._shortest()
+        self._row_refs = self._row_reader()
 
     def _shortest(self) -> int:
         return min((self._fields[name].bag.count for name in self.types), default=0)
@@ -221,14 +223,20 @@ class DatasetReader(Rows):
             self._refs = None
             self._all = None
             self._fields = Kept(self._refuse, 1)
-            self._row_refs = self._refuse  # type: ignore[method-assign]
+            self._row_refs = self._refuse
 
     def _refuse(self, key: Any) -> Any:
         raise ValueError(f'{self!r} is closed')
 
     # Refs.
 
-    def _row_refs(self, index: Any) -> tuple[int, ...]:
+    def _row_reader(self) -> Callable[[int], tuple[int, ...]]:
+        refs = self._refs
+        if refs is None or refs.uniform is None or refs.uniform.length != self._format.stride:
+            return self._row_refs_slowly
+        return self._format.row_reader(refs.file.buffer, self._length, refs.uniform.marks, self._row_refs_slowly)
+
+    def _row_refs_slowly(self, index: Any) -> tuple[int, ...]:
         """Returns the row of refs of a datapoint."""
         if self._refs is None:
             number = check_index(index, self._length)
@@ -373,6 +381,7 @@ class DatasetReader(Rows):
         if self._length < length:
             raise CorruptError(self._folder.path, None, f'had {length} datapoints before, now {self._length}')
         self._length = length
+        self._row_refs = self._row_reader()
 
 
 def _values(field: Field, refs: Any, items: Any) -> list[Any]:

@@ -16,7 +16,7 @@ so that the bag of a million refs is read as one numpy table, by one gather. Row
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgpack
@@ -62,9 +62,9 @@ class RefsFormat:
         # The same for numpy: the numbers as columns, and which bytes are tags.
         offsets = np.cumsum([0, *(len(tag) + 4 for tag in tags)])[: len(tags)]
         starts = [int(offset) + len(tag) for offset, tag in zip(offsets, tags, strict=True)]
-        self._columns = np.array([[start + byte for byte in range(4)] for start in starts], np.intp).reshape(-1)
         is_tag = np.ones(self.stride, bool)
-        is_tag[self._columns] = False
+        for start in starts:
+            is_tag[start : start + 4] = False
         self._tag_bytes = np.flatnonzero(is_tag)
         self._expected = np.frombuffer(b''.join(tags), np.uint8)
         self._starts = starts
@@ -87,6 +87,28 @@ class RefsFormat:
             if slots[::2] == self._tags:
                 return slots[1::2]
         return self._unpack_other(record)
+
+    def row_reader(
+        self, buffer: Any, count: int, marks: bytearray, slow: Callable[[int], tuple[int, ...]]
+    ) -> Callable[[int], tuple[int, ...]]:
+        """Returns the quick way to a row, for refs in one buffer.
+
+        Args:
+            buffer: The rows, one after the other.
+            count: How many there are.
+            marks: By block of rows, 255 where their limits are known to be right (`bags.bag.getters`).
+            slow: The way to all other rows.
+        """
+        unpack_from, tags, stride = self._struct.unpack_from, self._tags, self.stride
+
+        def row(index: int) -> tuple[int, ...]:
+            if 0 <= index < count and marks[index >> 9] == 255:
+                slots = unpack_from(buffer, index * stride)
+                if slots[::2] == tags:
+                    return slots[1::2]
+            return slow(index)
+
+        return row
 
     def _unpack_other(self, record: bytes) -> tuple[int, ...]:
         try:

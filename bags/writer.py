@@ -9,7 +9,8 @@ from typing import Any, BinaryIO
 
 from bags import bag, formats
 from bags.bag.files import Store, store_for
-from bags.bag.opened import OpenBag, open_bag
+from bags.bag.opened import OpenBag
+from bags.bag.opening import open_bag
 from bags.bag.options import CompressionNone, CompressionZstd, ReaderOptions
 from bags.errors import BagsError, CorruptError, EncodeError, SpecError
 from bags.refs import MISSING, RefsFormat

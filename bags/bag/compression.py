@@ -10,8 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
-
 import zstandard
 
 from bags.bag.options import (
@@ -20,7 +18,7 @@ from bags.bag.options import (
     CompressionZstd,
 )
 
-__all__ = ['Buffer', 'Codec', 'Zstd', 'codec_for']
+__all__ = ['Buffer', 'Zstd', 'codec_for']
 
 Buffer = bytes | bytearray | memoryview
 
@@ -28,16 +26,6 @@ MAGIC = b'\x28\xb5\x2f\xfd'
 PARALLEL_BYTES = 1 << 20  # Below this, starting threads costs more than it saves.
 PARALLEL_FRAME = 1 << 14  # Smaller frames spend their time holding the GIL.
 STEP = 1 << 10  # A block of zstd holds at most 128 KiB and takes at least 4 bytes: 1 KiB is at most 32 MiB.
-
-
-class Codec(Protocol):
-    """Turns records into what a bag holds, and back."""
-
-    def encode(self, record: Buffer) -> bytes: ...
-
-    def decode(self, frame: Buffer) -> bytes: ...
-
-    def decode_many(self, frames: Sequence[Buffer], parallelism: int) -> list[bytes]: ...
 
 
 def codec_for(name: str, compression: Compression, max_record_size: int) -> Zstd | None:
@@ -57,7 +45,8 @@ class Zstd:
         self.max_record_size = max_record_size
         dictionary = options.dictionary
         self._dictionary = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
-        self._local = threading.local()
+        self.local = threading.local()
+        """Of each thread: `compress` and `decompress`, once they have been used."""
 
     def encode(self, record: Buffer) -> bytes:
         """Returns the frame of a record, with its content size and checksum; empty for an empty record.
@@ -74,9 +63,9 @@ class Zstd:
                 f'{self.max_record_size} bytes'
             )
         try:
-            compress = self._local.compress
+            compress = self.local.compress
         except AttributeError:
-            compress = self._local.compress = self.compressor().compress
+            compress = self.local.compress = self.compressor().compress
         frame: bytes = compress(record)
         return frame
 
@@ -89,8 +78,7 @@ class Zstd:
 
     def _decompressor(self) -> Callable[..., bytes]:
         context = zstandard.ZstdDecompressor(dict_data=self._dictionary)
-        self._local.context = context
-        self._local.decompress = context.decompress
+        self.local.decompress = context.decompress
         decompress: Callable[..., bytes] = context.decompress
         return decompress
 
@@ -107,7 +95,7 @@ class Zstd:
             # An announced size is what decompress allocates, so it is looked at first.
             if 0 < zstandard.frame_content_size(frame) <= self.max_record_size:
                 try:
-                    decompress = self._local.decompress
+                    decompress = self.local.decompress
                 except AttributeError:
                     decompress = self._decompressor()
                 record: bytes = decompress(frame, 0, False, False)
@@ -153,7 +141,7 @@ class Zstd:
             with ThreadPoolExecutor(min(parallelism, len(frames))) as threads:
                 return list(threads.map(self.decode, frames))
         try:
-            decompress = self._local.decompress
+            decompress = self.local.decompress
         except AttributeError:
             decompress = self._decompressor()
         size, most = zstandard.frame_content_size, self.max_record_size

@@ -2,185 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import struct
-import threading
-from collections.abc import Callable
+import itertools
 from typing import Any
 
 import numpy as np
 
-from bags.bag.compression import Buffer, Codec, codec_for
-from bags.bag.files import File, Hints, Store
+from bags.bag.compression import Buffer, Zstd
+from bags.bag.files import File
 from bags.bag.files.mapped import gather
-from bags.bag.limits import ENTRY, Int64s, Table, first_bad, locate, parse_tail, prefix_agrees
-from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
+from bags.bag.getters import Uniform, getters
+from bags.bag.limits import ENTRY, Int64s, Table, first_bad, locate
+from bags.bag.tables import open_table
 from bags.errors import CorruptError
 
-__all__ = ['OpenBag', 'Retry', 'check_index', 'limits_name', 'open_bag']
+__all__ = ['OpenBag', 'check_index']
 
-BLOCK = 1 << 13  # Limits read at a time where they are not mapped: 64 KiB.
 WINDOW = 1 << 13  # Records of one size up to this are made in one numpy call.
-
-_pair = struct.Struct('<QQ').unpack_from
-_last = struct.Struct('<Q').unpack
-
-
-class Retry(Exception):
-    """The bag changed its form (a writer closed it) while it was being opened."""
-
-
-def limits_name(path: str, placement: LimitsPlacement = LimitsPlacement.TAIL) -> str:
-    """Returns where the limits of a bag are, or wait while it is written."""
-    folder, name = os.path.split(path)
-    if placement is LimitsPlacement.IDX:
-        return os.path.join(folder, os.path.splitext(name)[0] + '.idx')
-    return os.path.join(folder, f'limits.{name}')
-
-
-def open_bag(store: Store, path: str, options: ReaderOptions) -> OpenBag:
-    """Opens a bag as it is now: closed, being written, or left by a killed writer.
-
-    Raises:
-        FileNotFoundError: No bag, or no separate limits.
-        CorruptError: The limits cannot be those of this file.
-    """
-    for _ in range(8):
-        try:
-            return _open_bag(store, path, options)
-        except Retry:
-            continue
-    raise CorruptError(path, None, 'keeps changing while it is being opened')
-
-
-def _open_bag(store: Store, path: str, options: ReaderOptions) -> OpenBag:
-    hints = Hints(options.access_pattern, options.cache_policy, options.mapped, options.max_parallelism)
-    plain = Hints(mapped=options.mapped, max_parallelism=options.max_parallelism)
-    placement = options.limits_placement
-    beside = limits_name(path, placement)
-    separate = placement in (LimitsPlacement.SEPARATE, LimitsPlacement.IDX)
-    # The limits are read before the records: a record is written before its limit is.
-    limits = None
-    if separate or store.appendable:
-        try:
-            limits = store.open(beside, plain)
-        except FileNotFoundError:
-            if separate:
-                store.open(path, plain)  # If the bag is missing too, that is the error.
-                raise
-    file = store.open(path, hints)
-    codec = codec_for(path, options.compression, options.max_record_size)
-    # A policy for records is not meant for the limits behind them.
-    source = file if hints == plain else store.open(path, plain)
-    memory = options.limits_storage is LimitsStorage.IN_MEMORY
-    if limits is not None:
-        count = limits.size // ENTRY
-        if not separate:
-            tail = _closed_tail(source, _table(limits, 0, count, True), placement is LimitsPlacement.STARTS)
-            if tail is not None:
-                end, count = tail
-                return OpenBag(path, file, source, source.size - count * ENTRY, count, end, codec, memory)
-        return OpenBag(path, file, limits, 0, count, file.size, codec, memory)
-    try:
-        end, count = _parse(source, placement is LimitsPlacement.STARTS)
-    except CorruptError:
-        if store.appendable and store.exists(beside):
-            raise Retry from None
-        raise
-    return OpenBag(path, file, source, source.size - count * ENTRY, count, end, codec, memory)
-
-
-def _parse(file: File, starts: bool) -> tuple[int, int]:
-    """Returns the end of the records and their number, from the limits at the file's end."""
-    if not file.size:
-        return 0, 0
-    if file.size < ENTRY:
-        raise CorruptError(file.path, None, f'{file.size} bytes are too few to hold limits')
-    last = _last(file.read(file.size - ENTRY, file.size))[0]
-    try:
-        end, count = parse_tail(file.size, last, starts)
-    except ValueError as exc:
-        raise CorruptError(file.path, None, str(exc)) from None
-    if starts and (first := _last(file.read(end, end + ENTRY))[0]):
-        raise CorruptError(file.path, None, f'expected limits that begin with 0, got {first}')
-    return end, count
-
-
-def _closed_tail(file: File, ends: Int64s, starts: bool) -> tuple[int, int] | None:
-    """Looks for limits at the end of a bag that has others beside it.
-
-    Returns:
-        The end of the records and their number, if the bag is closed after all (its writer was
-        stopped between appending the limits and removing the file beside); None if it is not.
-
-    Raises:
-        CorruptError: There is a whole table at the end, and it is another one. A writer never leaves
-            a bag that looks so by chance (`Writer._seal`).
-    """
-    try:
-        end, count = _parse(file, starts)
-    except CorruptError:
-        return None
-    if not count:
-        return None
-    tail = _table(file, file.size - count * ENTRY, count, True)
-    whole = bool((tail[1:] >= tail[:-1]).all()) and tail[0] >= 0 and tail[-1] == end
-    if not whole:
-        return None
-    if count < len(ends) or not prefix_agrees(ends, tail):
-        raise CorruptError(
-            file.path, None, f'has {count} limits at its end, but other ones ({len(ends)}) in {limits_name(file.path)}'
-        )
-    return end, count
-
-
-def _table(file: File, offset: int, count: int, memory: bool) -> Any:
-    if file.buffer is not None:
-        table = np.frombuffer(file.buffer, '<i8', count, offset)
-        return table.copy() if memory else table
-    if memory:
-        return np.frombuffer(bytes(file.read(offset, offset + count * ENTRY)), '<i8')
-    return BlockTable(file, offset, count)
-
-
-class BlockTable:
-    """The ends of a bag whose limits are not mapped: read in aligned blocks, each once."""
-
-    def __init__(self, file: File, offset: int, count: int) -> None:
-        self.file = file
-        self.offset = offset
-        self.values = np.empty(count, '<i8')  # Memory is taken where blocks are filled in, not here.
-        self.missing = np.ones(-(-count // BLOCK), bool)
-        self.lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            start, stop, _ = index.indices(len(self.values))
-            blocks = np.arange(start // BLOCK, -(-stop // BLOCK)) if start < stop else np.empty(0, np.int64)
-        else:
-            blocks = np.unique(np.asarray(index) % max(1, len(self.values)) // BLOCK)
-        if self.missing[blocks].any():
-            with self.lock:
-                self._load(blocks[self.missing[blocks]])
-        return self.values[index]
-
-    def _load(self, blocks: Int64s) -> None:
-        starts = self.offset + blocks * (BLOCK * ENTRY)
-        stops = np.minimum(starts + BLOCK * ENTRY, self.offset + len(self.values) * ENTRY)
-        for block, data in zip(blocks.tolist(), self.file.read_many(starts, stops), strict=True):
-            self.values[block * BLOCK : (block + 1) * BLOCK] = np.frombuffer(data, '<i8')
-        self.missing[blocks] = False
+CHUNK = 1 << 12  # Frames decompressed at a time: more would leave the processor's cache before they are used.
 
 
 class OpenBag:
-    """A bag of `count` records, as it was when it was opened. Safe to use from any thread.
-
-    `get(i)` is the way to one record; it is a closure over exactly what it needs, as an attribute
-    or a check more can be measured there (0.2 µs a record of 100 B).
-    """
+    """A bag of `count` records, as it was when it was opened. Safe to use from any thread."""
 
     def __init__(
         self,
@@ -190,7 +32,7 @@ class OpenBag:
         offset: int,
         count: int,
         end: int,
-        codec: Codec | None,
+        codec: Zstd | None,
         memory: bool,
     ) -> None:
         self.path = path
@@ -202,11 +44,21 @@ class OpenBag:
         self.end = end
         """Bytes that records can be in."""
         self.codec = codec
-        self.ends: Table = _table(limits, offset, count, memory)
+        self.ends: Table = open_table(limits, offset, count, memory)
         self.view = memoryview(file.buffer) if file.buffer is not None else None
-        self.get = self._getter()
-        self.get_view = self._viewer()
-        """As `get`, but without a copy where the bag is mapped and not compressed."""
+        self.uniform = self._find_length()
+        """The length of all records, if it can be that they have one, and which are known to have it."""
+        self.get, self.get_view = getters(self)
+        """The ways to one record, as bytes, and as a buffer over the file where that is mapped and not
+        compressed: functions of any index that Python takes."""
+
+    def _find_length(self) -> Uniform | None:
+        if self.codec is not None or self.file.buffer is None or self.limits.buffer is None or not self.count:
+            return None
+        length, last = int(self.ends[0:1][0]), int(self.ends[self.count - 1 : self.count][0])
+        if 0 < length <= self.end and last == length * self.count <= self.end:
+            return Uniform(self.ends, length)
+        return None
 
     @property
     def overlaps(self) -> bool:
@@ -218,50 +70,6 @@ class OpenBag:
         """Bytes of the records and their limits."""
         last = int(self.ends[self.count - 1]) if self.count else 0
         return last + self.count * ENTRY
-
-    def _getter(self) -> Callable[[int], bytes]:
-        buffer, table, slow = self.file.buffer, self.limits.buffer, self.record
-        if buffer is None or table is None:
-            return slow
-        first, count, end, pair = self.offset - ENTRY, self.count, self.end, _pair
-        if self.codec is None:
-
-            def get(index: int) -> bytes:
-                if 0 < index < count:
-                    start, stop = pair(table, first + 8 * index)
-                    if start <= stop <= end:
-                        return buffer[start:stop]
-                return slow(index)
-
-            return get
-        decode = self.codec.decode
-
-        def get_decoded(index: int) -> bytes:
-            if 0 < index < count:
-                start, stop = pair(table, first + 8 * index)
-                if start <= stop <= end:
-                    try:
-                        return decode(buffer[start:stop])
-                    except ValueError:
-                        pass
-            return slow(index)
-
-        return get_decoded
-
-    def _viewer(self) -> Callable[[int], Buffer]:
-        view, table, slow = self.view, self.limits.buffer, self.record_view
-        if view is None or table is None or self.codec is not None:
-            return self.get
-        first, count, end, pair = self.offset - ENTRY, self.count, self.end, _pair
-
-        def get_view(index: int) -> Buffer:
-            if 0 < index < count:
-                start, stop = pair(table, first + 8 * index)
-                if start <= stop <= end:
-                    return view[start:stop]
-            return slow(index)
-
-        return get_view
 
     def record(self, index: int) -> bytes:
         """Returns a record, for any index that Python would take, with every check."""
@@ -345,16 +153,27 @@ class OpenBag:
     def _fetch(
         self, indices: Int64s | range, starts: Int64s, stops: Int64s, parallelism: int
     ) -> list[bytes]:
+        if self.codec is not None and len(indices) > CHUNK:
+            parts = [slice(first, first + CHUNK) for first in range(0, len(indices), CHUNK)]
+            found = [self._fetch(indices[part], starts[part], stops[part], parallelism) for part in parts]
+            return list(itertools.chain.from_iterable(found))
+        if self.codec is not None and self.view is not None:
+            self.file.expect(starts, stops)
+            view = self.view
+            frames = [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+            return self._decode_many(indices, frames, parallelism)
         try:
             data = self.file.read_many(starts, stops)
         except EOFError as exc:
             raise CorruptError(self.path, None, str(exc)) from exc
-        if self.codec is None:
-            return data
+        return data if self.codec is None else self._decode_many(indices, data, parallelism)
+
+    def _decode_many(self, indices: Int64s | range, frames: list[Any], parallelism: int) -> list[bytes]:
+        assert self.codec is not None
         try:
-            return self.codec.decode_many(data, parallelism)
+            return self.codec.decode_many(frames, parallelism)
         except ValueError:
-            return [self.decode(int(index), frame) for index, frame in zip(indices, data, strict=True)]
+            return [self.decode(int(index), frame) for index, frame in zip(indices, frames, strict=True)]
 
     def views(self, indices: Int64s, parallelism: int = 1) -> list[Any]:
         """As `read`, but buffers over the file itself where it is mapped and not compressed."""

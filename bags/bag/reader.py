@@ -17,7 +17,8 @@ from bags.bag.files import store_for
 from bags.bag.gather import Kept, descriptors, overlapped
 from bags.bag.iterate import Batch, batches, read_ahead
 from bags.bag.limits import Int64s
-from bags.bag.opened import OpenBag, check_index, open_bag
+from bags.bag.opened import OpenBag, check_index
+from bags.bag.opening import open_bag
 from bags.bag.options import ReaderOptions, ShardingLayout, merge
 from bags.bag.records import as_record
 from bags.bag.sharding import Concatenated, FileSpec, Interleaved, expand
@@ -26,7 +27,6 @@ from bags.errors import BagsError, CorruptError
 __all__ = ['Reader', 'as_indices']
 
 LONGEST = 4096  # Records an iterator reads at a time, however small they are.
-THREADED_FRAME = 1 << 14  # Decompressing smaller frames ahead in a thread costs more in turns at the GIL.
 
 
 class Reader(Sequence[bytes]):
@@ -162,11 +162,12 @@ class Reader(Sequence[bytes]):
     def __getitem__(self, index: slice) -> Reader: ...
 
     def __getitem__(self, index: Any) -> Any:
-        if type(index) is int:
+        try:
             return self._get(index)
-        if isinstance(index, slice):
-            return self._part(self._range[index])
-        return self._get(check_index(index, len(self._range)))
+        except TypeError:  # No int: this way round, those who pass one do not pay for the question.
+            if isinstance(index, slice):
+                return self._part(self._range[index])
+            return self._get(check_index(index, len(self._range)))
 
     def _part(self, part: range) -> Reader:
         self._check_open()
@@ -320,15 +321,14 @@ class Reader(Sequence[bytes]):
         length = int(self._options.read_ahead_bytes // max(mean, 1)) or 1
         length = min(length, LONGEST) if read_ahead_count is None else max(1, operator.index(read_ahead_count))
         bag = self._bags[0]
-        if length <= 2 and isinstance(indices, range) and not bag.overlaps and bag.codec is None:
+        if length <= 2 and isinstance(indices, range) and not bag.overlaps:
             return map(self._get, indices)  # Large records, mapped: the kernel reads ahead by itself.
         if isinstance(indices, range):
             starts = range(0, len(indices), length)
             selections = (Batch(indices[start : start + length]) for start in starts)
         else:
             selections = batches(indices, length)
-        threaded = bag.overlaps or (bag.codec is not None and mean >= THREADED_FRAME)
-        return itertools.chain.from_iterable(read_ahead(selections, self._expect, self._attempt, threaded))
+        return itertools.chain.from_iterable(read_ahead(selections, self._expect, self._attempt, bag.overlaps))
 
     def _attempt(self, indices: Any) -> Batch:
         """Reads a batch; if that fails, one by one up to the record or index that is at fault."""

@@ -15,7 +15,7 @@ import numpy as np
 from bags.bag.compression import Zstd, codec_for
 from bags.bag.files import Lock, Output, store_for
 from bags.bag.limits import ENTRY
-from bags.bag.opened import limits_name, open_bag
+from bags.bag.opening import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions, WriterOptions, merge
 from bags.bag.records import as_record
 
@@ -178,7 +178,7 @@ class Writer:
         if self._encode is not None:
             record = self._encode(record)
         self._pending.append(record)
-        self._buffered += len(record) + ENTRY
+        self._buffered += len(record) + 8
         if self._buffered >= self._buffer_size:
             self.flush()
 

@@ -84,15 +84,19 @@ def decode_jpeg(data: Buffer, *_args: str) -> Pixels:
     Raises:
         ValueError: Not JPEG, cut off, damaged, or more than `MAX_PIXELS`.
     """
-    # Chosen by benchmarks/jpeg.py (November 2026, 2 cores; ms for one picture, from a memoryview). All are
-    # libjpeg-turbo and give the same pixels, except av (a difference of up to 36), and all release the GIL.
+    # Chosen by benchmarks/jpeg.py (November 2026, 2 cores; ms a picture from a memoryview, on one thread / on
+    # two):
     #
-    #                            simplejpeg  Pillow  imagecodecs  OpenCV    av
-    #     512 x 512, 99 KB             0.9     1.2          0.9     1.3   4.6
-    #     1411 x 1411, 270 KB          4.0     8.5          4.5     4.4  13.9
-    #     3000 x 2000, 640 KB         10.9    16.8         14.2    27.5  37.8
+    #                            simplejpeg        Pillow   imagecodecs        OpenCV            av
+    #     512 x 512, 99 KB       0.9 / 0.5     1.3 / 0.7     1.0 / 0.6     1.0 / 0.6     1.4 / 0.8
+    #     1411 x 1411, 228 KB    3.8 / 2.2     5.7 / 4.0     3.9 / 2.3     4.0 / 2.5    13.4 / 8.9
+    #     3000 x 2000, 640 KB    12.8 / 11    45.5 / 32     12.6 / 7.9    12.6 / 8.8    16.3 / 9.2
+    #     3000 x 2000, 1.2 MB    14.6 / 12    38.8 / 37     16.9 / 13     18.5 / 15     21.8 / 18
     #
-    # simplejpeg reads the memoryview as it is; Pillow reads it in blocks of 64 KB.
+    # All release the GIL, and all but av (off by up to 36) give Pillow's pixels. Of the three fast ones
+    # simplejpeg is the smallest (0.4 MB, against 18 and 60), takes any buffer as it is, and tells of damage.
+    # Pillow reads the memoryview in blocks of 64 KB; a BytesIO over it would be a copy of all, and is not
+    # faster.
     try:
         import simplejpeg
     except ImportError:

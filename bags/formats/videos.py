@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import io
 import itertools
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from types import ModuleType
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -28,6 +26,9 @@ from bags.errors import MissingDependencyError
 from bags.formats.arguments import check_count, whole_number
 from bags.formats.media import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.scalars import Buffer
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 __all__ = [
     'decode_mkv',
@@ -42,7 +43,7 @@ __all__ = [
 
 Frames = np.ndarray[Any, np.dtype[np.uint8]]
 
-FPS = Fraction(30)
+FPS = '30'
 KEYFRAME_INTERVAL = 32
 """Frames from one key frame to the next. A slice is decoded from the key frame before it; libx264's own 250
 saves about 5% of the bytes and makes that eight times as long."""
@@ -88,17 +89,19 @@ def video_options(*args: str) -> tuple[Fraction, int | None]:
         ValueError: Anything else.
     """
     check_count(args, 2, 'fps and crf')
-    fps = _frame_rate(args[0]) if args else FPS
+    fps = _frame_rate(args[0] if args else FPS)
     return fps, whole_number(args[1], 0, 51, 'a crf') if len(args) > 1 else None
 
 
 def mkv_options(*args: str) -> Fraction:
     """Reads the argument of `mkv(fps)`: frames a second, 30 unless told."""
     check_count(args, 1, 'mkv(fps)')
-    return _frame_rate(args[0]) if args else FPS
+    return _frame_rate(args[0] if args else FPS)
 
 
 def _frame_rate(text: str) -> Fraction:
+    from fractions import Fraction
+
     try:
         if len(text) > 24 or 'e' in text.lower():
             raise ValueError
@@ -208,6 +211,8 @@ def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded
     first = next(frames, None)
     if first is None:
         raise ValueError('expected at least one frame, got none')
+    import tempfile  # It takes as long to import as all of bags.formats.
+
     # Frames that come one by one may be more than memory holds, and so may the file.
     file: Any = tempfile.TemporaryFile() if isinstance(value, Iterator) else io.BytesIO()  # noqa: SIM115
     try:

@@ -1,0 +1,126 @@
+"""Opening a bag, in whatever state it is, and telling which that is."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from bags.bag.compression import codec_for
+from bags.bag.files import File, Hints, Store
+from bags.bag.limits import ENTRY, Int64s, parse_tail, prefix_agrees
+from bags.bag.opened import OpenBag
+from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
+from bags.bag.tables import open_table
+from bags.errors import CorruptError
+
+__all__ = ['limits_name', 'open_bag']
+
+_last = struct.Struct('<Q').unpack
+
+
+class Retry(Exception):
+    """The bag changed its form (a writer closed it) while it was being opened."""
+
+
+def limits_name(path: str, placement: LimitsPlacement = LimitsPlacement.TAIL) -> str:
+    """Returns where the limits of a bag are, or wait while it is written."""
+    folder, name = os.path.split(path)
+    if placement is LimitsPlacement.IDX:
+        return os.path.join(folder, os.path.splitext(name)[0] + '.idx')
+    return os.path.join(folder, f'limits.{name}')
+
+
+def open_bag(store: Store, path: str, options: ReaderOptions) -> OpenBag:
+    """Opens a bag as it is now: closed, being written, or left by a killed writer.
+
+    Raises:
+        FileNotFoundError: No bag, or no separate limits.
+        CorruptError: The limits cannot be those of this file.
+    """
+    for _ in range(8):
+        try:
+            return _open_bag(store, path, options)
+        except Retry:
+            continue
+    raise CorruptError(path, None, 'keeps changing while it is being opened')
+
+
+def _open_bag(store: Store, path: str, options: ReaderOptions) -> OpenBag:
+    hints = Hints(options.access_pattern, options.cache_policy, options.mapped, options.max_parallelism)
+    plain = Hints(mapped=options.mapped, max_parallelism=options.max_parallelism)
+    placement = options.limits_placement
+    beside = limits_name(path, placement)
+    separate = placement in (LimitsPlacement.SEPARATE, LimitsPlacement.IDX)
+    # The limits are read before the records: a record is written before its limit is.
+    limits = None
+    if separate or store.appendable:
+        try:
+            limits = store.open(beside, plain)
+        except FileNotFoundError:
+            if separate:
+                store.open(path, plain)  # If the bag is missing too, that is the error.
+                raise
+    file = store.open(path, hints)
+    codec = codec_for(path, options.compression, options.max_record_size)
+    # A policy for records is not meant for the limits behind them.
+    source = file if hints == plain else store.open(path, plain)
+    memory = options.limits_storage is LimitsStorage.IN_MEMORY
+    if limits is not None:
+        count = limits.size // ENTRY
+        if not separate:
+            tail = _closed_tail(source, open_table(limits, 0, count, True), placement is LimitsPlacement.STARTS)
+            if tail is not None:
+                end, count = tail
+                return OpenBag(path, file, source, source.size - count * ENTRY, count, end, codec, memory)
+        return OpenBag(path, file, limits, 0, count, file.size, codec, memory)
+    try:
+        end, count = _parse(source, placement is LimitsPlacement.STARTS)
+    except CorruptError:
+        if store.appendable and store.exists(beside):
+            raise Retry from None
+        raise
+    return OpenBag(path, file, source, source.size - count * ENTRY, count, end, codec, memory)
+
+
+def _parse(file: File, starts: bool) -> tuple[int, int]:
+    """Returns the end of the records and their number, from the limits at the file's end."""
+    if not file.size:
+        return 0, 0
+    if file.size < ENTRY:
+        raise CorruptError(file.path, None, f'{file.size} bytes are too few to hold limits')
+    last = _last(file.read(file.size - ENTRY, file.size))[0]
+    try:
+        end, count = parse_tail(file.size, last, starts)
+    except ValueError as exc:
+        raise CorruptError(file.path, None, str(exc)) from None
+    if starts and (first := _last(file.read(end, end + ENTRY))[0]):
+        raise CorruptError(file.path, None, f'expected limits that begin with 0, got {first}')
+    return end, count
+
+
+def _closed_tail(file: File, ends: Int64s, starts: bool) -> tuple[int, int] | None:
+    """Looks for limits at the end of a bag that has others beside it.
+
+    Returns:
+        The end of the records and their number, if the bag is closed after all (its writer was
+        stopped between appending the limits and removing the file beside); None if it is not.
+
+    Raises:
+        CorruptError: There is a whole table at the end, and it is another one. A writer never leaves
+            a bag that looks so by chance (`Writer._seal`).
+    """
+    try:
+        end, count = _parse(file, starts)
+    except CorruptError:
+        return None
+    if not count:
+        return None
+    tail = open_table(file, file.size - count * ENTRY, count, True)
+    whole = bool((tail[1:] >= tail[:-1]).all()) and tail[0] >= 0 and tail[-1] == end
+    if not whole:
+        return None
+    if count < len(ends) or not prefix_agrees(ends, tail):
+        raise CorruptError(
+            file.path, None, f'has {count} limits at its end, but other ones ({len(ends)}) in {limits_name(file.path)}'
+        )
+    return end, count

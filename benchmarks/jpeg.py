@@ -1,0 +1,148 @@
+"""Decoders for JPEG, side by side: milliseconds a picture, and the largest difference to Pillow's pixels.
+
+    python benchmarks/jpeg.py
+
+Every decoder is handed a memoryview, as a reader has it. "2 threads" is the time for two pictures at once,
+divided by two: as long as one alone if the decoder holds the GIL, half of it if there are two idle cores.
+Pictures: photographs from scikit-image, scaled up where a large one is wanted.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import threading
+import time
+
+import numpy as np
+import skimage.data
+from PIL import Image
+
+from bags.formats import decoders
+from bags.formats.media import BufferFile
+
+
+def encode(picture, quality, size=None):
+    image = Image.fromarray(picture)
+    stream = io.BytesIO()
+    (image.resize(size, Image.Resampling.LANCZOS) if size else image).save(stream, 'JPEG', quality=quality)
+    return stream.getvalue()
+
+
+def pictures():
+    left, _, _ = skimage.data.stereo_motorcycle()
+    return {
+        '512 x 512, quality 75': encode(skimage.data.astronaut(), 75),
+        '512 x 512, quality 95': encode(skimage.data.astronaut(), 95),
+        '600 x 400, quality 95': encode(skimage.data.coffee(), 95),
+        '1411 x 1411, quality 90': encode(skimage.data.retina(), 90),
+        '3000 x 2000, quality 85': encode(left, 85, (3000, 2000)),
+        '3000 x 2000, quality 95': encode(left, 95, (3000, 2000)),
+    }
+
+
+def pillow(data):
+    return np.array(Image.open(io.BytesIO(data)))
+
+
+def pillow_view(data):
+    return np.array(Image.open(BufferFile(data)))
+
+
+def simplejpeg():
+    import simplejpeg
+
+    return simplejpeg.decode_jpeg
+
+
+def turbojpeg():
+    import turbojpeg
+
+    decoder = turbojpeg.TurboJPEG()
+    return lambda data: decoder.decode(data, pixel_format=turbojpeg.TJPF_RGB)
+
+
+def imagecodecs():
+    import imagecodecs
+
+    return imagecodecs.jpeg8_decode
+
+
+def opencv():
+    import cv2
+
+    flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+    return lambda data: cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+
+
+def pyav():
+    import av
+
+    def decode(data):
+        frames = av.CodecContext.create('mjpeg', 'r').decode(av.Packet(data))
+        return frames[0].to_ndarray(format='rgb24')
+
+    return decode
+
+
+CANDIDATES = {
+    'bags': lambda: decoders['jpeg'],
+    'simplejpeg': simplejpeg,
+    'Pillow, BytesIO': lambda: pillow,
+    'Pillow, BufferFile': lambda: pillow_view,
+    'imagecodecs': imagecodecs,
+    'opencv': opencv,
+    'PyTurboJPEG': turbojpeg,
+    'av': pyav,
+}
+
+
+def seconds(decode, data, threads):
+    """The best time a picture of several rounds, each long enough to be told from noise."""
+
+    def work(count):
+        for _ in range(count):
+            decode(data)
+
+    start = time.perf_counter()
+    work(2)
+    count = max(2, int(0.2 / (time.perf_counter() - start)))
+    best = float('inf')
+    for _ in range(5):
+        workers = [threading.Thread(target=work, args=(count,)) for _ in range(threads)]
+        start = time.perf_counter()
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        best = min(best, (time.perf_counter() - start) / count / threads)
+    return best
+
+
+def main():
+    found = {}
+    for name, make in CANDIDATES.items():
+        try:
+            found[name] = make()
+        except (ImportError, RuntimeError) as exc:
+            print(f'{name} is left out: {str(exc).splitlines()[0]}')
+    for package in ('pillow', 'simplejpeg', 'imagecodecs', 'opencv-python-headless', 'av'):
+        try:
+            print(package, importlib.metadata.version(package), end='  ')
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    print()
+    for title, data in pictures().items():
+        view = memoryview(data)
+        expected = pillow(data)
+        print(
+            f'\n{title}, {len(data) // 1000} KB\n{"":20}{"1 thread":>10}{"2 threads":>11}{"difference":>12}'
+        )
+        for name, decode in found.items():
+            difference = np.abs(decode(view).astype(int) - expected).max()
+            one, two = (1000 * seconds(decode, view, threads) for threads in (1, 2))
+            print(f'{name:20}{one:10.2f}{two:11.2f}{difference:12}')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import io
+import struct
+import wave
+
+import av
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from bags.formats import audio, decoders, encoders
+
+FINITE = {'allow_nan': False, 'allow_infinity': False}
+
+
+def samples(dtype, most_channels=4, min_time=0):
+    shapes = st.tuples(st.integers(min_time, 40), st.integers(1, most_channels))
+    shapes |= st.tuples(st.integers(min_time, 40))
+    return hnp.arrays(dtype, shapes)
+
+
+@pytest.mark.parametrize('dtype', ['int16', 'int32', 'float32', 'float64', '>i2', '>f4'])
+@given(data=st.data())
+def test_wav_is_exact(dtype, data):
+    array = data.draw(samples(dtype))
+    rate = data.draw(st.integers(1, 2**31 - 1))
+    decoded, decoded_rate = decoders['wav'](memoryview(encoders['wav']((array, rate))))
+    assert decoded_rate == rate
+    assert type(decoded_rate) is int
+    assert decoded.dtype == np.dtype(dtype).newbyteorder('=')
+    assert decoded.tobytes() == array.astype(decoded.dtype).tobytes()
+    assert decoded.shape == (len(array), array.shape[1] if array.ndim == 2 else 1)
+    assert decoded.flags.owndata
+
+
+def test_wav_as_the_standard_library_reads_and_writes_it(sound):
+    pcm = (sound * 32767).astype(np.int16)
+    with wave.open(io.BytesIO(encoders['wav']((pcm, 8000)))) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (8000, 2, 2)
+        assert file.readframes(file.getnframes()) == pcm.tobytes()
+    for width in (1, 2, 3, 4):
+        raw = np.random.default_rng(0).integers(0, 256, 60 * 2 * width, np.uint8)
+        stream = io.BytesIO()
+        with wave.open(stream, 'wb') as file:
+            file.setparams((2, width, 44_100, 0, 'NONE', ''))
+            file.writeframes(raw.tobytes())
+        decoded, rate = decoders['wav'](stream.getvalue())
+        assert rate == 44_100
+        assert decoded.shape == (60, 2)
+        assert decoded.dtype == (np.int16 if width <= 2 else np.int32)
+        # Both in the upper bits of 32.
+        if width == 1:
+            expected = (raw.astype(np.int64) - 128) << 24
+        else:
+            padded = np.zeros((120, 4), np.uint8)
+            padded[:, 4 - width :] = raw.reshape(-1, width)
+            expected = padded.view('<i4')[:, 0].astype(np.int64)
+        found = decoded.astype(np.int64) << (16 if width <= 2 else 0)
+        assert np.array_equal(found.ravel(), expected)
+
+
+def test_wav_as_ffmpeg_reads_and_writes_it(sound):
+    with av.open(io.BytesIO(encoders['wav']((sound, 8000)))) as container:
+        found = np.concatenate([frame.to_ndarray().reshape(-1, 2) for frame in container.decode(audio=0)])
+    assert np.array_equal(found, sound)
+    file = io.BytesIO()
+    with av.open(file, 'w', format='wav') as container:  # With a list of tags and an extensible header.
+        stream = container.add_stream('pcm_s24le', rate=96_000, layout='stereo')
+        frame = av.AudioFrame.from_ndarray((sound * 2**31).astype(np.int32).reshape(1, -1), 's32', 'stereo')
+        frame.sample_rate = 96_000
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    decoded, rate = decoders['wav'](file.getvalue())
+    assert rate == 96_000
+    assert np.abs(decoded / 2**31 - sound).max() < 2**-22
+
+
+def test_wavs_that_are_not_right(sound):
+    data = encoders['wav']((sound, 8000))
+    place = data.index(b'fmt ') + 8
+
+    def with_format(*values):
+        return data[:place] + struct.pack('<HHIIHH', *values) + data[place + 16 :]
+
+    for values in [
+        (1, 0, 8000, 0, 0, 16),
+        (1, 2, 0, 0, 4, 16),
+        (1, 2, 8000, 0, 5, 16),
+        (2, 2, 8000, 0, 4, 4),
+    ]:
+        with pytest.raises(ValueError):
+            decoders['wav'](with_format(*values))
+    with pytest.raises(ValueError, match='format 0x0055'):
+        decoders['wav'](with_format(0x55, 2, 8000, 0, 4, 16))
+    with pytest.raises(ValueError, match='cut off'):
+        decoders['wav'](data[:-1])
+    with pytest.raises(ValueError, match='before its samples'):
+        decoders['wav'](data[: data.index(b'data')])
+
+
+def test_wav_written_to_a_pipe(sound):
+    data = encoders['wav']((sound, 8000))
+    place = data.index(b'data') + 4
+    piped = data[:4] + b'\xff' * 4 + data[8:place] + b'\xff' * 4 + data[place + 4 :]
+    assert np.array_equal(decoders['wav'](piped)[0], sound)
+
+
+@given(
+    array=samples('int16', most_channels=8, min_time=1),
+    rate=st.sampled_from([8000, 16_000, 44_100, 96_000, 192_000]),
+)
+def test_flac_of_16_bits_is_exact(array, rate):
+    decoded, decoded_rate = decoders['flac'](encoders['flac']((array, rate)))
+    assert decoded_rate == rate
+    assert decoded.dtype == np.int16
+    assert np.array_equal(decoded, array.reshape(len(array), -1))
+
+
+@given(array=samples('int32', most_channels=8, min_time=1))
+def test_flac_of_24_bits_is_exact(array):
+    decoded, _ = decoders['flac'](encoders['flac']((array & ~0xFF, 48_000)))
+    assert decoded.dtype == np.int32
+    assert np.array_equal(decoded, (array & ~0xFF).reshape(len(array), -1))
+
+
+def test_flac_of_many_blocks(sound):
+    array = (np.tile(sound, (20, 1)) * 30_000).astype(np.int16)
+    data = encoders['flac']((array, 44_100))
+    assert len(data) < array.nbytes
+    assert np.array_equal(decoders['flac'](data)[0], array)
+
+
+def test_flac_takes_integers_that_fit(sound):
+    with pytest.raises(TypeError, match='int16 or int32'):
+        encoders['flac']((sound, 8000))
+    with pytest.raises(ValueError, match='24 bits'):
+        encoders['flac']((np.array([256, 1], np.int32), 8000))
+    with pytest.raises(ValueError, match='655350'):
+        encoders['flac']((np.zeros(5, np.int16), 700_000))
+
+
+@pytest.mark.parametrize('rate', [8000, 11_025, 16_000, 22_050, 32_000, 44_100, 48_000, 96_000, 1000])
+@pytest.mark.parametrize('count', [1, 2, 50, 959, 960, 961, 20_011])
+def test_opus_keeps_the_length(rate, count):
+    time = np.arange(count) / rate
+    array = (0.5 * np.sin(2 * np.pi * 300 * time)).astype(np.float32)
+    decoded, decoded_rate = decoders['opus'](encoders['opus']((array, rate)))
+    assert decoded_rate == audio.OPUS_RATE == 48_000
+    assert decoded.dtype == np.float32
+    assert decoded.shape == (-(-count * 48_000 // rate), 1)
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.int16])
+@pytest.mark.parametrize('rate', [8000, 44_100, 48_000])
+def test_opus_keeps_the_sound_where_it_was(dtype, rate):
+    time = np.arange(rate) / rate
+    wave = (
+        np.stack([np.sin(2 * np.pi * 330 * time), np.sin(2 * np.pi * 440 * time) * (time > 0.5)], axis=1)
+        * 0.5
+    )
+    array = (wave * 32767).astype(np.int16) if dtype == np.int16 else wave.astype(np.float32)
+    decoded, _ = decoders['opus'](encoders['opus']((array, rate), '192'))
+    later = np.arange(48_000) / 48_000
+    expected = (
+        np.stack([np.sin(2 * np.pi * 330 * later), np.sin(2 * np.pi * 440 * later) * (later > 0.5)], axis=1)
+        * 0.5
+    )
+    assert np.abs(decoded - expected)[2000:-2000].mean() < 0.02
+    for shift in (-8, 8):  # 1/6 of a millisecond off is seen.
+        shifted = np.roll(decoded, shift, axis=0)
+        assert (
+            np.abs(shifted - expected)[2000:-2000, 0].mean()
+            > np.abs(decoded - expected)[2000:-2000, 0].mean()
+        )
+
+
+def test_opus_bitrate(sound):
+    assert len(encoders['opus']((sound, 8000), '16')) < len(encoders['opus']((sound, 8000), '256'))
+    with pytest.raises(ValueError, match='1 to 2 channels'):
+        encoders['opus']((np.zeros((10, 3), np.float32), 48_000))
+
+
+@pytest.mark.parametrize('word', ['wav', 'flac', 'opus'])
+def test_other_values(word):
+    good = np.zeros((10, 1), np.int16)
+    for value in (good, (good,), (good, 8000, 1), None, 5, {'samples': good}, (good, 8000.0), (good, '8000')):
+        with pytest.raises(TypeError):
+            encoders[word](value)
+    for dtype in (np.uint8, np.int64, bool, object):
+        with pytest.raises(TypeError, match='expected samples of'):
+            encoders[word]((good.astype(dtype), 8000))
+    for value in (
+        (good[None], 8000),
+        (good[:, :0], 8000),
+        (good[0, 0], 8000),
+        (good, 0),
+        (good, -1),
+        (good, 2**31),
+    ):
+        with pytest.raises(ValueError):
+            encoders[word](value)
+
+
+@pytest.mark.parametrize('word', ['flac', 'opus'])
+def test_no_samples(word):
+    with pytest.raises(ValueError, match='at least one sample'):
+        encoders[word]((np.zeros((0, 2), np.int16), 8000))
+    assert decoders['wav'](encoders['wav']((np.zeros((0, 2), np.int16), 8000)))[0].shape == (0, 2)

@@ -1,0 +1,183 @@
+"""What holds for every image, video and audio type."""
+
+from __future__ import annotations
+
+import io
+import random
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from bags.errors import MissingDependencyError
+from bags.formats import bind_decoder, decoders, encoders
+from bags.formats.containers import identify
+from bags.formats.media import BufferFile
+
+NAMES = {
+    'jpeg': 'JPEG',
+    'png': 'PNG',
+    'webp': 'WebP',
+    'avif': 'AVIF',
+    'mp4': 'MP4',
+    'webm': 'WebM',
+    'mkv': 'Matroska',
+    'wav': 'WAV',
+    'flac': 'FLAC',
+    'opus': 'Ogg Opus',
+}
+CHECKED = ('png', 'mkv', 'flac', 'opus')  # These have checksums.
+
+
+@pytest.fixture(scope='module')
+def records(photo, film, sound):
+    """Word → an encoded value."""
+    audio = ((sound * 32767).astype(np.int16), 8000)
+    values = dict.fromkeys(('jpeg', 'png', 'webp', 'avif'), photo[:40, :50])
+    values |= dict.fromkeys(('mp4', 'webm', 'mkv'), film[:, :32, :48]) | dict.fromkeys(
+        ('wav', 'flac', 'opus'), audio
+    )
+    return {word: encoders[word](value) for word, value in values.items()}
+
+
+def same(first, second):
+    if isinstance(first, tuple):
+        return first[1] == second[1] and same(first[0], second[0])
+    return first.dtype == second.dtype and np.array_equal(first, second)
+
+
+@pytest.mark.parametrize('word', NAMES)
+def test_encoded_values_go_in_untouched(word, records, tmp_path):
+    data = records[word]
+    for kind in (bytes, bytearray, memoryview):
+        assert encoders[word](kind(data)) == data
+    path = tmp_path / 'medium'
+    path.write_bytes(data)
+    for value in (path, str(path)):
+        with encoders[word](value) as file:
+            assert file.tell() == 0
+            assert file.read() == data
+
+
+@pytest.mark.parametrize('word', NAMES)
+def test_other_formats_are_refused_by_name(word, records, tmp_path):
+    others = {name: records[other] for other, name in NAMES.items() if other != word}
+    others |= {'GIF': b'GIF89a', 'bytes that begin with 00 01': b'\x00\x01', 'no bytes': b''}
+    for found, data in others.items():
+        path = tmp_path / 'medium'
+        path.write_bytes(data)
+        for call in (encoders[word], decoders[word]):
+            with pytest.raises(ValueError, match=f'expected {NAMES[word]}, got {found}'):
+                call(data)
+        with pytest.raises(ValueError, match=rf'medium: expected {NAMES[word]}, got {found}'):
+            encoders[word](path)
+
+
+@pytest.mark.parametrize('word', NAMES)
+def test_a_path_that_is_not_there(word, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        encoders[word](tmp_path / 'nothing')
+
+
+@pytest.mark.parametrize('word', NAMES)
+def test_any_buffer_decodes_to_memory_of_its_own(word, records):
+    source = bytearray(records[word])
+    values = [
+        decoders[word](records[word]),
+        decoders[word](memoryview(records[word])),
+        bind_decoder(word)(source),
+    ]
+    source[:] = bytes(len(source))
+    for value in values:
+        assert same(value, values[0])
+        array = value[0] if isinstance(value, tuple) else value
+        assert array.flags.owndata
+        assert array.flags.writeable
+        assert array.flags.c_contiguous
+
+
+@pytest.mark.parametrize('word', NAMES)
+def test_a_file_that_is_cut_off_raises(word, records):
+    data = memoryview(records[word])
+    whole = decoders[word](data)
+    cuts = {*range(0, len(data), max(1, len(data) // 100)), *range(max(0, len(data) - 12), len(data))}
+    for cut in sorted(cuts):
+        with pytest.raises(ValueError):
+            decoders[word](data[:cut])
+    assert same(decoders[word](data), whole)
+
+
+@pytest.mark.parametrize('word', NAMES)
+def test_damage_raises_or_gives_a_value(word, records):
+    generator = random.Random(0)
+    whole = decoders[word](records[word])
+    tracemalloc.start()
+    for _ in range(150):
+        data = bytearray(records[word])
+        data[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
+        try:
+            value = decoders[word](data)
+        except ValueError:
+            continue
+        if word in CHECKED:
+            assert same(value, whole)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 500e6
+
+
+@pytest.mark.parametrize('word', NAMES)
+def test_garbage_after_the_first_bytes(word, records):
+    generator = random.Random(0)
+    for _ in range(20):
+        for keep in (12, 64, 200):
+            with pytest.raises(ValueError):
+                decoders[word](records[word][:keep] + generator.randbytes(300))
+
+
+@pytest.mark.parametrize('word', NAMES)
+def test_missing_packages_are_named(word, photo, film, sound, records, without):
+    without('PIL', 'simplejpeg', 'av')
+    if word == 'wav':
+        assert same(decoders[word](encoders[word]((sound, 8000))), (sound, 8000))
+        return
+    value = {'mp4': film, 'webm': film, 'mkv': film, 'flac': (np.int16(sound), 8000), 'opus': (sound, 8000)}
+    package, extra = ('av', 'video') if word in value else ('pillow', 'images')
+    for call in (lambda: encoders[word](value.get(word, photo)), lambda: decoders[word](records[word])):
+        with pytest.raises(MissingDependencyError, match=rf"{package} is needed .* 'bags\[{extra}\]'"):
+            call()
+    assert encoders[word](records[word]) == records[word]  # What is encoded already needs no package.
+
+
+def test_identify():
+    assert identify(b'') == 'no bytes'
+    assert identify(b'\0\0\0\x14ftypqt  ' + bytes(8)) == 'QuickTime'
+    assert identify(b'\0\0\0\x18ftypheic' + b'\0\0\0\0mif1heic') == 'HEIF'
+    assert identify(b'\0\0\0\x1cftypmif1' + b'\0\0\0\0mif1avifmiaf') == 'AVIF'
+    assert identify(b'RIFF\0\0\0\0AVI ') == 'AVI'
+    assert identify(b'OggS' + bytes(24) + b'\x01vorbis') == 'Ogg'
+
+
+def test_buffer_file_reads_as_bytesio_does():
+    data = bytes(range(50))
+    generator = random.Random(0)
+    ours, theirs = BufferFile(memoryview(data)), io.BytesIO(data)
+    for _ in range(300):
+        match generator.randrange(4):
+            case 0:
+                args = generator.choice(
+                    [(generator.randrange(70), 0), (-generator.randrange(50), 2), (0, 1), (5, 1)]
+                )
+                assert ours.seek(*args) == theirs.seek(*args)
+            case 1:
+                size = generator.choice([-1, None, 0, 1, 7, 100])
+                assert ours.read(size) == theirs.read(size)
+            case 2:
+                buffers = bytearray(9), bytearray(9)
+                assert ours.readinto(buffers[0]) == theirs.readinto(buffers[1])
+                assert buffers[0] == buffers[1]
+            case _:
+                assert ours.tell() == theirs.tell()
+    assert ours.seekable()
+    assert ours.readable()
+    assert not ours.writable()

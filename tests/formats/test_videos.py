@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import io
+import struct
+from fractions import Fraction
+
+import av
+import numpy as np
+import pytest
+
+from bags.formats import decoders, encoders
+
+WORDS = ['mp4', 'webm', 'mkv']
+
+
+def difference(first, second):
+    assert first.shape == second.shape
+    assert first.dtype == second.dtype == np.uint8
+    return np.abs(first.astype(int) - second).mean()
+
+
+@pytest.mark.parametrize(('word', 'tolerance'), [('mp4', 6), ('webm', 8), ('mkv', 1e-9)])
+def test_frames_come_back_in_order(word, tolerance, film):
+    decoded = decoders[word](memoryview(encoders[word](film)))
+    assert difference(decoded, film) < tolerance
+    # Each is most like itself.
+    for index, frame in enumerate(decoded.astype(int)):
+        assert np.abs(film - frame).mean(axis=(1, 2, 3)).argmin() == index
+
+
+@pytest.mark.parametrize('word', WORDS)
+@pytest.mark.parametrize('size', [(1, 1), (2, 2), (3, 5), (1, 64), (63, 47), (64, 47), (33, 64), (16, 16)])
+def test_any_size(word, size, film):
+    frames = film[:3, : size[0], : size[1]]
+    decoded = decoders[word](encoders[word](frames))
+    assert difference(decoded, frames) < (20 if word != 'mkv' else 1e-9)
+
+
+@pytest.mark.parametrize('word', WORDS)
+@pytest.mark.parametrize('count', [1, 2, 31, 32, 33, 70])
+def test_any_length(word, count):
+    frames = np.zeros((count, 16, 16, 3), np.uint8)
+    frames += (np.arange(count) * 3).astype(np.uint8)[:, None, None, None]
+    decoded = decoders[word](encoders[word](frames))
+    assert difference(decoded, frames) < 4
+
+
+COLOURS = [
+    (255, 0, 0),
+    (0, 255, 0),
+    (0, 0, 255),
+    (255, 255, 0),
+    (0, 255, 255),
+    (255, 0, 255),
+    (255,) * 3,
+    (0,) * 3,
+]
+
+
+@pytest.mark.parametrize(('word', 'tolerance'), [('mp4', 4), ('webm', 4), ('mkv', 0)])
+def test_colours(word, tolerance):
+    picture = np.repeat(np.array(COLOURS, np.uint8), 32, axis=0)[None].repeat(64, axis=0)
+    frames = np.stack([picture] * 3)
+    data = encoders[word](frames)
+    decoded = decoders[word](data)
+    centres = decoded[1, 32, 16::32].astype(int)
+    assert np.abs(centres - COLOURS).max() <= tolerance
+    with av.open(io.BytesIO(data)) as container:
+        frame = next(container.decode(video=0))
+        assert (frame.colorspace, frame.color_range) == ((0, 2) if word == 'mkv' else (1, 1))
+
+
+def write(frames, codec, format='mp4', pix_fmt='yuv420p', rate=15):
+    """A file as other programs write it: without colour tags."""
+    file = io.BytesIO()
+    with av.open(file, 'w', format=format) as container:
+        stream = container.add_stream(codec, rate=rate)
+        stream.height, stream.width = frames.shape[1:3]
+        stream.pix_fmt = pix_fmt
+        for frame in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format='rgb24')))
+        container.mux(stream.encode(None))
+    return file.getvalue()
+
+
+def test_files_of_old_bags_and_others(film):
+    for codec in ('mpeg4', 'libx264', 'libx265'):
+        data = write(film, codec)
+        assert encoders['mp4'](data) == data
+        assert difference(decoders['mp4'](data), film) < 12
+    assert difference(decoders['mkv'](write(film, 'mpeg4', 'matroska')), film) < 12
+
+
+@pytest.mark.parametrize(
+    ('word', 'fps'), [('mp4', '25'), ('webm', '29.97'), ('mkv', '30000/1001'), ('mp4', '1/2')]
+)
+def test_frames_a_second(word, fps, film):
+    with av.open(io.BytesIO(encoders[word](film, fps))) as container:
+        times = [float(frame.time) for frame in container.decode(video=0)]
+        assert np.allclose(np.diff(times), float(1 / Fraction(fps)), atol=1.1e-3)
+
+
+def test_crf(film):
+    for word in ('mp4', 'webm'):
+        assert len(encoders[word](film, '30', '45')) < len(encoders[word](film, '30', '10'))
+
+
+@pytest.mark.parametrize('word', WORDS)
+def test_frames_one_by_one(word, film):
+    taken = []
+
+    def frames():
+        for index, frame in enumerate(film):
+            taken.append(index)
+            yield frame
+
+    with encoders[word](frames()) as file:
+        assert taken == list(range(len(film)))
+        data = file.read()
+    # libx264 does not make the same bytes of the same frames twice.
+    for encoded in (data, encoders[word](list(film))):
+        assert difference(decoders[word](encoded), film) < (8 if word != 'mkv' else 1e-9)
+
+
+@pytest.mark.parametrize('word', WORDS)
+def test_no_frame(word):
+    for value in (np.zeros((0, 4, 4, 3), np.uint8), [], iter([])):
+        with pytest.raises(ValueError, match='at least one frame'):
+            encoders[word](value)
+
+
+@pytest.mark.parametrize('word', WORDS)
+def test_other_values(word, film):
+    with pytest.raises(TypeError, match='uint8'):
+        encoders[word](film.astype(np.float32))
+    for value in (film[0], film[..., 0], film[..., :2], film[:, :0], 5, [film[0], film[1, 1:]]):
+        with pytest.raises(ValueError, match='expected frames of'):
+            encoders[word](value)
+
+
+def test_the_generator_s_own_error_comes_through(film):
+    def frames():
+        yield film[0]
+        raise LookupError('mine')
+
+    with pytest.raises(LookupError, match='mine'):
+        encoders['mp4'](frames())
+
+
+def boxes(data):
+    start, found = 0, {}
+    while start < len(data):
+        size, kind = struct.unpack_from('>I4s', data, start)
+        found[kind] = data[start : start + size]
+        start += size
+    return found
+
+
+def test_cut_off_between_boxes(film):
+    data = encoders['mp4'](film)
+    parts = boxes(data)
+    for order in ([b'ftyp', b'moov'], [b'ftyp', b'mdat'], [b'ftyp']):
+        with pytest.raises(ValueError):
+            decoders['mp4'](b''.join(parts[kind] for kind in order))
+
+
+def test_a_header_that_claims_more_frames(film):
+    data = encoders['mp4'](film)
+    place = data.index(b'stsz') + 12
+    assert struct.unpack_from('>I', data, place) == (12,)
+    for count in (13, 1000, 2**31):
+        try:
+            decoded = decoders['mp4'](data[:place] + struct.pack('>I', count) + data[place + 4 :])
+        except ValueError:
+            continue
+        assert np.array_equal(decoded, decoders['mp4'](data))
+
+
+def test_a_hole_in_the_frames(film):
+    for word in ('mp4', 'mkv'):
+        data = bytearray(encoders[word](film))
+        middle = len(data) // 3
+        data[middle : middle + 200] = np.random.default_rng(0).bytes(200)
+        with pytest.raises(ValueError):
+            decoders[word](data)
+
+
+def test_sound_alone_is_no_video(sound):
+    file = io.BytesIO()
+    with av.open(file, 'w', format='mp4') as container:
+        stream = container.add_stream('aac', rate=8000, layout='stereo')
+        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(sound.T), format='fltp', layout='stereo')
+        frame.sample_rate = 8000
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    with pytest.raises(ValueError, match='expected a video'):
+        decoders['mp4'](file.getvalue())
+
+
+def test_frames_of_several_sizes(film):
+    file = io.BytesIO()
+    with av.open(file, 'w', format='matroska') as container:
+        stream = container.add_stream('mjpeg', rate=10)
+        stream.width, stream.height, stream.pix_fmt = 80, 64, 'yuvj420p'
+        for frame in (film[0], film[1][:32, :40]):
+            single = av.CodecContext.create('mjpeg', 'w')
+            single.height, single.width = frame.shape[:2]
+            single.pix_fmt = 'yuvj420p'
+            single.time_base = Fraction(1, 10)
+            converted = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format='rgb24').reformat(
+                format='yuvj420p'
+            )
+            packets = single.encode(converted) + single.encode(None)
+            for packet in packets:
+                packet.stream, packet.pts, packet.dts = (
+                    stream,
+                    int(frame is not film[0]),
+                    int(frame is not film[0]),
+                )
+                container.mux(packet)
+    with pytest.raises(ValueError, match='expected frames of shape'):
+        decoders['mkv'](file.getvalue())
