@@ -1,27 +1,21 @@
 """Datasets of images, video, audio, text, arrays and values, in files of records.
 
-    bag        a file of records: `bags.bag.Reader`, `bags.bag.Writer`, `bags.bag.Index`
-    formats    `bags.encoders`, `bags.decoders`: values to records and back
-    datasets   `bags.open` and the readers and writers of one folder or of many
-    views      `select`, `concat`, `join`: datasets over others
+bag        a file of records: `bags.bag.Reader`, `bags.bag.Writer`, `bags.bag.Index`
+formats    `bags.encoders`, `bags.decoders`: values to records and back
+datasets   `bags.open` and the readers and writers of one folder or of many
+views      `select`, `concat`, `join`: datasets over others
 """
 
 from bags import bag
 from bags.bag import Index, MultiIndex
 from bags.batch import Ragged
 from bags.dataset import Dataset
-from bags.errors import (
-    BagsError,
-    CorruptError,
-    DecodeError,
-    EncodeError,
-    MissingDependencyError,
-    SpecError,
-)
+from bags.errors import BagsError, CorruptError, DecodeError, EncodeError, MissingDependencyError, SpecError
 from bags.formats import decoders, encoders
 from bags.opening import open
 from bags.reader import DatasetReader
-from bags.sharded import ShardedDatasetReader, ShardedDatasetWriter
+from bags.sharded_reader import ShardedDatasetReader
+from bags.sharded_writer import ShardedDatasetWriter
 from bags.views import concat, join, select
 from bags.writer import DatasetWriter
 

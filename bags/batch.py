@@ -53,14 +53,15 @@ class Ragged:
     def __repr__(self) -> str:
         shape = ', '.join(map(str, self.values.shape[1:]))
         missing = '' if self.present is None else f', {int((~self.present).sum())} missing'
-        return f'Ragged({len(self)} sequences, {len(self.values)} items of {self.values.dtype}({shape}){missing})'
+        items = f'{len(self.values)} items of {self.values.dtype}({shape})'
+        return f'Ragged({len(self)} sequences, {items}{missing})'
 
 
 Column = npt.NDArray[Any] | Ragged | list[Any]
 
 
 def spread(firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Returns firsts[0] … firsts[0] + counts[0] - 1, firsts[1] …: the members of many ranges, without a loop."""
+    """Returns the members of many ranges, one range after the other, without a loop."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(firsts - ends + counts, counts)

@@ -11,13 +11,12 @@ from typing import Any, BinaryIO, Protocol, SupportsIndex, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.opened import check_index
-from bags.bag.reader import as_indices
+from bags.bag.indices import as_indices, check_index
 from bags.batch import Column, offsets_of
 from bags.selection import Fields, Selection, select_fields
 from bags.spec import Spec
 
-__all__ = ['Dataset', 'Datapoint', 'Records', 'Rows']
+__all__ = ['Datapoint', 'Dataset', 'Records', 'Rows']
 
 Datapoint = dict[str, Any]
 Int64s = npt.NDArray[np.int64]
@@ -187,7 +186,9 @@ class Rows(abc.ABC):
         select_fields(field, self.types)
         if self.types[field].sequence != sequence:
             what, instead = ('a sequence', 'field()') if sequence else ('a plain', 'items()')
-            raise TypeError(f'field {field!r} of type {self.types[field].text}: expected {what} field; see {instead}')
+            raise TypeError(
+                f'field {field!r} of type {self.types[field].text}: expected {what} field; see {instead}'
+            )
 
     def __enter__(self) -> Any:
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,9 @@ class Decoder:
         self.length = int(self.dtype.itemsize * np.prod(self.shape, dtype=np.int64)) if self.dtype else 0
         self.aliases = aliases
         """Whether it takes a buffer over the file itself and does without a copy."""
-        self.is_scalar = bool(self.dtype) and not isinstance(decode and decode(bytes(self.length)), np.ndarray)
+        self.is_scalar = bool(self.dtype) and not isinstance(
+            decode and decode(bytes(self.length)), np.ndarray
+        )
 
 
 def decoder_for(kind: FieldType, decoders: Any, raw: bool) -> Decoder:
@@ -85,7 +87,13 @@ class Field:
         self.read = self._sequence_reader() if kind.sequence else self._table_reader(self._plain_reader())
 
     def _plain_reader(self) -> Callable[[tuple[int, ...]], Any]:
-        place, get, decode, optional, fail = self.place, self.get, self.decoder.decode, self.kind.optional, self.fail
+        place, get, decode, optional, fail = (
+            self.place,
+            self.get,
+            self.decoder.decode,
+            self.kind.optional,
+            self.fail,
+        )
 
         def read(row: tuple[int, ...]) -> Any:
             ref = row[place]
@@ -236,7 +244,7 @@ class Field:
             position = int(bad.argmax())
             raise BadRef(position, self.beyond(int(last[position])))
 
-    def column(self, refs: Any, items: Items | bool) -> Column:
+    def column(self, refs: Any, items: Items | Literal[True]) -> Column:
         """Returns the column of a batch.
 
         Args:
@@ -244,7 +252,8 @@ class Field:
             items: True, or which items of each sequence.
         """
         if self.kind.sequence:
-            return self._sequence_column(*refs, items)
+            firsts, counts = refs
+            return self._sequence_column(firsts, counts, items)
         self.check(refs, None)
         if self.kind.optional:
             present = refs != MISSING
@@ -265,7 +274,9 @@ class Field:
         except OverflowError:
             return values
 
-    def _sequence_column(self, firsts: Int64s, counts: Int64s, items: Items | bool) -> Ragged | list[Any]:
+    def _sequence_column(
+        self, firsts: Int64s, counts: Int64s, items: Items | Literal[True]
+    ) -> Ragged | list[Any]:
         present = firsts != MISSING if self.kind.optional else None
         if present is not None:
             counts = np.where(present, counts, 0)
@@ -283,7 +294,10 @@ class Field:
         ends = np.cumsum(counts).tolist()
         there = [True] * len(ends) if present is None else present.tolist()
         starts = [0, *ends[:-1]] if ends else []
-        return [values[start:end] if is_there else None for start, end, is_there in zip(starts, ends, there, strict=True)]
+        return [
+            values[start:end] if is_there else None
+            for start, end, is_there in zip(starts, ends, there, strict=True)
+        ]
 
     def sources(self, indices: Int64s) -> list[bytes]:
         """Returns records as bytes, undecoded, by their indices in the bag."""
@@ -296,6 +310,6 @@ class Field:
             raise BadRef(0, self.beyond(index))
         if self.bag.codec is not None:
             return io.BytesIO(self.bag.get(index))
-        start, stop = self.bag.range(index)
+        start, stop = self.bag.where(index)
         name = f'{self.bag.path}, record {index}'
         return RecordFile(self.bag.file, start, stop, name)  # type: ignore[return-value]

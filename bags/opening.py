@@ -9,13 +9,15 @@ from typing import Any
 from bags.bag.files import store_for
 from bags.dataset import Rows
 from bags.reader import DatasetReader
-from bags.sharded import ShardedDatasetReader
+from bags.sharded_reader import ShardedDatasetReader
 from bags.views import join
 
 __all__ = ['open']
 
 
-def open(directory: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *args: Any, **keywords: Any) -> Rows:
+def open(
+    directory: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *args: Any, **keywords: Any
+) -> Rows:
     """Opens a dataset: a folder with a spec.json, or one of shard folders.
 
     Args:

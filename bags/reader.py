@@ -10,104 +10,22 @@ import numpy as np
 import numpy.typing as npt
 
 from bags import formats
-from bags.bag.files import Store, store_for
+from bags.bag.files import store_for
 from bags.bag.gather import Kept, overlapped
-from bags.bag.opened import OpenBag, check_index
-from bags.bag.opening import open_bag
-from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
+from bags.bag.indices import check_index
+from bags.bag.opened import OpenBag
+from bags.bag.options import LimitsPlacement, ReaderOptions
 from bags.batch import Column
 from bags.dataset import Datapoint, Rows
 from bags.errors import CorruptError, SpecError
 from bags.field import BadRef, Field, decoder_for
+from bags.folder import Folder, reader_options
 from bags.refs import MISSING, RefsFormat
 from bags.selection import Selection, select_fields
-from bags.spec import Spec, load_spec
 
-__all__ = ['DatasetReader', 'Folder', 'reader_options']
+__all__ = ['DatasetReader']
 
 Int64s = npt.NDArray[np.int64]
-
-
-def reader_options(store: Store, cache_index: bool, options: Mapping[str, Any]) -> ReaderOptions:
-    """Returns how the bags of a dataset are read; raises TypeError for an option that is none."""
-    made = ReaderOptions(**options)
-    if store.appendable and made.mapped:
-        return made
-    made.limits_storage = LimitsStorage.IN_MEMORY if cache_index else LimitsStorage.ON_DISK
-    return made
-
-
-class Folder:
-    """The files of a dataset folder: its spec, its refs, and where the bag of each field is."""
-
-    def __init__(self, store: Store, path: str, options: ReaderOptions) -> None:
-        self.store = store
-        self.path = path
-        self.options = options
-        self.names = set(store.names(path))
-        self.spec: Spec = load_spec(store.read(store.join(path, 'spec.json')), store.join(path, 'spec.json'))
-        self.granular = 'refs.bag' not in self.names and any(name.endswith('.idx') for name in self.names)
-        for name, kind in self.spec.items():
-            if self.granular and (kind.sequence or kind.optional):
-                raise SpecError(name, 'a plain type, as Granular has no other', kind.text, path)
-        self.refs: OpenBag | None = None if self.granular else self._open_refs()
-
-    def _open_refs(self) -> OpenBag:
-        path = self.store.join(self.path, 'refs.bag')
-        try:
-            refs = open_bag(self.store, path, self.options)
-        except FileNotFoundError:
-            raise CorruptError(self.path, None, 'has a spec.json, but neither refs.bag nor the .idx of Granular') from None
-        if refs.count and not int(refs.ends[0:1][0]):
-            # No refs record is empty, so this table begins with a start: Bags 0.x wrote it.
-            self.options = ReaderOptions(**{**vars(self.options), 'limits_placement': LimitsPlacement.STARTS})
-            refs = open_bag(self.store, path, self.options)
-        if not refs.count and not refs.end and 'limits.refs.bag' not in self.names:
-            self._check_empty(path)
-        return refs
-
-    def _check_empty(self, path: str) -> None:
-        """Refuses empty refs beside fields that have records: `close` leaves no such folder."""
-        for name in self.spec:
-            for suffix in ('.bag', '.bagz'):
-                if name + suffix in self.names and self.store.size(self.store.join(self.path, name + suffix)):
-                    raise CorruptError(path, None, f'is empty, but {name}{suffix} is not')
-
-    @property
-    def starts(self) -> bool:
-        """Whether Bags 0.x wrote it."""
-        return self.options.limits_placement is LimitsPlacement.STARTS
-
-    def bag_path(self, field: str) -> str:
-        """Returns where a field's bag is.
-
-        Raises:
-            CorruptError: Nowhere, or in two places.
-        """
-        found = [name for name in (f'{field}.bag', f'{field}.bagz') if name in self.names]
-        if not found:
-            # Perhaps it was being made when the folder was listed.
-            self.names = set(self.store.names(self.path))
-            found = [name for name in (f'{field}.bag', f'{field}.bagz') if name in self.names]
-        if len(found) != 1:
-            detail = f'both {found[0]} and {found[1]}' if found else f'neither {field}.bag nor {field}.bagz'
-            raise CorruptError(self.path, None, f'field {field!r}: has {detail}')
-        return self.store.join(self.path, found[0])
-
-    def open_bag(self, field: str) -> OpenBag:
-        options = self.options
-        if self.granular:
-            options = ReaderOptions(**{**vars(options), 'limits_placement': LimitsPlacement.IDX})
-        path = self.bag_path(field)
-        try:
-            return open_bag(self.store, path, options)
-        except FileNotFoundError as exc:
-            raise CorruptError(self.path, None, f'field {field!r}: is missing {exc.filename}') from exc
-
-    def size(self) -> int:
-        """Bytes of all bags, and limits beside them."""
-        suffixes = ('.bag', '.bagz', '.idx')
-        return sum(self.store.size(self.store.join(self.path, name)) for name in self.names if name.endswith(suffixes))
 
 
 class DatasetReader(Rows):
@@ -145,16 +63,18 @@ class DatasetReader(Rows):
     ) -> None:
         store, path = store_for(directory, filesystem, storage_options)
         options |= {'filesystem': filesystem, 'storage_options': storage_options}
-        self._start(Folder(store, path, reader_options(store, cache_index, options)), decoders, raw)
+        self.start(Folder(store, path, reader_options(store, cache_index, options)), decoders, raw)
 
     @classmethod
-    def over(cls, folder: Folder, decoders: Mapping[str, Callable[..., Any]] | None, raw: bool) -> DatasetReader:
+    def over(
+        cls, folder: Folder, decoders: Mapping[str, Callable[..., Any]] | None, raw: bool
+    ) -> DatasetReader:
         """Returns the reader of a folder that is open."""
         reader = cls.__new__(cls)
-        reader._start(folder, decoders, raw)
+        reader.start(folder, decoders, raw)
         return reader
 
-    def _start(self, folder: Folder, decoders: Mapping[str, Callable[..., Any]] | None, raw: bool) -> None:
+    def start(self, folder: Folder, decoders: Mapping[str, Callable[..., Any]] | None, raw: bool) -> None:
         self._folder = folder
         self._decoders = decoders
         self._raw = raw
@@ -178,7 +98,9 @@ class DatasetReader(Rows):
         try:
             decoder = decoder_for(kind, decoders, self._raw)
         except KeyError:
-            raise SpecError(name, f'a type of {", ".join(sorted(decoders))}', kind.text, self._folder.path) from None
+            raise SpecError(
+                name, f'a type of {", ".join(sorted(decoders))}', kind.text, self._folder.path
+            ) from None
         except ValueError as exc:
             raise SpecError(name, str(exc), kind.text, self._folder.path) from exc
         bag = self._folder.open_bag(name)
@@ -193,7 +115,9 @@ class DatasetReader(Rows):
             return  # Granular's integers differ in length.
         if bag.limits is bag.file:
             found = bag.size - bag.count * 8
-            raise CorruptError(bag.path, None, f'{bag.count} records of {length} bytes, but they take {found} bytes')
+            raise CorruptError(
+                bag.path, None, f'{bag.count} records of {length} bytes, but they take {found} bytes'
+            )
 
     # What it is.
 
@@ -234,7 +158,9 @@ class DatasetReader(Rows):
         refs = self._refs
         if refs is None or refs.uniform is None or refs.uniform.length != self._format.stride:
             return self._row_refs_slowly
-        return self._format.row_reader(refs.file.buffer, self._length, refs.uniform.marks, self._row_refs_slowly)
+        return self._format.row_reader(
+            refs.file.buffer, self._length, refs.uniform.marks, self._row_refs_slowly
+        )
 
     def _row_refs_slowly(self, index: Any) -> tuple[int, ...]:
         """Returns the row of refs of a datapoint."""
@@ -295,7 +221,8 @@ class DatasetReader(Rows):
 
         def work(name: str) -> list[Any]:
             field, items = self._fields[name], selection[name]
-            return self._checked(indices, lambda: _values(field, refs[name], items))
+            found: list[Any] = self._checked(indices, lambda: _values(field, refs[name], items))
+            return found
 
         columns = overlapped(work, list(selection), self._waits)
         return [dict(zip(selection, values, strict=True)) for values in zip(*columns, strict=True)]
@@ -305,7 +232,8 @@ class DatasetReader(Rows):
 
         def work(name: str) -> Column:
             field = self._fields[name]
-            return self._checked(indices, lambda: field.column(refs[name], selection[name]))
+            found: Column = self._checked(indices, lambda: field.column(refs[name], selection[name]))
+            return found
 
         return dict(zip(selection, overlapped(work, list(selection), self._waits), strict=True))
 
@@ -369,7 +297,7 @@ class DatasetReader(Rows):
     def __setstate__(self, state: dict[str, Any]) -> None:
         options = ReaderOptions(**state['options'])
         store, _ = store_for(state['path'], options.filesystem, options.storage_options)
-        self._start(Folder(store, state['path'], options), state['decoders'], state['raw'])
+        self.start(Folder(store, state['path'], options), state['decoders'], state['raw'])
         self.pin(state['length'])
 
     def pin(self, length: int) -> None:

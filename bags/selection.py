@@ -51,12 +51,16 @@ def select_fields(fields: Fields, spec: Spec) -> Selection:
 
 def _as_items(name: str, items: Any, spec: Spec) -> Items:
     if not spec[name].sequence:
-        raise TypeError(f'field {name!r} of type {spec[name].text} is no sequence: expected True or False, got {items!r}')
+        raise TypeError(
+            f'field {name!r} of type {spec[name].text} is no sequence: expected True or False, got {items!r}'
+        )
     if isinstance(items, range | slice):
         return items
     if isinstance(items, list | tuple | np.ndarray):
         return [operator.index(item) for item in items]
-    raise TypeError(f'field {name!r}: expected True, False, a range, a slice or a list of items, got {items!r}')
+    raise TypeError(
+        f'field {name!r}: expected True, False, a range, a slice or a list of items, got {items!r}'
+    )
 
 
 def select_items(items: Items, count: int) -> range | list[int]:

@@ -1,6 +1,6 @@
 """Specs: which fields a dataset has, and of which type. No I/O.
 
-    type = word [ "(" arg ("," arg)* ")" ] [ "[]" ] [ "?" ]
+type = word [ "(" arg ("," arg)* ")" ] [ "[]" ] [ "?" ]
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def parse_spec(spec: object, where: object = None) -> Spec:
         raise SpecError(None, 'a mapping of field names to types', spec, where)
     for name in spec:
         if not isinstance(name, str) or not _is_component(name):
-            raise SpecError(str(name), 'a name that is a single component of a path, and not refs', name, where)
+            raise SpecError(
+                str(name), 'a name that is a single component of a path, and not refs', name, where
+            )
     return {name: parse_type(name, spec[name]) for name in sorted(spec)}
 
 
@@ -78,7 +80,9 @@ def check_names(spec: Spec) -> None:
     seen: dict[str, str] = {}
     for name in spec:
         if not NAME.fullmatch(name) or name.endswith('.'):
-            raise SpecError(name, 'a letter or _, then letters, digits and any of _ . -, and no dot at the end', name)
+            raise SpecError(
+                name, 'a letter or _, then letters, digits and any of _ . -, and no dot at the end', name
+            )
         folded = name.casefold()
         if folded == 'refs' or folded.startswith('limits.') or folded.split('.')[0] in DEVICES:
             raise SpecError(name, 'a name other than refs, limits.… and the devices of Windows', name)

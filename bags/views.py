@@ -1,8 +1,8 @@
 """Views: datasets over others, which read nothing until they are read.
 
-    Parts    the datapoints of several datasets, one after the other
-    Select   some datapoints of a dataset, in any order
-    Join     the fields of several datasets of one length
+Parts    the datapoints of several datasets, one after the other
+Select   some datapoints of a dataset, in any order
+Join     the fields of several datasets of one length
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.gather import overlapped
-from bags.bag.opened import check_index
-from bags.bag.reader import as_indices
+from bags.bag.indices import as_indices, check_index
 from bags.bag.sharding import Concatenated
 from bags.batch import Column, join_columns, take
 from bags.dataset import Datapoint, Rows
@@ -43,7 +42,7 @@ class Parts(Rows):
         return datapoint
 
     def _groups(self, indices: Int64s) -> tuple[list[tuple[int, Int64s]], Int64s]:
-        """Divides indices by part, and returns the order that puts the parts' results one after the other back."""
+        """Divides indices by part, and returns the order that undoes it."""
         parts, within = self.layout.many(indices)
         order = np.argsort(parts, kind='stable')
         cuts = np.flatnonzero(np.diff(parts[order])) + 1
@@ -111,7 +110,9 @@ class Concat(Parts):
     def __init__(self, datasets: Sequence[Rows]) -> None:
         for number, dataset in enumerate(datasets):
             if dataset.spec != datasets[0].spec:
-                raise SpecError(None, f'that of the first dataset, {datasets[0].spec}', dataset.spec, f'dataset {number}')
+                raise SpecError(
+                    None, f'that of the first dataset, {datasets[0].spec}', dataset.spec, f'dataset {number}'
+                )
         self.parts = list(datasets)
         self.types = datasets[0].types
         self.layout = Concatenated([len(dataset) for dataset in datasets])
@@ -185,13 +186,14 @@ class Join(Rows):
         for number, dataset in enumerate(datasets):
             if len(dataset) != len(datasets[0]):
                 raise ValueError(
-                    f'join: expected datasets of one length, got {len(datasets[0])} datapoints in the first and '
-                    f'{len(dataset)} in dataset {number}'
+                    f'join: expected datasets of one length, got {len(datasets[0])} datapoints in the first '
+                    f'and {len(dataset)} in dataset {number}'
                 )
             for name in dataset.types:
                 if name in self.owners and not replace:
                     raise ValueError(
-                        f'join: field {name!r} of dataset {number} is in an earlier one too (replace=True takes the later)'
+                        f'join: field {name!r} of dataset {number} is in an earlier one too '
+                        f'(replace=True takes the later)'
                     )
                 self.owners[name] = dataset
         self.types = {name: self.owners[name].types[name] for name in sorted(self.owners)}
@@ -219,7 +221,10 @@ class Join(Rows):
         each = [dataset.rows(indices, share) for dataset, share in self._shares(selection)]
         if not each:
             return [{} for _ in range(len(indices))]
-        merged = [{name: value for part in parts for name, value in part.items()} for parts in zip(*each, strict=True)]
+        merged = [
+            {name: value for part in parts for name, value in part.items()}
+            for parts in zip(*each, strict=True)
+        ]
         return [{name: row[name] for name in selection} for row in merged]
 
     def columns(self, indices: Int64s, selection: Selection) -> dict[str, Column]:
@@ -274,7 +279,7 @@ def select(dataset: Any, indices: slice | Iterable[SupportsIndex]) -> Select:
         if not indices or (0 <= indices[0] < len(rows) and 0 <= indices[-1] < len(rows)):
             if isinstance(rows, Select) and isinstance(rows.indices, range):
                 return Select(rows.dataset, rows.indices[_as_slice(indices)] if indices else range(0))
-            return Select(rows, indices if indices else range(0))
+            return Select(rows, indices or range(0))
         indices = list(indices)
     chosen = as_indices(indices, len(rows))
     # The view's own: an array given may change later.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from bags import bag, formats
-from bags.bag.files import Store, store_for
+from bags.bag.files import store_for
 from bags.bag.opened import OpenBag
 from bags.bag.opening import open_bag
 from bags.bag.options import CompressionNone, CompressionZstd, ReaderOptions
@@ -16,7 +16,7 @@ from bags.errors import BagsError, CorruptError, EncodeError, SpecError
 from bags.refs import MISSING, RefsFormat
 from bags.spec import FieldType, Spec, check_names, dump_spec, load_spec, parse_spec
 
-__all__ = ['Compression', 'DatasetWriter', 'RECORDS']
+__all__ = ['RECORDS', 'Compression', 'DatasetWriter']
 
 RECORDS = 0xFFFFFFFE
 """Most records of a field: the number after them stands for a missing value."""
@@ -240,13 +240,19 @@ class DatasetWriter:
 
     def _check_keys(self, datapoint: Any) -> None:
         if not isinstance(datapoint, Mapping):
-            raise TypeError(f'datapoint: expected a mapping of fields to values, got {type(datapoint).__name__}')
+            raise TypeError(
+                f'datapoint: expected a mapping of fields to values, got {type(datapoint).__name__}'
+            )
         for name, kind in self.types.items():
             if name not in datapoint and not kind.optional:
-                raise EncodeError(name, kind.text, f'is missing; the datapoint has {", ".join(map(repr, datapoint))}')
+                raise EncodeError(
+                    name, kind.text, f'is missing; the datapoint has {", ".join(map(repr, datapoint))}'
+                )
         for name in datapoint:
             if name not in self.types:
-                raise EncodeError(str(name), '?', f'is not in the spec, which has {", ".join(map(repr, self.types))}')
+                raise EncodeError(
+                    str(name), '?', f'is not in the spec, which has {", ".join(map(repr, self.types))}'
+                )
 
     def _encode(self, name: str, kind: FieldType, value: Any) -> Any:
         """Returns the record of a value; None for a missing one."""
@@ -288,8 +294,12 @@ class DatasetWriter:
     def _write_sequence(self, name: str, kind: FieldType, values: Any) -> tuple[int, int]:
         if values is None and kind.optional:
             return MISSING, 0
-        if isinstance(values, str | bytes | bytearray | memoryview | Mapping) or not isinstance(values, Iterable):
-            raise EncodeError(name, kind.text, f'expected several values to iterate over, got {type(values).__name__}')
+        if isinstance(values, str | bytes | bytearray | memoryview | Mapping) or not isinstance(
+            values, Iterable
+        ):
+            raise EncodeError(
+                name, kind.text, f'expected several values to iterate over, got {type(values).__name__}'
+            )
         first = len(self._bags[name])
         for value in values:
             self._write(name, self._encode(name, kind, value))
@@ -320,7 +330,7 @@ class DatasetWriter:
         self._closed = True
         self._lock.release()
 
-    def __enter__(self) -> DatasetWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:

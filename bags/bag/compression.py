@@ -10,13 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+
 import zstandard
 
-from bags.bag.options import (
-    Compression,
-    CompressionAutoDetect,
-    CompressionZstd,
-)
+from bags.bag.options import Compression, CompressionAutoDetect, CompressionZstd
 
 __all__ = ['Buffer', 'Zstd', 'codec_for']
 
@@ -110,9 +107,7 @@ class Zstd:
         """Decodes what announces no content, none at all, or too much: in steps, up to the bound."""
         announced = zstandard.frame_content_size(frame)
         if announced > self.max_record_size:
-            raise ValueError(
-                f'the zstd frame announces {announced} bytes, more than max_record_size, {self.max_record_size}'
-            )
+            raise ValueError(f'the zstd frame announces {announced} bytes, more than {self.max_record_size}')
         if bytes(frame[:4]) != MAGIC:
             raise ValueError(f'expected a zstd frame, got {bytes(frame[:4])!r}')
         stream = zstandard.ZstdDecompressor(dict_data=self._dictionary).decompressobj()
@@ -121,7 +116,9 @@ class Zstd:
             part = stream.decompress(frame[start : start + STEP])
             total += len(part)
             if total > self.max_record_size:
-                raise ValueError(f'the zstd frame holds more than max_record_size, {self.max_record_size} bytes')
+                raise ValueError(
+                    f'the zstd frame holds more than max_record_size, {self.max_record_size} bytes'
+                )
             parts.append(part)
             if stream.eof:
                 extra = len(frame) - start - STEP + len(stream.unused_data)
@@ -147,7 +144,9 @@ class Zstd:
         size, most = zstandard.frame_content_size, self.max_record_size
         try:
             return [
-                decompress(frame, 0, False, False) if frame and 0 < size(frame) <= most else self.decode(frame)
+                decompress(frame, 0, False, False)
+                if frame and 0 < size(frame) <= most
+                else self.decode(frame)
                 for frame in frames
             ]
         except (zstandard.ZstdError, MemoryError):

@@ -1,8 +1,8 @@
 """The way to one record: functions with nothing in them that is not needed.
 
-Reading a record of 100 B takes 0.2 µs, so an attribute, a call or a system call more can be measured. Each
-function here is a closure over just what it uses, and leaves all that is unusual (an index from the end,
-a limit that cannot be, a damaged frame) to the slow way, `OpenBag.record`, which raises what has to be raised.
+Reading a record of 100 B takes 0.2 µs, so an attribute or a call more can be measured. Each function here
+is a closure over just what it uses, and leaves all that is unusual (an index from the end, a limit that
+cannot be, a damaged frame) to the slow way, `OpenBag.record`, which raises what has to be raised.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ['SHIFT', 'SOUND', 'Uniform', 'getters']
 
-COPIED = 1 << 11  # Frames up to this are passed on as bytes, which are quicker made than a view; larger ones not.
+COPIED = (
+    1 << 11
+)  # Frames up to this are passed on as bytes, which are quicker made than a view; larger ones not.
 SHIFT = 9  # Limits are looked over in blocks of this many bits: a page of memory.
 SOUND = 255
 UNEVEN = 254
@@ -54,7 +56,7 @@ class Uniform:
         elif mark < UNEVEN:
             start = block << SHIFT
             found = self.ends[max(0, start - 1) : start + (1 << SHIFT)]
-            first = start + 1 if not start else start
+            first = start or start + 1
             expected = np.arange(first, first + len(found), dtype=np.int64) * self.length
             self.marks[block] = SOUND if bool((found == expected).all()) else UNEVEN
 
@@ -69,12 +71,15 @@ def getters(bag: OpenBag) -> tuple[Callable[[int], bytes], Callable[[int], Buffe
     assert bag.view is not None
     get, get_view = _slicing(bag, bag.file.buffer, bag.record), _slicing(bag, bag.view, bag.record_view)
     if bag.uniform is not None:
-        return _uniform(bag, bag.uniform, bag.file.buffer, get), _uniform(bag, bag.uniform, bag.view, get_view)
+        return _uniform(bag, bag.uniform, bag.file.buffer, get), _uniform(
+            bag, bag.uniform, bag.view, get_view
+        )
     return get, get_view
 
 
 def _slicing(bag: OpenBag, buffer: Any, slow: Callable[[int], Any]) -> Callable[[int], Any]:
     table, first, count, end, pair = bag.limits.buffer, bag.offset - ENTRY, bag.count, bag.end, _pair
+    assert table is not None
 
     def get(index: int) -> Any:
         if 0 < index < count:
@@ -86,7 +91,9 @@ def _slicing(bag: OpenBag, buffer: Any, slow: Callable[[int], Any]) -> Callable[
     return get
 
 
-def _uniform(bag: OpenBag, uniform: Uniform, buffer: Any, otherwise: Callable[[int], Any]) -> Callable[[int], Any]:
+def _uniform(
+    bag: OpenBag, uniform: Uniform, buffer: Any, otherwise: Callable[[int], Any]
+) -> Callable[[int], Any]:
     count, length, marks, touch = bag.count, uniform.length, uniform.marks, uniform.touch
 
     def get(index: int) -> Any:
@@ -103,7 +110,9 @@ def _uniform(bag: OpenBag, uniform: Uniform, buffer: Any, otherwise: Callable[[i
 def _decoding(bag: OpenBag, codec: Zstd) -> Callable[[int], bytes]:
     """As `Zstd.decode` of the record's bytes, without the calls in between."""
     buffer, view, table, slow = bag.file.buffer, bag.view, bag.limits.buffer, bag.record
-    assert buffer is not None and view is not None and table is not None
+    assert buffer is not None
+    assert view is not None
+    assert table is not None
     first, count, end, pair = bag.offset - ENTRY, bag.count, bag.end, _pair
     content_size, most, local = zstandard.frame_content_size, codec.max_record_size, codec.local
 

@@ -11,11 +11,12 @@ from bags.bag.compression import Buffer, Zstd
 from bags.bag.files import File
 from bags.bag.files.mapped import gather
 from bags.bag.getters import Uniform, getters
+from bags.bag.indices import check_index
 from bags.bag.limits import ENTRY, Int64s, Table, first_bad, locate
 from bags.bag.tables import open_table
 from bags.errors import CorruptError
 
-__all__ = ['OpenBag', 'check_index']
+__all__ = ['OpenBag']
 
 WINDOW = 1 << 13  # Records of one size up to this are made in one numpy call.
 CHUNK = 1 << 12  # Frames decompressed at a time: more would leave the processor's cache before they are used.
@@ -74,7 +75,7 @@ class OpenBag:
     def record(self, index: int) -> bytes:
         """Returns a record, for any index that Python would take, with every check."""
         index = check_index(index, self.count)
-        start, stop = self.range(index)
+        start, stop = self.where(index)
         try:
             data = bytes(self.file.read(start, stop))
         except EOFError as exc:
@@ -84,7 +85,7 @@ class OpenBag:
     def record_view(self, index: int) -> Buffer:
         if self.view is None or self.codec is not None:
             return self.record(index)
-        start, stop = self.range(check_index(index, self.count))
+        start, stop = self.where(check_index(index, self.count))
         return self.view[start:stop]
 
     def decode(self, index: int, frame: Buffer) -> bytes:
@@ -94,7 +95,7 @@ class OpenBag:
         except ValueError as exc:
             raise CorruptError(self.path, index, str(exc)) from exc
 
-    def range(self, index: int) -> tuple[int, int]:
+    def where(self, index: int) -> tuple[int, int]:
         """Returns start and end of a record on disk, for an index in `range(count)`."""
         starts, stops = self.ranges(np.array([index]))
         return int(starts[0]), int(stops[0])
@@ -150,9 +151,7 @@ class OpenBag:
                 return records
         return self._fetch(range(start, stop), starts, stops, parallelism)
 
-    def _fetch(
-        self, indices: Int64s | range, starts: Int64s, stops: Int64s, parallelism: int
-    ) -> list[bytes]:
+    def _fetch(self, indices: Int64s | range, starts: Int64s, stops: Int64s, parallelism: int) -> list[bytes]:
         if self.codec is not None and len(indices) > CHUNK:
             parts = [slice(first, first + CHUNK) for first in range(0, len(indices), CHUNK)]
             found = [self._fetch(indices[part], starts[part], stops[part], parallelism) for part in parts]
@@ -186,7 +185,7 @@ class OpenBag:
         return [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
 
     def fixed(self, indices: Int64s, length: int, parallelism: int = 1) -> np.ndarray | None:
-        """Returns records of `length` bytes as one new uint8 array (n, length), or None if one is not so long."""
+        """Returns records of one length as a new uint8 array (n, length); None if one is of another."""
         if self.codec is None and self.file.buffer is not None and length:
             starts, stops = self.ranges(indices)
             if not len(starts):
@@ -211,18 +210,3 @@ class OpenBag:
             self.ends.max()
         else:
             self.ends[0 : self.count]
-
-
-def check_index(index: Any, count: int) -> int:
-    """Returns an index as an int in `range(count)`, counting negative ones from the end.
-
-    Raises:
-        TypeError: Not an integer.
-        IndexError: Out of range.
-    """
-    number = int(index.__index__()) if hasattr(index, '__index__') else None
-    if number is None:
-        raise TypeError(f'index: expected an integer, got {type(index).__name__}')
-    if not -count <= number < count:
-        raise IndexError(f'index {number} out of range [{-count}, {count})')
-    return number + count if number < 0 else number

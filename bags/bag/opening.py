@@ -68,7 +68,9 @@ def _open_bag(store: Store, path: str, options: ReaderOptions) -> OpenBag:
     if limits is not None:
         count = limits.size // ENTRY
         if not separate:
-            tail = _closed_tail(source, open_table(limits, 0, count, True), placement is LimitsPlacement.STARTS)
+            tail = _closed_tail(
+                source, open_table(limits, 0, count, True), placement is LimitsPlacement.STARTS
+            )
             if tail is not None:
                 end, count = tail
                 return OpenBag(path, file, source, source.size - count * ENTRY, count, end, codec, memory)
@@ -121,6 +123,8 @@ def _closed_tail(file: File, ends: Int64s, starts: bool) -> tuple[int, int] | No
         return None
     if count < len(ends) or not prefix_agrees(ends, tail):
         raise CorruptError(
-            file.path, None, f'has {count} limits at its end, but other ones ({len(ends)}) in {limits_name(file.path)}'
+            file.path,
+            None,
+            f'has {count} limits at its end, but other ones ({len(ends)}) in {limits_name(file.path)}',
         )
     return end, count

@@ -113,8 +113,8 @@ class CompressionZstd:
     def __post_init__(self) -> None:
         if not -131072 <= self.level <= 22:
             raise ValueError(f'zstd level: expected -131072 to 22, got {self.level}')
-        if not isinstance(self.dictionary, bytes):
-            object.__setattr__(self, 'dictionary', bytes(memoryview(self.dictionary)))
+        # Any buffer will do; what is kept is the object's own.
+        object.__setattr__(self, 'dictionary', bytes(memoryview(self.dictionary)))
 
 
 Compression = CompressionAutoDetect | CompressionNone | CompressionZstd
@@ -126,12 +126,10 @@ _COMPRESSIONS: Mapping[str, type[Compression]] = {
 }
 
 
-def as_compression(value: Compression | str | None) -> Compression:
+def as_compression(value: object) -> Compression:
     """Returns a compression for itself, for 'auto', 'none' or 'zstd', or for None (none)."""
     if isinstance(value, CompressionAutoDetect | CompressionNone | CompressionZstd):
         return value
-    if isinstance(value, type) and value in _COMPRESSIONS.values():
-        return value()
     kind = _COMPRESSIONS.get(value.lower() if isinstance(value, str) else 'none' if value is None else '')
     if kind is None:
         names = ', '.join(map(repr, _COMPRESSIONS))

@@ -5,26 +5,26 @@ from __future__ import annotations
 import itertools
 import operator
 import os
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, SupportsIndex, overload
+from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 
 from bags.bag.compression import Buffer
 from bags.bag.files import store_for
 from bags.bag.gather import Kept, descriptors, overlapped
+from bags.bag.indices import as_indices, check_index
 from bags.bag.iterate import Batch, batches, read_ahead
 from bags.bag.limits import Int64s
-from bags.bag.opened import OpenBag, check_index
+from bags.bag.opened import OpenBag
 from bags.bag.opening import open_bag
 from bags.bag.options import ReaderOptions, ShardingLayout, merge
 from bags.bag.records import as_record
-from bags.bag.sharding import Concatenated, FileSpec, Interleaved, expand
+from bags.bag.sharding import Concatenated, Interleaved, expand
 from bags.errors import BagsError, CorruptError
 
-__all__ = ['Reader', 'as_indices']
+__all__ = ['Reader']
 
 LONGEST = 4096  # Records an iterator reads at a time, however small they are.
 
@@ -49,20 +49,24 @@ class Reader(Sequence[bytes]):
 
     Options = ReaderOptions
 
-    def __init__(self, file_spec: FileSpec, options: ReaderOptions | None = None, **keywords: Any) -> None:
+    def __init__(
+        self,
+        file_spec: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        options: ReaderOptions | None = None,
+        **keywords: Any,
+    ) -> None:
         self._options = merge(ReaderOptions, options, keywords)
-        first = os.fspath(file_spec) if isinstance(file_spec, str | os.PathLike) else ''
-        if not isinstance(file_spec, str | os.PathLike):
-            file_spec = [os.fspath(part) for part in file_spec]
-            first = file_spec[0] if file_spec else ''
-        self._store, _ = store_for(first, self._options.filesystem, self._options.storage_options)
+        specs = [file_spec] if isinstance(file_spec, str | os.PathLike) else list(file_spec)
+        self._store, _ = store_for(
+            specs[0] if specs else '', self._options.filesystem, self._options.storage_options
+        )
 
         def local(path: str) -> str:
             return store_for(path, self._options.filesystem, self._options.storage_options)[1]
 
         store = self._store
         paths, self._file_spec = expand(
-            file_spec, lambda path: store.exists(local(path)), lambda folder: store.names(local(folder))
+            specs, lambda path: store.exists(local(path)), lambda folder: store.names(local(folder))
         )
         self._paths = [local(path) for path in paths]
         self._bags: Kept[int, OpenBag] = Kept(self._open, descriptors())
@@ -139,7 +143,7 @@ class Reader(Sequence[bytes]):
         return f'bags.bag.Reader({self._file_spec!r}{order}){part} of {len(self)} records'
 
     def approximate_bytes_per_record(self) -> float:
-        """Returns the mean size of a record on disk with its limit, over whole shards; 0.0 if there is none."""
+        """Returns the mean bytes of a record on disk with its limit; 0.0 if there is none."""
         total = self._layout.total
         return self.size / total if total else 0.0
 
@@ -243,7 +247,11 @@ class Reader(Sequence[bytes]):
         shards, within = self._layout.many(np.asarray(chosen, np.int64))
         order = np.argsort(shards, kind='stable')
         cuts = np.flatnonzero(np.diff(shards[order])) + 1
-        return [(int(shards[places[0]]), within[places], places) for places in np.split(order, cuts) if len(places)]
+        return [
+            (int(shards[places[0]]), within[places], places)
+            for places in np.split(order, cuts)
+            if len(places)
+        ]
 
     def _spans(self, chosen: range) -> list[tuple[int, range | Int64s, slice | Int64s]]:
         groups: list[tuple[int, range | Int64s, slice | Int64s]] = []
@@ -286,7 +294,9 @@ class Reader(Sequence[bytes]):
     def __iter__(self) -> Iterator[bytes]:
         return self._iterate(range(len(self)), None)
 
-    def read_range_iter(self, start: int, num_records: int, *, read_ahead: int | None = None) -> Iterator[bytes]:
+    def read_range_iter(
+        self, start: int, num_records: int, *, read_ahead: int | None = None
+    ) -> Iterator[bytes]:
         """Iterates over the records from `start` on, `num_records` of them.
 
         Args:
@@ -319,16 +329,20 @@ class Reader(Sequence[bytes]):
             return iter(())
         mean = self.approximate_bytes_per_record()
         length = int(self._options.read_ahead_bytes // max(mean, 1)) or 1
-        length = min(length, LONGEST) if read_ahead_count is None else max(1, operator.index(read_ahead_count))
+        length = (
+            min(length, LONGEST) if read_ahead_count is None else max(1, operator.index(read_ahead_count))
+        )
         bag = self._bags[0]
         if length <= 2 and isinstance(indices, range) and not bag.overlaps:
             return map(self._get, indices)  # Large records, mapped: the kernel reads ahead by itself.
         if isinstance(indices, range):
             starts = range(0, len(indices), length)
-            selections = (Batch(indices[start : start + length]) for start in starts)
+            selections: Iterator[Batch] = (Batch(indices[start : start + length]) for start in starts)
         else:
             selections = batches(indices, length)
-        return itertools.chain.from_iterable(read_ahead(selections, self._expect, self._attempt, bag.overlaps))
+        return itertools.chain.from_iterable(
+            read_ahead(selections, self._expect, self._attempt, bag.overlaps)
+        )
 
     def _attempt(self, indices: Any) -> Batch:
         """Reads a batch; if that fails, one by one up to the record or index that is at fault."""
@@ -398,7 +412,7 @@ class Reader(Sequence[bytes]):
         return self._closed
 
     def close(self) -> None:
-        """Lets go of the files. Slices, iterators and buffers made before go on; the Reader itself raises ValueError."""
+        """Lets go of the files. Slices and buffers made before go on; the Reader itself raises ValueError."""
         if not self._closed:
             self._closed = True
             self._bags = Kept(self._refuse, 1)
@@ -411,7 +425,7 @@ class Reader(Sequence[bytes]):
         if self._closed:
             self._refuse(0)
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -433,37 +447,3 @@ def _restore(
     reader._closed = False
     reader._set_getters()
     return reader
-
-
-def as_indices(indices: Iterable[SupportsIndex], count: int) -> Int64s:
-    """Returns indices as an int64 array in `range(count)`, negative ones counted from the end.
-
-    Raises:
-        TypeError: Something that is no integer (also a mask of bools).
-        IndexError: One out of range; says which.
-    """
-    if isinstance(indices, np.ndarray):
-        if indices.ndim != 1 or (indices.dtype.kind not in 'iu' and len(indices)):
-            raise TypeError(f'indices: expected one dimension of integers, got {indices.ndim} of {indices.dtype}')
-        chosen = indices.astype(np.int64, copy=False)
-        if indices.dtype == np.uint64 and len(chosen) and int(indices.max()) >= count:
-            place = int((indices >= count).argmax())
-            raise IndexError(f'indices[{place}] = {indices[place]} out of range [{-count}, {count})')
-    elif isinstance(indices, range):
-        chosen = np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
-    else:
-        try:
-            # As quick as it gets for a list (12 ns an index; numpy's own conversion takes 40).
-            chosen = np.frombuffer(array('q', indices), np.int64)  # type: ignore[arg-type]
-        except OverflowError:
-            raise IndexError(f'an index out of range [{-count}, {count})') from None
-        except TypeError as exc:
-            raise TypeError(f'indices: expected integers ({exc})') from None
-    if len(chosen):
-        low, high = int(chosen.min()), int(chosen.max())
-        if low < -count or high >= count:
-            place = int(((chosen < -count) | (chosen >= count)).argmax())
-            raise IndexError(f'indices[{place}] = {chosen[place]} out of range [{-count}, {count})')
-        if low < 0:
-            chosen = np.where(chosen < 0, chosen + count, chosen)
-    return chosen

@@ -28,8 +28,6 @@ from bags.bag.limits import Int64s
 
 __all__ = ['Concatenated', 'Interleaved', 'expand', 'shard_name']
 
-FileSpec = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-
 SHARDED = re.compile(r'(?P<stem>.*)@(?P<count>[0-9]+|\*)(?P<suffix>\.[^@/]*)?')
 
 
@@ -39,13 +37,15 @@ def shard_name(stem: str, shard: int, count: int, suffix: str = '') -> str:
 
 
 def expand(
-    spec: FileSpec, exists: Callable[[str], bool], names: Callable[[str], Iterable[str]]
+    specs: Sequence[str | os.PathLike[str]],
+    exists: Callable[[str], bool],
+    names: Callable[[str], Iterable[str]],
 ) -> tuple[list[str], str]:
-    """Returns the paths that a file spec names, and the spec as one string.
+    """Returns the paths that file specs name, and the specs as one string.
 
     Args:
-        spec: A path; `stem@8.bagz` or `stem@*.bagz` for numbered shards; a glob; several of these
-            with commas between; or an iterable of them. `@ * [ ?` are special in the last component
+        specs: Each a path; `stem@8.bagz` or `stem@*.bagz` for numbered shards; a glob; or several of these
+            with commas between. `@ * [ ?` are special in the last component
             only, and a path that exists as it is written is taken literally.
         exists: Tells whether there is a file at a path.
         names: Lists the names in the folder of a path.
@@ -54,12 +54,11 @@ def expand(
         FileNotFoundError: A glob or `@*` that matches nothing, or a shard of `@*` that is missing.
         ValueError: No path at all, zero shards, or `@*` matching shards of different counts.
     """
-    if isinstance(spec, str | os.PathLike):
-        text = os.fspath(spec)
-        parts = [text] if ',' not in text or exists(text) else text.split(',')
-    else:
-        parts = [os.fspath(part) for part in spec]
-        text = ','.join(parts)
+    texts = [os.fspath(spec) for spec in specs]
+    text = ','.join(texts)
+    parts = [
+        part for text in texts for part in ([text] if ',' not in text or exists(text) else text.split(','))
+    ]
     paths = [path for part in parts for path in _expand_part(part, exists, names)]
     if not paths:
         raise ValueError(f'file spec {text!r}: expected at least one path, got none')
@@ -83,7 +82,9 @@ def _expand_part(
             raise FileNotFoundError(f'{part}: no file matches')
         return [folder + entry for entry in found]
     stem, suffix = sharded['stem'], sharded['suffix'] or ''
-    count = _count_shards(part, stem, suffix, names(folder)) if sharded['count'] == '*' else int(sharded['count'])
+    count = (
+        _count_shards(part, stem, suffix, names(folder)) if sharded['count'] == '*' else int(sharded['count'])
+    )
     if not count:
         raise ValueError(f'file spec {part!r}: expected at least one shard, got 0')
     return [folder + shard_name(stem, shard, count, suffix) for shard in range(count)]

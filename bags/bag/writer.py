@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
@@ -65,7 +65,9 @@ class Writer:
         if self._options.limits_placement is LimitsPlacement.IDX:
             raise ValueError('limits_placement: expected tail, separate or starts for writing, got idx')
         self._store, self._path = store_for(filename, self._options.filesystem, self._options.storage_options)
-        self._codec: Zstd | None = codec_for(self._path, self._options.compression, self._options.max_record_size)
+        self._codec: Zstd | None = codec_for(
+            self._path, self._options.compression, self._options.max_record_size
+        )
         self._encode = self._codec.encode if self._codec is not None else None
         self._target: str | None = None
         if mode == 'create' or (mode == 'append' and not self._exists()):
@@ -205,7 +207,9 @@ class Writer:
 
     def _compress(self, codec: Zstd, file: BinaryIO, size: int) -> None:
         if size > codec.max_record_size:
-            raise ValueError(f'a record of {size} bytes is not compressed: more than {codec.max_record_size} bytes')
+            raise ValueError(
+                f'a record of {size} bytes is not compressed: more than {codec.max_record_size} bytes'
+            )
         stream = codec.compressor().compressobj(size)
         left = size
         while left:
@@ -218,7 +222,7 @@ class Writer:
             self._data.write([stream.flush()])
 
     def flush(self) -> None:
-        """Makes all records readable, by any process, and safe from the end of this one (not of the machine)."""
+        """Makes all records readable, by any process, and safe from the end of this one."""
         pending = self._pending
         if not pending:
             if self._closed:
@@ -314,7 +318,7 @@ class Writer:
     def _refuse(self) -> None:
         raise ValueError(f'{self!r} is closed')
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -338,4 +342,4 @@ class _Closed(list[bytes]):
         self.writer = writer
 
     def append(self, record: bytes) -> None:
-        self.writer._refuse()
+        raise ValueError(f'{self.writer!r} is closed')

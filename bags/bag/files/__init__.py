@@ -30,7 +30,7 @@ def store_for(
         path: A local path, `file://…`, or bagz's `/posix:/abs`. A name that has a colon but exists,
             or that has no known scheme before it, is a local path.
         filesystem: Not supported yet for anything but None.
-        storage_options: Options of a remote store.
+        storage_options: Options of a storage other than the local one.
 
     Raises:
         ValueError: A URL of a kind that is not supported.
@@ -43,8 +43,9 @@ def store_for(
         return LocalStore(), text
     if filesystem is None and match is not None:
         scheme = match['scheme'].lower()
-        if scheme == 'posix' or scheme == 'file':
+        if scheme in {'posix', 'file'}:
             return LocalStore(), '/' * bool(match['slashes']) + match['rest']
         if not match['slashes']:
             return LocalStore(), text
-    raise ValueError(f'{text}: expected a local path, got a URL of a storage that is not supported')
+    given = f' with {", ".join(storage_options)}' if storage_options else ''
+    raise ValueError(f'{text}{given}: expected a local path, got a storage that is not supported')

@@ -6,7 +6,6 @@ import mmap
 import os
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 from bags.bag.files.pread import THREADS, PreadFile
 from bags.bag.files.protocols import Hints

@@ -14,7 +14,7 @@ from bags.bag.files.pread import PreadFile
 from bags.bag.files.protocols import Buffer, File, Hints
 from bags.bag.options import CachePolicy
 
-__all__ = ['PathLock', 'LocalOutput', 'LocalStore']
+__all__ = ['LocalOutput', 'LocalStore', 'PathLock']
 
 PIECE = 1 << 22
 VECTORS = 1024  # What Linux and macOS take in one writev.
@@ -43,7 +43,9 @@ class LocalStore:
     def clone(self, path: str, target: str, size: int) -> None:
         source = os.open(path, _flags(os.O_RDONLY))
         try:
-            output = LocalOutput(target, os.open(target, _flags(os.O_RDWR | os.O_CREAT | os.O_EXCL), 0o666), 0)
+            output = LocalOutput(
+                target, os.open(target, _flags(os.O_RDWR | os.O_CREAT | os.O_EXCL), 0o666), 0
+            )
             try:
                 with os.fdopen(os.dup(source), 'rb') as file:
                     output.copy(file, size)
@@ -125,7 +127,9 @@ class LocalOutput:
         while offset < stop:
             piece = source.read(min(PIECE, stop - offset))
             if not piece:
-                raise EOFError(f'{getattr(source, "name", source)}: expected {stop - offset} more bytes, got none')
+                raise EOFError(
+                    f'{getattr(source, "name", source)}: expected {stop - offset} more bytes, got none'
+                )
             view = memoryview(piece)
             while view:
                 done = os.pwrite(self.fd, view, offset)

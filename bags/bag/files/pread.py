@@ -73,7 +73,9 @@ class PreadFile:
             self.expect(runs.starts, runs.stops)
         pieces = [memoryview(piece) for piece in self.read_runs(runs.starts.tolist(), runs.stops.tolist())]
         offsets = runs.starts[runs.owner]
-        places = zip(runs.owner.tolist(), (starts - offsets).tolist(), (stops - offsets).tolist(), strict=True)
+        places = zip(
+            runs.owner.tolist(), (starts - offsets).tolist(), (stops - offsets).tolist(), strict=True
+        )
         return [bytes(pieces[run][start:stop]) for run, start, stop in places]
 
     def read_runs(self, starts: list[int], stops: list[int]) -> list[bytes]:

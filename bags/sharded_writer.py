@@ -1,171 +1,28 @@
-"""Datasets of many folders: `000000`, `000001`, …, each a dataset by itself."""
+"""Writing datasets of many folders, one after the other."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO, SupportsIndex
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from bags import formats
-from bags.bag.files import Store, store_for
-from bags.bag.gather import Kept, descriptors, overlapped
-from bags.bag.opened import check_index
-from bags.bag.options import LimitsPlacement, ReaderOptions
-from bags.bag.sharding import Concatenated
-from bags.batch import Column
-from bags.errors import CorruptError, SpecError
-from bags.dataset import Datapoint, Rows
-from bags.reader import DatasetReader, Folder, reader_options
+from bags.bag.files import store_for
+from bags.errors import SpecError
+from bags.reader import DatasetReader
+from bags.sharded_reader import shard_numbers
 from bags.spec import Spec, check_names, parse_spec
-from bags.views import Parts
 from bags.writer import RECORDS, Compression, DatasetWriter, bind_encoders, compression_levels
 
-__all__ = ['GB', 'ShardedDatasetReader', 'ShardedDatasetWriter', 'shard_numbers']
+__all__ = ['GB', 'ShardedDatasetWriter']
 
 GB = 1 << 30
 Int64s = npt.NDArray[np.int64]
 
 ROOM = 1 << 24  # Records that a folder's last datapoint finds room for before the next folder is started.
-
-
-def shard_numbers(store: Store, directory: str) -> dict[int, str]:
-    """Returns the shard folders by their numbers, in order.
-
-    Raises:
-        CorruptError: Two folders of one number.
-    """
-    numbers: dict[int, str] = {}
-    for name in sorted(store.names(directory)):
-        if name.isascii() and name.isdigit():
-            if int(name) in numbers:
-                raise CorruptError(directory, None, f'shard {int(name)} is both {numbers[int(name)]} and {name}')
-            numbers[int(name)] = name
-    return dict(sorted(numbers.items()))
-
-
-def _is_being_made(store: Store, folder: str) -> bool:
-    """Tells whether a writer has made a shard folder but not yet its refs, which it does before all else."""
-    names = [name for name in store.names(folder) if not name.endswith('.new')]
-    return set(names) <= {'spec.json', 'limits.refs.bag'}
-
-
-class ShardedDatasetReader(Parts):
-    """A dataset of many folders, as they were when it was opened. Folders are opened when first read.
-
-    Args:
-        directory: The folder of the shard folders: str, path or URL.
-        decoders, cache_index: As in `DatasetReader`.
-        shard_start, shard_step: Which of the shards, counted in order: `shard_start`,
-            `shard_start + shard_step`, … So each of n workers reads a part of its own.
-        raw, filesystem, storage_options, **options: As in `DatasetReader`.
-
-    Raises:
-        FileNotFoundError: No such folder, or no shard in it.
-        CorruptError: A shard without spec or refs that is not the last one (that one is being made).
-        SpecError: Shards of different specs; met when a shard is first read.
-    """
-
-    def __init__(
-        self,
-        directory: str | os.PathLike[str],
-        decoders: Mapping[str, Callable[..., Any]] | None = None,
-        cache_index: bool = True,
-        shard_start: int = 0,
-        shard_step: int = 1,
-        *,
-        raw: bool = False,
-        filesystem: Any = None,
-        storage_options: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> None:
-        if shard_start < 0 or shard_step < 1:
-            raise ValueError(f'expected shard_start >= 0 and shard_step >= 1, got {shard_start} and {shard_step}')
-        store, path = store_for(directory, filesystem, storage_options)
-        options |= {'filesystem': filesystem, 'storage_options': storage_options}
-        self._begin(store, path, reader_options(store, cache_index, options), decoders, raw)
-        folders = [store.join(path, name) for name in shard_numbers(store, path).values()]
-        while folders and _is_being_made(store, folders[-1]):
-            folders.pop()
-        if not folders:
-            raise FileNotFoundError(2, 'no shard of a dataset', path)
-        chosen = folders[shard_start::shard_step]
-        lengths = overlapped(self._length_of, chosen, not store.appendable)
-        # Of more workers than shards, some have nothing to read; they still know the spec.
-        self._finish(chosen, lengths, self._folder(folders[0]).spec)
-
-    def _begin(self, store: Store, path: str, options: ReaderOptions, decoders: Any, raw: bool) -> None:
-        self._store, self.directory, self._options = store, path, options
-        self._decoders, self._raw = decoders, raw
-
-    def _finish(self, folders: list[str], lengths: list[int], types: Any) -> None:
-        self._folders = folders
-        self.types = types
-        self.layout = Concatenated(lengths)
-        self._lengths = lengths
-        self.parts: Kept[int, DatasetReader] = Kept(self._open, descriptors() // (len(types) + 1))
-        self._sizes: int | None = None
-
-    def _folder(self, path: str) -> Folder:
-        try:
-            return Folder(self._store, path, self._options)
-        except FileNotFoundError as exc:
-            raise CorruptError(path, None, f'shard without {os.path.basename(exc.filename or "spec.json")}') from exc
-
-    def _length_of(self, path: str) -> int:
-        return len(DatasetReader.over(self._folder(path), self._decoders, True))
-
-    def _open(self, shard: int) -> DatasetReader:
-        folder = self._folder(self._folders[shard])
-        if folder.spec != self.types:
-            texts = {name: kind.text for name, kind in folder.spec.items()}
-            raise SpecError(None, f'that of the other shards, {self.spec}', texts, folder.path)
-        reader = DatasetReader.over(folder, self._decoders, self._raw)
-        reader.pin(self._lengths[shard])
-        return reader
-
-    @property
-    def size(self) -> int:
-        """Bytes of the dataset."""
-        if self._sizes is None:
-            self._sizes = sum(self._folder(path).size() for path in self._folders)
-        return self._sizes
-
-    @property
-    def shards(self) -> int:
-        """The number of shard folders that are read."""
-        return len(self._folders)
-
-    def __repr__(self) -> str:
-        return (
-            f'bags.ShardedDatasetReader({self.directory!r}, {self.spec}, {len(self._folders)} shards, '
-            f'{len(self)} datapoints)'
-        )
-
-    def close(self) -> None:
-        self.parts = Kept(self._refuse, 1)
-
-    def _refuse(self, shard: int) -> Any:
-        raise ValueError(f'{self!r} is closed')
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {
-            'directory': self.directory,
-            'options': self._options,
-            'decoders': self._decoders,
-            'raw': self._raw,
-            'folders': self._folders,
-            'lengths': self._lengths,
-            'types': self.types,
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        options = state['options']
-        store, _ = store_for(state['directory'], options.filesystem, options.storage_options)
-        self._begin(store, state['directory'], options, state['decoders'], state['raw'])
-        self._finish(state['folders'], state['lengths'], state['types'])
 
 
 class ShardedDatasetWriter:
@@ -176,8 +33,8 @@ class ShardedDatasetWriter:
         spec, encoders: As in `DatasetWriter`.
         shard_size: Bytes from which on a shard is full; None for no bound.
         shard_length: Datapoints from which on a shard is full.
-        shard_start, shard_step: Numbers of the folders: `shard_start`, `shard_start + shard_step`, … So each of
-            n writers at work at once has folders of its own; the order of datapoints is that of the numbers.
+        shard_start, shard_step: Numbers of the folders: `shard_start`, `shard_start + shard_step`, … So
+            each of n writers at work at once has folders of its own; the order of datapoints is that of the numbers.
         compression, filesystem, storage_options: As in `DatasetWriter`.
         resume: Go on with the last of this writer's folders if it was not closed, else with the next number.
 
@@ -204,7 +61,9 @@ class ShardedDatasetWriter:
         self._writer: DatasetWriter | None = None
         self._closed = True  # Until it is open.
         if shard_start < 0 or shard_step < 1:
-            raise ValueError(f'expected shard_start >= 0 and shard_step >= 1, got {shard_start} and {shard_step}')
+            raise ValueError(
+                f'expected shard_start >= 0 and shard_step >= 1, got {shard_start} and {shard_step}'
+            )
         for name, bound in (('shard_size', shard_size), ('shard_length', shard_length)):
             if bound is not None and bound < 1:
                 raise ValueError(f'{name}: expected at least 1 or None, got {bound}')
@@ -231,7 +90,9 @@ class ShardedDatasetWriter:
         store = self._store
         names = store.names(self.directory)
         if 'spec.json' in names or (not resume and self._step == 1 and names):
-            raise FileExistsError(17, 'something is there already (resume=True goes on with shards)', self.directory)
+            raise FileExistsError(
+                17, 'something is there already (resume=True goes on with shards)', self.directory
+            )
         numbers = shard_numbers(store, self.directory)
         mine = [number for number in numbers if number >= start and (number - start) % self._step == 0]
         if mine and not resume:
@@ -251,7 +112,9 @@ class ShardedDatasetWriter:
         return None
 
     def _count(self, path: str) -> None:
-        reader = DatasetReader(path, raw=True, **{k: v for k, v in self._keywords.items() if k != 'compression'})
+        reader = DatasetReader(
+            path, raw=True, **{k: v for k, v in self._keywords.items() if k != 'compression'}
+        )
         self._known: Spec = reader.types
         self._past_shards += 1
         self._past_size += reader.size
@@ -291,8 +154,8 @@ class ShardedDatasetWriter:
     def __repr__(self) -> str:
         state = 'closed' if self._closed else 'open'
         return (
-            f'bags.ShardedDatasetWriter({self.directory!r}, {self.spec}, {self.shards} shards, {len(self)} datapoints, '
-            f'{state})'
+            f'bags.ShardedDatasetWriter({self.directory!r}, {self.spec}, {self.shards} shards, '
+            f'{len(self)} datapoints, {state})'
         )
 
     # Writing.
@@ -340,7 +203,7 @@ class ShardedDatasetWriter:
             self._writer.close()
         self._closed = True
 
-    def __enter__(self) -> ShardedDatasetWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:

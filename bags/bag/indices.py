@@ -1,0 +1,64 @@
+"""What a user gives as an index, made an integer in range. No I/O."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from bags.bag.limits import Int64s
+
+__all__ = ['as_indices', 'check_index']
+
+
+def check_index(index: Any, count: int) -> int:
+    """Returns an index as an int in `range(count)`, counting negative ones from the end.
+
+    Raises:
+        TypeError: Not an integer.
+        IndexError: Out of range.
+    """
+    number = int(index.__index__()) if hasattr(index, '__index__') else None
+    if number is None:
+        raise TypeError(f'index: expected an integer, got {type(index).__name__}')
+    if not -count <= number < count:
+        raise IndexError(f'index {number} out of range [{-count}, {count})')
+    return number + count if number < 0 else number
+
+
+def as_indices(indices: Iterable[SupportsIndex], count: int) -> Int64s:
+    """Returns indices as an int64 array in `range(count)`, negative ones counted from the end.
+
+    Raises:
+        TypeError: Something that is no integer (also a mask of bools).
+        IndexError: One out of range; says which.
+    """
+    if isinstance(indices, np.ndarray):
+        if indices.ndim != 1 or (indices.dtype.kind not in 'iu' and len(indices)):
+            raise TypeError(
+                f'indices: expected one dimension of integers, got {indices.ndim} of {indices.dtype}'
+            )
+        chosen = indices.astype(np.int64, copy=False)
+        if indices.dtype == np.uint64 and len(chosen) and int(indices.max()) >= count:
+            place = int((indices >= count).argmax())
+            raise IndexError(f'indices[{place}] = {indices[place]} out of range [{-count}, {count})')
+    elif isinstance(indices, range):
+        chosen = np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
+    else:
+        try:
+            # As quick as it gets for a list (12 ns an index; numpy's own conversion takes 40).
+            chosen = np.frombuffer(array('q', indices), np.int64)  # type: ignore[type-var]
+        except OverflowError:
+            raise IndexError(f'an index out of range [{-count}, {count})') from None
+        except TypeError as exc:
+            raise TypeError(f'indices: expected integers ({exc})') from None
+    if len(chosen):
+        low, high = int(chosen.min()), int(chosen.max())
+        if low < -count or high >= count:
+            place = int(((chosen < -count) | (chosen >= count)).argmax())
+            raise IndexError(f'indices[{place}] = {chosen[place]} out of range [{-count}, {count})')
+        if low < 0:
+            chosen = np.where(chosen < 0, chosen + count, chosen)
+    return chosen

@@ -1,0 +1,103 @@
+"""The files of a dataset folder: which there are, who wrote them, and where each field's bag is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bags.bag.files import Store
+from bags.bag.opened import OpenBag
+from bags.bag.opening import open_bag
+from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
+from bags.errors import CorruptError, SpecError
+from bags.spec import Spec, load_spec
+
+__all__ = ['Folder', 'reader_options']
+
+
+def reader_options(store: Store, cache_index: bool, options: Mapping[str, Any]) -> ReaderOptions:
+    """Returns how the bags of a dataset are read; raises TypeError for an option that is none."""
+    made = ReaderOptions(**options)
+    if store.appendable and made.mapped:
+        return made
+    made.limits_storage = LimitsStorage.IN_MEMORY if cache_index else LimitsStorage.ON_DISK
+    return made
+
+
+class Folder:
+    """The files of a dataset folder: its spec, its refs, and where the bag of each field is."""
+
+    def __init__(self, store: Store, path: str, options: ReaderOptions) -> None:
+        self.store = store
+        self.path = path
+        self.options = options
+        self.names = set(store.names(path))
+        self.spec: Spec = load_spec(store.read(store.join(path, 'spec.json')), store.join(path, 'spec.json'))
+        self.granular = 'refs.bag' not in self.names and any(name.endswith('.idx') for name in self.names)
+        for name, kind in self.spec.items():
+            if self.granular and (kind.sequence or kind.optional):
+                raise SpecError(name, 'a plain type, as Granular has no other', kind.text, path)
+        self.refs: OpenBag | None = None if self.granular else self._open_refs()
+
+    def _open_refs(self) -> OpenBag:
+        path = self.store.join(self.path, 'refs.bag')
+        try:
+            refs = open_bag(self.store, path, self.options)
+        except FileNotFoundError:
+            raise CorruptError(
+                self.path, None, 'has a spec.json, but neither refs.bag nor the .idx of Granular'
+            ) from None
+        if refs.count and not int(refs.ends[0:1][0]):
+            # No refs record is empty, so this table begins with a start: Bags 0.x wrote it.
+            self.options = ReaderOptions(**{**vars(self.options), 'limits_placement': LimitsPlacement.STARTS})
+            refs = open_bag(self.store, path, self.options)
+        if not refs.count and not refs.end and 'limits.refs.bag' not in self.names:
+            self._check_empty(path)
+        return refs
+
+    def _check_empty(self, path: str) -> None:
+        """Refuses empty refs beside fields that have records: `close` leaves no such folder."""
+        for name in self.spec:
+            for suffix in ('.bag', '.bagz'):
+                if name + suffix in self.names and self.store.size(self.store.join(self.path, name + suffix)):
+                    raise CorruptError(path, None, f'is empty, but {name}{suffix} is not')
+
+    @property
+    def starts(self) -> bool:
+        """Whether Bags 0.x wrote it."""
+        return self.options.limits_placement is LimitsPlacement.STARTS
+
+    def bag_path(self, field: str) -> str:
+        """Returns where a field's bag is.
+
+        Raises:
+            CorruptError: Nowhere, or in two places.
+        """
+        found = [name for name in (f'{field}.bag', f'{field}.bagz') if name in self.names]
+        if not found:
+            # Perhaps it was being made when the folder was listed.
+            self.names = set(self.store.names(self.path))
+            found = [name for name in (f'{field}.bag', f'{field}.bagz') if name in self.names]
+        if len(found) != 1:
+            detail = f'both {found[0]} and {found[1]}' if found else f'neither {field}.bag nor {field}.bagz'
+            raise CorruptError(self.path, None, f'field {field!r}: has {detail}')
+        return self.store.join(self.path, found[0])
+
+    def open_bag(self, field: str) -> OpenBag:
+        options = self.options
+        if self.granular:
+            options = ReaderOptions(**{**vars(options), 'limits_placement': LimitsPlacement.IDX})
+        path = self.bag_path(field)
+        try:
+            return open_bag(self.store, path, options)
+        except FileNotFoundError as exc:
+            raise CorruptError(self.path, None, f'field {field!r}: is missing {exc.filename}') from exc
+
+    def size(self) -> int:
+        """Bytes of all bags, and limits beside them."""
+        suffixes = ('.bag', '.bagz', '.idx')
+        return sum(
+            self.store.size(self.store.join(self.path, name))
+            for name in self.names
+            if name.endswith(suffixes)
+        )

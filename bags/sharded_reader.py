@@ -1,0 +1,166 @@
+"""Reading datasets of many folders: `000000`, `000001`, …, each a dataset by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.bag.files import Store, store_for
+from bags.bag.gather import Kept, descriptors, overlapped
+from bags.bag.options import ReaderOptions
+from bags.bag.sharding import Concatenated
+from bags.errors import CorruptError, SpecError
+from bags.folder import Folder, reader_options
+from bags.reader import DatasetReader
+from bags.views import Parts
+
+__all__ = ['ShardedDatasetReader', 'shard_numbers']
+
+Int64s = npt.NDArray[np.int64]
+
+
+def shard_numbers(store: Store, directory: str) -> dict[int, str]:
+    """Returns the shard folders by their numbers, in order.
+
+    Raises:
+        CorruptError: Two folders of one number.
+    """
+    numbers: dict[int, str] = {}
+    for name in sorted(store.names(directory)):
+        if name.isascii() and name.isdigit():
+            if int(name) in numbers:
+                raise CorruptError(
+                    directory, None, f'shard {int(name)} is both {numbers[int(name)]} and {name}'
+                )
+            numbers[int(name)] = name
+    return dict(sorted(numbers.items()))
+
+
+def _is_being_made(store: Store, folder: str) -> bool:
+    """Tells whether a writer has made a shard folder but not yet its refs, which it does before all else."""
+    names = [name for name in store.names(folder) if not name.endswith('.new')]
+    return set(names) <= {'spec.json', 'limits.refs.bag'}
+
+
+class ShardedDatasetReader(Parts):
+    """A dataset of many folders, as they were when it was opened. Folders are opened when first read.
+
+    Args:
+        directory: The folder of the shard folders: str, path or URL.
+        decoders, cache_index: As in `DatasetReader`.
+        shard_start, shard_step: Which of the shards, counted in order: `shard_start`,
+            `shard_start + shard_step`, … So each of n workers reads a part of its own.
+        raw, filesystem, storage_options, **options: As in `DatasetReader`.
+
+    Raises:
+        FileNotFoundError: No such folder, or no shard in it.
+        CorruptError: A shard without spec or refs that is not the last one (that one is being made).
+        SpecError: Shards of different specs; met when a shard is first read.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        decoders: Mapping[str, Callable[..., Any]] | None = None,
+        cache_index: bool = True,
+        shard_start: int = 0,
+        shard_step: int = 1,
+        *,
+        raw: bool = False,
+        filesystem: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        if shard_start < 0 or shard_step < 1:
+            raise ValueError(
+                f'expected shard_start >= 0 and shard_step >= 1, got {shard_start} and {shard_step}'
+            )
+        store, path = store_for(directory, filesystem, storage_options)
+        options |= {'filesystem': filesystem, 'storage_options': storage_options}
+        self._begin(store, path, reader_options(store, cache_index, options), decoders, raw)
+        folders = [store.join(path, name) for name in shard_numbers(store, path).values()]
+        while folders and _is_being_made(store, folders[-1]):
+            folders.pop()
+        if not folders:
+            raise FileNotFoundError(2, 'no shard of a dataset', path)
+        chosen = folders[shard_start::shard_step]
+        lengths = overlapped(self._length_of, chosen, not store.appendable)
+        # Of more workers than shards, some have nothing to read; they still know the spec.
+        self._finish(chosen, lengths, self._folder(folders[0]).spec)
+
+    def _begin(self, store: Store, path: str, options: ReaderOptions, decoders: Any, raw: bool) -> None:
+        self._store, self.directory, self._options = store, path, options
+        self._decoders, self._raw = decoders, raw
+
+    def _finish(self, folders: list[str], lengths: list[int], types: Any) -> None:
+        self._folders = folders
+        self.types = types
+        self.layout = Concatenated(lengths)
+        self._lengths = lengths
+        self.parts: Kept[int, DatasetReader] = Kept(self._open, descriptors() // (len(types) + 1))
+        self._sizes: int | None = None
+
+    def _folder(self, path: str) -> Folder:
+        try:
+            return Folder(self._store, path, self._options)
+        except FileNotFoundError as exc:
+            raise CorruptError(
+                path, None, f'shard without {os.path.basename(exc.filename or "spec.json")}'
+            ) from exc
+
+    def _length_of(self, path: str) -> int:
+        return len(DatasetReader.over(self._folder(path), self._decoders, True))
+
+    def _open(self, shard: int) -> DatasetReader:
+        folder = self._folder(self._folders[shard])
+        if folder.spec != self.types:
+            texts = {name: kind.text for name, kind in folder.spec.items()}
+            raise SpecError(None, f'that of the other shards, {self.spec}', texts, folder.path)
+        reader = DatasetReader.over(folder, self._decoders, self._raw)
+        reader.pin(self._lengths[shard])
+        return reader
+
+    @property
+    def size(self) -> int:
+        """Bytes of the dataset."""
+        if self._sizes is None:
+            self._sizes = sum(self._folder(path).size() for path in self._folders)
+        return self._sizes
+
+    @property
+    def shards(self) -> int:
+        """The number of shard folders that are read."""
+        return len(self._folders)
+
+    def __repr__(self) -> str:
+        return (
+            f'bags.ShardedDatasetReader({self.directory!r}, {self.spec}, {len(self._folders)} shards, '
+            f'{len(self)} datapoints)'
+        )
+
+    def close(self) -> None:
+        self.parts = Kept(self._refuse, 1)
+
+    def _refuse(self, shard: int) -> Any:
+        raise ValueError(f'{self!r} is closed')
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            'directory': self.directory,
+            'options': self._options,
+            'decoders': self._decoders,
+            'raw': self._raw,
+            'folders': self._folders,
+            'lengths': self._lengths,
+            'types': self.types,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        options = state['options']
+        store, _ = store_for(state['directory'], options.filesystem, options.storage_options)
+        self._begin(store, state['directory'], options, state['decoders'], state['raw'])
+        self._finish(state['folders'], state['lengths'], state['types'])
