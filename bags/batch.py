@@ -91,6 +91,9 @@ def join_columns(columns: Sequence[Column]) -> Column:
     first = columns[0]
     if len(columns) == 1:
         return first
+    if any(isinstance(column, list) for column in columns):
+        # One part's numbers may fit their dtype, and another's not.
+        return [value for column in columns for value in as_list(column)]
     if isinstance(first, np.ndarray):
         return np.concatenate(columns)  # type: ignore[arg-type]
     if isinstance(first, Ragged):
@@ -100,4 +103,11 @@ def join_columns(columns: Sequence[Column]) -> Column:
             present = np.concatenate([part.present for part in parts if part.present is not None])
         counts = np.concatenate([part.lengths for part in parts])
         return Ragged(np.concatenate([part.values for part in parts]), offsets_of(counts), present)
-    return [value for column in columns for value in column]
+    raise AssertionError(f'no column: {type(first).__name__}')
+
+
+def as_list(column: Column) -> list[Any]:
+    """Returns a column as the list it would be if its values had no one size."""
+    if isinstance(column, Ragged):
+        return [None if values is None else list(values) for values in column]
+    return column if isinstance(column, list) else list(column)

@@ -118,7 +118,7 @@ class Rows(abc.ABC):
             if len(key) != 2:
                 raise TypeError(f'expected an index, or an index and fields, got {len(key)} things')
             key, fields = key
-            if not isinstance(key, slice | list | np.ndarray | range):
+            if not _are_many(key):
                 return self.row(check_index(key, len(self)), select_fields(fields, self.types))
             if isinstance(key, slice):
                 key = range(len(self))[key]
@@ -127,7 +127,7 @@ class Rows(abc.ABC):
             from bags.views import select
 
             return select(self, range(len(self))[key])
-        if isinstance(key, list | np.ndarray | range) and not (isinstance(key, np.ndarray) and key.ndim == 0):
+        if _are_many(key):
             return self.batch(key)
         return self.row(check_index(key, len(self)), None)
 
@@ -195,6 +195,11 @@ class Rows(abc.ABC):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _are_many(key: Any) -> bool:
+    """Tells whether a key asks for several datapoints. (An array without dimensions is one number.)"""
+    return isinstance(key, slice | list | range) or (isinstance(key, np.ndarray) and key.ndim > 0)
 
 
 class Records(Sequence[Any]):

@@ -94,10 +94,12 @@ class Folder:
             raise CorruptError(self.path, None, f'field {field!r}: is missing {exc.filename}') from exc
 
     def size(self) -> int:
-        """Bytes of all bags, and limits beside them."""
-        suffixes = ('.bag', '.bagz', '.idx')
-        return sum(
-            self.store.size(self.store.join(self.path, name))
-            for name in self.names
-            if name.endswith(suffixes)
-        )
+        """Bytes of all bags, and limits beside them, as they are now."""
+        total = 0
+        for name in self.store.names(self.path):
+            if name.endswith(('.bag', '.bagz', '.idx')):
+                try:
+                    total += self.store.size(self.store.join(self.path, name))
+                except FileNotFoundError:
+                    pass  # Limits that a writer has just put into the bag.
+        return total

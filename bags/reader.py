@@ -15,6 +15,7 @@ from bags.bag.gather import Kept, overlapped
 from bags.bag.indices import check_index
 from bags.bag.opened import OpenBag
 from bags.bag.options import LimitsPlacement, ReaderOptions
+from bags.bag.uniform import Uniform, as_slice
 from bags.batch import Column
 from bags.dataset import Datapoint, Rows
 from bags.errors import CorruptError, SpecError
@@ -85,6 +86,7 @@ class DatasetReader(Rows):
         self._fields: Kept[str, Field] = Kept(self._open_field, len(self.types) + 1)
         self._all: list[tuple[str, Callable[[tuple[int, ...]], Any]]] | None = None
         self._length = self._refs.count if self._refs is not None else self._shortest()
+        self._sound: Uniform | None = None
         self._row_refs = self._row_reader()
 
     def _shortest(self) -> int:
@@ -155,25 +157,27 @@ class DatasetReader(Rows):
     # Refs.
 
     def _row_reader(self) -> Callable[[int], tuple[int, ...]]:
-        refs = self._refs
-        if refs is None or refs.uniform is None or refs.uniform.length != self._format.stride:
+        refs, stride = self._refs, self._format.stride
+        if refs is None or refs.uniform is None or refs.uniform.length != stride:
             return self._row_refs_slowly
-        return self._format.row_reader(
-            refs.file.buffer, self._length, refs.uniform.marks, self._row_refs_slowly
-        )
+        table = np.ndarray((refs.count, stride), np.uint8, refs.file.buffer)
+        sound = Uniform(refs.ends, stride, lambda start, stop: self._format.has_tags(table[start:stop]))
+        self._sound = sound
+        return self._format.row_reader(refs.file.buffer, self._length, sound.marks, self._row_refs_slowly)
 
     def _row_refs_slowly(self, index: Any) -> tuple[int, ...]:
         """Returns the row of refs of a datapoint."""
         if self._refs is None:
             number = check_index(index, self._length)
             return (number,) * len(self.types)
-        if self._length != self._refs.count:
-            index = check_index(index, self._length)
+        index = check_index(index, self._length)
+        if self._sound is not None:
+            self._sound.touch(index)
         record = self._refs.get(index)
         try:
             return self._format.unpack(record)
         except ValueError as exc:
-            raise CorruptError(self._refs.path, check_index(index, self._length), str(exc)) from exc
+            raise CorruptError(self._refs.path, index, str(exc)) from exc
 
     def _refs_of(self, indices: Int64s, names: Iterable[str]) -> dict[str, Any]:
         """Returns refs of some fields by field: indices (B,), or firsts and counts."""
@@ -182,10 +186,16 @@ class DatasetReader(Rows):
             self._refuse(0)
         if self._refs is None:
             return dict.fromkeys(names, indices)
+        if self._sound is not None and len(indices):
+            chosen = as_slice(indices)
+            if self._sound.holds(chosen):
+                refs, stride = self._refs, self._format.stride
+                if refs.file.wary:
+                    refs.file.expect(indices * stride, (indices + 1) * stride)
+                return self._format.columns(refs.file.buffer, refs.count, chosen, names)
         raw = self._refs.fixed(indices, self._format.stride)
-        found = self._format.columns(raw, names) if raw is not None else None
-        if found is not None:
-            return found
+        if raw is not None and self._format.has_tags(raw):
+            return self._format.columns(raw, len(raw), slice(None), names)
         rows = []
         for index, record in zip(indices.tolist(), self._refs.read(indices), strict=True):
             try:
@@ -199,6 +209,16 @@ class DatasetReader(Rows):
         return CorruptError(path, index, exc.detail)
 
     # Datapoints.
+
+    def __getitem__(self, key: Any) -> Any:
+        if type(key) is int and self._all is not None:
+            # The same as below, in a call less of the twenty that a row of four fields takes.
+            refs = self._row_refs(key)
+            try:
+                return {name: read(refs) for name, read in self._all}
+            except BadRef as exc:
+                raise self._bad_ref(check_index(key, self._length), exc) from None
+        return super().__getitem__(key)
 
     def row(self, index: Any, selection: Selection | None) -> Datapoint:
         refs = self._row_refs(index)
@@ -225,6 +245,8 @@ class DatasetReader(Rows):
             return found
 
         columns = overlapped(work, list(selection), self._waits)
+        if not columns:
+            return [{} for _ in range(len(indices))]
         return [dict(zip(selection, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def columns(self, indices: Int64s, selection: Selection) -> dict[str, Column]:

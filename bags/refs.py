@@ -55,8 +55,8 @@ class RefsFormat:
             if kind.sequence:
                 tags.append(UINT32)
         self._tags = tuple(tags)
-        layout = '>' + ''.join(f'{len(tag)}sI' for tag in tags)
-        self._struct = struct.Struct(layout)
+        self._struct = struct.Struct('>' + ''.join(f'{len(tag)}sI' for tag in tags))
+        self._numbers = struct.Struct('>' + ''.join(f'{len(tag)}xI' for tag in tags))
         self.stride = self._struct.size
         """Bytes of a row."""
         # The same for numpy: the numbers as columns, and which bytes are tags.
@@ -96,16 +96,14 @@ class RefsFormat:
         Args:
             buffer: The rows, one after the other.
             count: How many there are.
-            marks: By block of rows, 255 where their limits are known to be right (`bags.bag.getters`).
+            marks: By block of rows, 255 where their limits and tags are known to be right.
             slow: The way to all other rows.
         """
-        unpack_from, tags, stride = self._struct.unpack_from, self._tags, self.stride
+        unpack_from, stride = self._numbers.unpack_from, self.stride
 
         def row(index: int) -> tuple[int, ...]:
             if 0 <= index < count and marks[index >> 9] == 255:
-                slots = unpack_from(buffer, index * stride)
-                if slots[::2] == tags:
-                    return slots[1::2]
+                return unpack_from(buffer, index * stride)
             return slow(index)
 
         return row
@@ -130,30 +128,37 @@ class RefsFormat:
             row.extend(numbers)
         return tuple(row)
 
-    def columns(self, rows: npt.NDArray[np.uint8], names: Sequence[str]) -> dict[str, Any] | None:
-        """Returns the refs of some fields from many rows at once.
+    def has_tags(self, rows: npt.NDArray[np.uint8]) -> bool:
+        """Tells whether records of `stride` bytes, shape (n, stride), all have the tags of this format."""
+        return bool((rows[:, self._tag_bytes] == self._expected).all())
+
+    def columns(
+        self, buffer: Any, count: int, chosen: npt.NDArray[np.int64] | slice, names: Sequence[str]
+    ) -> dict[str, Any]:
+        """Returns the refs of some fields from many rows at once, in two numpy calls a number.
 
         Args:
-            rows: Records of `stride` bytes, shape (n, stride).
+            buffer: Rows that have the tags of this format, one after the other.
+            count: How many there are.
+            chosen: Which of them.
             names: The fields.
 
         Returns:
-            For a plain field int64 (n,); for a sequence a pair of them, firsts and counts. None if a row
-            has other tags.
+            For a plain field int64 (n,); for a sequence a pair of them, firsts and counts.
         """
-        if not bool((rows[:, self._tag_bytes] == self._expected).all()):
-            return None
+
+        def column(place: int) -> npt.NDArray[np.int64]:
+            if not count:
+                return np.empty(0, np.int64)
+            numbers = np.ndarray((count,), '>u4', buffer, self._starts[place], (self.stride,))
+            return numbers[chosen].astype(np.int64)
+
         found: dict[str, Any] = {}
         for name in names:
             place = self.places[name]
-            first = self._column(rows, place)
-            found[name] = (first, self._column(rows, place + 1)) if self.spec[name].sequence else first
+            first = column(place)
+            found[name] = (first, column(place + 1)) if self.spec[name].sequence else first
         return found
-
-    def _column(self, rows: npt.NDArray[np.uint8], place: int) -> npt.NDArray[np.int64]:
-        start = self._starts[place]
-        column: npt.NDArray[np.int64] = rows[:, start : start + 4].view('>u4')[:, 0].astype(np.int64)
-        return column
 
     def gather(self, rows: Sequence[tuple[int, ...]], names: Sequence[str]) -> dict[str, Any]:
         """As `columns`, from rows that were unpacked one by one."""

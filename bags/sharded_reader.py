@@ -13,6 +13,7 @@ from bags.bag.files import Store, store_for
 from bags.bag.gather import Kept, descriptors, overlapped
 from bags.bag.options import ReaderOptions
 from bags.bag.sharding import Concatenated
+from bags.dataset import Rows
 from bags.errors import CorruptError, SpecError
 from bags.folder import Folder, reader_options
 from bags.reader import DatasetReader
@@ -90,15 +91,19 @@ class ShardedDatasetReader(Parts):
         chosen = folders[shard_start::shard_step]
         lengths = overlapped(self._length_of, chosen, not store.appendable)
         # Of more workers than shards, some have nothing to read; they still know the spec.
-        self._finish(chosen, lengths, self._folder(folders[0]).spec)
+        self._finish(chosen, lengths, self._folder(folders[0]).spec, folders[0], (shard_start, shard_step))
 
     def _begin(self, store: Store, path: str, options: ReaderOptions, decoders: Any, raw: bool) -> None:
         self._store, self.directory, self._options = store, path, options
         self._decoders, self._raw = decoders, raw
 
-    def _finish(self, folders: list[str], lengths: list[int], types: Any) -> None:
+    def _finish(
+        self, folders: list[str], lengths: list[int], types: Any, first: str, share: tuple[int, int]
+    ) -> None:
         self._folders = folders
         self.types = types
+        self._first = first
+        self._share = share
         self.layout = Concatenated(lengths)
         self._lengths = lengths
         self.parts: Kept[int, DatasetReader] = Kept(self._open, descriptors() // (len(types) + 1))
@@ -124,6 +129,11 @@ class ShardedDatasetReader(Parts):
         reader.pin(self._lengths[shard])
         return reader
 
+    def _any_part(self) -> Rows:
+        if self._folders:
+            return super()._any_part()
+        return DatasetReader.over(self._folder(self._first), self._decoders, self._raw)
+
     @property
     def size(self) -> int:
         """Bytes of the dataset."""
@@ -137,8 +147,10 @@ class ShardedDatasetReader(Parts):
         return len(self._folders)
 
     def __repr__(self) -> str:
+        start, step = self._share
+        which = '' if (start, step) == (0, 1) else f' [{start}::{step}]'
         return (
-            f'bags.ShardedDatasetReader({self.directory!r}, {self.spec}, {len(self._folders)} shards, '
+            f'bags.ShardedDatasetReader({self.directory!r}, {self.spec}, {len(self._folders)} shards{which}, '
             f'{len(self)} datapoints)'
         )
 
@@ -157,10 +169,12 @@ class ShardedDatasetReader(Parts):
             'folders': self._folders,
             'lengths': self._lengths,
             'types': self.types,
+            'first': self._first,
+            'share': self._share,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         options = state['options']
         store, _ = store_for(state['directory'], options.filesystem, options.storage_options)
         self._begin(store, state['directory'], options, state['decoders'], state['raw'])
-        self._finish(state['folders'], state['lengths'], state['types'])
+        self._finish(state['folders'], state['lengths'], state['types'], state['first'], state['share'])

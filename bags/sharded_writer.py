@@ -33,8 +33,9 @@ class ShardedDatasetWriter:
         spec, encoders: As in `DatasetWriter`.
         shard_size: Bytes from which on a shard is full; None for no bound.
         shard_length: Datapoints from which on a shard is full.
-        shard_start, shard_step: Numbers of the folders: `shard_start`, `shard_start + shard_step`, … So
-            each of n writers at work at once has folders of its own; the order of datapoints is that of the numbers.
+        shard_start, shard_step: Folders are numbered `shard_start`, `shard_start + shard_step` and so on, so
+            that each of n writers at work at once has folders of its own. The order of datapoints is that
+            of the numbers.
         compression, filesystem, storage_options: As in `DatasetWriter`.
         resume: Go on with the last of this writer's folders if it was not closed, else with the next number.
 
@@ -104,18 +105,14 @@ class ShardedDatasetWriter:
         for number in mine[:-1] if open_last else mine:
             self._count(store.join(self.directory, numbers[number]))
         self._number = mine[-1] if open_last else mine[-1] + self._step
-        if open_last:
-            return self._start(True, last)
-        if self._known != self.types:
-            # Met now, and not with the next datapoint.
-            raise SpecError(None, f'that of the shards there are, {self._known}', self.spec, self.directory)
-        return None
+        return self._start(True, last) if open_last else None
 
     def _count(self, path: str) -> None:
         reader = DatasetReader(
             path, raw=True, **{k: v for k, v in self._keywords.items() if k != 'compression'}
         )
-        self._known: Spec = reader.types
+        if reader.types != self.types:
+            raise SpecError(None, f'that of the shards there are, {reader.spec}', self.spec, path)
         self._past_shards += 1
         self._past_size += reader.size
         self._past_length += len(reader)
@@ -168,12 +165,12 @@ class ShardedDatasetWriter:
         """
         if self._closed:
             raise ValueError(f'{self!r} is closed')
+        # Not after the datapoint that fills it: if closing fails, nothing was appended.
+        if self._writer is not None and self._is_full(self._writer):
+            self._end_shard(self._writer)
         if self._writer is None:
             self._writer = self._start(False)
-        index = self._past_length + self._writer.append(datapoint, flush)
-        if self._is_full(self._writer):
-            self._end_shard(self._writer)
-        return index
+        return self._past_length + self._writer.append(datapoint, flush)
 
     def _is_full(self, writer: DatasetWriter) -> bool:
         return (

@@ -127,6 +127,11 @@ class DatasetWriter:
         refs = open_bag(store, store.join(path, 'refs.bag'), ReaderOptions(**self._storage))
         if refs.count and not int(refs.ends[0:1][0]):
             raise ValueError(f'{path}: was written by Bags 0.x, and can be read but not resumed')
+        if refs.count:
+            for name in self.types:
+                if not {f'{name}.bag', f'{name}.bagz'} & names:
+                    # All bags are made before the first datapoint, so this is no writer's doing.
+                    raise CorruptError(path, None, f'field {name!r}: has neither {name}.bag nor {name}.bagz')
         counts = {name: self._count(name, names) for name in self.types}
         keep = refs.count
         while keep and not self._is_sound(refs, keep - 1, counts):
@@ -223,14 +228,15 @@ class DatasetWriter:
                 place = self._format.places[name]
                 row[place : place + 2] = self._write_sequence(name, kind, datapoint.get(name))
             self._refs.write(self._format.pack(row))
+            if flush or (flush is None and self._is_due()):
+                self.flush()
         except BaseException:
             for record in records.values():
                 close_file(record)
+            self._refs.forget(index)
             for name, count in before.items():
                 self._bags[name].forget(count)
             raise
-        if flush or (flush is None and self._is_due()):
-            self.flush()
         return index
 
     def _is_due(self) -> bool:
@@ -294,14 +300,16 @@ class DatasetWriter:
     def _write_sequence(self, name: str, kind: FieldType, values: Any) -> tuple[int, int]:
         if values is None and kind.optional:
             return MISSING, 0
-        if isinstance(values, str | bytes | bytearray | memoryview | Mapping) or not isinstance(
-            values, Iterable
-        ):
+        try:
+            if isinstance(values, str | bytes | bytearray | memoryview | Mapping):
+                raise TypeError
+            items = iter(values)
+        except TypeError:
             raise EncodeError(
                 name, kind.text, f'expected several values to iterate over, got {type(values).__name__}'
-            )
+            ) from None
         first = len(self._bags[name])
-        for value in values:
+        for value in items:
             self._write(name, self._encode(name, kind, value))
         count = len(self._bags[name]) - first
         return (first, count) if count else (0, 0)
@@ -312,7 +320,8 @@ class DatasetWriter:
         The refs go last: a datapoint whose refs can be read is there as a whole.
         """
         for writer in self._bags.values():
-            writer.flush()
+            if self._closed or not writer.closed:  # Some are if `close` failed before, and is tried again.
+                writer.flush()
         self._refs.flush()
         self._flushed = time.monotonic()
 

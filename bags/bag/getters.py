@@ -11,54 +11,19 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import zstandard
 
 from bags.bag.compression import Buffer, Zstd
-from bags.bag.limits import ENTRY, Table
+from bags.bag.limits import ENTRY
+from bags.bag.uniform import Uniform
 
 if TYPE_CHECKING:
     from bags.bag.opened import OpenBag
 
-__all__ = ['SHIFT', 'SOUND', 'Uniform', 'getters']
+__all__ = ['getters', 'reading']
 
-COPIED = (
-    1 << 11
-)  # Frames up to this are passed on as bytes, which are quicker made than a view; larger ones not.
-SHIFT = 9  # Limits are looked over in blocks of this many bits: a page of memory.
-SOUND = 255
-UNEVEN = 254
-OFTEN = 8  # A block used this often is looked over as a whole.
-
+COPIED = 1 << 11  # Frames up to this are passed on as bytes, which are quicker made than views.
 _pair = struct.Struct('<QQ').unpack_from
-
-
-class Uniform:
-    """The one length that all records of a bag seem to have, as the ends of the first and the last say.
-
-    Where it is known of a record, it is read without a look at its limits (a third of the time, and a
-    cache miss less). It is known once the block of limits that it is in was compared with what it should
-    be, which is done for blocks that are used often, and never for all at once.
-    """
-
-    def __init__(self, ends: Table, length: int) -> None:
-        self.ends = ends
-        self.length = length
-        self.marks = bytearray(((len(ends) - 1) >> SHIFT) + 1)
-        """By block: how often it was used, then SOUND or UNEVEN."""
-
-    def touch(self, index: int) -> None:
-        """Counts a use of a record, and looks its block over if there were enough."""
-        block = index >> SHIFT
-        mark = self.marks[block]
-        if mark < OFTEN:
-            self.marks[block] = mark + 1
-        elif mark < UNEVEN:
-            start = block << SHIFT
-            found = self.ends[max(0, start - 1) : start + (1 << SHIFT)]
-            first = start or start + 1
-            expected = np.arange(first, first + len(found), dtype=np.int64) * self.length
-            self.marks[block] = SOUND if bool((found == expected).all()) else UNEVEN
 
 
 def getters(bag: OpenBag) -> tuple[Callable[[int], bytes], Callable[[int], Buffer]]:
@@ -89,6 +54,51 @@ def _slicing(bag: OpenBag, buffer: Any, slow: Callable[[int], Any]) -> Callable[
         return slow(index)
 
     return get
+
+
+def reading(
+    bag: OpenBag, place: int, decode: Callable[[Any], Any] | None, slow: Callable[[tuple[int, ...]], Any]
+) -> Callable[[tuple[int, ...]], Any]:
+    """Returns the way from a row of refs, which has an index at a place, to the value of that record.
+
+    One call does what `get`, `decode` and a function around them would do in three.
+
+    Args:
+        bag: Mapped and not compressed.
+        decode: Takes the bytes of a record; None gives them as they are.
+        slow: Takes rows that are not so simple, and raises what is wrong with them.
+    """
+    buffer, table, first, count, end, pair = (
+        bag.file.buffer,
+        bag.limits.buffer,
+        bag.offset - ENTRY,
+        bag.count,
+        bag.end,
+        _pair,
+    )
+    assert buffer is not None
+    assert table is not None
+
+    def read(row: tuple[int, ...]) -> Any:
+        index = row[place]
+        if 0 < index < count:
+            start, stop = pair(table, first + 8 * index)
+            if start <= stop <= end:
+                return buffer[start:stop]
+        return slow(row)
+
+    def read_decoded(row: tuple[int, ...]) -> Any:
+        index = row[place]
+        if 0 < index < count:
+            start, stop = pair(table, first + 8 * index)
+            if start <= stop <= end:
+                try:
+                    return decode(buffer[start:stop])  # type: ignore[misc]
+                except Exception:  # noqa: S110 - the slow way raises it, with what it knows more
+                    pass
+        return slow(row)
+
+    return read if decode is None else read_decoded
 
 
 def _uniform(

@@ -10,10 +10,11 @@ import numpy as np
 from bags.bag.compression import Buffer, Zstd
 from bags.bag.files import File
 from bags.bag.files.mapped import gather
-from bags.bag.getters import Uniform, getters
+from bags.bag.getters import getters
 from bags.bag.indices import check_index
 from bags.bag.limits import ENTRY, Int64s, Table, first_bad, locate
 from bags.bag.tables import open_table
+from bags.bag.uniform import Uniform, as_slice
 from bags.errors import CorruptError
 
 __all__ = ['OpenBag']
@@ -54,12 +55,17 @@ class OpenBag:
         compressed: functions of any index that Python takes."""
 
     def _find_length(self) -> Uniform | None:
-        if self.codec is not None or self.file.buffer is None or self.limits.buffer is None or not self.count:
+        if not self.is_sliced or not self.count:
             return None
         length, last = int(self.ends[0:1][0]), int(self.ends[self.count - 1 : self.count][0])
         if 0 < length <= self.end and last == length * self.count <= self.end:
             return Uniform(self.ends, length)
         return None
+
+    @property
+    def is_sliced(self) -> bool:
+        """Whether records and limits are slices of maps."""
+        return self.codec is None and self.file.buffer is not None and self.limits.buffer is not None
 
     @property
     def overlaps(self) -> bool:
@@ -106,6 +112,9 @@ class OpenBag:
         Raises:
             CorruptError: Limits that fall, or lie beyond the records.
         """
+        if len(indices) > 1 and self.limits.wary:
+            places = self.offset + indices * ENTRY
+            self.limits.expect(np.maximum(places - ENTRY, 0), places + ENTRY)
         try:
             starts, stops = locate(self.ends, indices)
         except EOFError as exc:
@@ -145,7 +154,8 @@ class OpenBag:
         if self.codec is None and self.file.buffer is not None:
             size = int(stops[0] - starts[0])
             if 0 < size <= WINDOW and bool((stops - starts == size).all()):
-                self.file.expect(starts[:1], stops[-1:])
+                if self.file.wary:
+                    self.file.expect(starts[:1], stops[-1:])
                 shape, first = (stop - start,), int(starts[0])
                 records: list[bytes] = np.ndarray(shape, f'V{size}', self.file.buffer, first).tolist()
                 return records
@@ -157,7 +167,8 @@ class OpenBag:
             found = [self._fetch(indices[part], starts[part], stops[part], parallelism) for part in parts]
             return list(itertools.chain.from_iterable(found))
         if self.codec is not None and self.view is not None:
-            self.file.expect(starts, stops)
+            if self.file.wary:
+                self.file.expect(starts, stops)
             view = self.view
             frames = [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
             return self._decode_many(indices, frames, parallelism)
@@ -180,21 +191,28 @@ class OpenBag:
         if view is None or self.codec is not None:
             return self.read(indices, parallelism)
         starts, stops = self.ranges(indices)
-        if len(starts) > 3:
+        if len(starts) > 1 and self.file.wary:
             self.file.expect(starts, stops)
         return [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
 
     def fixed(self, indices: Int64s, length: int, parallelism: int = 1) -> np.ndarray | None:
         """Returns records of one length as a new uint8 array (n, length); None if one is of another."""
-        if self.codec is None and self.file.buffer is not None and length:
+        if self.is_sliced and length and len(indices):
+            buffer = self.file.buffer
+            assert buffer is not None
+            if self.uniform is not None and self.uniform.length == length:
+                chosen = as_slice(indices)
+                if self.uniform.holds(chosen):
+                    if self.file.wary:
+                        self.file.expect(indices * length, (indices + 1) * length)
+                    table = np.ndarray((self.count, length), np.uint8, buffer)
+                    return table[chosen].copy() if isinstance(chosen, slice) else table[chosen]
             starts, stops = self.ranges(indices)
-            if not len(starts):
-                return np.empty((0, length), np.uint8)
             if not bool((stops - starts == length).all()):
                 return None
-            if len(starts) > 3:
+            if self.file.wary:
                 self.file.expect(starts, stops)
-            items = gather(self.file.buffer, self.file.size, starts, length)
+            items = gather(buffer, self.file.size, starts, length)
             return items.view(np.uint8).reshape(len(items), length)
         records = self.read(indices, parallelism)
         if any(len(record) != length for record in records):

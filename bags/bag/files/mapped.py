@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from bags.bag.files.pread import FEW, LARGE, PreadFile
+from bags.bag.files.pread import LARGE, PreadFile
 from bags.bag.files.protocols import Buffer, Hints, Offsets
 from bags.bag.options import AccessPattern
 
@@ -46,7 +46,7 @@ class MappedFile(PreadFile):
         sizes = stops - starts
         if len(starts) > 1 and int(sizes.sum()) >= LARGE * len(starts):
             return self.read_large(starts.tolist(), stops.tolist())
-        if len(starts) >= FEW:
+        if len(starts) > 1 and self.wary:
             self.expect(starts, stops)
         largest = int(sizes.max())
         if largest <= WINDOW and int(sizes.min()) == largest:

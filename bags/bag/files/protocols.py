@@ -42,6 +42,11 @@ class File(Protocol):
     overlaps: bool
     """Whether reads wait long enough (a network, a queue of a device) to be worth overlapping."""
 
+    @property
+    def wary(self) -> bool:
+        """Whether `expect` should be told now of what will be read."""
+        ...
+
     def read(self, start: int, stop: int) -> Buffer:
         """Returns the bytes from `start` to `stop`.
 
