@@ -8,7 +8,7 @@ from typing import Any
 from bags.bag.files import Store
 from bags.bag.opened import OpenBag
 from bags.bag.opening import open_bag
-from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
+from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions, merge
 from bags.errors import CorruptError, SpecError
 from bags.spec import Spec, load_spec
 
@@ -49,7 +49,7 @@ class Folder:
             ) from None
         if refs.count and not int(refs.ends[0:1][0]):
             # No refs record is empty, so this table begins with a start: Bags 0.x wrote it.
-            self.options = ReaderOptions(**{**vars(self.options), 'limits_placement': LimitsPlacement.STARTS})
+            self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.STARTS})
             refs = open_bag(self.store, path, self.options)
         if not refs.count and not refs.end and 'limits.refs.bag' not in self.names:
             self._check_empty(path)
@@ -86,7 +86,7 @@ class Folder:
     def open_bag(self, field: str) -> OpenBag:
         options = self.options
         if self.granular:
-            options = ReaderOptions(**{**vars(options), 'limits_placement': LimitsPlacement.IDX})
+            options = merge(ReaderOptions, options, {'limits_placement': LimitsPlacement.IDX})
         path = self.bag_path(field)
         try:
             return open_bag(self.store, path, options)

@@ -14,7 +14,7 @@ from bags.bag.files import store_for
 from bags.bag.gather import Kept, overlapped
 from bags.bag.indices import check_index
 from bags.bag.opened import OpenBag
-from bags.bag.options import LimitsPlacement, ReaderOptions
+from bags.bag.options import LimitsPlacement, ReaderOptions, merge
 from bags.bag.uniform import Uniform, as_slice
 from bags.batch import Column
 from bags.dataset import Datapoint, Rows
@@ -310,14 +310,14 @@ class DatasetReader(Rows):
         folder = self._folder
         return {
             'path': folder.path,
-            'options': vars(folder.options) | {'limits_placement': LimitsPlacement.TAIL},
+            'options': merge(ReaderOptions, folder.options, {'limits_placement': LimitsPlacement.TAIL}),
             'decoders': self._decoders,
             'raw': self._raw,
             'length': self._length,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        options = ReaderOptions(**state['options'])
+        options = state['options']
         store, _ = store_for(state['path'], options.filesystem, options.storage_options)
         self.start(Folder(store, state['path'], options), state['decoders'], state['raw'])
         self.pin(state['length'])

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import zstandard
 
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionZstd
+from bags.bag.threads import in_threads
 
 __all__ = ['Buffer', 'Zstd', 'codec_for']
 
@@ -135,8 +135,7 @@ class Zstd:
         """
         total = sum(map(len, frames))
         if parallelism > 1 and total > PARALLEL_BYTES and total > PARALLEL_FRAME * len(frames):
-            with ThreadPoolExecutor(min(parallelism, len(frames))) as threads:
-                return list(threads.map(self.decode, frames))
+            return in_threads(self.decode, frames, parallelism)
         try:
             decompress = self.local.decompress
         except AttributeError:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+
+from bags.bag.threads import in_threads
 
 __all__ = ['Kept', 'descriptors', 'overlapped']
 
@@ -40,14 +40,15 @@ class Kept(dict[Key, Value]):
     def __init__(self, make: Callable[[Key], Value], most: int) -> None:
         self.make = make
         self.most = max(1, most)
-        self.lock = threading.Lock()
 
     def __missing__(self, key: Key) -> Value:
         value = self.make(key)
-        with self.lock:
-            while len(self) >= self.most:
+        while len(self) >= self.most:
+            try:
                 del self[next(iter(self))]
-            self[key] = value
+            except (KeyError, RuntimeError, StopIteration):
+                pass  # Another thread was quicker. (A lock could be held at a fork, and for ever in the child.)
+        self[key] = value
         return value
 
 
@@ -55,5 +56,4 @@ def overlapped(work: Callable[[Key], Value], things: Sequence[Key], wait: bool) 
     """Does work on each thing, at the same time where it mostly waits."""
     if not wait or len(things) < 2:
         return list(map(work, things))
-    with ThreadPoolExecutor(min(THREADS, len(things))) as threads:
-        return list(threads.map(work, things))
+    return in_threads(work, things, THREADS)

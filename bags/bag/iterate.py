@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 __all__ = ['Batch', 'batches', 'read_ahead']
@@ -51,8 +50,12 @@ def read_ahead(
         threaded: Read ahead in a thread (for storage that waits) and not by announcing only, which
             costs nothing where data is cached. The thread ends with the iterator.
     """
-    threads = ThreadPoolExecutor(1, 'bags-read-ahead') if threaded else None
-    pending: deque[tuple[Future[Batch] | None, Batch]] = deque()
+    threads = None
+    if threaded:
+        from concurrent.futures import ThreadPoolExecutor
+
+        threads = ThreadPoolExecutor(1, 'bags-read-ahead')
+    pending: deque[tuple[Any, Batch]] = deque()
     try:
         while True:
             while len(pending) < 2:

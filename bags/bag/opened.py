@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import Any
 
@@ -50,7 +51,9 @@ class OpenBag:
         self.view = memoryview(file.buffer) if file.buffer is not None else None
         self.uniform = self._find_length()
         """The length of all records, if it can be that they have one, and which are known to have it."""
-        self.get, self.get_view = getters(self)
+        # From a copy, so that the functions and the bag do not refer to each other: a cycle would keep
+        # the file open until the garbage collector comes.
+        self.get, self.get_view = getters(copy.copy(self))
         """The ways to one record, as bytes, and as a buffer over the file where that is mapped and not
         compressed: functions of any index that Python takes."""
 

@@ -68,9 +68,7 @@ def _open_bag(store: Store, path: str, options: ReaderOptions) -> OpenBag:
     if limits is not None:
         count = limits.size // ENTRY
         if not separate:
-            tail = _closed_tail(
-                source, open_table(limits, 0, count, True), placement is LimitsPlacement.STARTS
-            )
+            tail = _closed_tail(store, source, limits, placement is LimitsPlacement.STARTS)
             if tail is not None:
                 end, count = tail
                 return OpenBag(path, file, source, source.size - count * ENTRY, count, end, codec, memory)
@@ -95,12 +93,16 @@ def _parse(file: File, starts: bool) -> tuple[int, int]:
         end, count = parse_tail(file.size, last, starts)
     except ValueError as exc:
         raise CorruptError(file.path, None, str(exc)) from None
-    if starts and (first := _last(file.read(end, end + ENTRY))[0]):
+    first = _last(file.read(end, end + ENTRY))[0]
+    if starts and first:
         raise CorruptError(file.path, None, f'expected limits that begin with 0, got {first}')
+    if first > end:
+        # Told at once, for what a file that was cut short has here are mostly bytes of a record.
+        raise CorruptError(file.path, 0, f'limit {first} lies beyond the records ({end} bytes)')
     return end, count
 
 
-def _closed_tail(file: File, ends: Int64s, starts: bool) -> tuple[int, int] | None:
+def _closed_tail(store: Store, file: File, limits: File, starts: bool) -> tuple[int, int] | None:
     """Looks for limits at the end of a bag that has others beside it.
 
     Returns:
@@ -108,8 +110,9 @@ def _closed_tail(file: File, ends: Int64s, starts: bool) -> tuple[int, int] | No
         stopped between appending the limits and removing the file beside); None if it is not.
 
     Raises:
-        CorruptError: There is a whole table at the end, and it is another one. A writer never leaves
+        CorruptError: There is a whole table at the end, and it is another one. Our writers never leave
             a bag that looks so by chance (`Writer._seal`).
+        Retry: The limits beside it are not those that were opened any more.
     """
     try:
         end, count = _parse(file, starts)
@@ -121,10 +124,22 @@ def _closed_tail(file: File, ends: Int64s, starts: bool) -> tuple[int, int] | No
     whole = bool((tail[1:] >= tail[:-1]).all()) and tail[0] >= 0 and tail[-1] == end
     if not whole:
         return None
-    if count < len(ends) or not prefix_agrees(ends, tail):
-        raise CorruptError(
-            file.path,
-            None,
-            f'has {count} limits at its end, but other ones ({len(ends)}) in {limits_name(file.path)}',
-        )
-    return end, count
+    ends = open_table(limits, 0, limits.size // ENTRY, True)
+    if count >= len(ends) and prefix_agrees(ends, tail):
+        return end, count
+    if _begins_tail(file, ends, starts):
+        return None
+    if not store.exists(limits.path) or store.size(limits.path) != limits.size:
+        raise Retry
+    raise CorruptError(
+        file.path,
+        None,
+        f'has {count} limits at its end, but other ones ({len(ends)}) in {limits_name(file.path)}',
+    )
+
+
+def _begins_tail(file: File, ends: Int64s, starts: bool) -> bool:
+    """Tells whether behind the records is only the beginning of their limits (and they look like limits too)."""
+    last = int(ends[-1]) if len(ends) else 0
+    tail = bytes(ENTRY * starts) + ends.tobytes()
+    return 0 <= file.size - last < len(tail) and tail.startswith(bytes(file.read(last, file.size)))

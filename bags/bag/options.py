@@ -137,7 +137,7 @@ def as_compression(value: object) -> Compression:
     return kind()
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class ReaderOptions:
     """How bags are read; the first five in bagz's order. Enums also take their names and numbers."""
 
@@ -166,7 +166,7 @@ class ReaderOptions:
         object.__setattr__(self, name, convert(value) if convert else value)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class WriterOptions:
     """How a bag is written, in bagz's order."""
 

@@ -6,7 +6,6 @@ import itertools
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
@@ -69,26 +68,33 @@ class Reader(Sequence[bytes]):
             specs, lambda path: store.exists(local(path)), lambda folder: store.names(local(folder))
         )
         self._paths = [local(path) for path in paths]
-        self._bags: Kept[int, OpenBag] = Kept(self._open, descriptors())
-        self._lengths = self._count()
+        self._lengths: list[int] = []
+        self._bags = self._keep()
+        self._lengths += self._count()
         self._layout = self._lay_out()
         self._range = range(self._layout.total)
         self._closed = False
         self._set_getters()
 
-    def _open(self, shard: int) -> OpenBag:
-        bag = open_bag(self._store, self._paths[shard], self._options)
-        expected = self._lengths[shard] if hasattr(self, '_lengths') else 0
-        if bag.count < expected:
-            raise CorruptError(bag.path, None, f'had {expected} records when first opened, now {bag.count}')
-        return bag
+    def _keep(self) -> Kept[int, OpenBag]:
+        # Nothing that a Reader holds refers to the Reader: it lets go of its files with its last reference,
+        # not when the garbage collector comes.
+        store, paths, options, lengths = self._store, self._paths, self._options, self._lengths
+
+        def make(shard: int) -> OpenBag:
+            bag = open_bag(store, paths[shard], options)
+            expected = lengths[shard] if lengths else 0
+            if bag.count < expected:
+                raise CorruptError(
+                    bag.path, None, f'had {expected} records when first opened, now {bag.count}'
+                )
+            return bag
+
+        return Kept(make, descriptors())
 
     def _count(self) -> list[int]:
         shards = range(len(self._paths))
-        if len(shards) == 1 or self._store.appendable:
-            return [self._bags[shard].count for shard in shards]
-        with ThreadPoolExecutor(min(self._options.max_parallelism, len(shards))) as threads:
-            return list(threads.map(lambda shard: self._bags[shard].count, shards))
+        return overlapped(lambda shard: self._bags[shard].count, shards, not self._store.appendable)
 
     def _lay_out(self) -> Concatenated | Interleaved:
         if self._options.sharding_layout is ShardingLayout.INTERLEAVED:
@@ -106,13 +112,17 @@ class Reader(Sequence[bytes]):
                 bag.get_view if whole else lambda index: bag.get_view(check_index(index, count))
             )
         else:
-            self._get = lambda index: self._find(index, 'get')
-            self.view = lambda index: self._find(index, 'get_view')
+            part, one, bags = self._range, self._layout.one, self._bags
 
-    def _find(self, index: Any, getter: str) -> Any:
-        position = check_index(index, len(self._range))
-        shard, within = self._layout.one(self._range[position])
-        return getattr(self._bags[shard], getter)(within)
+            def get(index: int) -> bytes:
+                shard, within = one(part[check_index(index, len(part))])
+                return bags[shard].get(within)
+
+            def get_view(index: int) -> Buffer:
+                shard, within = one(part[check_index(index, len(part))])
+                return bags[shard].get_view(within)
+
+            self._get, self.view = get, get_view
 
     # What it is.
 
@@ -441,7 +451,7 @@ def _restore(
     reader = object.__new__(Reader)
     reader._options, reader._paths, reader._file_spec, reader._lengths = options, paths, file_spec, lengths
     reader._store, _ = store_for(paths[0], options.filesystem, options.storage_options)
-    reader._bags = Kept(reader._open, descriptors())
+    reader._bags = reader._keep()
     reader._layout = reader._lay_out()
     reader._range = part
     reader._closed = False

@@ -77,7 +77,8 @@ def _expand_part(
         if '@' in name and not any(char in name for char in '*?['):
             return [part]
         found = sorted(fnmatch.filter(names(folder), name))
-        found = [entry for entry in found if not entry.startswith('limits.')]
+        hidden = ('limits.',) if name.startswith('.') else ('limits.', '.')
+        found = [entry for entry in found if not entry.startswith(hidden)]
         if not found:
             raise FileNotFoundError(f'{part}: no file matches')
         return [folder + entry for entry in found]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -26,14 +25,17 @@ def open_table(file: File, offset: int, count: int, memory: bool) -> Any:
 
 
 class BlockTable:
-    """The ends of a bag whose limits are not mapped: read in aligned blocks, each once."""
+    """The ends of a bag whose limits are not mapped: read in aligned blocks, each when first needed.
+
+    Threads that need the same block at the same time each read it: there is no lock that a fork could
+    leave held, or that has the reads of different blocks wait for each other.
+    """
 
     def __init__(self, file: File, offset: int, count: int) -> None:
         self.file = file
         self.offset = offset
         self.values = np.empty(count, '<i8')  # Memory is taken where blocks are filled in, not here.
         self.missing = np.ones(-(-count // BLOCK), bool)
-        self.lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self.values)
@@ -44,9 +46,9 @@ class BlockTable:
             blocks = np.arange(start // BLOCK, -(-stop // BLOCK)) if start < stop else np.empty(0, np.int64)
         else:
             blocks = np.unique(np.asarray(index) % max(1, len(self.values)) // BLOCK)
-        if self.missing[blocks].any():
-            with self.lock:
-                self._load(blocks[self.missing[blocks]])
+        missing = blocks[self.missing[blocks]]
+        if len(missing):
+            self._load(missing)
         return self.values[index]
 
     def _load(self, blocks: Int64s) -> None:

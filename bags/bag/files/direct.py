@@ -95,7 +95,9 @@ class DirectFile(PreadFile):
         kept: memoryview | None = getattr(self.local, 'buffer', None)
         if kept is not None and size <= len(kept):
             return kept
-        buffer = memoryview(mmap.mmap(-1, max(size, KEPT // 16)))
+        # Private: a forked child must not read into what its parent reads into.
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        buffer = memoryview(mmap.mmap(-1, max(size, KEPT // 16), flags))
         if size <= KEPT:
             self.local.buffer = buffer
         return buffer

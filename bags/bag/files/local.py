@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import weakref
 from collections.abc import Sequence
 from typing import BinaryIO
@@ -49,7 +48,7 @@ class LocalStore:
             try:
                 with os.fdopen(os.dup(source), 'rb') as file:
                     output.copy(file, size)
-                shutil.copymode(path, target)
+                os.chmod(target, os.stat(path).st_mode)
             except BaseException:
                 os.unlink(target)
                 raise

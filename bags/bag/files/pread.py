@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import mmap
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 from bags.bag.files.protocols import Buffer, Hints, Offsets
 from bags.bag.options import AccessPattern, CachePolicy
 from bags.bag.ranges import merge, split
+from bags.bag.threads import in_threads
 
 __all__ = ['PreadFile', 'advise']
 
@@ -98,9 +98,8 @@ class PreadFile:
             return list(map(self.fetch, starts[part], stops[part]))
 
         results: list[bytes] = [b''] * len(starts)
-        with ThreadPoolExecutor(len(parts)) as threads:
-            for part, records in zip(parts, threads.map(work, parts), strict=True):
-                results[part] = records
+        for part, records in zip(parts, in_threads(work, parts, len(parts)), strict=True):
+            results[part] = records
         return results
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
