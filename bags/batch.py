@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ['Column', 'Ragged', 'join_columns', 'take']
+__all__ = ['Column', 'Ragged', 'join_columns', 'offsets_of', 'spread', 'take']
 
 
 @dataclasses.dataclass(eq=False)
@@ -109,5 +109,7 @@ def join_columns(columns: Sequence[Column]) -> Column:
 def as_list(column: Column) -> list[Any]:
     """Returns a column as the list it would be if its values had no one size."""
     if isinstance(column, Ragged):
-        return [None if values is None else list(values) for values in column]
-    return column if isinstance(column, list) else list(column)
+        return [None if values is None else as_list(values) for values in column]
+    if isinstance(column, np.ndarray):
+        return column.tolist() if column.ndim == 1 else list(column)
+    return column

@@ -44,8 +44,11 @@ class RefsFormat:
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         count = len(spec)
-        header = bytes([0x90 | count]) if count < 16 else b'\xdc' + count.to_bytes(2, 'big')
-        if count >= 1 << 16:
+        if count < 1 << 4:
+            header = bytes([0x90 | count])
+        elif count < 1 << 16:
+            header = b'\xdc' + count.to_bytes(2, 'big')
+        else:
             header = b'\xdd' + count.to_bytes(4, 'big')
         self.places: dict[str, int] = {}
         tags: list[bytes] = []

@@ -33,7 +33,7 @@ Spec = dict[str, FieldType]
 """Types by field, in sorted order: the order of a refs record."""
 
 
-def parse_type(field: str, text: object) -> FieldType:
+def parse_type(field: str, text: object, where: object = None) -> FieldType:
     """Takes a type apart.
 
     Raises:
@@ -44,7 +44,7 @@ def parse_type(field: str, text: object) -> FieldType:
     if match is not None and match['args'] is not None:
         args = tuple(arg.strip() for arg in match['args'].split(','))
     if match is None or not all(args) or not isinstance(text, str):
-        raise SpecError(field, 'a type like word, word(arg,arg), word[] or word?', text)
+        raise SpecError(field, 'a type like word, word(arg,arg), word[] or word?', text, where)
     return FieldType(text, match['word'], args, bool(match['items']), bool(match['optional']))
 
 
@@ -62,7 +62,7 @@ def parse_spec(spec: object, where: object = None) -> Spec:
             raise SpecError(
                 str(name), 'a name that is a single component of a path, and not refs', name, where
             )
-    return {name: parse_type(name, spec[name]) for name in sorted(spec)}
+    return {name: parse_type(name, spec[name], where) for name in sorted(spec)}
 
 
 def _is_component(name: str) -> bool:

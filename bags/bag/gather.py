@@ -47,7 +47,7 @@ class Kept(dict[Key, Value]):
             try:
                 del self[next(iter(self))]
             except (KeyError, RuntimeError, StopIteration):
-                pass  # Another thread was quicker. (A lock could be held at a fork, and for ever in the child.)
+                pass  # Another thread was quicker. A lock could stay held in a forked child.
         self[key] = value
         return value
 

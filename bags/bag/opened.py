@@ -14,6 +14,7 @@ from bags.bag.files.mapped import gather
 from bags.bag.getters import getters
 from bags.bag.indices import check_index
 from bags.bag.limits import ENTRY, Int64s, Table, first_bad, locate
+from bags.bag.shared import share
 from bags.bag.tables import open_table
 from bags.bag.uniform import Uniform, as_slice
 from bags.errors import CorruptError
@@ -48,7 +49,7 @@ class OpenBag:
         """Bytes that records can be in."""
         self.codec = codec
         self.ends: Table = open_table(limits, offset, count, memory)
-        self.view = memoryview(file.buffer) if file.buffer is not None else None
+        self.view = share(file.buffer) if file.buffer is not None else None
         self.uniform = self._find_length()
         """The length of all records, if it can be that they have one, and which are known to have it."""
         # From a copy, so that the functions and the bag do not refer to each other: a cycle would keep

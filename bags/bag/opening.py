@@ -139,7 +139,7 @@ def _closed_tail(store: Store, file: File, limits: File, starts: bool) -> tuple[
 
 
 def _begins_tail(file: File, ends: Int64s, starts: bool) -> bool:
-    """Tells whether behind the records is only the beginning of their limits (and they look like limits too)."""
+    """Tells whether only a part of the limits is behind the records, which happen to look like limits."""
     last = int(ends[-1]) if len(ends) else 0
     tail = bytes(ENTRY * starts) + ends.tobytes()
     return 0 <= file.size - last < len(tail) and tail.startswith(bytes(file.read(last, file.size)))

@@ -7,6 +7,7 @@ that file. Records are written before their limits, so at any moment every limit
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Sequence
 from typing import Any, BinaryIO, Self
 
@@ -18,6 +19,7 @@ from bags.bag.limits import ENTRY
 from bags.bag.opening import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions, WriterOptions, merge
 from bags.bag.records import as_record
+from bags.errors import CorruptError
 
 __all__ = ['Writer']
 
@@ -76,11 +78,15 @@ class Writer:
             self._append()
         elif mode == 'overwrite':
             self._target = self._path
-            folder, name = os.path.split(self._path)
-            self._create(self._store.join(folder, f'.{name}.{os.getpid()}.new'))
+            self._create(self._beside())
         else:
             raise ValueError(f"mode: expected 'create', 'append' or 'overwrite', got {mode!r}")
         self._closed = False
+
+    def _beside(self) -> str:
+        # Not the process's id: in a container that is the same each time, and so what a killed one left.
+        folder, name = os.path.split(self._path)
+        return self._store.join(folder, f'.{name}.{secrets.token_hex(4)}.new')
 
     def _exists(self) -> bool:
         return self._store.exists(self._path) or self._store.exists(limits_name(self._path))
@@ -91,16 +97,19 @@ class Writer:
             raise FileExistsError(17, 'a bag is there already', path)
         self._path = path
         self._limits: Output = self._store.create(limits_name(path))
+        self._lock = self._store.lock(self._limits.path)
         try:
             self._data: Output = self._store.create(path)
         except BaseException:
             self._limits.discard()
+            self._lock.release()
             raise
-        self._lock = self._store.lock(self._limits.path)
 
     def _append(self) -> None:
         beside = limits_name(self._path)
         if not self._store.exists(beside):
+            if self._options.limits_placement is LimitsPlacement.SEPARATE:
+                raise FileNotFoundError(2, 'the bag has no separate limits', beside)
             self._store.create(beside).close()
         self._lock = self._store.lock(beside)
         try:
@@ -115,20 +124,28 @@ class Writer:
         """Goes on where a bag ends, under the lock."""
         options = ReaderOptions(limits_placement=self._options.limits_placement)
         bag = open_bag(self._store, self._path, options)
+        if self._options.limits_placement is LimitsPlacement.SEPARATE and bag.file.size and not bag.count:
+            other = open_bag(self._store, self._path, ReaderOptions())
+            if other.limits is other.file:
+                raise CorruptError(self._path, None, 'has limits at its end, expected separate ones')
         ends = np.array(bag.span(0, bag.count)[1], '<i8')[: self._at_most]
         self._count, self._end = len(ends), int(ends[-1]) if len(ends) else 0
         if bag.limits is bag.file and bag.count:
             # Closed, and perhaps mapped somewhere: only a copy of it may grow.
             self._limits = self._store.resume(beside, 0)
             self._limits.write([ends.tobytes()])
-            folder, name = os.path.split(self._path)
-            copy = self._store.join(folder, f'.{name}.{os.getpid()}.new')
-            self._store.remove(copy)
+            copy = self._beside()
             self._store.clone(self._path, copy, self._end)
+            self._data = self._store.resume(copy, self._end)
+            self._seal(self._end)
             self._store.rename(copy, self._path)
         else:
             self._limits = self._store.resume(beside, self._count * ENTRY)
-        self._data = self._store.resume(self._path, self._end)
+        # What lies behind the end stays, as part of the seal, until `close` cuts it off.
+        size = self._store.size(self._path)
+        self._data = self._store.resume(self._path, size)
+        self._data.size = self._end
+        self._seal(size)
 
     # What it is.
 
@@ -197,12 +214,13 @@ class Writer:
         file.seek(start)
         try:
             if self._codec is None:
+                self._seal(self._end + size)
                 self._data.copy(file, size)
             else:
                 self._compress(self._codec, file, size)
             self._commit([self._data.size])
         except BaseException:
-            self._data.size = self._end
+            self._rewind()
             raise
 
     def _compress(self, codec: Zstd, file: BinaryIO, size: int) -> None:
@@ -217,9 +235,13 @@ class Writer:
             if not piece:
                 raise EOFError(f'{getattr(file, "name", file)}: expected {left} more bytes, got none')
             left -= len(piece)
-            self._data.write([stream.compress(piece)])
+            self._write_part(stream.compress(piece))
         if size:
-            self._data.write([stream.flush()])
+            self._write_part(stream.flush())
+
+    def _write_part(self, part: bytes) -> None:
+        self._seal(self._data.size + len(part))
+        self._data.write([part])
 
     def flush(self) -> None:
         """Makes all records readable, by any process, and safe from the end of this one."""
@@ -233,33 +255,41 @@ class Writer:
         buffers: Sequence[bytes] = [b''.join(pending)] if int(ends[-1]) < SMALL * len(pending) else pending
         ends += self._end
         try:
+            self._seal(int(ends[-1]))
             self._data.write(buffers)
             self._commit(ends)
         except BaseException:
-            self._data.size = self._end
+            self._rewind()
             raise
         pending.clear()
         self._buffered = 0
 
     def _commit(self, ends: Any) -> None:
         """Writes the limits of records whose bytes are written."""
-        self._seal()
-        ends = np.asarray(ends, '<i8')
-        self._limits.write([ends.tobytes()])
-        self._count += len(ends)
-        self._end = int(ends[-1])
+        table = np.asarray(ends, '<i8')
+        count, end = self._count + len(table), int(table[-1])
+        self._limits.write([table.tobytes()])
+        self._count, self._end = count, end  # No call comes between, in which Ctrl-C could arrive.
 
-    def _seal(self) -> None:
-        """Keeps records from looking like limits to a reader that comes before their own limits do.
+    def _rewind(self) -> None:
+        """Takes back what a failed write left behind what counts. The seal stays."""
+        self._data.size = self._end
+        self._limits.size = self._count * ENTRY
+        self._limits.cut()
 
-        It takes the end of a bag for limits if its last number can be the end of the records. An FF
-        behind it makes that number too large; the next write replaces it.
+    def _seal(self, offset: int) -> None:
+        """Puts an FF where bytes will end, before they are written: until `close`, a bag's last byte is FF.
+
+        A reader takes the end of a bag for limits if its last number can be the end of the records. FF
+        makes that number too large: whatever records hold that have no limits yet, wherever their writing
+        is cut short, and however much of the limits is in place.
         """
         if self._store.appendable and self._options.limits_placement is not LimitsPlacement.SEPARATE:
             size = self._data.size
-            last = self._data.read(max(0, size - ENTRY), size)
-            if int.from_bytes(last, 'little') <= size:
+            self._data.size = offset
+            try:
                 self._data.write([b'\xff'])
+            finally:
                 self._data.size = size
 
     def forget(self, count: int) -> None:
@@ -289,6 +319,7 @@ class Writer:
 
     def _append_limits(self) -> None:
         starts = self._options.limits_placement is LimitsPlacement.STARTS
+        self._seal(self._end + (self._count + starts) * ENTRY)
         if starts:
             self._data.write([bytes(ENTRY)])
         for start in range(0, self._count * ENTRY, PIECE):

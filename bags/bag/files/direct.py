@@ -35,12 +35,6 @@ class DirectFile(PreadFile):
         self.body = self.size - self.size % self.alignment if self.alignment else 0
         self.tail = PreadFile.fetch(self, self.body, self.size) if self.alignment else b''
 
-    def __del__(self) -> None:
-        direct = self.__dict__.pop('direct', -1)
-        if direct >= 0:
-            os.close(direct)
-        super().__del__()
-
     def _open_direct(self) -> int:
         try:
             if sys.platform == 'darwin':

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from bags.bag.files.direct import DirectFile
@@ -152,18 +153,21 @@ class LocalOutput:
     def read(self, start: int, stop: int) -> bytes:
         return os.pread(self.fd, stop - start, start)
 
+    def cut(self) -> None:
+        os.ftruncate(self.fd, self.size)
+
     def close(self) -> None:
-        os.ftruncate(self.fd, self.size)  # Behind it may lie what a failed write left.
+        self.cut()  # Behind it may lie what a failed write left.
         self._release()
 
     def discard(self) -> None:
         self._release()
         os.unlink(self.path)
 
-    def _release(self) -> None:
+    def _release(self, close: Callable[[int], None] = os.close) -> None:
         fd, self.fd = self.fd, -1
         if fd >= 0:
-            os.close(fd)
+            close(fd)
 
     def __del__(self) -> None:
         self._release()
@@ -194,16 +198,27 @@ class PathLock:
         except OSError:
             os.close(fd)  # A file system without locks.
             return
+        if not _is_at(fd, folder):
+            os.close(fd)  # What was locked is what another writer removed since, or made anew.
+            raise BlockingIOError(errno.EWOULDBLOCK, 'another writer was at work here', folder)
         self.fd = fd
         _LOCKS.add(self)
 
-    def release(self) -> None:
+    def release(self, close: Callable[[int], None] = os.close) -> None:
+        # Kept in the signature, as `os` may be gone when the interpreter ends.
         fd, self.fd = self.fd, -1
         if fd >= 0:
-            os.close(fd)
+            close(fd)
 
     def __del__(self) -> None:
         self.release()
+
+
+def _is_at(fd: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _release_in_child() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Callable
 
 from bags.bag.files.protocols import Buffer, Hints, Offsets
 from bags.bag.options import AccessPattern, CachePolicy
@@ -45,10 +46,12 @@ class PreadFile:
         if hints.access_pattern is not AccessPattern.SYSTEM:
             advise(self.fd, 0, 0, f'POSIX_FADV_{hints.access_pattern.name}')
 
-    def __del__(self) -> None:
-        fd = self.__dict__.pop('fd', None)
-        if fd is not None:
-            os.close(fd)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # Kept in the signature, as `os` may be gone when the interpreter ends.
+        for name in ('fd', 'direct'):
+            fd = self.__dict__.pop(name, -1)
+            if fd >= 0:
+                close(fd)
 
     def read(self, start: int, stop: int) -> Buffer:
         return self.fetch(start, stop)

@@ -83,6 +83,10 @@ class Output(Protocol):
         """Returns bytes written before (only of stores whose files can grow)."""
         ...
 
+    def cut(self) -> None:
+        """Drops what lies behind `size`."""
+        ...
+
     def close(self) -> None:
         """Ends the file at `size`; on stores whose files cannot grow, this is when it appears."""
         ...
