@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+import sys
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -70,7 +70,7 @@ class Writer:
         self._codec: Zstd | None = codec_for(
             self._path, self._options.compression, self._options.max_record_size
         )
-        self._encode = self._codec.encode if self._codec is not None else None
+        self._most = self._options.max_record_size if self._codec is not None else sys.maxsize
         self._target: str | None = None
         if mode == 'create' or (mode == 'append' and not self._exists()):
             self._create(self._path)
@@ -157,7 +157,7 @@ class Writer:
 
     @property
     def size(self) -> int:
-        """Bytes of the bag so far, with its limits."""
+        """Bytes of the bag so far, with its limits. What waits in memory counts as it is, uncompressed."""
         return self._end + self._count * ENTRY + self._buffered
 
     @property
@@ -194,10 +194,11 @@ class Writer:
         """
         if type(record) is not bytes:
             record = as_record(record)
-        if self._encode is not None:
-            record = self._encode(record)
+        size = len(record)
+        if size > self._most:
+            raise ValueError(f'a record of {size} bytes is not compressed: more than {self._most} bytes')
         self._pending.append(record)
-        self._buffered += len(record) + 8
+        self._buffered += size + 8
         if self._buffered >= self._buffer_size:
             self.flush()
 
@@ -224,10 +225,8 @@ class Writer:
             raise
 
     def _compress(self, codec: Zstd, file: BinaryIO, size: int) -> None:
-        if size > codec.max_record_size:
-            raise ValueError(
-                f'a record of {size} bytes is not compressed: more than {codec.max_record_size} bytes'
-            )
+        if size > self._most:
+            raise ValueError(f'a record of {size} bytes is not compressed: more than {self._most} bytes')
         stream = codec.compressor().compressobj(size)
         left = size
         while left:
@@ -250,9 +249,10 @@ class Writer:
             if self._closed:
                 self._refuse()
             return
-        sizes = np.fromiter(map(len, pending), np.int64, len(pending))
+        frames = pending if self._codec is None else self._codec.encode_many(pending)
+        sizes = np.fromiter(map(len, frames), np.int64, len(frames))
         ends = np.cumsum(sizes)
-        buffers: Sequence[bytes] = [b''.join(pending)] if int(ends[-1]) < SMALL * len(pending) else pending
+        buffers = [b''.join(frames)] if int(ends[-1]) < SMALL * len(frames) else frames
         ends += self._end
         try:
             self._seal(int(ends[-1]))
