@@ -1,0 +1,145 @@
+"""What the tests of datasets share: one spec with every kind of column, its rows, and how values compare."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import bags
+from bags import formats
+from bags.spec import parse_spec
+
+ROOT = Path(__file__).parent.parent
+
+SPEC = {
+    'any': 'array',
+    'blob': 'bytes',
+    'flag': 'bool',
+    'frames': 'array(uint8,2)[]',
+    'grid': 'array(float32,2,3)',
+    'id': 'int(8)',
+    'maybe': 'int(4)?',
+    'meta': 'msgpack',
+    'note': 'utf8?',
+    'nums': 'int(2)[]',
+    'odd': 'int(3)',
+    'points': 'float(8)[]?',
+    'score': 'float(4)',
+    'small': 'uint(2)',
+    'tags': 'utf8[]?',
+    'text': 'utf8',
+    'words': 'utf8[]',
+}
+COMPRESSED = ('blob', 'frames', 'grid', 'id', 'meta', 'note', 'nums', 'tags', 'words')
+
+
+def make_row(index):
+    """A datapoint that no other index has, of values that every reader gives back equal."""
+    chance = random.Random(index)
+    array = np.random.default_rng(index)
+    return {
+        'any': array.integers(0, 9, (index % 3, 2)).astype('int16'),
+        'blob': chance.randbytes(chance.choice([0, 1, 300, 5000])),
+        'flag': chance.random() < 0.5,
+        'frames': [array.integers(0, 255, 2).astype('uint8') for _ in range(chance.choice([0, 1, 7]))],
+        'grid': array.random((2, 3)).astype('float32'),
+        'id': index - 3,
+        'maybe': chance.choice([None, 0, -index]),
+        'meta': {'index': index, 'of': ['x', 1.5, None]},
+        'note': chance.choice([None, '', f'note {index}']),
+        'nums': [chance.randrange(-(2**15), 2**15) for _ in range(chance.choice([0, 0, 1, 3, 9]))],
+        'odd': -index,
+        'points': chance.choice([None, [], [chance.random() for _ in range(6)]]),
+        'score': float(np.float32(chance.random())),
+        'small': index % 2**16,
+        'tags': chance.choice([None, [], [f'tag {index}', '']]),
+        'text': f'text of {index} ' * chance.choice([0, 1, 9]),
+        'words': [f'word {index} {number}' for number in range(chance.choice([0, 1, 2, 8]))],
+    }
+
+
+def equal(a, b):
+    """Whether two values are of one type and equal, through all their parts."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return (
+            isinstance(a, np.ndarray)
+            and isinstance(b, np.ndarray)
+            and a.dtype == b.dtype
+            and a.shape == b.shape
+            and bool((a == b).all())
+        )
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(equal, a, b))
+    return bool(a == b)
+
+
+def to_bytes(value):
+    """Buffers as bytes, through lists and dicts: what raw values are compared as."""
+    if isinstance(value, dict):
+        return {key: to_bytes(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [to_bytes(part) for part in value]
+    return value if value is None else bytes(value)
+
+
+def encode_row(row, spec=SPEC):
+    """A datapoint as its records."""
+    found = {}
+    for name, kind in parse_spec(spec).items():
+        encode = formats.bind_encoder(kind.word, kind.args)
+        value = row.get(name)
+        if value is None:
+            found[name] = None
+        else:
+            found[name] = [bytes(encode(v)) for v in value] if kind.sequence else bytes(encode(value))
+    return found
+
+
+def fill(directory, rows, spec=SPEC, **options):
+    """Writes rows to a new dataset: of shards, if they have a `shard_length`."""
+    kind = bags.ShardedDatasetWriter if 'shard_length' in options else bags.DatasetWriter
+    with kind(directory, spec, **options) as writer:
+        for row in rows:
+            writer.append(row)
+    return str(directory)
+
+
+def python(code, *args, stdin=None, wait=True):
+    """Runs Python code in a new process, which finds the library."""
+    environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
+    command = [sys.executable, '-W', 'error', '-c', code, *map(str, args)]
+    if not wait:
+        return subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+        )
+    done = subprocess.run(
+        command, env=environment, input=stdin, capture_output=True, check=False, cwd=ROOT, timeout=120
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+@pytest.fixture(scope='session')
+def kit():
+    """The functions above, for test modules, which cannot import this one."""
+    return SimpleNamespace(
+        SPEC=SPEC,
+        COMPRESSED=COMPRESSED,
+        GOLDEN=ROOT / 'tests' / 'golden',
+        ROOT=ROOT,
+        make_row=make_row,
+        equal=equal,
+        to_bytes=to_bytes,
+        encode_row=encode_row,
+        fill=fill,
+        python=python,
+    )

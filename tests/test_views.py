@@ -1,0 +1,168 @@
+"""Select, concat and join beyond what test_reader.py asks of every dataset."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bags
+
+SPEC = {'id': 'int(8)', 'text': 'utf8', 'words': 'int(2)[]?', 'note': 'utf8?'}
+
+
+def row(index):
+    return {
+        'id': index,
+        'note': None if index % 3 else str(index),
+        'text': f'text {index}',
+        'words': None if index % 4 == 3 else list(range(index % 4)),
+    }
+
+
+@pytest.fixture(scope='module')
+def source(kit, tmp_path_factory):
+    root = tmp_path_factory.mktemp('views')
+    rows = [row(index) for index in range(12)]
+    return [
+        bags.open(kit.fill(root / 'a', rows, SPEC)),
+        bags.open(kit.fill(root / 'b', rows[:5], SPEC, shard_length=2)),
+        bags.open(kit.fill(root / 'c', [], SPEC)),
+    ], [rows, rows[:5], []]
+
+
+def check(dataset, rows):
+    """Compares everything a view says with a list."""
+    assert len(dataset) == len(rows)
+    assert list(dataset) == rows
+    assert dataset.lengths('words').tolist() == [len(r['words'] or []) for r in rows]
+    order = [*range(len(rows)), *range(len(rows))][::-2]
+    assert dataset.__getitems__(order) == [rows[index] for index in order]
+    batch = dataset.batch(order)
+    assert batch['id'].tolist() == [rows[index]['id'] for index in order]
+    assert batch['id'].dtype == np.int64
+    assert batch['note'] == [rows[index]['note'] for index in order]
+    found = [None if words is None else words.tolist() for words in batch['words']]
+    assert found == [rows[index]['words'] for index in order]
+    assert list(dataset.field('text')) == [r['text'].encode() for r in rows]
+    items = [item.to_bytes(2, 'little') for r in rows for item in r['words'] or []]
+    assert list(dataset.items('words')) == items
+    assert repr(pickle.loads(pickle.dumps(dataset))) == repr(dataset)
+
+
+def grow(data, sources, rows, depth):
+    """Draws a view over views, and the list that it should be."""
+    which = data.draw(st.integers(0, len(sources) - 1))
+    dataset, expected = sources[which], rows[which]
+    for _ in range(depth):
+        step = data.draw(st.sampled_from(['slice', 'select', 'concat', 'join', 'range']))
+        if step == 'slice':
+            bound = st.none() | st.integers(-15, 15)
+            part = slice(data.draw(bound), data.draw(bound), data.draw(st.sampled_from([None, 1, 2, -1, -3])))
+            dataset, expected = dataset[part], expected[part]
+        elif step == 'select':
+            places = st.integers(-len(expected), len(expected) - 1)
+            order = data.draw(st.lists(places, max_size=9)) if expected else []
+            dataset, expected = bags.select(dataset, order), [expected[place] for place in order]
+        elif step == 'range':
+            part = range(len(expected))[:: data.draw(st.sampled_from([1, 2, -1]))]
+            dataset, expected = bags.select(dataset, part), [expected[place] for place in part]
+        elif step == 'concat':
+            other = data.draw(st.integers(0, len(sources) - 1))
+            dataset, expected = bags.concat([dataset, sources[other]]), expected + rows[other]
+        else:
+            dataset = bags.join([dataset, dataset[:]], replace=True)
+    return dataset, expected
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data(), st.integers(1, 4))
+def test_views_of_views(source, data, depth):
+    check(*grow(data, *source, depth))
+
+
+def test_indices_of_select(source):
+    dataset, rows = source[0][0], source[1][0]
+    for indices in ([3, -1, 3], np.array([3, -1, 3], np.int8), (3, -1, 3), iter([3, -1, 3])):
+        assert list(bags.select(dataset, indices)) == [rows[3], rows[-1], rows[3]]
+    for indices in (slice(2, 5), range(2, 5), slice(-10, -7), range(-10, -7)):
+        assert list(bags.select(dataset, indices)) == rows[2:5]
+    assert list(bags.select(dataset, range(5, 2, -1))) == [rows[5], rows[4], rows[3]]
+    assert list(bags.select(dataset, np.array([], np.int64))) == list(bags.select(dataset, [])) == []
+    for wrong in ([12], [-13], range(10, 13), range(-13, 0), np.array([2**40])):
+        with pytest.raises(IndexError, match='out of range'):
+            bags.select(dataset, wrong)
+    for wrong in ([1.5], ['id'], np.ones(12, bool), 3, 'abc'):
+        with pytest.raises(TypeError):
+            bags.select(dataset, wrong)
+
+
+def test_a_selection_is_its_own(source):
+    indices = np.array([1, 2])
+    view = bags.select(source[0][0], indices)
+    text = repr(view)
+    indices[:] = 0
+    assert [r['id'] for r in view] == [1, 2]
+    assert repr(view) == text
+
+
+def test_concat_wants_one_spec(source, kit, tmp_path):
+    other = bags.open(kit.fill(tmp_path / 'x', [{'id': 1}], {'id': 'int(8)'}))
+    with pytest.raises(bags.SpecError, match='dataset 1'):
+        bags.concat([source[0][0], other])
+    with pytest.raises(ValueError, match='at least one'):
+        bags.concat([])
+    with pytest.raises(TypeError, match='dataset 1'):
+        bags.concat([source[0][0], 'path'])
+    assert list(bags.concat(dataset for dataset in source[0])) == sum(source[1], [])
+
+
+def test_join_adds_and_replaces_fields(source, kit, tmp_path):
+    base, rows = source[0][0], source[1][0]
+    more = bags.open(kit.fill(tmp_path / 'x', [{'text': str(i), 'z': i} for i in range(12)], {'text': 'utf8', 'z': 'int(1)'}))
+    with pytest.raises(ValueError, match="'text'.*replace=True"):
+        bags.join([base, more])
+    both = bags.join([base, more], replace=True)
+    assert both.spec == {**SPEC, 'text': 'utf8', 'z': 'int(1)'}
+    wanted = [dict(sorted({**r, 'text': str(i), 'z': i}.items())) for i, r in enumerate(rows)]
+    assert list(both) == wanted
+    assert [list(r) for r in both] == [sorted(wanted[0])] * 12
+    assert list(both[3, ('z', 'id')].items()) == [('z', 3), ('id', 3)]
+    assert list(both.batch([3], ('z', 'id'))) == ['z', 'id']
+    assert both.file(3, 'text').read() == b'3'
+    assert list(bags.open([base.directory, more.directory])) == wanted
+    back = bags.join([more, base], replace=True)
+    assert [r['text'] for r in back] == [r['text'] for r in rows]
+    with pytest.raises(ValueError, match='one length'):
+        bags.join([base, base[1:]], replace=True)
+    with pytest.raises(ValueError, match='at least one'):
+        bags.join([])
+    with pytest.raises(TypeError):
+        bags.join([base, None])
+
+
+def test_editing_with_views(source, kit, tmp_path):
+    """Delete, reorder, update and add, as DESIGN says."""
+    base, rows = source[0][0], source[1][0]
+    kept = [i for i in range(12) if rows[i]['note'] is not None]
+    assert list(bags.select(base, kept)) == [rows[i] for i in kept]
+    shuffled = np.random.default_rng(0).permutation(12)
+    assert [r['id'] for r in bags.select(base, shuffled)] == shuffled.tolist()
+    new = kit.fill(tmp_path / 'x', [{'note': 'new'}] * 12, {'note': 'utf8?'})
+    assert {r['note'] for r in bags.open([base.directory, new])} == {'new'}
+
+
+def test_closing_a_view_closes_its_datasets(kit, tmp_path):
+    paths = [kit.fill(tmp_path / name, [row(0), row(1)], SPEC) for name in 'ab']
+    for make in (
+        lambda a, b: bags.concat([a, b]),
+        lambda a, b: bags.join([a, b], replace=True),
+        lambda a, b: bags.concat([a[1:], bags.select(b, [0])]),
+    ):
+        a, b = map(bags.open, paths)
+        with make(a, b) as view:
+            view[0]
+        for reader in (a, b):
+            with pytest.raises(ValueError, match='closed'):
+                reader[0]
