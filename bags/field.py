@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from bags import formats
-from bags.bag.compression import Buffer
 from bags.bag.getters import reading
 from bags.bag.opened import OpenBag
 from bags.bag.recordfile import RecordFile
 from bags.batch import Column, Ragged, offsets_of, spread
 from bags.errors import BagsError, DecodeError
 from bags.refs import MISSING
+from bags.schema import Decoder
 from bags.selection import Items, select_items, select_many
 from bags.spec import FieldType
 
-__all__ = ['BadRef', 'Decoder', 'Field', 'decoder_for']
+__all__ = ['BadRef', 'Field']
 
 Int64s = npt.NDArray[np.int64]
 
 FEW = 4  # Items that are quicker read one by one than as a batch.
-SMALL = 64  # Values of one size up to this are quicker decoded from bytes than from a buffer.
 
 
 class BadRef(Exception):
@@ -34,45 +33,6 @@ class BadRef(Exception):
     def __init__(self, position: int, detail: str) -> None:
         self.position = position
         self.detail = detail
-
-
-class Decoder:
-    """How the records of a type become values."""
-
-    def __init__(self, decode: Callable[[Buffer], Any] | None, fixed: Any, aliases: bool) -> None:
-        self.decode = decode
-        """None where the record is the value."""
-        self.dtype: np.dtype[Any] | None = fixed[0] if fixed else None
-        self.shape: tuple[int, ...] = fixed[1] if fixed else ()
-        """Of the values, where all have one size."""
-        self.length = int(self.dtype.itemsize * np.prod(self.shape, dtype=np.int64)) if self.dtype else 0
-        self.aliases = aliases
-        """Whether it takes a buffer over the file itself and does without a copy."""
-        self.is_scalar = bool(self.dtype) and not isinstance(
-            decode and decode(bytes(self.length)), np.ndarray
-        )
-
-
-def decoder_for(kind: FieldType, decoders: Any, raw: bool) -> Decoder:
-    """Returns the decoder of a type.
-
-    Raises:
-        KeyError: No function for the type's word.
-        ValueError: Arguments that a built-in type cannot have.
-    """
-    if raw:
-        return Decoder(None, None, True)
-    function = decoders[kind.word]
-    fixed = formats.fixed_dtype(kind.word, kind.args, decoders)
-    decode = formats.bind_decoder(kind.word, kind.args, decoders)
-    decoder = Decoder(None if decode is bytes else decode, fixed, False)
-    textual = function is formats.decoders['utf8'] or decode is bytes
-    if function is formats.decoders['utf8']:
-        # Its records come as bytes, and nothing is quicker than this.
-        decoder.decode = cast('Callable[[Buffer], Any]', bytes.decode)
-    built_in = any(function is known for known in formats.decoders.values())
-    decoder.aliases = built_in and not textual and not (fixed and decoder.length <= SMALL)
-    return decoder
 
 
 class Field:
@@ -88,7 +48,16 @@ class Field:
         self.bag = bag
         self.decoder = decoder
         self.get: Callable[[int], Any] = bag.get_view if decoder.aliases else bag.get
-        self.read = self._sequence_reader() if kind.sequence else self._mapped_reader(self._plain_reader())
+        # From a twin, so that the function and the field do not refer to each other: a cycle would keep
+        # the files open until the garbage collector comes.
+        twin = object.__new__(Field)
+        twin.__dict__.update(self.__dict__)
+        self.read = twin._reader()
+
+    def _reader(self) -> Callable[[tuple[int, ...]], Any]:
+        if self.kind.sequence:
+            return self._sequence_reader()
+        return self._mapped_reader(self._plain_reader())
 
     def _plain_reader(self) -> Callable[[tuple[int, ...]], Any]:
         place, get, decode, optional, fail = (

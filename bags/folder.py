@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,8 @@ from bags.bag.opened import OpenBag
 from bags.bag.opening import open_bag
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions, merge
 from bags.errors import CorruptError, SpecError
-from bags.spec import Spec, load_spec
+from bags.schema import Schema, Schemas
+from bags.spec import Spec
 
 __all__ = ['Folder', 'reader_options']
 
@@ -25,21 +27,38 @@ def reader_options(store: Store, cache_index: bool, options: Mapping[str, Any]) 
 
 
 class Folder:
-    """The files of a dataset folder: its spec, its refs, and where the bag of each field is."""
+    """The files of a dataset folder: its spec, its refs, and where the bag of each field is.
+
+    Raises:
+        FileNotFoundError: No such folder, or it has no spec.json.
+    """
 
     def __init__(self, store: Store, path: str, options: ReaderOptions) -> None:
         self.store = store
         self.path = path
         self.options = options
         self.names = set(store.names(path))
-        self.spec: Spec = load_spec(store.read(store.join(path, 'spec.json')), store.join(path, 'spec.json'))
+        if 'spec.json' not in self.names:
+            raise FileNotFoundError(errno.ENOENT, 'no spec of a dataset', store.join(path, 'spec.json'))
         self.granular = 'refs.bag' not in self.names and any(name.endswith('.idx') for name in self.names)
-        for name, kind in self.spec.items():
-            if self.granular and (kind.sequence or kind.optional):
-                raise SpecError(name, 'a plain type, as Granular has no other', kind.text, path)
-        self.refs: OpenBag | None = None if self.granular else self._open_refs()
 
-    def _open_refs(self) -> OpenBag:
+    def schema(self, schemas: Schemas) -> Schema:
+        """Returns the schema of its spec.
+
+        Raises:
+            SpecError: Its spec.json is none, or cannot be that of a folder of Granular.
+        """
+        path = self.store.join(self.path, 'spec.json')
+        schema = schemas.get(self.store.read(path), path, self.starts)
+        for name, kind in schema.types.items():
+            if self.granular and (kind.sequence or kind.optional):
+                raise SpecError(name, 'a plain type, as Granular has no other', kind.text, self.path)
+        return schema
+
+    def open_refs(self) -> OpenBag | None:
+        """Opens the refs, and finds out who wrote them; None if Granular did, which has none."""
+        if self.granular:
+            return None
         path = self.store.join(self.path, 'refs.bag')
         try:
             refs = open_bag(self.store, path, self.options)
@@ -55,12 +74,20 @@ class Folder:
             self._check_empty(path)
         return refs
 
+    def length(self, schemas: Schemas) -> int:
+        """Returns the number of datapoints, reading no more than that takes."""
+        refs = self.open_refs()
+        return self.shortest(self.schema(schemas).types) if refs is None else refs.count
+
+    def shortest(self, types: Spec) -> int:
+        """Returns the records of the field that has the fewest."""
+        return min((self.open_bag(name).count for name in types), default=0)
+
     def _check_empty(self, path: str) -> None:
         """Refuses empty refs beside fields that have records: `close` leaves no such folder."""
-        for name in self.spec:
-            for suffix in ('.bag', '.bagz'):
-                if name + suffix in self.names and self.store.size(self.store.join(self.path, name + suffix)):
-                    raise CorruptError(path, None, f'is empty, but {name}{suffix} is not')
+        for name in self.names:
+            if name.endswith(('.bag', '.bagz')) and self.store.size(self.store.join(self.path, name)):
+                raise CorruptError(path, None, f'is empty, but {name} is not')
 
     @property
     def starts(self) -> bool:

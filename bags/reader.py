@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
-from bags import formats
 from bags.bag.files import store_for
-from bags.bag.gather import Kept, overlapped
+from bags.bag.gather import Closed, Kept, overlapped
 from bags.bag.indices import check_index
+from bags.bag.limits import ENTRY
 from bags.bag.opened import OpenBag
 from bags.bag.options import LimitsPlacement, ReaderOptions, merge
-from bags.bag.uniform import Uniform, as_slice
 from bags.batch import Column
 from bags.dataset import Datapoint, Rows
-from bags.errors import CorruptError, SpecError
-from bags.field import BadRef, Field, decoder_for
+from bags.errors import CorruptError
+from bags.field import BadRef, Field
 from bags.folder import Folder, reader_options
-from bags.refs import MISSING, RefsFormat
+from bags.refs import MISSING
+from bags.refs_reader import RefsReader
+from bags.schema import Schema, Schemas
 from bags.selection import Selection, select_fields
+from bags.spec import FieldType
 
 __all__ = ['DatasetReader']
 
@@ -64,62 +66,27 @@ class DatasetReader(Rows):
     ) -> None:
         store, path = store_for(directory, filesystem, storage_options)
         options |= {'filesystem': filesystem, 'storage_options': storage_options}
-        self.start(Folder(store, path, reader_options(store, cache_index, options)), decoders, raw)
+        self.start(Folder(store, path, reader_options(store, cache_index, options)), Schemas(decoders, raw))
 
     @classmethod
-    def over(
-        cls, folder: Folder, decoders: Mapping[str, Callable[..., Any]] | None, raw: bool
-    ) -> DatasetReader:
-        """Returns the reader of a folder that is open."""
+    def over(cls, folder: Folder, schemas: Schemas) -> DatasetReader:
+        """Returns the reader of a folder."""
         reader = cls.__new__(cls)
-        reader.start(folder, decoders, raw)
+        reader.start(folder, schemas)
         return reader
 
-    def start(self, folder: Folder, decoders: Mapping[str, Callable[..., Any]] | None, raw: bool) -> None:
+    def start(self, folder: Folder, schemas: Schemas) -> None:
+        refs = folder.open_refs()
+        schema = folder.schema(schemas)
+        self.types = schema.types
         self._folder = folder
-        self._decoders = decoders
-        self._raw = raw
-        self._closed = False
-        self.types = folder.spec
-        self._format = RefsFormat(self.types)
-        self._refs = folder.refs
-        self._fields: Kept[str, Field] = Kept(self._open_field, len(self.types) + 1)
+        self._schemas = schemas
+        self._fields: Any = Kept(_opener(folder, schema), len(self.types) + 1)
         self._all: list[tuple[str, Callable[[tuple[int, ...]], Any]]] | None = None
-        self._length = self._refs.count if self._refs is not None else self._shortest()
-        self._sound: Uniform | None = None
-        self._row_refs = self._row_reader()
-
-    def _shortest(self) -> int:
-        return min((self._fields[name].bag.count for name in self.types), default=0)
-
-    def _open_field(self, name: str) -> Field:
-        kind = self.types[name]
-        decoders = formats.decoders if self._decoders is None else self._decoders
-        if self._folder.starts and decoders.get('int') is formats.decoders['int']:
-            decoders = {**decoders, 'int': formats.decode_legacy_int}
-        try:
-            decoder = decoder_for(kind, decoders, self._raw)
-        except KeyError:
-            raise SpecError(
-                name, f'a type of {", ".join(sorted(decoders))}', kind.text, self._folder.path
-            ) from None
-        except ValueError as exc:
-            raise SpecError(name, str(exc), kind.text, self._folder.path) from exc
-        bag = self._folder.open_bag(name)
-        if decoder.length and bag.codec is None and bag.count * decoder.length != bag.size - bag.count * 8:
-            self._check_sizes(name, bag, decoder.length)
-        place = self._format.places[name]
-        return Field(name, kind, place, bag, decoder)
-
-    def _check_sizes(self, name: str, bag: OpenBag, length: int) -> None:
-        """Meets limits cut off at the end of a bag, which would make other numbers of its last records."""
-        if self.types[name].word == 'int' and not self.types[name].args:
-            return  # Granular's integers differ in length.
-        if bag.limits is bag.file:
-            found = bag.size - bag.count * 8
-            raise CorruptError(
-                bag.path, None, f'{bag.count} records of {length} bytes, but they take {found} bytes'
-            )
+        self._length = folder.shortest(self.types) if refs is None else refs.count
+        path = folder.path if refs is None else refs.path
+        self._refs: Any = RefsReader(path, refs, schema.format, self._length)
+        self._row_refs: Any = self._refs.row_reader()
 
     # What it is.
 
@@ -144,69 +111,8 @@ class DatasetReader(Rows):
         return f'bags.DatasetReader({self._folder.path!r}, {self.spec}, {self._length} datapoints)'
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._refs = None
-            self._all = None
-            self._fields = Kept(self._refuse, 1)
-            self._row_refs = self._refuse
-
-    def _refuse(self, key: Any) -> Any:
-        raise ValueError(f'{self!r} is closed')
-
-    # Refs.
-
-    def _row_reader(self) -> Callable[[int], tuple[int, ...]]:
-        refs, stride = self._refs, self._format.stride
-        if refs is None or refs.uniform is None or refs.uniform.length != stride:
-            return self._row_refs_slowly
-        table = np.ndarray((refs.count, stride), np.uint8, refs.file.buffer)
-        sound = Uniform(refs.ends, stride, lambda start, stop: self._format.has_tags(table[start:stop]))
-        self._sound = sound
-        return self._format.row_reader(refs.file.buffer, self._length, sound.marks, self._row_refs_slowly)
-
-    def _row_refs_slowly(self, index: Any) -> tuple[int, ...]:
-        """Returns the row of refs of a datapoint."""
-        if self._refs is None:
-            number = check_index(index, self._length)
-            return (number,) * len(self.types)
-        index = check_index(index, self._length)
-        if self._sound is not None:
-            self._sound.touch(index)
-        record = self._refs.get(index)
-        try:
-            return self._format.unpack(record)
-        except ValueError as exc:
-            raise CorruptError(self._refs.path, index, str(exc)) from exc
-
-    def _refs_of(self, indices: Int64s, names: Iterable[str]) -> dict[str, Any]:
-        """Returns refs of some fields by field: indices (B,), or firsts and counts."""
-        names = list(names)
-        if self._closed:
-            self._refuse(0)
-        if self._refs is None:
-            return dict.fromkeys(names, indices)
-        if self._sound is not None and len(indices):
-            chosen = as_slice(indices)
-            if self._sound.holds(chosen):
-                refs, stride = self._refs, self._format.stride
-                if refs.file.wary:
-                    refs.file.expect(indices * stride, (indices + 1) * stride)
-                return self._format.columns(refs.file.buffer, refs.count, chosen, names)
-        raw = self._refs.fixed(indices, self._format.stride)
-        if raw is not None and self._format.has_tags(raw):
-            return self._format.columns(raw, len(raw), slice(None), names)
-        rows = []
-        for index, record in zip(indices.tolist(), self._refs.read(indices), strict=True):
-            try:
-                rows.append(self._format.unpack(record))
-            except ValueError as exc:
-                raise CorruptError(self._refs.path, index, str(exc)) from exc
-        return self._format.gather(rows, names)
-
-    def _bad_ref(self, index: int, exc: BadRef) -> CorruptError:
-        path = self._refs.path if self._refs is not None else self._folder.path
-        return CorruptError(path, index, exc.detail)
+        self._refs = self._fields = self._row_refs = Closed(repr(self))
+        self._all = None
 
     # Datapoints.
 
@@ -217,7 +123,7 @@ class DatasetReader(Rows):
             try:
                 return {name: read(refs) for name, read in self._all}
             except BadRef as exc:
-                raise self._bad_ref(check_index(key, self._length), exc) from None
+                raise CorruptError(self._refs.path, check_index(key, self._length), exc.detail) from None
         return super().__getitem__(key)
 
     def row(self, index: Any, selection: Selection | None) -> Datapoint:
@@ -234,49 +140,45 @@ class DatasetReader(Rows):
                 for name, items in selection.items()
             }
         except BadRef as exc:
-            raise self._bad_ref(check_index(index, self._length), exc) from None
+            raise CorruptError(self._refs.path, check_index(index, self._length), exc.detail) from None
 
     def rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
-        refs = self._refs_of(indices, selection)
+        refs = self._refs.of(indices, selection)
 
         def work(name: str) -> list[Any]:
             field, items = self._fields[name], selection[name]
             found: list[Any] = self._checked(indices, lambda: _values(field, refs[name], items))
             return found
 
-        columns = overlapped(work, list(selection), self._waits)
+        columns = overlapped(work, list(selection), self._refs.overlaps)
         if not columns:
             return [{} for _ in range(len(indices))]
         return [dict(zip(selection, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def columns(self, indices: Int64s, selection: Selection) -> dict[str, Column]:
-        refs = self._refs_of(indices, selection)
+        refs = self._refs.of(indices, selection)
 
         def work(name: str) -> Column:
             field = self._fields[name]
             found: Column = self._checked(indices, lambda: field.column(refs[name], selection[name]))
             return found
 
-        return dict(zip(selection, overlapped(work, list(selection), self._waits), strict=True))
-
-    @property
-    def _waits(self) -> bool:
-        return self._refs is not None and self._refs.overlaps
+        return dict(zip(selection, overlapped(work, list(selection), self._refs.overlaps), strict=True))
 
     def _checked(self, indices: Int64s, work: Callable[[], Any]) -> Any:
         try:
             return work()
         except BadRef as exc:
-            raise self._bad_ref(int(indices[exc.position]), exc) from None
+            raise CorruptError(self._refs.path, int(indices[exc.position]), exc.detail) from None
 
     def lengths_at(self, indices: Int64s | None, field: str) -> Int64s:
         chosen = np.arange(self._length) if indices is None else indices
-        firsts, counts = self._refs_of(chosen, [field])[field]
+        firsts, counts = self._refs.of(chosen, [field])[field]
         found: Int64s = np.where(firsts == MISSING, 0, counts) if self.types[field].optional else counts
         return found
 
     def records_at(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
-        refs = self._refs_of(indices, [field])[field]
+        refs = self._refs.of(indices, [field])[field]
         reader = self._fields[field]
         if items is not None:
             return list(self._checked(indices, lambda: reader.sources(refs[0] + items)))
@@ -300,26 +202,27 @@ class DatasetReader(Rows):
         try:
             if item is not None:
                 ref = reader.span(ref, refs[reader.place + 1])[check_index(item, refs[reader.place + 1])]
-            return reader.open(ref)
+            file: BinaryIO = reader.open(ref)
         except BadRef as exc:
-            raise self._bad_ref(number, exc) from None
+            raise CorruptError(self._refs.path, number, exc.detail) from None
+        return file
 
     # Other processes.
 
     def __getstate__(self) -> dict[str, Any]:
-        folder = self._folder
+        folder, schemas = self._folder, self._schemas
         return {
             'path': folder.path,
             'options': merge(ReaderOptions, folder.options, {'limits_placement': LimitsPlacement.TAIL}),
-            'decoders': self._decoders,
-            'raw': self._raw,
+            'decoders': schemas.decoders,
+            'raw': schemas.raw,
             'length': self._length,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         options = state['options']
         store, _ = store_for(state['path'], options.filesystem, options.storage_options)
-        self.start(Folder(store, state['path'], options), state['decoders'], state['raw'])
+        self.start(Folder(store, state['path'], options), Schemas(state['decoders'], state['raw']))
         self.pin(state['length'])
 
     def pin(self, length: int) -> None:
@@ -330,8 +233,34 @@ class DatasetReader(Rows):
         """
         if self._length < length:
             raise CorruptError(self._folder.path, None, f'had {length} datapoints before, now {self._length}')
-        self._length = length
-        self._row_refs = self._row_reader()
+        if self._length > length:
+            self._length = self._refs.count = length
+            self._row_refs = self._refs.row_reader()
+
+
+def _opener(folder: Folder, schema: Schema) -> Callable[[str], Field]:
+    """Returns what opens a field. It does not refer to the reader, which else would be in a cycle with it."""
+
+    def make(name: str) -> Field:
+        decoder = schema.decoder(name, folder.path)
+        bag = folder.open_bag(name)
+        length = decoder.length
+        if length and bag.codec is None and bag.count * length != bag.size - bag.count * ENTRY:
+            _check_sizes(schema.types[name], bag, length)
+        return Field(name, schema.types[name], schema.format.places[name], bag, decoder)
+
+    return make
+
+
+def _check_sizes(kind: FieldType, bag: OpenBag, length: int) -> None:
+    """Meets limits cut off at the end of a bag, which would make other numbers of its last records."""
+    if kind.word == 'int' and not kind.args:
+        return  # Granular's integers differ in length.
+    if bag.limits is bag.file:
+        found = bag.size - bag.count * ENTRY
+        raise CorruptError(
+            bag.path, None, f'{bag.count} records of {length} bytes, but they take {found} bytes'
+        )
 
 
 def _values(field: Field, refs: Any, items: Any) -> list[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import functools
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,13 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.files import Store, store_for
-from bags.bag.gather import Kept, descriptors, overlapped
+from bags.bag.gather import Closed, Kept, descriptors, overlapped
 from bags.bag.options import ReaderOptions
 from bags.bag.sharding import Concatenated
 from bags.dataset import Rows
 from bags.errors import CorruptError, SpecError
 from bags.folder import Folder, reader_options
 from bags.reader import DatasetReader
+from bags.schema import Schemas
+from bags.spec import Spec
 from bags.views import Parts
 
 __all__ = ['ShardedDatasetReader', 'shard_numbers']
@@ -45,6 +49,14 @@ def _is_being_made(store: Store, folder: str) -> bool:
     """Tells whether a writer has made a shard folder but not yet its refs, which it does before all else."""
     names = [name for name in store.names(folder) if not name.endswith('.new')]
     return set(names) <= {'spec.json', 'limits.refs.bag'}
+
+
+def _open_folder(store: Store, options: ReaderOptions, path: str) -> Folder:
+    try:
+        return Folder(store, path, options)
+    except FileNotFoundError as exc:
+        name = os.path.basename(exc.filename or 'spec.json')
+        raise CorruptError(path, None, f'shard without {name}') from exc
 
 
 class ShardedDatasetReader(Parts):
@@ -82,23 +94,26 @@ class ShardedDatasetReader(Parts):
             )
         store, path = store_for(directory, filesystem, storage_options)
         options |= {'filesystem': filesystem, 'storage_options': storage_options}
-        self._begin(store, path, reader_options(store, cache_index, options), decoders, raw)
+        self._begin(store, path, reader_options(store, cache_index, options), Schemas(decoders, raw))
         folders = [store.join(path, name) for name in shard_numbers(store, path).values()]
         while folders and _is_being_made(store, folders[-1]):
             folders.pop()
         if not folders:
-            raise FileNotFoundError(2, 'no shard of a dataset', path)
+            raise FileNotFoundError(errno.ENOENT, 'no shard of a dataset', path)
         chosen = folders[shard_start::shard_step]
-        lengths = overlapped(self._length_of, chosen, not store.appendable)
+        lengths = overlapped(
+            lambda folder: self._folder(folder).length(self._schemas), chosen, not store.appendable
+        )
         # Of more workers than shards, some have nothing to read; they still know the spec.
-        self._finish(chosen, lengths, self._folder(folders[0]).spec, folders[0], (shard_start, shard_step))
+        types = self._folder(folders[0]).schema(self._schemas).types
+        self._finish(chosen, lengths, types, folders[0], (shard_start, shard_step))
 
-    def _begin(self, store: Store, path: str, options: ReaderOptions, decoders: Any, raw: bool) -> None:
-        self._store, self.directory, self._options = store, path, options
-        self._decoders, self._raw = decoders, raw
+    def _begin(self, store: Store, path: str, options: ReaderOptions, schemas: Schemas) -> None:
+        self._store, self.directory, self._options, self._schemas = store, path, options, schemas
+        self._folder = functools.partial(_open_folder, store, options)
 
     def _finish(
-        self, folders: list[str], lengths: list[int], types: Any, first: str, share: tuple[int, int]
+        self, folders: list[str], lengths: list[int], types: Spec, first: str, share: tuple[int, int]
     ) -> None:
         self._folders = folders
         self.types = types
@@ -106,33 +121,25 @@ class ShardedDatasetReader(Parts):
         self._share = share
         self.layout = Concatenated(lengths)
         self._lengths = lengths
-        self.parts: Kept[int, DatasetReader] = Kept(self._open, descriptors() // (len(types) + 1))
         self._sizes: int | None = None
+        opened, schemas = self._folder, self._schemas
 
-    def _folder(self, path: str) -> Folder:
-        try:
-            return Folder(self._store, path, self._options)
-        except FileNotFoundError as exc:
-            raise CorruptError(
-                path, None, f'shard without {os.path.basename(exc.filename or "spec.json")}'
-            ) from exc
+        def make(
+            shard: int,
+        ) -> DatasetReader:  # Without the reader itself, which would be in a cycle with it.
+            reader = DatasetReader.over(opened(folders[shard]), schemas)
+            if reader.types != types:
+                texts = {name: kind.text for name, kind in types.items()}
+                raise SpecError(None, f'that of the other shards, {texts}', reader.spec, folders[shard])
+            reader.pin(lengths[shard])
+            return reader
 
-    def _length_of(self, path: str) -> int:
-        return len(DatasetReader.over(self._folder(path), self._decoders, True))
-
-    def _open(self, shard: int) -> DatasetReader:
-        folder = self._folder(self._folders[shard])
-        if folder.spec != self.types:
-            texts = {name: kind.text for name, kind in folder.spec.items()}
-            raise SpecError(None, f'that of the other shards, {self.spec}', texts, folder.path)
-        reader = DatasetReader.over(folder, self._decoders, self._raw)
-        reader.pin(self._lengths[shard])
-        return reader
+        self.parts = Kept(make, descriptors() // (len(types) + 1))
 
     def _any_part(self) -> Rows:
         if self._folders:
             return super()._any_part()
-        return DatasetReader.over(self._folder(self._first), self._decoders, self._raw)
+        return DatasetReader.over(self._folder(self._first), self._schemas)
 
     @property
     def size(self) -> int:
@@ -155,17 +162,14 @@ class ShardedDatasetReader(Parts):
         )
 
     def close(self) -> None:
-        self.parts = Kept(self._refuse, 1)
-
-    def _refuse(self, shard: int) -> Any:
-        raise ValueError(f'{self!r} is closed')
+        self.parts = Closed(repr(self))
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             'directory': self.directory,
             'options': self._options,
-            'decoders': self._decoders,
-            'raw': self._raw,
+            'decoders': self._schemas.decoders,
+            'raw': self._schemas.raw,
             'folders': self._folders,
             'lengths': self._lengths,
             'types': self.types,
@@ -176,5 +180,5 @@ class ShardedDatasetReader(Parts):
     def __setstate__(self, state: dict[str, Any]) -> None:
         options = state['options']
         store, _ = store_for(state['directory'], options.filesystem, options.storage_options)
-        self._begin(store, state['directory'], options, state['decoders'], state['raw'])
+        self._begin(store, state['directory'], options, Schemas(state['decoders'], state['raw']))
         self._finish(state['folders'], state['lengths'], state['types'], state['first'], state['share'])

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from bags import formats
 from bags.bag.files import store_for
-from bags.errors import SpecError
+from bags.errors import CorruptError, SpecError
 from bags.reader import DatasetReader
 from bags.sharded_reader import shard_numbers
 from bags.spec import Spec, check_names, parse_spec
@@ -82,6 +82,7 @@ class ShardedDatasetWriter:
             'storage_options': storage_options,
         }
         self._past_shards = self._past_size = self._past_length = 0
+        self._is_begun = False
         self._store.make_folder(self.directory)
         self._writer = self._first(shard_start, resume)
         self._closed = False
@@ -108,9 +109,11 @@ class ShardedDatasetWriter:
         return self._start(True, last) if open_last else None
 
     def _count(self, path: str) -> None:
-        reader = DatasetReader(
-            path, raw=True, **{k: v for k, v in self._keywords.items() if k != 'compression'}
-        )
+        options = {name: value for name, value in self._keywords.items() if name != 'compression'}
+        try:
+            reader = DatasetReader(path, raw=True, **options)
+        except FileNotFoundError as exc:
+            raise CorruptError(path, None, 'shard without spec.json') from exc
         if reader.types != self.types:
             raise SpecError(None, f'that of the shards there are, {reader.spec}', self.spec, path)
         self._past_shards += 1
@@ -119,7 +122,13 @@ class ShardedDatasetWriter:
 
     def _start(self, resume: bool, path: str | None = None) -> DatasetWriter:
         path = path or self._store.join(self.directory, f'{self._number:06}')
-        return DatasetWriter(path, self.spec, self._encoders, resume=resume, **self._keywords)
+        try:
+            return DatasetWriter(path, self.spec, self._encoders, resume=resume, **self._keywords)
+        except (FileExistsError, BlockingIOError):
+            raise
+        except OSError:
+            self._is_begun = True  # A full disk, say: the next try goes on with what this one made.
+            raise
 
     # What it is.
 
@@ -169,7 +178,8 @@ class ShardedDatasetWriter:
         if self._writer is not None and self._is_full(self._writer):
             self._end_shard(self._writer)
         if self._writer is None:
-            self._writer = self._start(False)
+            self._writer = self._start(self._is_begun)
+            self._is_begun = False
         return self._past_length + self._writer.append(datapoint, flush)
 
     def _is_full(self, writer: DatasetWriter) -> bool:

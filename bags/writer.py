@@ -16,7 +16,7 @@ from bags.errors import BagsError, CorruptError, EncodeError, SpecError
 from bags.refs import MISSING, RefsFormat
 from bags.spec import FieldType, Spec, check_names, dump_spec, load_spec, parse_spec
 
-__all__ = ['RECORDS', 'Compression', 'DatasetWriter']
+__all__ = ['RECORDS', 'Compression', 'DatasetWriter', 'bind_encoders', 'compression_levels']
 
 RECORDS = 0xFFFFFFFE
 """Most records of a field: the number after them stands for a missing value."""
@@ -104,11 +104,20 @@ class DatasetWriter:
         self._refs = bag.Writer(
             store.join(path, 'refs.bag'), mode=mode, buffer_size=1 << 62, at_most=keep, **self._storage
         )
-        for name in self.types:
-            suffix, compression = self._kind_of_bag(name, names)
-            self._bags[name] = bag.Writer(
-                store.join(path, name + suffix), mode=mode, compression=compression, **self._storage
-            )
+        try:
+            for name in self.types:
+                suffix, compression = self._kind_of_bag(name, names)
+                self._bags[name] = bag.Writer(
+                    store.join(path, name + suffix), mode=mode, compression=compression, **self._storage
+                )
+        except BaseException:
+            # Their locks go with them, however long the error is held on to.
+            for writer in (*self._bags.values(), self._refs):
+                try:
+                    writer.close()
+                except OSError:
+                    pass  # The error on its way tells more.
+            raise
 
     def _kind_of_bag(self, name: str, names: set[str]) -> tuple[str, Any]:
         found = [suffix for suffix in ('.bag', '.bagz') if name + suffix in names]
@@ -123,6 +132,9 @@ class DatasetWriter:
         if any(name.endswith('.idx') for name in names) and 'refs.bag' not in names:
             raise ValueError(f'{path}: was written by Granular, and can be read but not resumed')
         if 'refs.bag' not in names:
+            if any(name.endswith(('.bag', '.bagz')) for name in names - {'limits.refs.bag'}):
+                # The refs are made before all other bags, so this is no writer's doing.
+                raise CorruptError(path, None, 'has bags, but no refs.bag')
             return None
         refs = open_bag(store, store.join(path, 'refs.bag'), ReaderOptions(**self._storage))
         if refs.count and not int(refs.ends[0:1][0]):
@@ -136,6 +148,9 @@ class DatasetWriter:
         keep = refs.count
         while keep and not self._is_sound(refs, keep - 1, counts):
             keep -= 1
+        if keep < refs.count and 'limits.refs.bag' not in names:
+            # After a crash such rows are cut off; a dataset that was closed has none.
+            raise CorruptError(refs.path, keep, 'leads to records that are not there')
         return keep
 
     def _count(self, name: str, names: set[str]) -> int:
@@ -330,12 +345,14 @@ class DatasetWriter:
         if self._closed:
             return
         self.flush()
-        for writer in self._bags.values():
+        for name, writer in self._bags.items():
             writer.close()
-        if len(self._refs) or not any(map(len, self._bags.values())):
-            self._refs.close()
-        # Else there are records, left by a writer that was killed, but no datapoint. Then the refs keep
-        # their limits beside them, as empty refs beside records are taken for damage.
+            if len(writer) and not len(self._refs):
+                # Records of a datapoint that failed, or whose writer was killed, and not one datapoint
+                # beside them: empty refs beside records would be taken for damage.
+                self._bags[name] = bag.Writer(writer.path, mode='append', at_most=0, **self._storage)
+                self._bags[name].close()
+        self._refs.close()
         self._closed = True
         self._lock.release()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bags.bag.threads import in_threads
 
-__all__ = ['Kept', 'descriptors', 'overlapped']
+__all__ = ['Closed', 'Kept', 'descriptors', 'overlapped']
 
 Key = TypeVar('Key')
 Value = TypeVar('Value')
@@ -50,6 +50,24 @@ class Kept(dict[Key, Value]):
                 pass  # Another thread was quicker. A lock could stay held in a forked child.
         self[key] = value
         return value
+
+
+class Closed:
+    """Stands where a reader had its files before it was closed, and refuses all that is asked of it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *args: Any) -> Any:
+        raise ValueError(f'{self._name} is closed')
+
+    def __getitem__(self, key: Any) -> Any:
+        return self()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith('__'):
+            raise AttributeError(name)
+        return self()
 
 
 def overlapped(work: Callable[[Key], Value], things: Sequence[Key], wait: bool) -> list[Value]:

@@ -242,6 +242,11 @@ class Reader(Sequence[bytes]):
         part = self._range
         return indices if part.start == 0 and part.step == 1 else part.start + part.step * indices
 
+    def _along(self, indices: range) -> range:
+        """Returns global indices of indices that are all in range. (A slice of `_range` would read -1 as its end.)"""
+        start, step = self._range.start, self._range.step
+        return range(start + step * indices.start, start + step * indices.stop, step * indices.step)
+
     def _subrange(self, start: int, count: int) -> range:
         start, count = operator.index(start), operator.index(count)
         if start < 0 or count < 0 or start + count > len(self._range):
@@ -331,6 +336,8 @@ class Reader(Sequence[bytes]):
         """
         if isinstance(indices, slice):
             return self._iterate(range(len(self))[indices], read_ahead)
+        if isinstance(indices, range):
+            indices = iter(indices)  # Perhaps not all in range.
         return self._iterate(indices, read_ahead)
 
     def _iterate(self, indices: Iterable[Any], read_ahead_count: int | None) -> Iterator[bytes]:
@@ -344,7 +351,8 @@ class Reader(Sequence[bytes]):
         )
         bag = self._bags[0]
         if length <= 2 and isinstance(indices, range) and not bag.overlaps:
-            return map(self._get, indices)  # Large records, mapped: the kernel reads ahead by itself.
+            get = self._get  # Large records, mapped: the kernel reads ahead by itself.
+            return (get(index) for index in indices)
         if isinstance(indices, range):
             starts = range(0, len(indices), length)
             selections: Iterator[Batch] = (Batch(indices[start : start + length]) for start in starts)
@@ -358,7 +366,7 @@ class Reader(Sequence[bytes]):
         """Reads a batch; if that fails, one by one up to the record or index that is at fault."""
         try:
             if isinstance(indices, range):
-                return Batch(self._read(self._range[indices.start : indices.stop : indices.step]))
+                return Batch(self._read(self._along(indices)))
             return Batch(self.read_indices(indices))
         except (BagsError, LookupError, TypeError, ValueError, OSError):
             records: list[bytes] = []
@@ -373,7 +381,7 @@ class Reader(Sequence[bytes]):
         """Has the kernel read ahead what a batch will want. Errors wait for the read."""
         try:
             if isinstance(indices, range):
-                chosen: range | Int64s = self._range[indices.start : indices.stop : indices.step]
+                chosen: range | Int64s = self._along(indices)
             else:
                 chosen = self._global(as_indices(indices, len(self._range)))
             for shard, within, _ in self._groups(chosen):

@@ -1,0 +1,118 @@
+"""A spec made ready for reading: how refs are held, and how the records of each field become values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from bags import formats
+from bags.bag.compression import Buffer
+from bags.errors import SpecError
+from bags.refs import RefsFormat
+from bags.spec import FieldType, Spec, load_spec
+
+__all__ = ['Decoder', 'Decoders', 'Schema', 'Schemas']
+
+SMALL = 64  # Values of one size up to this are quicker decoded from bytes than from a buffer.
+
+Decoders = Mapping[str, Callable[..., Any]] | None
+
+
+class Decoder:
+    """How the records of a type become values."""
+
+    def __init__(self, decode: Callable[[Buffer], Any] | None, fixed: Any, aliases: bool) -> None:
+        self.decode = decode
+        """None where the record is the value."""
+        self.dtype: np.dtype[Any] | None = fixed[0] if fixed else None
+        self.shape: tuple[int, ...] = fixed[1] if fixed else ()
+        """Of the values, where all have one size."""
+        self.length = int(self.dtype.itemsize * np.prod(self.shape, dtype=np.int64)) if self.dtype else 0
+        self.aliases = aliases
+        """Whether it takes a buffer over the file itself and does without a copy."""
+        self.is_scalar = bool(self.dtype) and not isinstance(
+            decode and decode(bytes(self.length)), np.ndarray
+        )
+
+
+def _decoder_for(kind: FieldType, decoders: Mapping[str, Callable[..., Any]], raw: bool) -> Decoder:
+    if raw:
+        return Decoder(None, None, True)
+    function = decoders[kind.word]
+    fixed = formats.fixed_dtype(kind.word, kind.args, decoders)
+    decode = formats.bind_decoder(kind.word, kind.args, decoders)
+    decoder = Decoder(None if decode is bytes else decode, fixed, False)
+    textual = function is formats.decoders['utf8'] or decode is bytes
+    if function is formats.decoders['utf8']:
+        # Its records come as bytes, and nothing is quicker than this.
+        decoder.decode = cast('Callable[[Buffer], Any]', bytes.decode)
+    built_in = any(function is known for known in formats.decoders.values())
+    decoder.aliases = built_in and not textual and not (fixed and decoder.length <= SMALL)
+    return decoder
+
+
+class Schema:
+    """What a spec means to a reader.
+
+    Args:
+        types: The spec.
+        decoders: The functions by word; the built-in ones unless given.
+        raw: Give records instead of values.
+        legacy: Bags 0.x wrote the folder, so every `int` is unsigned.
+    """
+
+    def __init__(self, types: Spec, decoders: Decoders, raw: bool, legacy: bool) -> None:
+        self.types = types
+        self.format = RefsFormat(types)
+        self._functions = formats.decoders if decoders is None else decoders
+        if legacy and self._functions.get('int') is formats.decoders['int']:
+            self._functions = {**self._functions, 'int': formats.decode_legacy_int}
+        self._raw = raw
+        self._decoders: dict[str, Decoder] = {}
+
+    def decoder(self, name: str, where: object) -> Decoder:
+        """Returns the decoder of a field.
+
+        Raises:
+            SpecError: A word without a function, or arguments that a built-in type cannot have.
+        """
+        known = self._decoders.get(name)
+        if known is not None:
+            return known
+        kind = self.types[name]
+        try:
+            decoder = _decoder_for(kind, self._functions, self._raw)
+        except KeyError:
+            words = ', '.join(sorted(self._functions))
+            raise SpecError(name, f'a type of {words}', kind.text, where) from None
+        except ValueError as exc:
+            raise SpecError(name, str(exc), kind.text, where) from exc
+        self._decoders[name] = decoder
+        return decoder
+
+
+class Schemas:
+    """Schemas by what is in spec.json: ten thousand shards have theirs taken apart once.
+
+    Args:
+        decoders, raw: As for `Schema`.
+    """
+
+    def __init__(self, decoders: Decoders, raw: bool) -> None:
+        self.decoders = decoders
+        self.raw = raw
+        self._known: dict[tuple[bytes, bool], Schema] = {}
+
+    def get(self, data: bytes, where: object, legacy: bool = False) -> Schema:
+        """Returns the schema of a spec.json.
+
+        Raises:
+            SpecError: It is none.
+        """
+        known = self._known.get((data, legacy))
+        if known is None:
+            known = Schema(load_spec(data, where), self.decoders, self.raw, legacy)
+            self._known[data, legacy] = known
+        return known
