@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,20 +28,22 @@ def reader_options(store: Store, cache_index: bool, options: Mapping[str, Any]) 
 
 
 class Folder:
-    """The files of a dataset folder: its spec, its refs, and where the bag of each field is.
-
-    Raises:
-        FileNotFoundError: No such folder, or it has no spec.json.
-    """
+    """The files of a dataset folder: its spec, its refs, and where the bag of each field is."""
 
     def __init__(self, store: Store, path: str, options: ReaderOptions) -> None:
         self.store = store
         self.path = path
         self.options = options
-        self.names = set(store.names(path))
-        if 'spec.json' not in self.names:
-            raise FileNotFoundError(errno.ENOENT, 'no spec of a dataset', store.join(path, 'spec.json'))
-        self.granular = 'refs.bag' not in self.names and any(name.endswith('.idx') for name in self.names)
+
+    @functools.cached_property
+    def names(self) -> set[str]:
+        """What is in the folder."""
+        return set(self.store.names(self.path))
+
+    @property
+    def granular(self) -> bool:
+        """Whether Granular wrote it."""
+        return 'refs.bag' not in self.names and any(name.endswith('.idx') for name in self.names)
 
     def schema(self, schemas: Schemas) -> Schema:
         """Returns the schema of its spec.
@@ -56,13 +59,21 @@ class Folder:
         return schema
 
     def open_refs(self) -> OpenBag | None:
-        """Opens the refs, and finds out who wrote them; None if Granular did, which has none."""
-        if self.granular:
-            return None
+        """Opens the refs, and finds out who wrote them; None if Granular did, which has none.
+
+        Raises:
+            FileNotFoundError: No such folder, or no dataset in it.
+            CorruptError: It has a spec, but no refs, or refs that cannot be right.
+        """
         path = self.store.join(self.path, 'refs.bag')
         try:
             refs = open_bag(self.store, path, self.options)
         except FileNotFoundError:
+            if 'spec.json' not in self.names:
+                path = self.store.join(self.path, 'spec.json')
+                raise FileNotFoundError(errno.ENOENT, 'no spec of a dataset', path) from None
+            if self.granular:
+                return None
             raise CorruptError(
                 self.path, None, 'has a spec.json, but neither refs.bag nor the .idx of Granular'
             ) from None
@@ -70,8 +81,11 @@ class Folder:
             # No refs record is empty, so this table begins with a start: Bags 0.x wrote it.
             self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.STARTS})
             refs = open_bag(self.store, path, self.options)
-        if not refs.count and not refs.end and 'limits.refs.bag' not in self.names:
-            self._check_empty(path)
+        if not refs.count:
+            if 'limits.refs.bag' in self.names:
+                self._begun = refs
+            elif not refs.end:
+                self._check_empty(path)
         return refs
 
     def length(self, schemas: Schemas) -> int:
@@ -114,7 +128,14 @@ class Folder:
         options = self.options
         if self.granular:
             options = merge(ReaderOptions, options, {'limits_placement': LimitsPlacement.IDX})
-        path = self.bag_path(field)
+        try:
+            path = self.bag_path(field)
+        except CorruptError:
+            if self._begun is None or self.names & {f'{field}.bag', f'{field}.bagz'}:
+                raise
+            # Its writer did not get so far: there is no datapoint, and no record either.
+            path = self.store.join(self.path, f'{field}.bag')
+            return OpenBag(path, self._begun.file, self._begun.limits, 0, 0, 0, None, False)
         try:
             return open_bag(self.store, path, options)
         except FileNotFoundError as exc:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -51,9 +51,11 @@ def _is_being_made(store: Store, folder: str) -> bool:
     return set(names) <= {'spec.json', 'limits.refs.bag'}
 
 
-def _open_folder(store: Store, options: ReaderOptions, path: str) -> Folder:
+@contextlib.contextmanager
+def _shard(path: str) -> Iterator[None]:
+    """Has files that are missing in a shard be damage: they are not the caller's mistake."""
     try:
-        return Folder(store, path, options)
+        yield
     except FileNotFoundError as exc:
         name = os.path.basename(exc.filename or 'spec.json')
         raise CorruptError(path, None, f'shard without {name}') from exc
@@ -101,16 +103,21 @@ class ShardedDatasetReader(Parts):
         if not folders:
             raise FileNotFoundError(errno.ENOENT, 'no shard of a dataset', path)
         chosen = folders[shard_start::shard_step]
-        lengths = overlapped(
-            lambda folder: self._folder(folder).length(self._schemas), chosen, not store.appendable
-        )
+        lengths = overlapped(self._length_of, chosen, not store.appendable)
         # Of more workers than shards, some have nothing to read; they still know the spec.
-        types = self._folder(folders[0]).schema(self._schemas).types
+        types = self._reader_of(folders[0]).types
         self._finish(chosen, lengths, types, folders[0], (shard_start, shard_step))
 
     def _begin(self, store: Store, path: str, options: ReaderOptions, schemas: Schemas) -> None:
         self._store, self.directory, self._options, self._schemas = store, path, options, schemas
-        self._folder = functools.partial(_open_folder, store, options)
+
+    def _length_of(self, path: str) -> int:
+        with _shard(path):
+            return Folder(self._store, path, self._options).length(self._schemas)
+
+    def _reader_of(self, path: str) -> DatasetReader:
+        with _shard(path):
+            return DatasetReader.over(Folder(self._store, path, self._options), self._schemas)
 
     def _finish(
         self, folders: list[str], lengths: list[int], types: Spec, first: str, share: tuple[int, int]
@@ -122,12 +129,13 @@ class ShardedDatasetReader(Parts):
         self.layout = Concatenated(lengths)
         self._lengths = lengths
         self._sizes: int | None = None
-        opened, schemas = self._folder, self._schemas
+        store, options, schemas = self._store, self._options, self._schemas
 
         def make(
             shard: int,
         ) -> DatasetReader:  # Without the reader itself, which would be in a cycle with it.
-            reader = DatasetReader.over(opened(folders[shard]), schemas)
+            with _shard(folders[shard]):
+                reader = DatasetReader.over(Folder(store, folders[shard], options), schemas)
             if reader.types != types:
                 texts = {name: kind.text for name, kind in types.items()}
                 raise SpecError(None, f'that of the other shards, {texts}', reader.spec, folders[shard])
@@ -139,13 +147,13 @@ class ShardedDatasetReader(Parts):
     def _any_part(self) -> Rows:
         if self._folders:
             return super()._any_part()
-        return DatasetReader.over(self._folder(self._first), self._schemas)
+        return self._reader_of(self._first)
 
     @property
     def size(self) -> int:
         """Bytes of the dataset."""
         if self._sizes is None:
-            self._sizes = sum(self._folder(path).size() for path in self._folders)
+            self._sizes = sum(Folder(self._store, path, self._options).size() for path in self._folders)
         return self._sizes
 
     @property

@@ -15,11 +15,11 @@ Value = TypeVar('Value')
 THREADS = 32
 
 
-def descriptors() -> int:
-    """Returns how many files one reader holds open at most; at least 16.
+def descriptors(each: int = 2) -> int:
+    """Returns how many bags one reader holds open at most, each with so many descriptors; at least 16.
 
-    A quarter of the process's limit, as an open bag takes up to two descriptors, and never more than
-    leaves room under Linux's limit of 65,530 maps.
+    Together they take half of the process's limit, and never more than leaves room under Linux's limit of
+    65,530 maps.
     """
     try:
         import resource
@@ -27,7 +27,7 @@ def descriptors() -> int:
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     except (ImportError, OSError):
         soft = 1024
-    return max(16, min(8192, soft // 4 if soft > 0 else 8192))
+    return max(16, min(8192, soft // (2 * each) if soft > 0 else 8192))
 
 
 class Kept(dict[Key, Value]):

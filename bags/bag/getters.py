@@ -108,8 +108,8 @@ def _uniform(
     count, length, marks, touch = bag.count, uniform.length, uniform.marks, uniform.touch
 
     def get(index: int) -> Any:
-        if 0 <= index < count:
-            if marks[index >> 9] == 255 and type(index) is int:  # An np.int8 would overflow.
+        if type(index) is int and 0 <= index < count:  # An np.int8 would overflow.
+            if marks[index >> 9] == 255:
                 start = index * length
                 return buffer[start : start + length]
             touch(index)

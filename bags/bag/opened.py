@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from typing import Any
 
@@ -52,9 +51,11 @@ class OpenBag:
         self.view = share(file.buffer) if file.buffer is not None else None
         self.uniform = self._find_length()
         """The length of all records, if it can be that they have one, and which are known to have it."""
-        # From a copy, so that the functions and the bag do not refer to each other: a cycle would keep
+        # From a twin, so that the functions and the bag do not refer to each other: a cycle would keep
         # the file open until the garbage collector comes.
-        self.get, self.get_view = getters(copy.copy(self))
+        twin = object.__new__(OpenBag)
+        twin.__dict__.update(self.__dict__)
+        self.get, self.get_view = getters(twin)
         """The ways to one record, as bytes, and as a buffer over the file where that is mapped and not
         compressed: functions of any index that Python takes."""
 

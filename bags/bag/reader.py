@@ -18,7 +18,7 @@ from bags.bag.iterate import Batch, batches, read_ahead
 from bags.bag.limits import Int64s
 from bags.bag.opened import OpenBag
 from bags.bag.opening import open_bag
-from bags.bag.options import ReaderOptions, ShardingLayout, merge
+from bags.bag.options import CachePolicy, ReaderOptions, ShardingLayout, merge
 from bags.bag.records import as_record
 from bags.bag.sharding import Concatenated, Interleaved, expand
 from bags.errors import BagsError, CorruptError
@@ -90,7 +90,8 @@ class Reader(Sequence[bytes]):
                 )
             return bag
 
-        return Kept(make, descriptors())
+        # Past the cache, a bag's limits are read by a file of their own, and both files by two descriptors.
+        return Kept(make, descriptors(2 if options.cache_policy is CachePolicy.SYSTEM else 4))
 
     def _count(self) -> list[int]:
         shards = range(len(self._paths))
@@ -243,7 +244,7 @@ class Reader(Sequence[bytes]):
         return indices if part.start == 0 and part.step == 1 else part.start + part.step * indices
 
     def _along(self, indices: range) -> range:
-        """Returns global indices of indices that are all in range. (A slice of `_range` would read -1 as its end.)"""
+        """Returns global indices of indices in range. (Slicing `_range` would read a stop of -1 as the last.)"""
         start, step = self._range.start, self._range.step
         return range(start + step * indices.start, start + step * indices.stop, step * indices.step)
 
