@@ -34,6 +34,8 @@ class Folder:
         self.store = store
         self.path = path
         self.options = options
+        self._begun: OpenBag | None = None
+        """Refs that a writer has begun, without a datapoint so far."""
 
     @functools.cached_property
     def names(self) -> set[str]:
@@ -82,7 +84,8 @@ class Folder:
             self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.STARTS})
             refs = open_bag(self.store, path, self.options)
         if not refs.count:
-            if 'limits.refs.bag' in self.names:
+            # Asked of what was opened first: its writer may have closed it since.
+            if refs.limits.path != refs.file.path or 'limits.refs.bag' in self.names:
                 self._begun = refs
             elif not refs.end:
                 self._check_empty(path)

@@ -11,12 +11,15 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import zstandard
 
+from bags.bag.frames import content_sizes, cut
+from bags.bag.limits import Int64s
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionZstd
 from bags.bag.threads import in_threads
 
-__all__ = ['Buffer', 'Zstd', 'codec_for']
+__all__ = ['MANY', 'SMALL_FRAME', 'Buffer', 'Zstd', 'codec_for']
 
 Buffer = bytes | bytearray | memoryview
 
@@ -24,6 +27,10 @@ MAGIC = b'\x28\xb5\x2f\xfd'
 PARALLEL_BYTES = 1 << 20  # Below this, starting threads costs more than it saves.
 PARALLEL_RECORDS = 64
 PARALLEL_FRAME = 1 << 14  # Smaller frames spend their time holding the GIL.
+MANY = 16  # Fewer frames, or larger ones, are not worth the steps of decompressing them together.
+SMALL_FRAME = 1 << 10
+TOGETHER = 1 << 25  # Bytes of records that are decompressed together, at most.
+SENTINEL = zstandard.ZstdCompressor().compress(b'!')
 STEP = 1 << 10  # A block of zstd holds at most 128 KiB and takes at least 4 bytes: 1 KiB is at most 32 MiB.
 
 
@@ -45,7 +52,7 @@ class Zstd:
         dictionary = options.dictionary
         self._dictionary = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
         self.local = threading.local()
-        """Of each thread: `compressor`, and `decompress` of its decompressor, once they have been used."""
+        """Of each thread, once used: `compressor`, `context` to decompress, and its `decompress`."""
 
     def encode_many(self, records: Sequence[bytes]) -> list[Any]:
         """Returns the frames of records, as buffers, with content sizes and checksums; empty for empty ones.
@@ -76,7 +83,7 @@ class Zstd:
 
     def _decompressor(self) -> Callable[..., bytes]:
         context = zstandard.ZstdDecompressor(dict_data=self._dictionary)
-        self.local.decompress = context.decompress
+        self.local.context, self.local.decompress = context, context.decompress
         decompress: Callable[..., bytes] = context.decompress
         return decompress
 
@@ -129,28 +136,53 @@ class Zstd:
         raise ValueError('the zstd frame ends early')
 
     def decode_many(self, frames: Sequence[Buffer], parallelism: int = 1) -> list[bytes]:
-        """Decodes frames in order, large ones in threads (zstd runs without the GIL).
+        """Decodes frames in order: small ones together, large ones in threads (zstd runs without the GIL).
 
         Raises:
             ValueError: As `decode`, for the first frame that fails.
         """
-        total = sum(map(len, frames))
-        if parallelism > 1 and total > PARALLEL_BYTES and total > PARALLEL_FRAME * len(frames):
+        count, total = len(frames), sum(map(len, frames))
+        if parallelism > 1 and total > PARALLEL_BYTES and total > PARALLEL_FRAME * count:
             return in_threads(self.decode, frames, parallelism)
+        if count >= MANY and total <= SMALL_FRAME * count:
+            together = self.decode_run(b''.join(frames), np.fromiter(map(len, frames), np.int64, count))
+            if together is not None:
+                return together
+        return list(map(self.decode, frames))
+
+    def decode_run(self, data: Buffer, sizes: Int64s) -> list[bytes] | None:
+        """Decodes small frames that lie one after the other, all at once.
+
+        Args:
+            data: The frames.
+            sizes: Of the frames; 0 for an empty record.
+
+        Returns:
+            The records; None if anything is out of the ordinary, and `decode` has to look at each frame.
+        """
+        present = sizes > 0
+        if not bool(present.all()):
+            found = self.decode_run(data, sizes[present]) if present.any() else []
+            records = iter(found or ())
+            return None if found is None else [next(records) if there else b'' for there in present.tolist()]
+        # A frame of our own at the end comes out only if the one before it ended where it should.
+        joined = b''.join((data, SENTINEL, bytes(24)))
+        contents = content_sizes(joined, np.cumsum(sizes) - sizes)
+        total = int(contents.sum())
+        if int(contents.min()) < 1 or int(contents.max()) > self.max_record_size or total > TOGETHER:
+            return None
         try:
-            decompress = self.local.decompress
+            context = self.local.context
         except AttributeError:
-            decompress = self._decompressor()
-        size, most = zstandard.frame_content_size, self.max_record_size
+            self._decompressor()
+            context = self.local.context
         try:
-            return [
-                decompress(frame, 0, False, False)
-                if frame and 0 < size(frame) <= most
-                else self.decode(frame)
-                for frame in frames
-            ]
+            source = memoryview(joined)[:-24]
+            stream = context.stream_reader(source, read_size=len(source), read_across_frames=True)
+            result: bytes = stream.read(total + 2)
         except (zstandard.ZstdError, MemoryError):
-            return [self.decode(frame) for frame in frames]
+            return None
+        return cut(result, contents) if len(result) == total + 1 and result[-1:] == b'!' else None
 
 
 def _describe(frame: Buffer, exc: Exception) -> str:

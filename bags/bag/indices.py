@@ -45,7 +45,7 @@ def as_indices(indices: Iterable[SupportsIndex], count: int) -> Int64s:
             place = int((indices >= count).argmax())
             raise IndexError(f'indices[{place}] = {indices[place]} out of range [{-count}, {count})')
     elif isinstance(indices, range):
-        if len(indices) and not -count <= min(indices[0], indices[-1]) <= max(indices[0], indices[-1]) < count:
+        if indices and not all(-count <= index < count for index in (indices[0], indices[-1])):
             place = next(place for place, index in enumerate(indices) if not -count <= index < count)
             raise IndexError(f'indices[{place}] = {indices[place]} out of range [{-count}, {count})')
         chosen = np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)

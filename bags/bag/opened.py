@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bags.bag.compression import Buffer, Zstd
+from bags.bag.compression import MANY, SMALL_FRAME, Buffer, Zstd
 from bags.bag.files import File
 from bags.bag.files.mapped import gather
 from bags.bag.getters import getters
@@ -175,6 +175,13 @@ class OpenBag:
             if self.file.wary:
                 self.file.expect(starts, stops)
             view = self.view
+            if isinstance(indices, range) and len(indices) >= MANY:
+                # They follow one another in the file, so there is nothing to put together.
+                first, last = int(starts[0]), int(stops[-1])
+                if last - first <= SMALL_FRAME * len(indices):
+                    records = self.codec.decode_run(view[first:last], stops - starts)
+                    if records is not None:
+                        return records
             frames = [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
             return self._decode_many(indices, frames, parallelism)
         try:

@@ -244,7 +244,7 @@ class Reader(Sequence[bytes]):
         return indices if part.start == 0 and part.step == 1 else part.start + part.step * indices
 
     def _along(self, indices: range) -> range:
-        """Returns global indices of indices in range. (Slicing `_range` would read a stop of -1 as the last.)"""
+        """Returns global indices of indices in range. A slice would take a stop of -1 for the last."""
         start, step = self._range.start, self._range.step
         return range(start + step * indices.start, start + step * indices.stop, step * indices.step)
 

@@ -110,6 +110,8 @@ class Writer:
         if not self._store.exists(beside):
             if self._options.limits_placement is LimitsPlacement.SEPARATE:
                 raise FileNotFoundError(2, 'the bag has no separate limits', beside)
+            # It must be closed. With limits beside it, a damaged one would count as one being written.
+            open_bag(self._store, self._path, self._reader_options())
             self._store.create(beside).close()
         self._lock = self._store.lock(beside)
         try:
@@ -120,10 +122,12 @@ class Writer:
             self._lock.release()
             raise
 
+    def _reader_options(self) -> ReaderOptions:
+        return ReaderOptions(limits_placement=self._options.limits_placement)
+
     def _resume(self, beside: str) -> None:
         """Goes on where a bag ends, under the lock."""
-        options = ReaderOptions(limits_placement=self._options.limits_placement)
-        bag = open_bag(self._store, self._path, options)
+        bag = open_bag(self._store, self._path, self._reader_options())
         if self._options.limits_placement is LimitsPlacement.SEPARATE and bag.file.size and not bag.count:
             other = open_bag(self._store, self._path, ReaderOptions())
             if other.limits is other.file:
@@ -261,15 +265,14 @@ class Writer:
         except BaseException:
             self._rewind()
             raise
-        pending.clear()
-        self._buffered = 0
 
     def _commit(self, ends: Any) -> None:
         """Writes the limits of records whose bytes are written."""
         table = np.asarray(ends, '<i8')
         count, end = self._count + len(table), int(table[-1])
         self._limits.write([table.tobytes()])
-        self._count, self._end = count, end  # No call comes between, in which Ctrl-C could arrive.
+        # All at once: there is no point between at which Ctrl-C could arrive.
+        self._count, self._end, self._buffered, self._pending[:] = count, end, 0, ()
 
     def _rewind(self) -> None:
         """Takes back what a failed write left behind what counts. The seal stays."""
@@ -307,13 +310,15 @@ class Writer:
         if self._closed:
             return
         self.flush()
-        if self._options.limits_placement is not LimitsPlacement.SEPARATE:
+        if not self._data.closed:  # As it is where `close` is tried again.
+            self._data.size = self._end
             try:
-                self._append_limits()
+                if self._options.limits_placement is not LimitsPlacement.SEPARATE:
+                    self._append_limits()
+                self._data.close()
             except BaseException:
                 self._data.size = self._end
                 raise
-        self._data.close()
         self._limits.close()
         self._finish()
 

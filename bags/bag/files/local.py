@@ -156,9 +156,14 @@ class LocalOutput:
     def cut(self) -> None:
         os.ftruncate(self.fd, self.size)
 
+    @property
+    def closed(self) -> bool:
+        return self.fd < 0
+
     def close(self) -> None:
-        self.cut()  # Behind it may lie what a failed write left.
-        self._release()
+        if not self.closed:
+            self.cut()  # Behind it may lie what a failed write left.
+            self._release()
 
     def discard(self) -> None:
         self._release()

@@ -71,6 +71,9 @@ class Output(Protocol):
     size: int
     """Bytes written, and where the next ones go. Set back, the bytes after it do not count any more."""
 
+    @property
+    def closed(self) -> bool: ...
+
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Appends buffers. On an error nothing is appended: the next write goes to the same place."""
         ...
@@ -88,7 +91,10 @@ class Output(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends the file at `size`; on stores whose files cannot grow, this is when it appears."""
+        """Ends the file at `size`; on stores whose files cannot grow, this is when it appears.
+
+        May be called again.
+        """
         ...
 
     def discard(self) -> None:
