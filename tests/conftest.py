@@ -71,7 +71,7 @@ def equal(a, b):
             and isinstance(b, np.ndarray)
             and a.dtype == b.dtype
             and a.shape == b.shape
-            and bool((a == b).all())
+            and a.tobytes() == b.tobytes()
         )
     if type(a) is not type(b):
         return False
