@@ -1,0 +1,69 @@
+# One command each, on a fresh machine: they make the environment they need first. `make help` lists them.
+# Another interpreter: make test PYTHON=python3.12
+
+PYTHON ?= python3
+FREETHREADED ?=
+ARGS ?=
+
+BIN := .venv/bin
+# Quiet: what the environment says is only of interest when it fails.
+PIP := -m pip install -qq --disable-pip-version-check --no-input
+
+.DEFAULT_GOAL := help
+.PHONY: help test lint format slow demo bench test-freethreaded clean
+
+help: ## what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
+
+test: lint ## ruff, mypy, then the tests with every example in the docs (ARGS='-k limits' chooses)
+	$(BIN)/pytest -n auto --maxprocesses 8 $(ARGS)
+
+lint: .venv/ready ## ruff and mypy --strict
+	$(BIN)/ruff check --quiet --output-format concise
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/mypy --no-error-summary
+
+format: .venv/ready ## puts the code in the house format
+	$(BIN)/ruff check --quiet --fix
+	$(BIN)/ruff format --quiet
+
+slow: .venv/ready ## the tests that take long
+	$(BIN)/pytest -m slow $(ARGS)
+
+demo: .venv/ready ## writes and reads a small dataset of real media; a contact sheet lands in out/
+	$(BIN)/python examples/demo.py
+
+bench: .venv-bench/ready ## measures bags beside its peers; benchmarks/README.md says how (ARGS=--quick)
+	.venv-bench/bin/python -m benchmarks $(ARGS)
+
+# Without the formats: they have no threads, and there are no wheels of the codecs as new as bags asks for.
+test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which is built first (FREETHREADED=path takes another)
+	env -u PYTHON_GIL .venv-freethreaded/bin/python -m pytest -n auto --maxprocesses 8 --ignore tests/formats $(ARGS)
+
+clean: ## removes environments, caches and outputs
+	rm -rf .venv .venv-bench .venv-freethreaded .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+# An environment is made anew when pyproject.toml changes; the file `ready` says that it is complete.
+.venv/ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bags needs Python 3.11 or newer: make PYTHON=…")'
+	@echo 'making .venv'
+	@$(PYTHON) -m venv --clear .venv
+	@$(BIN)/python $(PIP) -e '.[dev]'
+	@touch $@
+
+.venv-bench/ready: pyproject.toml benchmarks/requirements.txt
+	@echo 'making .venv-bench'
+	@$(PYTHON) -m venv --clear .venv-bench
+	@.venv-bench/bin/python $(PIP) -e . -r benchmarks/requirements.txt
+	@touch $@
+
+# msgpack and zstandard have no wheels for 3.13t and are compiled, about a minute; the newest Pillow, av and
+# Hypothesis have none either and are not worth compiling, so an older one that has is taken.
+.venv-freethreaded/ready: pyproject.toml
+	@echo 'making .venv-freethreaded'
+	@python="$(FREETHREADED)"; python="$${python:-$$(tools/build-python-freethreaded)}" && \
+	  "$$python" -m venv --clear .venv-freethreaded
+	@.venv-freethreaded/bin/python $(PIP) --only-binary numpy,pillow,av,hypothesis \
+	  -e . pillow av pytest pytest-xdist hypothesis
+	@touch $@

@@ -1,0 +1,37 @@
+"""Turns a folder of pictures with captions, NAME.jpg beside NAME.txt, into a dataset.
+
+Run it with `python examples/from_folder.py [PICTURES] [FOLDER]`.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+import bags
+
+SPEC = {'name': 'utf8', 'image': 'jpeg', 'caption': 'utf8?'}
+
+
+def main(pictures: Path, folder: Path) -> None:
+    """Writes the dataset, then checks it against the files it was made of."""
+    shutil.rmtree(folder, ignore_errors=True)
+    paths = sorted(pictures.glob('*.jpg'))
+    with bags.ShardedDatasetWriter(folder, SPEC, shard_size=1 << 30) as writer:
+        for path in paths:
+            text = path.with_suffix('.txt')
+            caption = text.read_text(encoding='utf-8').strip() if text.exists() else None
+            # The path of a JPEG goes in as it is: nothing is decoded, nothing is lost.
+            writer.append({'name': path.stem, 'image': path, 'caption': caption})
+
+    with bags.open(folder) as reader:
+        for index, caption in enumerate(reader.batch(range(len(reader)), 'caption')['caption']):
+            # What is decoded is the picture; what is stored is still the file.
+            height, width = reader[index, 'image']['image'].shape[:2]
+            assert reader.file(index, 'image').read() == paths[index].read_bytes()
+            print(f'{paths[index].name:18}{width:5} × {height:<5}{caption}')
+        print(f'{len(reader)} captioned pictures, {reader.size:,} bytes, in {folder}')
+
+
+if __name__ == '__main__':
+    defaults = [str(Path(__file__).parent / 'data'), 'out/from_folder']
+    main(*map(Path, (sys.argv[1:] + defaults[len(sys.argv) - 1 :])[:2]))

@@ -1,0 +1,73 @@
+"""The examples run, as a newcomer would run them, and what they say is so."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / 'examples'
+DATA = EXAMPLES / 'data'
+
+
+def run(name, folder, *args):
+    """Runs an example in a folder, with warnings as errors, and returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, '-W', 'error', EXAMPLES / name, *args],
+        check=False,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        encoding='utf-8',
+        env={**os.environ, 'PYTHONPATH': str(ROOT), 'PYTHONIOENCODING': 'utf-8'},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_demo_runs_twice_and_draws(tmp_path):
+    image = pytest.importorskip('PIL.Image')
+    pytest.importorskip('av')
+    printed = run('demo.py', tmp_path)
+    assert '13 datapoints, 3 shards, 8 fields' in printed
+    assert 'float32 (3, 3, 16)' in printed
+    assert run('demo.py', tmp_path) == printed
+    with image.open(tmp_path / 'out/contact-sheet.png') as sheet:
+        assert sheet.size[0] > 1000
+        assert len(sheet.convert('RGB').resize((64, 64)).getcolors(4096)) > 500
+
+
+def test_from_folder(tmp_path):
+    pytest.importorskip('PIL')
+    printed = run('from_folder.py', tmp_path)
+    pictures = sorted(DATA.glob('*.jpg'))
+    assert f'{len(pictures)} captioned pictures' in printed
+    for path in pictures:
+        assert path.with_suffix('.txt').read_text(encoding='utf-8').strip() in printed
+
+
+def test_custom_format(tmp_path):
+    printed = run('custom_format.py', tmp_path)
+    assert 'refused' in printed
+    assert 'expected a mask of shape (480, 640), got (2, 2)' in printed
+    assert 'bool (480, 640)' in printed
+
+
+def test_episodes(tmp_path):
+    pytest.importorskip('PIL')
+    printed = run('episodes.py', tmp_path)
+    assert "'reach the left corner', camera (8, 64, 64, 3), joints (8, 2)" in printed
+
+
+def test_media_are_credited_and_captioned():
+    credits = json.loads((DATA / 'credits.json').read_text(encoding='utf-8'))
+    readme = (DATA / 'README.md').read_text(encoding='utf-8')
+    media = [path for path in DATA.iterdir() if path.suffix in {'.jpg', '.mp4', '.flac'}]
+    assert {path.stem for path in media} == set(credits)
+    for path in media:
+        assert f'`{path.name}`' in readme
+        assert path.with_suffix('.txt').exists()
+    assert sum(path.stat().st_size for path in media) < 3_000_000
