@@ -14,7 +14,12 @@ ERRORS = [
         {'path': 'a/frames.bag', 'record': 81},
         ValueError,
     ),
-    (bags.CorruptError('a', None, 'is empty'), 'a: is empty', {'record': None, 'detail': 'is empty'}, ValueError),
+    (
+        bags.CorruptError('a', None, 'is empty'),
+        'a: is empty',
+        {'record': None, 'detail': 'is empty'},
+        ValueError,
+    ),
     (
         bags.SpecError('x', 'a word', 3),
         "field 'x': expected a word, got 3",

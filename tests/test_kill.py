@@ -125,7 +125,7 @@ def check(path, least):
         return 0
     except bags.CorruptError as exc:
         assert least == 0
-        assert 'neither refs.bag' in str(exc)  # A lone folder that is being made.
+        assert 'neither refs.bag' in str(exc)  # noqa: PT017 - a lone folder that is being made
         return 0
     with reader:
         count = len(reader)

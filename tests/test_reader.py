@@ -1,12 +1,16 @@
 """Every way to read, over every form that a dataset has, against a list of dicts."""
 
-import collections
+# ruff: noqa: B023 - functions made in a loop are called in it
+
 import io
 import itertools
 import os
 import pickle
 import random
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,7 +20,15 @@ from bags.spec import parse_spec
 
 COUNT = 26
 FORMS = ['folder', 'shards', 'select', 'slice', 'concat', 'join', 'live', 'resumed']
-Case = collections.namedtuple('Case', 'dataset rows values raw spec root')
+
+
+class Case(NamedTuple):
+    dataset: object
+    rows: list
+    values: list
+    raw: bool
+    spec: dict
+    root: Path
 
 
 def build(kit, root, form, compression):
@@ -199,7 +211,7 @@ def test_lists_of_items_must_be_there(case, same):
 
 def test_selections_that_are_none(case):
     for method in (lambda fields: case.dataset[0, fields], lambda fields: case.dataset.batch([0], fields)):
-        with pytest.raises(KeyError, match="'nope'.*'any'.*'words'"):
+        with pytest.raises(KeyError, match=r"'nope'.*'any'.*'words'"):
             method('nope')
         with pytest.raises(KeyError):
             method({'nope': False})
@@ -278,7 +290,9 @@ def test_forms_of_batches(case, kit):
     count = len(case.rows)
     for key in ([1, 2], np.array([1, 2]), range(1, 3)):
         batch = case.dataset[key, 'id']['id']
-        assert kit.equal(kit.to_bytes(batch) if case.raw else batch.tolist(), [r['id'] for r in case.values[1:3]])
+        assert kit.equal(
+            kit.to_bytes(batch) if case.raw else batch.tolist(), [r['id'] for r in case.values[1:3]]
+        )
         assert list(case.dataset[key]) == list(case.spec)
     assert len(case.dataset[3:5, 'id']['id']) == 2
     with pytest.raises(IndexError, match='out of range'):
@@ -578,7 +592,9 @@ def test_reprs_tell_datasets_apart(kit, tmp_path):
 )
 def test_options_of_reading(kit, tmp_path, sharded, options):
     rows = [kit.make_row(index) for index in range(9)]
-    path = kit.fill(tmp_path / 'a', rows, compression=['text', 'id'], **({'shard_length': 4} if sharded else {}))
+    path = kit.fill(
+        tmp_path / 'a', rows, compression=['text', 'id'], **({'shard_length': 4} if sharded else {})
+    )
     with bags.open(path, **options) as reader:
         assert kit.equal(list(reader), rows)
         assert kit.equal(reader.__getitems__([8, 0, 8]), [rows[8], rows[0], rows[8]])
@@ -594,14 +610,14 @@ def test_options_of_reading(kit, tmp_path, sharded, options):
 
 
 def test_a_large_record_is_streamed(tmp_path):
-    import tracemalloc
-
     size = 300 << 20
     with open(tmp_path / 'film', 'wb') as file:
         file.truncate(size)
         file.seek(200 << 20)
         file.write(b'here')
-    with bags.DatasetWriter(tmp_path / 'a', {'film': 'film'}, {'film': lambda path: open(path, 'rb')}) as writer:
+    with bags.DatasetWriter(
+        tmp_path / 'a', {'film': 'film'}, {'film': lambda path: open(path, 'rb')}
+    ) as writer:
         tracemalloc.start()
         writer.append({'film': tmp_path / 'film'})
         assert tracemalloc.get_traced_memory()[1] < 32 << 20
@@ -614,10 +630,25 @@ def test_a_large_record_is_streamed(tmp_path):
         assert peak < 32 << 20
 
 
+def test_iterating_over_large_records_holds_few(tmp_path, kit):
+    path = kit.fill(tmp_path / 'a', [{'x': bytes(2 << 20), 'y': [bytes(2 << 20)] * 2} for _ in range(20)],
+                    {'x': 'bytes', 'y': 'bytes[]'})  # fmt: skip
+    with bags.open(path) as reader:
+        tracemalloc.start()
+        assert sum(len(record) for record in reader.field('x')) == 40 << 20
+        assert sum(len(record) for record in reader.items('y')) == 80 << 20
+        assert sum(len(row['x']) for row in reader) == 40 << 20
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+        tracemalloc.stop()
+
+
 def test_a_users_decoders_get_bytes_and_are_the_whole_set(kit, tmp_path):
-    path = kit.fill(tmp_path / 'a', [{'x': 'one', 'y': ['a'] * 9}], {'x': 'utf8', 'y': 'utf8(z)[]'}, encoders={
-        'utf8': lambda value, *args: value.encode()
-    })
+    path = kit.fill(
+        tmp_path / 'a',
+        [{'x': 'one', 'y': ['a'] * 9}],
+        {'x': 'utf8', 'y': 'utf8(z)[]'},
+        encoders={'utf8': lambda value, *args: value.encode()},
+    )
     seen = []
 
     def decode(data, *args):
@@ -630,7 +661,7 @@ def test_a_users_decoders_get_bytes_and_are_the_whole_set(kit, tmp_path):
         assert reader.__getitems__([0]) == [row]
         assert reader.batch([0]) == {'x': ['one'], 'y': [['a'] * 9]}
     assert set(seen) == {(bytes, ()), (bytes, ('z',))}
-    with bags.open(path, {'other': decode}) as reader, pytest.raises(bags.SpecError, match="'x'.*utf8"):
+    with bags.open(path, {'other': decode}) as reader, pytest.raises(bags.SpecError, match=r"'x'.*utf8"):
         reader[0]
     with bags.open(path, {}, raw=True) as reader:
         assert bytes(reader[0]['x']) == b'one'

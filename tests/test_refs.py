@@ -54,8 +54,12 @@ def test_rows_of_other_writers(given_):
     for row in rows:
         assert form.unpack(msgpack.packb(entries_of(spec, row))) == row
         # Bags 0.x has a sequence without items as an empty array.
-        entries = [[] if isinstance(entry, list) and not entry[1] else entry for entry in entries_of(spec, row)]
-        numbers = [n for entry in entries for n in ((entry or [0, 0]) if isinstance(entry, list) else [entry])]
+        entries = [
+            [] if isinstance(entry, list) and not entry[1] else entry for entry in entries_of(spec, row)
+        ]
+        numbers = [
+            n for entry in entries for n in ((entry or [0, 0]) if isinstance(entry, list) else [entry])
+        ]
         assert form.unpack(msgpack.packb(entries)) == tuple(numbers)
 
 

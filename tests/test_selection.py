@@ -23,7 +23,9 @@ def test_ranges_take_the_places_there_are(items, count):
     assert list(select_items(items, count)) == [item for item in items if 0 <= item < count]
 
 
-@pytest.mark.parametrize('items', [range(10**30), range(-(10**30), 10**30, 10**29), range(10**30, -1, -1)], ids=repr)
+@pytest.mark.parametrize(
+    'items', [range(10**30), range(-(10**30), 10**30, 10**29), range(10**30, -1, -1)], ids=repr
+)
 def test_ranges_may_be_huge(items):
     found = list(select_items(items, 5))
     assert found == [place for place in (range(4, -1, -1) if items.step < 0 else range(5)) if place in items]
@@ -58,8 +60,14 @@ def test_fields():
     assert select_fields('words', SPEC) == {'words': True}
     assert list(select_fields(('words', 'id'), SPEC)) == ['words', 'id']
     assert list(select_fields(iter(['words', 'id', 'words']), SPEC)) == ['words', 'id']
-    assert select_fields({'words': slice(2), 'id': False, 'note': True}, SPEC) == {'words': slice(2), 'note': True}
-    assert select_fields({'words': np.array([1, -1], np.int8), 'tags': (2,)}, SPEC) == {'words': [1, -1], 'tags': [2]}
+    assert select_fields({'words': slice(2), 'id': False, 'note': True}, SPEC) == {
+        'words': slice(2),
+        'note': True,
+    }
+    assert select_fields({'words': np.array([1, -1], np.int8), 'tags': (2,)}, SPEC) == {
+        'words': [1, -1],
+        'tags': [2],
+    }
     assert select_fields([], SPEC) == select_fields({}, SPEC) == {}
     given_ = {'words': [1]}
     select_fields(given_, SPEC)['words'].append(2)
@@ -68,7 +76,7 @@ def test_fields():
 
 @pytest.mark.parametrize('fields', ['nope', ['id', 'nope'], {'nope': False}, {'nope': range(2)}], ids=repr)
 def test_unknown_fields_list_those_there_are(fields):
-    with pytest.raises(KeyError, match="nope.*'id', 'note', 'tags', 'words'"):
+    with pytest.raises(KeyError, match=r"nope.*'id', 'note', 'tags', 'words'"):
         select_fields(fields, SPEC)
 
 

@@ -22,15 +22,16 @@ def test_a_type_comes_apart_as_it_was_put_together(word, args, sequence, optiona
 
 
 @pytest.mark.parametrize(
-    ('text', 'args'), [('array(float32,2,3)', ('float32', '2', '3')), ('int( 8 )', ('8',)), ('x(a, b)', ('a', 'b'))]
+    ('text', 'args'),
+    [('array(float32,2,3)', ('float32', '2', '3')), ('int( 8 )', ('8',)), ('x(a, b)', ('a', 'b'))],
 )
 def test_arguments(text, args):
     assert parse_type('x', text).args == args
 
 
 BAD_TYPES = [
-    '', ' ', '()', '[]', '?', 'x()', 'x(', 'x)', 'x(a', 'x(a))', 'x((a))', 'x(,)', 'x(a,)', 'x?[]', 'x[]?[]', 'x[][]',
-    'x??', 'x [] ', 'x y', 'x\n', 'x[', 'x/y', '../x', 'x\0', 'ü', None, 3, b'utf8', ['utf8'], {},
+    '', ' ', '()', '[]', '?', 'x()', 'x(', 'x)', 'x(a', 'x(a))', 'x((a))', 'x(,)', 'x(a,)', 'x?[]', 'x[]?[]',
+    'x[][]', 'x??', 'x [] ', 'x y', 'x\n', 'x[', 'x/y', '../x', 'x\0', 'ü', None, 3, b'utf8', ['utf8'], {},
 ]  # fmt: skip
 
 
@@ -82,8 +83,38 @@ def test_a_spec_is_a_mapping(spec):
         parse_spec(spec)
 
 
-GOOD = ['a', '_', 'A1', 'a.b', 'a-b', 'a_b', '_9', 'refs2', 'limits', 'limitsx', 'com', 'com10', 'null', 'auxiliary']
-BAD = ['a.', 'a..', '-a', '.a', '9a', 'a b', 'ä', 'limits.a', 'Limits.a', 'Refs', 'REFS', 'con', 'NUL', 'Com1']
+GOOD = [
+    'a',
+    '_',
+    'A1',
+    'a.b',
+    'a-b',
+    'a_b',
+    '_9',
+    'refs2',
+    'limits',
+    'limitsx',
+    'com',
+    'com10',
+    'null',
+    'auxiliary',
+]
+BAD = [
+    'a.',
+    'a..',
+    '-a',
+    '.a',
+    '9a',
+    'a b',
+    'ä',
+    'limits.a',
+    'Limits.a',
+    'Refs',
+    'REFS',
+    'con',
+    'NUL',
+    'Com1',
+]
 BAD += ['lpt9', 'aux.txt', 'nul.a.b', 'a\n', 'a:b', 'a*', 'prn']
 
 
@@ -144,7 +175,9 @@ def test_any_bytes_are_a_spec_or_refused(data):
         pass
 
 
-@given(st.recursive(st.none() | st.text() | st.floats(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)))
+@given(
+    st.recursive(st.none() | st.text() | st.floats(), lambda c: st.lists(c) | st.dictionaries(st.text(), c))
+)
 def test_any_json_is_a_spec_or_refused(value):
     try:
         load_spec(json.dumps(value).encode(), 'x')

@@ -115,13 +115,17 @@ def test_concat_wants_one_spec(source, kit, tmp_path):
         bags.concat([])
     with pytest.raises(TypeError, match='dataset 1'):
         bags.concat([source[0][0], 'path'])
-    assert list(bags.concat(dataset for dataset in source[0])) == sum(source[1], [])
+    assert list(bags.concat(dataset for dataset in source[0])) == [r for rows in source[1] for r in rows]
 
 
 def test_join_adds_and_replaces_fields(source, kit, tmp_path):
     base, rows = source[0][0], source[1][0]
-    more = bags.open(kit.fill(tmp_path / 'x', [{'text': str(i), 'z': i} for i in range(12)], {'text': 'utf8', 'z': 'int(1)'}))
-    with pytest.raises(ValueError, match="'text'.*replace=True"):
+    more = bags.open(
+        kit.fill(
+            tmp_path / 'x', [{'text': str(i), 'z': i} for i in range(12)], {'text': 'utf8', 'z': 'int(1)'}
+        )
+    )
+    with pytest.raises(ValueError, match=r"'text'.*replace=True"):
         bags.join([base, more])
     both = bags.join([base, more], replace=True)
     assert both.spec == {**SPEC, 'text': 'utf8', 'z': 'int(1)'}

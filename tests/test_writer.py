@@ -136,7 +136,7 @@ def test_compression(tmp_path):
         assert {'text.bagz', 'words.bagz', 'id.bag', 'refs.bag'} <= names
         assert read(tmp_path / str(number)) == [dict(sorted(row(index).items())) for index in range(9)]
     for kind in (bags.DatasetWriter, bags.ShardedDatasetWriter):
-        with pytest.raises(bags.SpecError, match="'nope'.*text"):
+        with pytest.raises(bags.SpecError, match=r"'nope'.*text"):
             kind(tmp_path / 'x', SPEC, compression=['nope'])
         with pytest.raises(ValueError):
             kind(tmp_path / 'x', SPEC, compression={'text': 99})
@@ -149,7 +149,9 @@ def test_levels_of_compression(tmp_path):
     text = ' '.join(rng.choice(['one', 'two', 'three', 'four', 'five'], 30_000))
     sizes = []
     for level in (1, 19):
-        with bags.DatasetWriter(tmp_path / str(level), {'text': 'utf8'}, compression={'text': level}) as writer:
+        with bags.DatasetWriter(
+            tmp_path / str(level), {'text': 'utf8'}, compression={'text': level}
+        ) as writer:
             writer.append({'text': text})
         sizes.append((tmp_path / str(level) / 'text.bagz').stat().st_size)
         assert read(tmp_path / str(level)) == [{'text': text}]
@@ -174,7 +176,15 @@ def test_sequences_may_be_anything_that_gives_values(tmp_path):
             return [7, 8][index]
 
     with bags.DatasetWriter(tmp_path / 'a', {'x': 'int(8)[]'}) as writer:
-        for values in ([7, 8], (7, 8), iter([7, 8]), np.array([7, 8]), range(7, 9), {7: 0, 8: 0}.keys(), Old()):
+        for values in (
+            [7, 8],
+            (7, 8),
+            iter([7, 8]),
+            np.array([7, 8]),
+            range(7, 9),
+            {7: 0, 8: 0}.keys(),
+            Old(),
+        ):
             writer.append({'x': values})
         writer.append({'x': (value for value in [7, 8])})
     assert [r['x'] for r in read(tmp_path / 'a')] == [[7, 8]] * 8
@@ -225,13 +235,17 @@ def test_encoders_may_return_bytes_buffers_and_files(tmp_path):
         if value[0] == 'f':
             made.append(Told(value.encode() * 5))
             return made[-1]
-        form = {'b': bytes, 'a': bytearray, 'm': memoryview, 'n': lambda v: np.frombuffer(v, np.uint8)}[value[0]]
+        form = {'b': bytes, 'a': bytearray, 'm': memoryview, 'n': lambda v: np.frombuffer(v, np.uint8)}[
+            value[0]
+        ]
         return form(value.encode())
 
     values = ['bytes', 'array', 'memory', 'numpy', 'file', 'file2', 'n' * 8]
     for compression in ((), ('x', 'y')):
         path = tmp_path / str(len(compression))
-        with bags.DatasetWriter(path, {'x': 'any', 'y': 'any[]'}, {'any': encode}, compression=compression) as w:
+        with bags.DatasetWriter(
+            path, {'x': 'any', 'y': 'any[]'}, {'any': encode}, compression=compression
+        ) as w:
             for value in values:
                 w.append({'x': value, 'y': values})
         stored = [value * 5 if value[0] == 'f' else value for value in values]
@@ -247,7 +261,7 @@ def test_files_of_any_size_are_copied_in_pieces(tmp_path, compression):
     with open(tmp_path / 'film', 'wb') as file:
         file.truncate(size)
     tracemalloc.start()
-    encoders = {'film': lambda path: open(path, 'rb')}
+    encoders = {'film': lambda path: open(path, 'rb')}  # noqa: SIM115 - the writer closes it
     with bags.DatasetWriter(tmp_path / 'a', {'film': 'film'}, encoders, compression=compression) as writer:
         writer.append({'film': tmp_path / 'film'})
     peak = tracemalloc.get_traced_memory()[1]
@@ -264,7 +278,9 @@ def test_users_encoders_are_the_whole_set(tmp_path):
     with pytest.raises(bags.SpecError, match="'x'"):
         bags.DatasetWriter(tmp_path / 'a', {'x': 'utf8'}, {'depth': bytes})
     encoders = {**bags.encoders, 'depth': lambda value, unit='m', *rest: f'{value}{unit}{rest}'.encode()}
-    with bags.DatasetWriter(tmp_path / 'a', {'x': 'depth(cm,9)', 'y': 'depth', 'z': 'utf8'}, encoders) as writer:
+    with bags.DatasetWriter(
+        tmp_path / 'a', {'x': 'depth(cm,9)', 'y': 'depth', 'z': 'utf8'}, encoders
+    ) as writer:
         writer.append({'x': 1, 'y': 2, 'z': '3'})
     with bags.open(tmp_path / 'a', {**bags.decoders, 'depth': lambda data, *args: (data, args)}) as reader:
         assert reader[0] == {'x': (b"1cm('9',)", ('cm', '9')), 'y': (b'2m()', ()), 'z': '3'}
@@ -344,7 +360,12 @@ def test_resuming_drops_only_what_is_not_whole(tmp_path):
         writer.append(row(index))
     writer.flush()
     del writer
-    for name, torn in (('text.bag', b'torn'), ('limits.text.bag', b'abc'), ('refs.bag', b'\x95\xce'), ('id.bag', b'?')):
+    for name, torn in (
+        ('text.bag', b'torn'),
+        ('limits.text.bag', b'abc'),
+        ('refs.bag', b'\x95\xce'),
+        ('id.bag', b'?'),
+    ):
         with open(path / name, 'ab') as file:
             file.write(torn)
     assert read(path) == [dict(sorted(row(index).items())) for index in range(5)]
@@ -406,7 +427,7 @@ def test_orphans_without_a_datapoint(tmp_path):
 
 
 def test_a_with_block_that_fails_keeps_what_was_written(tmp_path):
-    with pytest.raises(RuntimeError), bags.DatasetWriter(tmp_path / 'a', SPEC) as writer:
+    with pytest.raises(RuntimeError), bags.DatasetWriter(tmp_path / 'a', SPEC) as writer:  # noqa: PT012
         writer.append(row(0))
         raise RuntimeError
     assert read(tmp_path / 'a') == [dict(sorted(row(0).items()))]
@@ -429,6 +450,6 @@ def test_most_records_of_a_folder(tmp_path, monkeypatch, count):
     with bags.DatasetWriter(tmp_path / 'a', {'words': 'utf8[]'}) as writer:
         for _ in range(10 // count):
             writer.append({'words': ['x'] * count})
-        with pytest.raises(bags.EncodeError, match="'words'.*10 records"):
+        with pytest.raises(bags.EncodeError, match=r"'words'.*10 records"):
             writer.append({'words': ['x'] * 3})
     assert read(tmp_path / 'a') == [{'words': ['x'] * count}] * (10 // count)
