@@ -44,6 +44,13 @@ _WITH_CHECKSUM = {
     _CLUSTER,
     *map(bytes.fromhex, ('114d9b74', '1549a966', '1654ae6b', '1c53bb6b', '1254c367', '1043a770', '1941a469')),
 }
+_KNOWN = {
+    _EBML,
+    _SEGMENT,
+    *_WITH_CHECKSUM,
+    # Void, checksum; in clusters: timestamp, silent tracks, position, previous size, blocks of three kinds.
+    *map(bytes.fromhex, ('ec', 'bf', 'e7', '5854', 'a7', 'ab', 'a3', 'a0', 'af')),
+}
 
 
 def identify(head: Buffer) -> str:
@@ -134,8 +141,8 @@ def _check_boxes(data: memoryview) -> None:
 def _check_ebml(data: memoryview) -> None:
     """Walks the elements of the file, and those of its segment and clusters, which hold the frames.
 
-    Each must end where its parent does or before. Those that begin with a checksum must match it: in Matroska
-    all do, in WebM none.
+    Each must be known, since a reader skips a cluster whose name is damaged, and end where its parent does or
+    before. Those that begin with a checksum must match it: in Matroska all do, in WebM none.
     """
     _check_elements(data, 0, len(data))
 
@@ -148,8 +155,10 @@ def _check_elements(data: memoryview, start: int, stop: int) -> None:
         end = body + size
         if kind in (_SEGMENT, _CLUSTER) and size + 1 == 1 << 7 * (body - start - width):
             end = body  # Written to a pipe, before its size was known: what is in it follows.
-        if width > 8 or end > stop:
+        if end > stop:
             raise struct.error
+        if kind not in _KNOWN:
+            raise ValueError(f'expected an element of Matroska at byte {start}, got {kind.hex(" ")}')
         if kind in _WITH_CHECKSUM and bytes(data[body : body + 2]) == b'\xbf\x84':
             checksum = int.from_bytes(data[body + 2 : body + 6], 'little')
             if zlib.crc32(data[body + 6 : end]) != checksum:

@@ -271,8 +271,9 @@ def _decode(data: Buffer, format: str) -> Frames:
     # The format is told: a probe could take the bytes for a playlist, and open the files and addresses in it.
     with av.open(BufferFile(data), format=format, metadata_errors='replace') as container:
         stream = container.streams.best('video')
-        if stream is None:
-            raise ValueError('expected a video, got none in the file')
+        # Without a context, of a codec that is unknown, av before 18.1 crashes in `decode`.
+        if stream is None or stream.codec_context is None:
+            raise ValueError('expected a video, got none in the file that can be decoded')
         # One reformatter for all frames: each frame's own would prepare the conversion again.
         convert = av.video.reformatter.VideoReformatter()
         frames: Frames | None = None

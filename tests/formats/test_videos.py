@@ -197,6 +197,20 @@ def test_sound_alone_is_no_video(sound):
         decoders['mp4'](file.getvalue())
 
 
+@pytest.mark.parametrize(('word', 'tag'), [('mp4', b'avc1'), ('webm', b'V_VP9')])
+def test_a_codec_that_nobody_knows(word, tag, film):
+    start, _, end = encoders[word](film).rpartition(tag)
+    with pytest.raises(ValueError, match='expected a video'):
+        decoders[word](start + b'ZZZZZ'[: len(tag)] + end)
+
+
+def test_a_cluster_whose_name_is_damaged(film):
+    for word in ('mkv', 'webm'):
+        start, _, end = encoders[word](film).rpartition(b'\x1f\x43\xb6\x75')
+        with pytest.raises(ValueError, match='expected an element of Matroska'):
+            decoders[word](start + b'\x1f\x43\xb6\x71' + end)
+
+
 def test_frames_of_several_sizes(film):
     file = io.BytesIO()
     with av.open(file, 'w', format='matroska') as container:
