@@ -126,6 +126,31 @@ def test_flac_of_24_bits_is_exact(array):
     assert np.array_equal(decoded, (array & ~0xFF).reshape(len(array), -1))
 
 
+def test_flac_whose_samples_look_like_the_header_of_a_frame():
+    array = np.zeros((4, 5), np.int32)
+    array[0, 0], array[0, 2], array[3, 1] = -512, 1280, -256
+    assert b'\xff\xf8\x10\0\0\x28' in encoders['flac']((array, 48_000))  # With a CRC-8 that is right.
+    assert np.array_equal(decoders['flac'](encoders['flac']((array, 48_000)))[0], array)
+
+
+def test_flac_written_to_a_pipe(sound):
+    array = (sound * 30_000).astype(np.int16)
+    data = encoders['flac']((array, 8000))
+    length = int.from_bytes(data[18:26], 'big')
+    assert length & (1 << 36) - 1 == len(array)
+    piped = data[:18] + (length - len(array)).to_bytes(8, 'big') + data[26:]
+    assert np.array_equal(decoders['flac'](piped)[0], array)
+    with pytest.raises(ValueError):
+        decoders['flac'](piped[:-1])
+
+
+def test_flac_with_a_picture(sound):
+    array = (sound * 30_000).astype(np.int16)
+    data = encoders['flac']((array, 8000))
+    picture = b'\x06' + (70_000).to_bytes(3, 'big') + bytes(70_000)
+    assert np.array_equal(decoders['flac'](data[:42] + picture + data[42:])[0], array)
+
+
 def test_flac_of_many_blocks(sound):
     array = (np.tile(sound, (20, 1)) * 30_000).astype(np.int16)
     data = encoders['flac']((array, 44_100))
