@@ -4,7 +4,7 @@
 
 Every decoder is handed a memoryview, as a reader has it. "2 threads" is the time for two pictures at once,
 divided by two: as long as one alone if the decoder holds the GIL, half of it if there are two idle cores.
-Pictures: photographs from scikit-image, scaled up where a large one is wanted.
+Pictures: photographs of the examples, scaled up where a large one is wanted.
 """
 
 from __future__ import annotations
@@ -13,31 +13,32 @@ import importlib.metadata
 import io
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
-import skimage.data
 from PIL import Image
 
 from bags.formats import decoders
 from bags.formats.media import BufferFile
 
+DATA = Path(__file__).parents[1] / 'examples/data'
 
-def encode(picture, quality, size=None):
-    image = Image.fromarray(picture)
+
+def encode(name, quality, size=None):
+    image = Image.open(DATA / f'{name}.jpg')
     stream = io.BytesIO()
     (image.resize(size, Image.Resampling.LANCZOS) if size else image).save(stream, 'JPEG', quality=quality)
     return stream.getvalue()
 
 
 def pictures():
-    left, _, _ = skimage.data.stereo_motorcycle()
     return {
-        '512 x 512, quality 75': encode(skimage.data.astronaut(), 75),
-        '512 x 512, quality 95': encode(skimage.data.astronaut(), 95),
-        '600 x 400, quality 95': encode(skimage.data.coffee(), 95),
-        '1411 x 1411, quality 90': encode(skimage.data.retina(), 90),
-        '3000 x 2000, quality 85': encode(left, 85, (3000, 2000)),
-        '3000 x 2000, quality 95': encode(left, 95, (3000, 2000)),
+        '512 x 512, quality 75': encode('astronaut', 75),
+        '512 x 512, quality 95': encode('astronaut', 95),
+        '600 x 400, quality 95': encode('coffee', 95),
+        '1411 x 1411, quality 90': encode('retina', 90, (1411, 1411)),
+        '3000 x 2000, quality 85': encode('temple', 85, (3000, 2000)),
+        '3000 x 2000, quality 95': encode('temple', 95, (3000, 2000)),
     }
 
 

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-import skimage.data
+from PIL import Image
+
+DATA = Path(__file__).parents[2] / 'examples/data'
 
 
 @pytest.fixture(scope='session')
-def photo():
+def photograph():
+    """The uint8 pixels of a photograph of the examples, by its name."""
+    return lambda name: np.array(Image.open(DATA / f'{name}.jpg'))
+
+
+@pytest.fixture(scope='session')
+def photo(photograph):
     """uint8, shape (96, 120, 3): a part of a photograph."""
-    return np.ascontiguousarray(skimage.data.astronaut()[60:156, 170:290])
+    return np.ascontiguousarray(photograph('astronaut')[60:156, 170:290])
 
 
 @pytest.fixture(scope='session')
-def film():
+def film(photograph):
     """uint8, shape (12, 64, 80, 3): the view moves over a photograph."""
-    photo = skimage.data.astronaut()
+    photo = photograph('astronaut')
     return np.stack([photo[100 + t : 164 + t, 200 + 2 * t : 280 + 2 * t] for t in range(12)])
 
 
