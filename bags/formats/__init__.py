@@ -7,8 +7,10 @@
     containers  what a media file is, and whether it is whole
     media       what is already encoded; reading without a copy
     images      jpeg · png · webp · avif
+    wav         wav
+    ffmpeg      FFmpeg's libraries: importing them, opening a file with them
     videos      mp4 · webm · mkv
-    audio       wav · flac · opus
+    audio       flac · opus
     words       all of them, by word
     binding     a type's functions with its arguments read ahead of time
 

@@ -1,137 +1,31 @@
-"""Audio: samples and their rate, to and from WAV, FLAC and Opus.
+"""Audio: samples and their rate, to and from FLAC and Opus.
 
-A value is a pair: the samples, shape (time, channels), and the samples a second of each channel, an int.
-Samples are integers of full scale (int16 from -32768 to 32767, int32 likewise) or floats, of which full scale
-is -1 to 1. Writing takes shape (time,) for one channel too; reading always gives two dimensions.
+A value is a pair, as `bags.formats.wav` describes it.
 """
 
 from __future__ import annotations
 
 import io
-import operator
 import struct
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from bags.errors import MissingDependencyError
 from bags.formats.arguments import check_count, whole_number
-from bags.formats.media import BufferFile, Encoded, already_encoded, decodes
+from bags.formats.ffmpeg import import_av, open_stream
+from bags.formats.media import Encoded, already_encoded, decodes
 from bags.formats.scalars import Buffer
+from bags.formats.wav import Samples, samples_and_rate
 
-__all__ = [
-    'OPUS_RATE',
-    'decode_flac',
-    'decode_opus',
-    'decode_wav',
-    'encode_flac',
-    'encode_opus',
-    'encode_wav',
-    'opus_bitrate',
-]
-
-Samples = np.ndarray[Any, np.dtype[Any]]
+__all__ = ['OPUS_RATE', 'decode_flac', 'decode_opus', 'encode_flac', 'encode_opus', 'opus_bitrate']
 
 OPUS_RATE = 48_000
 """Samples a second of all Opus, whatever went in."""
 
 _LAYOUTS = ('mono', 'stereo', '3.0', 'quad', '5.0', '5.1', '6.1', '7.1')
-_PCM, _IEEE, _EXTENSIBLE = 1, 3, 0xFFFE
 _BLOCK = 1 << 16
 _CHECKED = {'err_detect': 'crccheck+explode'}
-
-
-def encode_wav(value: Any) -> Encoded:
-    """Encodes samples as WAV, exactly: PCM for integers, IEEE for floats.
-
-    Args:
-        value: A pair of samples (int16, int32, float32 or float64, shape (time,) or (time, channels)) and
-            rate; or what is WAV already: bytes or a path.
-
-    Raises:
-        TypeError: Not a pair, or samples of another dtype.
-        ValueError: Another shape, more than 4 GiB, or a file that is not WAV.
-    """
-    encoded = already_encoded(value, 'WAV')
-    if encoded is not None:
-        return encoded
-    samples, rate = _pair(value, 'int16', 'int32', 'float32', 'float64', most_channels=65_535)
-    data = samples.astype(samples.dtype.newbyteorder('<'), copy=False).tobytes()
-    tag = _PCM if samples.dtype.kind == 'i' else _IEEE
-    channels, width = samples.shape[1], samples.dtype.itemsize
-    form = struct.pack(
-        '<HHIIHH', tag, channels, rate, rate * channels * width % 2**32, channels * width, 8 * width
-    )
-    chunks = [(b'fmt ', form), (b'data', data)]
-    if tag == _IEEE:
-        chunks = [(b'fmt ', form + b'\0\0'), (b'fact', struct.pack('<I', len(samples))), (b'data', data)]
-    if channels * width >= 2**16 or len(data) >= 2**32 - 100:
-        raise ValueError(f'expected samples that WAV can hold, got {samples.shape} of {samples.dtype}')
-    body = b''.join(part for kind, chunk in chunks for part in (kind, struct.pack('<I', len(chunk)), chunk))
-    return b'RIFF' + struct.pack('<I', 4 + len(body)) + b'WAVE' + body
-
-
-@decodes('WAV')
-def decode_wav(data: Buffer) -> tuple[Samples, int]:
-    """Decodes a WAV of PCM or IEEE samples.
-
-    Returns:
-        Samples, shape (time, channels), and rate. PCM of 8 and 16 bits gives int16, of 24 and 32 bits int32,
-        those of 8 and 24 bits in the upper bits, so that all have full scale. IEEE gives float32 or float64.
-
-    Raises:
-        ValueError: Not WAV, cut off, or compressed.
-    """
-    view = memoryview(data)
-    form: tuple[int, ...] | None = None
-    start = 12
-    while start + 8 <= len(view):
-        kind, size = struct.unpack_from('<4sI', view, start)
-        start += 8
-        if kind == b'data' and size == 2**32 - 1:
-            size = len(view) - start  # Written to a pipe, before its length was known.
-        if start + size > len(view):
-            raise ValueError(f'WAV is cut off after {len(view)} bytes')
-        chunk = view[start : start + size]
-        if kind == b'fmt ':
-            form = struct.unpack_from('<HHIIHH', chunk)
-            if form[0] == _EXTENSIBLE:
-                form = (*struct.unpack_from('<H', chunk, 24), *form[1:])
-        elif kind == b'data':
-            if form is None:
-                raise ValueError('WAV has samples before their format')
-            return _samples(chunk, *form)
-        start += size + size % 2
-    raise ValueError('WAV is cut off before its samples')
-
-
-def _samples(
-    data: memoryview, tag: int, channels: int, rate: int, _: int, stride: int, bits: int
-) -> tuple[Samples, int]:
-    dtype = {
-        (_PCM, 8): 'u1',
-        (_PCM, 16): '<i2',
-        (_PCM, 24): 'u1',
-        (_PCM, 32): '<i4',
-        (_IEEE, 32): '<f4',
-        (_IEEE, 64): '<f8',
-    }
-    if (tag, bits) not in dtype:
-        raise ValueError(f'expected WAV of PCM or IEEE samples, got format {tag:#06x} of {bits} bits')
-    if not channels or not rate or stride != channels * bits // 8 or len(data) % stride:
-        raise ValueError(
-            f'WAV of {channels} channels, {bits} bits and {rate} Hz does not fit its {len(data)} bytes'
-        )
-    values = np.frombuffer(data, dtype[tag, bits]) if len(data) else np.empty(0, dtype[tag, bits])
-    if bits == 24:
-        values = np.zeros((len(values) // 3, 4), np.uint8)
-        values[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3) if len(data) else 0
-        values = values.view('<i4')
-    elif bits == 8:
-        values = (values.astype(np.int16) - 128) << 8
-    shaped = values.reshape(-1, channels)
-    return np.array(shaped, shaped.dtype.newbyteorder('=')), rate
 
 
 def encode_flac(value: Any) -> Encoded:
@@ -149,7 +43,7 @@ def encode_flac(value: Any) -> Encoded:
     encoded = already_encoded(value, 'FLAC')
     if encoded is not None:
         return encoded
-    samples, rate = _pair(value, 'int16', 'int32', most_channels=8)
+    samples, rate = samples_and_rate(value, 'int16', 'int32', most_channels=8)
     if samples.dtype == np.int32 and (samples & 0xFF).any():
         raise ValueError('expected int32 samples whose lower 8 bits are 0: FLAC holds 24 bits')
     if rate > 655_350:
@@ -187,7 +81,7 @@ def _decode_frames(data: Buffer) -> tuple[Samples, int]:
     decoder knows where a frame ends, and it takes all of them as one packet. At damage it stops; av 18.1
     raises then only if that is the first frame, so the caller counts the samples.
     """
-    av = _av()
+    av = import_av()
     start, last = 4, 0
     while not last:
         # A block of metadata: 1 bit, whether it is the last; 7 bits, its kind; 24 bits, its length.
@@ -223,7 +117,7 @@ def encode_opus(value: Any, *args: str) -> Encoded:
     encoded = already_encoded(value, 'Ogg Opus')
     if encoded is not None:
         return encoded
-    samples, rate = _pair(value, 'int16', 'float32', most_channels=2)
+    samples, rate = samples_and_rate(value, 'int16', 'float32', most_channels=2)
     format = 's16' if samples.dtype == np.int16 else 'flt'
     return _encode(samples, rate, 'ogg', 'libopus', format, OPUS_RATE, bitrate)
 
@@ -243,34 +137,6 @@ def decode_opus(data: Buffer, *_args: str) -> tuple[Samples, int]:
     return _decode(data, 'ogg', {})
 
 
-def _pair(value: Any, *dtypes: str, most_channels: int) -> tuple[Samples, int]:
-    if not isinstance(value, tuple | list) or len(value) != 2:
-        raise TypeError(f'expected a pair of samples and rate, got {type(value).__name__}')
-    samples = np.asarray(value[0])
-    if samples.dtype.name not in dtypes:
-        raise TypeError(f'expected samples of {" or ".join(dtypes)}, got {samples.dtype}')
-    samples = samples[:, None] if samples.ndim == 1 else samples
-    if samples.ndim != 2 or not 1 <= samples.shape[1] <= most_channels:
-        raise ValueError(
-            f'expected samples of shape (time, 1 to {most_channels} channels), got {samples.shape}'
-        )
-    try:
-        rate = operator.index(value[1])
-    except TypeError:
-        raise TypeError(f'expected the rate as an integer, got {type(value[1]).__name__}') from None
-    if not 1 <= rate < 2**31 or isinstance(value[1], bool):
-        raise ValueError(f'expected a rate of 1 or more samples a second, got {value[1]}')
-    return samples, rate
-
-
-def _av() -> Any:
-    try:
-        import av
-    except ImportError as exc:
-        raise MissingDependencyError('av', 'video') from exc
-    return av
-
-
 def _encode(
     samples: Samples,
     rate: int,
@@ -280,7 +146,7 @@ def _encode(
     codec_rate: int,
     kbps: int | None = None,
 ) -> bytes:
-    av = _av()
+    av = import_av()
     if not len(samples):
         raise ValueError('expected at least one sample, got none')
     samples = samples.astype(samples.dtype.newbyteorder('='), copy=False)
@@ -323,12 +189,7 @@ def _resample(av: Any, samples: Samples, rate: int, new_rate: int, format: str) 
 
 
 def _decode(data: Buffer, format: str, options: dict[str, str]) -> tuple[Samples, int]:
-    av = _av()
-    with av.open(BufferFile(data), format=format, metadata_errors='replace') as container:
-        stream = container.streams.best('audio')
-        # Without a context, of a codec that is unknown, av before 18.1 crashes in `decode`.
-        if stream is None or stream.codec_context is None:
-            raise ValueError('expected audio, got none in the file that can be decoded')
+    with open_stream(data, format, 'audio') as (container, stream):
         stream.codec_context.options = options
         return _joined(container.decode(stream))
 

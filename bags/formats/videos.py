@@ -17,14 +17,13 @@ import io
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from bags.errors import MissingDependencyError
 from bags.formats.arguments import check_count, whole_number
-from bags.formats.media import BufferFile, Encoded, already_encoded, decodes
+from bags.formats.ffmpeg import import_av, open_stream
+from bags.formats.media import Encoded, already_encoded, decodes
 from bags.formats.scalars import Buffer
 
 if TYPE_CHECKING:
@@ -177,15 +176,6 @@ def decode_mkv(data: Buffer, *_args: str) -> Frames:
     return _decode(data, 'matroska')
 
 
-def _av() -> ModuleType:
-    try:
-        import av
-        import av.video.reformatter
-    except ImportError as exc:
-        raise MissingDependencyError('av', 'video') from exc
-    return av
-
-
 def _frames(value: Any) -> Iterator[Frames]:
     """Yields the frames of an array or an iterable, each checked."""
     if isinstance(value, np.ndarray) or not isinstance(value, Iterable):
@@ -206,7 +196,7 @@ def _frames(value: Any) -> Iterator[Frames]:
 
 
 def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded:
-    av = _av()
+    av = import_av()
     frames = _frames(value)
     first = next(frames, None)
     if first is None:
@@ -267,15 +257,9 @@ def _write(
 
 
 def _decode(data: Buffer, format: str) -> Frames:
-    av = _av()
-    # The format is told: a probe could take the bytes for a playlist, and open the files and addresses in it.
-    with av.open(BufferFile(data), format=format, metadata_errors='replace') as container:
-        stream = container.streams.best('video')
-        # Without a context, of a codec that is unknown, av before 18.1 crashes in `decode`.
-        if stream is None or stream.codec_context is None:
-            raise ValueError('expected a video, got none in the file that can be decoded')
+    with open_stream(data, format, 'video') as (container, stream):
         # One reformatter for all frames: each frame's own would prepare the conversion again.
-        convert = av.video.reformatter.VideoReformatter()
+        convert = import_av().video.reformatter.VideoReformatter()
         frames: Frames | None = None
         count = packets = 0
         for packet in container.demux(stream):

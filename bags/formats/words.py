@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bags.formats import arrays, audio, images, scalars, trees, videos
+from bags.formats import arrays, audio, images, scalars, trees, videos, wav
 from bags.formats.arguments import check_count
 
 __all__ = ['check_type', 'decoders', 'encoders']
@@ -34,7 +34,7 @@ encoders: dict[str, Callable[..., Any]] = {
     'mp4': videos.encode_mp4,
     'webm': videos.encode_webm,
     'mkv': videos.encode_mkv,
-    'wav': audio.encode_wav,
+    'wav': wav.encode_wav,
     'flac': audio.encode_flac,
     'opus': audio.encode_opus,
 }
@@ -62,7 +62,7 @@ decoders: dict[str, Callable[..., Any]] = {
     'mp4': videos.decode_mp4,
     'webm': videos.decode_webm,
     'mkv': videos.decode_mkv,
-    'wav': audio.decode_wav,
+    'wav': wav.decode_wav,
     'flac': audio.decode_flac,
     'opus': audio.decode_opus,
 }

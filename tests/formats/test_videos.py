@@ -193,14 +193,14 @@ def test_sound_alone_is_no_video(sound):
         frame.sample_rate = 8000
         container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
-    with pytest.raises(ValueError, match='expected a video'):
+    with pytest.raises(ValueError, match='expected video'):
         decoders['mp4'](file.getvalue())
 
 
 @pytest.mark.parametrize(('word', 'tag'), [('mp4', b'avc1'), ('webm', b'V_VP9')])
 def test_a_codec_that_nobody_knows(word, tag, film):
     start, _, end = encoders[word](film).rpartition(tag)
-    with pytest.raises(ValueError, match='expected a video'):
+    with pytest.raises(ValueError, match='expected video'):
         decoders[word](start + b'ZZZZZ'[: len(tag)] + end)
 
 

@@ -1,0 +1,149 @@
+"""WAV: samples and their rate, as they are.
+
+A value is a pair: the samples, shape (time, channels), and the samples a second of each channel, an int.
+Samples are integers of full scale (int16 from -32768 to 32767, int32 likewise) or floats, of which full scale
+is -1 to 1. Writing takes shape (time,) for one channel too; reading always gives two dimensions.
+"""
+
+from __future__ import annotations
+
+import operator
+import struct
+from typing import Any
+
+import numpy as np
+
+from bags.formats.media import Encoded, already_encoded, decodes
+from bags.formats.scalars import Buffer
+
+__all__ = ['Samples', 'decode_wav', 'encode_wav', 'samples_and_rate']
+
+Samples = np.ndarray[Any, np.dtype[Any]]
+
+_PCM, _IEEE, _EXTENSIBLE = 1, 3, 0xFFFE
+
+
+def samples_and_rate(value: Any, *dtypes: str, most_channels: int) -> tuple[Samples, int]:
+    """Checks a value that is to be encoded.
+
+    Args:
+        value: A pair of samples, shape (time,) or (time, channels), and rate.
+        *dtypes: The dtypes the samples may have.
+        most_channels: How many channels there may be.
+
+    Returns:
+        Samples, shape (time, channels), and rate.
+
+    Raises:
+        TypeError: Not a pair, or samples of another dtype.
+        ValueError: Another shape, or a rate below 1.
+    """
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise TypeError(f'expected a pair of samples and rate, got {type(value).__name__}')
+    samples = np.asarray(value[0])
+    if samples.dtype.name not in dtypes:
+        raise TypeError(f'expected samples of {" or ".join(dtypes)}, got {samples.dtype}')
+    samples = samples[:, None] if samples.ndim == 1 else samples
+    if samples.ndim != 2 or not 1 <= samples.shape[1] <= most_channels:
+        raise ValueError(
+            f'expected samples of shape (time, 1 to {most_channels} channels), got {samples.shape}'
+        )
+    try:
+        rate = operator.index(value[1])
+    except TypeError:
+        raise TypeError(f'expected the rate as an integer, got {type(value[1]).__name__}') from None
+    if not 1 <= rate < 2**31 or isinstance(value[1], bool):
+        raise ValueError(f'expected a rate of 1 or more samples a second, got {value[1]}')
+    return samples, rate
+
+
+def encode_wav(value: Any) -> Encoded:
+    """Encodes samples as WAV, exactly: PCM for integers, IEEE for floats.
+
+    Args:
+        value: A pair of samples (int16, int32, float32 or float64, shape (time,) or (time, channels)) and
+            rate; or what is WAV already: bytes or a path.
+
+    Raises:
+        TypeError: Not a pair, or samples of another dtype.
+        ValueError: Another shape, more than 4 GiB, or a file that is not WAV.
+    """
+    encoded = already_encoded(value, 'WAV')
+    if encoded is not None:
+        return encoded
+    samples, rate = samples_and_rate(value, 'int16', 'int32', 'float32', 'float64', most_channels=65_535)
+    data = samples.astype(samples.dtype.newbyteorder('<'), copy=False).tobytes()
+    tag = _PCM if samples.dtype.kind == 'i' else _IEEE
+    channels, width = samples.shape[1], samples.dtype.itemsize
+    form = struct.pack(
+        '<HHIIHH', tag, channels, rate, rate * channels * width % 2**32, channels * width, 8 * width
+    )
+    chunks = [(b'fmt ', form), (b'data', data)]
+    if tag == _IEEE:
+        chunks = [(b'fmt ', form + b'\0\0'), (b'fact', struct.pack('<I', len(samples))), (b'data', data)]
+    if channels * width >= 2**16 or len(data) >= 2**32 - 100:
+        raise ValueError(f'expected samples that WAV can hold, got {samples.shape} of {samples.dtype}')
+    body = b''.join(part for kind, chunk in chunks for part in (kind, struct.pack('<I', len(chunk)), chunk))
+    return b'RIFF' + struct.pack('<I', 4 + len(body)) + b'WAVE' + body
+
+
+@decodes('WAV')
+def decode_wav(data: Buffer) -> tuple[Samples, int]:
+    """Decodes a WAV of PCM or IEEE samples.
+
+    Returns:
+        Samples, shape (time, channels), and rate. PCM of 8 and 16 bits gives int16, of 24 and 32 bits int32,
+        those of 8 and 24 bits in the upper bits, so that all have full scale. IEEE gives float32 or float64.
+
+    Raises:
+        ValueError: Not WAV, cut off, or compressed.
+    """
+    view = memoryview(data)
+    form: tuple[int, ...] | None = None
+    start = 12
+    while start + 8 <= len(view):
+        kind, size = struct.unpack_from('<4sI', view, start)
+        start += 8
+        if kind == b'data' and size == 2**32 - 1:
+            size = len(view) - start  # Written to a pipe, before its length was known.
+        if start + size > len(view):
+            raise ValueError(f'WAV is cut off after {len(view)} bytes')
+        chunk = view[start : start + size]
+        if kind == b'fmt ':
+            form = struct.unpack_from('<HHIIHH', chunk)
+            if form[0] == _EXTENSIBLE:
+                form = (*struct.unpack_from('<H', chunk, 24), *form[1:])
+        elif kind == b'data':
+            if form is None:
+                raise ValueError('WAV has samples before their format')
+            return _samples(chunk, *form)
+        start += size + size % 2
+    raise ValueError('WAV is cut off before its samples')
+
+
+def _samples(
+    data: memoryview, tag: int, channels: int, rate: int, _: int, stride: int, bits: int
+) -> tuple[Samples, int]:
+    dtype = {
+        (_PCM, 8): 'u1',
+        (_PCM, 16): '<i2',
+        (_PCM, 24): 'u1',
+        (_PCM, 32): '<i4',
+        (_IEEE, 32): '<f4',
+        (_IEEE, 64): '<f8',
+    }
+    if (tag, bits) not in dtype:
+        raise ValueError(f'expected WAV of PCM or IEEE samples, got format {tag:#06x} of {bits} bits')
+    if not channels or not rate or stride != channels * bits // 8 or len(data) % stride:
+        raise ValueError(
+            f'WAV of {channels} channels, {bits} bits and {rate} Hz does not fit its {len(data)} bytes'
+        )
+    values = np.frombuffer(data, dtype[tag, bits]) if len(data) else np.empty(0, dtype[tag, bits])
+    if bits == 24:
+        values = np.zeros((len(values) // 3, 4), np.uint8)
+        values[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3) if len(data) else 0
+        values = values.view('<i4')
+    elif bits == 8:
+        values = (values.astype(np.int16) - 128) << 8
+    shaped = values.reshape(-1, channels)
+    return np.array(shaped, shaped.dtype.newbyteorder('=')), rate
