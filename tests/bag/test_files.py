@@ -5,6 +5,7 @@ Another backend is one more subclass of `FileTests`, with its own `place` and `o
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import random
@@ -401,7 +402,7 @@ def test_a_lock_is_not_held_by_a_child_that_outlives_its_parents_lock(store, tmp
 def test_a_lock_on_a_file_that_was_removed_since_is_refused(store, tmp_path, monkeypatch):
     path = tmp_path / 'limits.x.bag'
     path.write_bytes(b'')
-    flock = __import__('fcntl').flock
+    flock = fcntl.flock
 
     def slow(fd, how):
         path.unlink()
