@@ -20,6 +20,7 @@ __all__ = [
     'ShardingLayout',
     'WriterOptions',
     'as_compression',
+    'merge',
 ]
 
 GiB = 1 << 30

@@ -11,7 +11,7 @@ from bags.bag.files.pread import LARGE, PreadFile
 from bags.bag.files.protocols import Buffer, Hints, Offsets
 from bags.bag.options import AccessPattern
 
-__all__ = ['MappedFile']
+__all__ = ['MappedFile', 'gather']
 
 WINDOW = 1 << 13  # Records of one size up to this are gathered by numpy, larger ones sliced.
 
