@@ -84,8 +84,8 @@ def decode_jpeg(data: Buffer, *_args: str) -> Pixels:
     Raises:
         ValueError: Not JPEG, cut off, damaged, or more than `MAX_PIXELS`.
     """
-    # Chosen by benchmarks/jpeg.py (November 2026, 2 cores; ms a picture from a memoryview, on one thread / on
-    # two):
+    # Chosen by benchmarks/jpeg.py (November 2026, 2 cores, other photographs; ms a picture from a memoryview,
+    # on one thread / on two):
     #
     #                            simplejpeg        Pillow   imagecodecs        OpenCV            av
     #     512 x 512, 99 KB       0.9 / 0.5     1.3 / 0.7     1.0 / 0.6     1.0 / 0.6     1.4 / 0.8
