@@ -236,9 +236,14 @@ class Records(Sequence[Any]):
         return self._dataset.records_at(rows, self._field, chosen - self._offsets[rows])
 
     def __iter__(self) -> Iterator[Any]:
-        step = 1024
-        for start in range(0, len(self), step):
-            yield from self.read_indices(range(start, min(start + step, len(self))))
+        start, step = 0, 1
+        while start < len(self):
+            records = self.read_indices(range(start, min(start + step, len(self))))
+            yield from records
+            start += len(records)
+            # Together as many as take about a megabyte: a record may be a film.
+            size = sum(len(record) for record in records if record is not None)
+            step = min(2 * step, 1024) if size < 1 << 20 else max(1, step // 2)
 
     def __repr__(self) -> str:
         return f'{self._dataset!r}[{self._field!r}]'

@@ -256,7 +256,7 @@ def _check_sizes(kind: FieldType, bag: OpenBag, length: int) -> None:
     """Meets limits cut off at the end of a bag, which would make other numbers of its last records."""
     if kind.word == 'int' and not kind.args:
         return  # Granular's integers differ in length.
-    if bag.limits is bag.file:
+    if bag.limits.path == bag.file.path:
         found = bag.size - bag.count * ENTRY
         raise CorruptError(
             bag.path, None, f'{bag.count} records of {length} bytes, but they take {found} bytes'

@@ -29,7 +29,8 @@ class Decoder:
         self.dtype: np.dtype[Any] | None = fixed[0] if fixed else None
         self.shape: tuple[int, ...] = fixed[1] if fixed else ()
         """Of the values, where all have one size."""
-        self.length = int(self.dtype.itemsize * np.prod(self.shape, dtype=np.int64)) if self.dtype else 0
+        self.length = _size(fixed)
+        """Bytes of a record, where all have one size; else 0."""
         self.aliases = aliases
         """Whether it takes a buffer over the file itself and does without a copy."""
         self.is_scalar = bool(self.dtype) and not isinstance(
@@ -37,9 +38,22 @@ class Decoder:
         )
 
 
+def _size(fixed: Any) -> int:
+    return int(fixed[0].itemsize * np.prod(fixed[1], dtype=np.int64)) if fixed else 0
+
+
+def _length_of(kind: FieldType, decoders: Mapping[str, Callable[..., Any]]) -> int:
+    try:
+        return _size(formats.fixed_dtype(kind.word, kind.args, decoders))
+    except ValueError:
+        return 0  # Who reads records as they are can do so also where no value could be made of them.
+
+
 def _decoder_for(kind: FieldType, decoders: Mapping[str, Callable[..., Any]], raw: bool) -> Decoder:
     if raw:
-        return Decoder(None, None, True)
+        decoder = Decoder(None, None, True)
+        decoder.length = _length_of(kind, decoders)
+        return decoder
     function = decoders[kind.word]
     fixed = formats.fixed_dtype(kind.word, kind.args, decoders)
     decode = formats.bind_decoder(kind.word, kind.args, decoders)

@@ -171,6 +171,8 @@ class Zstd:
         total = int(contents.sum())
         if int(contents.min()) < 1 or int(contents.max()) > self.max_record_size or total > TOGETHER:
             return None
+        if may_skip(joined):
+            return None
         try:
             context = self.local.context
         except AttributeError:
@@ -183,6 +185,17 @@ class Zstd:
         except (zstandard.ZstdError, MemoryError):
             return None
         return cut(result, contents) if len(result) == total + 1 and result[-1:] == b'!' else None
+
+
+def may_skip(data: bytes) -> bool:
+    """Tells whether there may be a skippable frame: `5? 2A 4D 18` and a size.
+
+    Behind a frame it is bytes too many, but zstd reads over it. (0.02 µs a frame of 100 B.)
+    """
+    values = np.frombuffer(data, np.uint8)
+    places = np.flatnonzero(values == 0x18)
+    places = places[values[places - 1] == 0x4D]
+    return bool((values[places - 2] == 0x2A).any())
 
 
 def _describe(frame: Buffer, exc: Exception) -> str:

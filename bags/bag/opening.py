@@ -37,11 +37,18 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> OpenBag:
         FileNotFoundError: No bag, or no separate limits.
         CorruptError: The limits cannot be those of this file.
     """
+    before = ''
     for _ in range(8):
         try:
             return _open_bag(store, path, options)
         except Retry:
             continue
+        except CorruptError as exc:
+            # Perhaps no damage: a writer went on with the bag after the look for limits beside it, and has
+            # closed it again since. Then the next look is at another file.
+            if not store.appendable or str(exc) == before:
+                raise
+            before = str(exc)
     raise CorruptError(path, None, 'keeps changing while it is being opened')
 
 
@@ -71,6 +78,7 @@ def _open_bag(store: Store, path: str, options: ReaderOptions) -> OpenBag:
             tail = _closed_tail(store, source, limits, placement is LimitsPlacement.STARTS)
             if tail is not None:
                 end, count = tail
+                _check_same(file, source)
                 return OpenBag(path, file, source, source.size - count * ENTRY, count, end, codec, memory)
         return OpenBag(path, file, limits, 0, count, file.size, codec, memory)
     try:
@@ -79,7 +87,14 @@ def _open_bag(store: Store, path: str, options: ReaderOptions) -> OpenBag:
         if store.appendable and store.exists(beside):
             raise Retry from None
         raise
+    _check_same(file, source)
     return OpenBag(path, file, source, source.size - count * ENTRY, count, end, codec, memory)
+
+
+def _check_same(file: File, source: File) -> None:
+    """Limits that are read by a file of their own must not be those of what the bag has become since."""
+    if file.size != source.size:
+        raise Retry
 
 
 def _parse(file: File, starts: bool) -> tuple[int, int]:
