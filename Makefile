@@ -10,7 +10,7 @@ BIN := .venv/bin
 PIP := -m pip install -qq --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow demo bench test-freethreaded clean
+.PHONY: help test lint format slow demo bench test-adapters test-freethreaded clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -36,12 +36,16 @@ demo: .venv/ready ## writes and reads a small dataset of real media; a contact s
 bench: .venv-bench/ready ## measures bags beside its peers; benchmarks/README.md says how (ARGS=--quick)
 	.venv-bench/bin/python -m benchmarks $(ARGS)
 
+# Each file in a process of its own: PyTorch forks, which the threads of Grain had better not see.
+test-adapters: .venv-adapters/ready ## datasets in the loaders of PyTorch and Grain, the real ones; installs 1 GB first
+	.venv-adapters/bin/python -m pytest -n 2 --dist loadfile tests/adapters $(ARGS)
+
 # Without the formats: they have no threads, and there are no wheels of the codecs as new as bags asks for.
 test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which is built first (FREETHREADED=path takes another)
 	env -u PYTHON_GIL .venv-freethreaded/bin/python -m pytest -n auto --maxprocesses 8 --ignore tests/formats $(ARGS)
 
 clean: ## removes environments, caches and outputs
-	rm -rf .venv .venv-bench .venv-freethreaded .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
+	rm -rf .venv .venv-adapters .venv-bench .venv-freethreaded .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # An environment is made anew when pyproject.toml changes; the file `ready` says that it is complete.
@@ -56,6 +60,12 @@ clean: ## removes environments, caches and outputs
 	@echo 'making .venv-bench'
 	@$(PYTHON) -m venv --clear .venv-bench
 	@.venv-bench/bin/python $(PIP) -e . -r benchmarks/requirements.txt
+	@touch $@
+
+.venv-adapters/ready: pyproject.toml tests/adapters/requirements.txt
+	@echo 'making .venv-adapters'
+	@$(PYTHON) -m venv --clear .venv-adapters
+	@.venv-adapters/bin/python $(PIP) -e . -r tests/adapters/requirements.txt
 	@touch $@
 
 # msgpack and zstandard have no wheels for 3.13t and are compiled, about a minute; the newest Pillow, av and
