@@ -19,7 +19,7 @@ from bags import bag
 
 few = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 """For hypothesis in a usual run."""
-many = settings(few, max_examples=1500)
+many = settings(few, max_examples=400)
 """For the tests marked slow."""
 
 DICTIONARY = b'a photo of thing number {"row": "caption"} ' * 20

@@ -154,6 +154,22 @@ class TestMapped(FileTests):
         file = LocalStore().open(place(DATA), Hints(pattern))
         assert bytes(file.read(5, 5000)) == DATA[5:5000]
 
+    @pytest.mark.parametrize('size', [0, 1, 5000])
+    def test_a_file_that_becomes_shorter_while_it_is_opened(self, place, monkeypatch, size):
+        path = place(DATA[:9000])
+        fstat, cut = os.fstat, []
+
+        def late(fd):
+            result = fstat(fd)
+            if not cut:
+                cut.append(os.truncate(path, size))
+            return result
+
+        monkeypatch.setattr(os, 'fstat', late)
+        file = self.open(path)
+        assert file.size == size
+        assert bytes(file.read(0, size)) == DATA[:size]
+
     def test_slices_of_its_buffer_are_the_file(self, file):
         assert file.buffer[10:20] == DATA[10:20]
 

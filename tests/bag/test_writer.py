@@ -247,6 +247,29 @@ def test_a_writer_may_end_between_any_two_system_calls(tmp_path, monkeypatch, pl
     assert read(path, (placement, 'plain')) == flushed
 
 
+@pytest.mark.parametrize('placement', ['tail', 'starts'])
+def test_a_bag_becomes_longer_but_never_shorter(tmp_path, monkeypatch, placement):
+    """Else a reader that has just mapped it would fault."""
+    path, sizes = tmp_path / 'x.bag', []
+
+    def watched(call):
+        def after(*arguments):
+            result = call(*arguments)
+            sizes.append(os.path.getsize(path) if path.exists() else 0)
+            return result
+
+        return after
+
+    for name in ('pwritev', 'pwrite', 'ftruncate'):
+        monkeypatch.setattr(os, name, watched(getattr(os, name)))
+    with bag.Writer(path, limits_placement=placement) as writer:
+        for record in [b'', b'abc', bytes(8), bytes(5000)] * 3:
+            writer.write(record)
+            writer.flush()
+        writer.write_file(io.BytesIO(bytes(100)))
+    assert sizes == sorted(sizes)
+
+
 def test_a_write_that_is_cut_short_anywhere_leaves_what_was_flushed(tmp_path, monkeypatch):
     """A kill can end a write after any byte."""
     records = [number(8 * count) for count in (2, 2, 0, 0, 3, 3, 3)]
