@@ -178,6 +178,16 @@ class Rows(abc.ABC):
         self._expect(field, True)
         return Records(self, field)
 
+    def item_offsets(self, field: str) -> Int64s:
+        """Returns which item, counted over all datapoints, is the first of each; kept, for the next time."""
+        kept: dict[str, Int64s] = vars(self).setdefault('_item_offsets', {})
+        if field not in kept:
+            kept[field] = offsets_of(self.lengths(field))
+        return kept[field]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != '_item_offsets'}
+
     def owner(self, field: str, item: SupportsIndex) -> int:
         """Returns the datapoint that an item, counted over all datapoints as in `items`, belongs to."""
         return self.items(field).locate(item)[0]
@@ -208,8 +218,7 @@ class Records(Sequence[Any]):
     def __init__(self, dataset: Rows, field: str) -> None:
         self._dataset = dataset
         self._field = field
-        sequence = dataset.types[field].sequence
-        self._offsets = offsets_of(dataset.lengths(field)) if sequence else None
+        self._offsets = dataset.item_offsets(field) if dataset.types[field].sequence else None
 
     def __len__(self) -> int:
         return len(self._dataset) if self._offsets is None else int(self._offsets[-1])

@@ -110,9 +110,9 @@ class Field:
 
         def read(row: tuple[int, ...]) -> Any:
             first, count = row[place], row[place + 1]
-            if optional and first == MISSING:
+            if optional and first == MISSING and not count:
                 return None
-            return self.values(self.span(first, count)) if count else []
+            return self.values(self.span(first, count))
 
         return read
 
@@ -124,6 +124,8 @@ class Field:
         """
         if count and first + count > self.bag.count:
             raise BadRef(0, self.beyond(first + count - 1))
+        if first == MISSING:
+            raise BadRef(0, self.beyond(first))
         return range(first, first + count)
 
     def beyond(self, ref: int) -> str:
@@ -142,7 +144,7 @@ class Field:
     def read_items(self, row: tuple[int, ...], items: Items) -> Any:
         """Returns some items of a row's sequence; None if it is missing."""
         first, count = row[self.place], row[self.place + 1]
-        if self.kind.optional and first == MISSING:
+        if self.kind.optional and first == MISSING and not count:
             return None
         span = self.span(first, count)
         return self.values([span[item] for item in select_items(items, count)])
@@ -214,10 +216,11 @@ class Field:
         """
         last = firsts if counts is None else firsts + counts - 1
         bad = last >= self.bag.count
+        missing = firsts == MISSING
         if counts is not None:
             bad &= counts > 0
-        if self.kind.optional:
-            bad &= firsts != MISSING
+            missing &= counts == 0
+        bad = bad & ~missing if self.kind.optional else bad | missing
         if bad.any():
             position = int(bad.argmax())
             raise BadRef(position, self.beyond(int(last[position])))
@@ -255,9 +258,7 @@ class Field:
     def _sequence_column(
         self, firsts: Int64s, counts: Int64s, items: Items | Literal[True]
     ) -> Ragged | list[Any]:
-        present = firsts != MISSING if self.kind.optional else None
-        if present is not None:
-            counts = np.where(present, counts, 0)
+        present = (firsts != MISSING) | (counts > 0) if self.kind.optional else None
         self.check(firsts, counts)
         if items is True:
             members = spread(firsts, counts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bags.bag.files import Store
@@ -15,7 +15,7 @@ from bags.errors import CorruptError, SpecError
 from bags.schema import Schema, Schemas
 from bags.spec import Spec
 
-__all__ = ['Folder', 'reader_options']
+__all__ = ['Folder', 'is_being_made', 'reader_options']
 
 
 def reader_options(store: Store, cache_index: bool, options: Mapping[str, Any]) -> ReaderOptions:
@@ -25,6 +25,11 @@ def reader_options(store: Store, cache_index: bool, options: Mapping[str, Any]) 
         return made
     made.limits_storage = LimitsStorage.IN_MEMORY if cache_index else LimitsStorage.ON_DISK
     return made
+
+
+def is_being_made(names: Iterable[str]) -> bool:
+    """Tells by its names whether a folder has no more than a writer makes before the refs, its first bag."""
+    return {name for name in names if not name.endswith('.new')} <= {'spec.json', 'limits.refs.bag'}
 
 
 class Folder:
@@ -76,6 +81,10 @@ class Folder:
                 raise FileNotFoundError(errno.ENOENT, 'no spec of a dataset', path) from None
             if self.granular:
                 return None
+            if is_being_made(self.names):
+                raise FileNotFoundError(
+                    errno.ENOENT, 'no refs yet in a dataset that is being made', path
+                ) from None
             raise CorruptError(
                 self.path, None, 'has a spec.json, but neither refs.bag nor the .idx of Granular'
             ) from None

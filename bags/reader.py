@@ -81,7 +81,7 @@ class DatasetReader(Rows):
         self.types = schema.types
         self._folder = folder
         self._schemas = schemas
-        self._fields: Any = Kept(_opener(folder, schema), len(self.types) + 1)
+        self._fields: Any = Kept(_opener(folder, schema, refs), len(self.types) + 1)
         self._all: list[tuple[str, Callable[[tuple[int, ...]], Any]]] | None = None
         self._length = folder.shortest(self.types) if refs is None else refs.count
         path = folder.path if refs is None else refs.path
@@ -173,9 +173,8 @@ class DatasetReader(Rows):
 
     def lengths_at(self, indices: Int64s | None, field: str) -> Int64s:
         chosen = np.arange(self._length) if indices is None else indices
-        firsts, counts = self._refs.of(chosen, [field])[field]
-        found: Int64s = np.where(firsts == MISSING, 0, counts) if self.types[field].optional else counts
-        return found
+        counts: Int64s = self._refs.of(chosen, [field])[field][1]
+        return counts
 
     def records_at(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
         refs = self._refs.of(indices, [field])[field]
@@ -197,7 +196,7 @@ class DatasetReader(Rows):
             raise TypeError(f'field {field!r} of type {kind.text}: expected {what}')
         refs, reader = self._row_refs(number), self._fields[field]
         ref = refs[reader.place]
-        if kind.optional and ref == MISSING:
+        if kind.optional and ref == MISSING and not (kind.sequence and refs[reader.place + 1]):
             raise ValueError(f'{self._folder.path}, datapoint {number}: field {field!r} has no value')
         try:
             if item is not None:
@@ -238,7 +237,7 @@ class DatasetReader(Rows):
             self._row_refs = self._refs.row_reader()
 
 
-def _opener(folder: Folder, schema: Schema) -> Callable[[str], Field]:
+def _opener(folder: Folder, schema: Schema, refs: OpenBag | None) -> Callable[[str], Field]:
     """Returns what opens a field. It does not refer to the reader, which else would be in a cycle with it."""
 
     def make(name: str) -> Field:
@@ -247,9 +246,32 @@ def _opener(folder: Folder, schema: Schema) -> Callable[[str], Field]:
         length = decoder.length
         if length and bag.codec is None and bag.count * length != bag.size - bag.count * ENTRY:
             _check_sizes(schema.types[name], bag, length)
+        if refs is not None and refs.count:
+            _check_table(schema, name, bag, refs)
         return Field(name, schema.types[name], schema.format.places[name], bag, decoder)
 
     return make
+
+
+def _check_table(schema: Schema, name: str, bag: OpenBag, refs: OpenBag) -> None:
+    """Meets a last limit that is too large by a few limits' length.
+
+    The table then seems to begin later: there are fewer records, and each is another one. What tells is the
+    last datapoint, whose record is not there, and the number before the table, which is a limit by its size.
+    """
+    try:
+        row = schema.format.unpack(refs.record(refs.count - 1))
+    except (CorruptError, ValueError):
+        return  # To be met where that datapoint is read.
+    place = schema.format.places[name]
+    count = row[place + 1] if schema.types[name].sequence else int(row[place] != MISSING)
+    last = row[place] + count - 1
+    if not count or last < bag.count or not bag.count or bag.limits is not bag.file or bag.offset < ENTRY:
+        return
+    before = int.from_bytes(bag.limits.read(bag.offset - ENTRY, bag.offset), 'little')
+    if before <= int(bag.ends[0:1][0]):
+        detail = f'has {bag.count} records, but datapoint {refs.count - 1} refers to record {last}'
+        raise CorruptError(bag.path, None, f'{detail}, and there is a limit before the first one')
 
 
 def _check_sizes(kind: FieldType, bag: OpenBag, length: int) -> None:

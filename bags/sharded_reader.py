@@ -17,7 +17,7 @@ from bags.bag.options import ReaderOptions
 from bags.bag.sharding import Concatenated
 from bags.dataset import Rows
 from bags.errors import CorruptError, SpecError
-from bags.folder import Folder, reader_options
+from bags.folder import Folder, is_being_made, reader_options
 from bags.reader import DatasetReader
 from bags.schema import Schemas
 from bags.spec import Spec
@@ -43,12 +43,6 @@ def shard_numbers(store: Store, directory: str) -> dict[int, str]:
                 )
             numbers[int(name)] = name
     return dict(sorted(numbers.items()))
-
-
-def _is_being_made(store: Store, folder: str) -> bool:
-    """Tells whether a writer has made a shard folder but not yet its refs, which it does before all else."""
-    names = [name for name in store.names(folder) if not name.endswith('.new')]
-    return set(names) <= {'spec.json', 'limits.refs.bag'}
 
 
 @contextlib.contextmanager
@@ -98,7 +92,7 @@ class ShardedDatasetReader(Parts):
         options |= {'filesystem': filesystem, 'storage_options': storage_options}
         self._begin(store, path, reader_options(store, cache_index, options), Schemas(decoders, raw))
         folders = [store.join(path, name) for name in shard_numbers(store, path).values()]
-        while folders and _is_being_made(store, folders[-1]):
+        while folders and is_being_made(store.names(folders[-1])):
             folders.pop()
         if not folders:
             raise FileNotFoundError(errno.ENOENT, 'no shard of a dataset', path)

@@ -12,6 +12,8 @@ from bags.bag.limits import Int64s
 
 __all__ = ['as_indices', 'check_index']
 
+_BOOLS = frozenset((bool, np.bool_))
+
 
 def check_index(index: Any, count: int) -> int:
     """Returns an index as an int in `range(count)`, counting negative ones from the end.
@@ -57,6 +59,10 @@ def as_indices(indices: Iterable[SupportsIndex], count: int) -> Int64s:
             raise IndexError(f'an index out of range [{-count}, {count})') from None
         except TypeError as exc:
             raise TypeError(f'indices: expected integers ({exc})') from None
+        if isinstance(indices, list) and any(map(_BOOLS.__contains__, map(type, indices[:2]))):
+            raise TypeError(
+                'indices: expected integers, got a mask of bools; numpy.flatnonzero makes indices of it'
+            )
     if len(chosen):
         low, high = int(chosen.min()), int(chosen.max())
         if low < -count or high >= count:

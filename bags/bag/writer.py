@@ -323,12 +323,19 @@ class Writer:
         self._finish()
 
     def _append_limits(self) -> None:
-        starts = self._options.limits_placement is LimitsPlacement.STARTS
-        self._seal(self._end + (self._count + starts) * ENTRY)
+        starts, size = self._options.limits_placement is LimitsPlacement.STARTS, self._count * ENTRY
+        if not starts and not size:
+            return
+        # The seal becomes the last byte of the last limit, which replaces it in the end: so the file does
+        # not become shorter, under readers that have just mapped it.
+        self._seal(self._end + starts * ENTRY + size - 1)
         if starts:
             self._data.write([bytes(ENTRY)])
-        for start in range(0, self._count * ENTRY, PIECE):
-            self._data.write([self._limits.read(start, min(start + PIECE, self._count * ENTRY))])
+        last = max(0, size - ENTRY)
+        for start in range(0, last, PIECE):
+            self._data.write([self._limits.read(start, min(start + PIECE, last))])
+        if size:
+            self._data.write([self._limits.read(last, size)])
 
     def _finish(self) -> None:
         store, separate = self._store, self._options.limits_placement is LimitsPlacement.SEPARATE

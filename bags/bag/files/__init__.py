@@ -35,17 +35,21 @@ def store_for(
     Raises:
         ValueError: A URL of a kind that is not supported.
     """
-    from bags.bag.files.local import LocalStore
-
     text = os.fspath(path)
     match = URL.fullmatch(text)
     if filesystem is None and (match is None or len(match['scheme']) < 2 or os.path.exists(text)):
-        return LocalStore(), text
+        return _local(text)
     if filesystem is None and match is not None:
-        scheme = match['scheme'].lower()
-        if scheme in {'posix', 'file'}:
-            return LocalStore(), '/' * bool(match['slashes']) + match['rest']
+        if match['scheme'].lower() in ('posix', 'file'):
+            return _local('/' * bool(match['slashes']) + match['rest'])
         if not match['slashes']:
-            return LocalStore(), text
+            return _local(text)
     given = f' with {", ".join(storage_options)}' if storage_options else ''
     raise ValueError(f'{text}{given}: expected a local path, got a storage that is not supported')
+
+
+def _local(path: str) -> tuple[Store, str]:
+    from bags.bag.files.local import LocalStore
+
+    # As an absolute path: after a change of the working directory it is still the same file.
+    return LocalStore(), os.path.abspath(path) if path else path

@@ -64,9 +64,13 @@ class LocalStore:
 
     def replace(self, path: str, data: bytes) -> None:
         beside = f'{path}.{os.getpid()}.new'
-        with open(beside, 'wb') as file:
-            file.write(data)
-        os.replace(beside, path)
+        try:
+            with open(beside, 'wb') as file:
+                file.write(data)
+            os.replace(beside, path)
+        except BaseException:
+            self.remove(beside)
+            raise
 
     def rename(self, path: str, target: str) -> None:
         os.replace(path, target)
@@ -113,13 +117,20 @@ class LocalOutput:
         for first in range(0, len(buffers), VECTORS):
             group = buffers[first : first + VECTORS]
             total = sum(buffer.nbytes if isinstance(buffer, memoryview) else len(buffer) for buffer in group)
-            done = os.pwritev(self.fd, group, offset)
+            done = self._put(group, offset)
             if done < total:
                 rest = memoryview(b''.join(group))
                 while done < total:
-                    done += os.pwrite(self.fd, rest[done:], offset + done)
+                    done += self._put([rest[done:]], offset + done)
             offset += total
         self.size = offset
+
+    def _put(self, buffers: Sequence[Buffer], offset: int) -> int:
+        try:
+            return os.pwritev(self.fd, buffers, offset)
+        except OSError as exc:
+            exc.filename = self.path  # The system does not say which file has no room.
+            raise
 
     def copy(self, source: BinaryIO, size: int) -> None:
         offset, stop = self.size, self.size + size
@@ -132,7 +143,7 @@ class LocalOutput:
                 )
             view = memoryview(piece)
             while view:
-                done = os.pwrite(self.fd, view, offset)
+                done = self._put([view], offset)
                 view, offset = view[done:], offset + done
         self.size = stop
 
@@ -209,14 +220,23 @@ class PathLock:
         self.fd = fd
         _LOCKS.add(self)
 
-    def release(self, close: Callable[[int], None] = os.close) -> None:
+    def release(self) -> None:
+        """Gives the lock up, also for children that were forked since and share the descriptor."""
+        if self.fd >= 0:
+            import fcntl
+
+            fcntl.flock(self.fd, fcntl.LOCK_UN)
+        self.leave()
+
+    def leave(self, close: Callable[[int], None] = os.close) -> None:
+        """Closes the descriptor: the lock stays with the processes that share it."""
         # Kept in the signature, as `os` may be gone when the interpreter ends.
         fd, self.fd = self.fd, -1
         if fd >= 0:
             close(fd)
 
     def __del__(self) -> None:
-        self.release()
+        self.leave()
 
 
 def _is_at(fd: int, path: str) -> bool:
@@ -228,7 +248,7 @@ def _is_at(fd: int, path: str) -> bool:
 
 def _release_in_child() -> None:
     for lock in list(_LOCKS):
-        lock.release()
+        lock.leave()
 
 
 if hasattr(os, 'register_at_fork'):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import sys
 
 import numpy as np
@@ -23,12 +24,22 @@ class MappedFile(PreadFile):
 
     def __init__(self, path: str, hints: Hints) -> None:
         super().__init__(path, hints)
-        self.buffer = self._map() if self.size else b''
+        self.buffer = self._map()
 
-    def _map(self) -> mmap.mmap:
+    def _map(self) -> mmap.mmap | bytes:
         # Where it is possible the map goes without a descriptor of its own.
         options = {'trackfd': False} if sys.version_info >= (3, 13) else {}
-        buffer = mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ, **options)
+        while True:
+            if not self.size:
+                return b''
+            try:
+                buffer = mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ, **options)
+                break
+            except ValueError:
+                # A writer has just closed it, and cut off what a failed write had left behind.
+                size, self.size = self.size, os.fstat(self.fd).st_size
+                if self.size >= size:
+                    raise
         name = f'MADV_{self.hints.access_pattern.name}'
         if self.hints.access_pattern is not AccessPattern.SYSTEM and hasattr(mmap, name):
             buffer.madvise(getattr(mmap, name))

@@ -1,0 +1,1 @@
+"""How fast bags is beside its peers: `python -m benchmarks`."""

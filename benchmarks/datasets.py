@@ -1,0 +1,148 @@
+"""Datasets: 20,000 datapoints of an int, a text, a vector and 30 KB of bytes, hot, beside every peer."""
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import data, report
+from benchmarks.peers import PEERS, VARIANTS, Bags, Indices, Peer, Reader, present
+from benchmarks.probe import memory
+from benchmarks.timing import Contestant, race
+
+COUNT = 20_000
+WRITTEN = 4_000
+BATCH = 256
+SMALL = (('id', 'text'), ('id', 'vector'))
+
+
+def main(output: report.Report, *, quick: bool) -> None:
+    """Prints one table an operation."""
+    report.heading(f'Datasets, hot: us a datapoint, of {COUNT:,}')
+    seconds = 1.0 if quick else 4.0
+    peers = {name: peer for name, peer in (PEERS | VARIANTS).items() if present(peer.module)}
+    paths = {name: folder(name, peer) for name, peer in peers.items()}
+    readers = opened(peers, paths)
+    order = data.order(COUNT, COUNT)
+    others = [name for name in readers if name != 'bags']
+    held = [name for name in others if name in PEERS]
+
+    def contest(title: str, contestants: dict[str, Contestant], ours: str, floors: dict[str, float]) -> None:
+        output.contest(title, race(contestants, seconds=seconds), ours, floors)
+
+    rows = {name: one_by_one(reader, order[: peers[name].pace]) for name, reader in readers.items()}
+    contest('random row', rows, 'bags', {name: 3.0 if peers[name].columnar else 0.95 for name in held})
+    raw = Bags(raw=True).open(paths['bags']) if 'bags' in readers else None
+    ours = {'bags, raw': one_by_one(raw, order[: Bags.pace])} if raw else {}
+    contest(
+        'random row, raw', {**ours, **{n: rows[n] for n in others}}, 'bags, raw', dict.fromkeys(held, 2.0)
+    )
+    for fields in SMALL:
+        batches = {name: batched(reader, order, fields, peers[name]) for name, reader in readers.items()}
+        if 'bags' in readers:
+            batches['bags, indices in a list'] = batched(readers['bags'], order, fields, Bags(), as_list=True)
+        title = f'random batch of {BATCH}: {" and ".join(fields)}'
+        contest(title, batches, 'bags', dict.fromkeys(held, 20.0))
+    scans = {name: Contestant(lambda _, r=reader: r.scan('id'), COUNT) for name, reader in readers.items()}
+    if 'bags' in readers:
+        every = np.arange(COUNT)
+        scans['bags, indices in an array'] = Contestant(
+            lambda _: readers['bags'].batch(every, ('id',)), COUNT
+        )
+    contest('scan of an int field', scans, 'bags', dict.fromkeys(held, 4.0))
+    for reader in [*readers.values(), *([raw] if raw else [])]:
+        reader.close()
+    contest('write', writes(peers), 'bags', dict.fromkeys(held, 1.0))
+    opens = {n: Contestant(lambda _, n=n: peers[n].open(paths[n]).close(), 1) for n in readers}
+    output.contest('open', race(opens, seconds=seconds), 'bags', {}, unit='ms')
+    memory({name: paths[name] for name in readers})
+
+
+def opened(peers: dict[str, Peer], paths: dict[str, Path], size: int = data.BLOB) -> dict[str, Reader]:
+    """A reader for each peer that reads right."""
+    readers: dict[str, Reader] = {}
+    for name, peer in peers.items():
+        try:
+            data.warm(paths[name])
+            reader = peer.open(paths[name])
+            check(reader, size)
+            readers[name] = reader
+        except Exception as error:
+            print(f'  {name} left out: {type(error).__name__}: {str(error)[:80]}')
+            gc.collect()
+    return readers
+
+
+def folder(name: str, peer: Peer, shard_length: int | None = None, size: int = data.BLOB) -> Path:
+    """The dataset of a peer, written once; `size` is that of its bytes field."""
+    name = name.partition(',')[0].replace(' ', '-')
+    shards = f'-{COUNT // shard_length}-shards' if shard_length else ''
+    return data.kept(
+        f'dataset-{name}-{size}{shards}', lambda path: peer.write(path, data.rows(COUNT, size), shard_length)
+    )
+
+
+def check(reader: Reader, size: int = data.BLOB) -> None:
+    """Nothing is timed that reads wrong."""
+    for index, expected in enumerate(data.rows(COUNT, size)):
+        if index % 97 == 0:
+            same(reader.row(index), expected)
+    rows = [row for index, row in enumerate(data.rows(300, size)) if index % 3 == 0]
+    for fields in SMALL:
+        batch = reader.batch(list(range(0, 300, 3)), fields)
+        for index, row in enumerate(rows):
+            same({field: batch[field][index] for field in fields}, {field: row[field] for field in fields})
+    if list(reader.scan('id')) != [index * 7919 for index in range(COUNT)]:
+        raise AssertionError('the scan differs')
+
+
+def same(got: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Compares datapoints; a vector may be a list."""
+    for field, value in expected.items():
+        equal = np.array_equal(got[field], value) if field == 'vector' else got[field] == value
+        if not equal:
+            raise AssertionError(f'field {field} of datapoint {expected.get("id")} differs')
+
+
+def one_by_one(reader: Reader, order: np.ndarray) -> Contestant:
+    """Random rows, each dropped before the next."""
+    indices = order.tolist()
+
+    def run(_: Any) -> None:
+        for index in indices:
+            reader.row(index)
+
+    return Contestant(run, len(indices))
+
+
+def batched(
+    reader: Reader, order: np.ndarray, fields: tuple[str, ...], peer: Peer, *, as_list: bool | None = None
+) -> Contestant:
+    """Random batches: arrays of indices for those that take them, lists for the others."""
+    as_list = peer.module not in ('bags', 'lance', 'bagz', 'sackli') if as_list is None else as_list
+    count = 50 if peer.module == 'bags' else 5
+    batches: list[Indices] = [order[k * BATCH : (k + 1) * BATCH] for k in range(count)]
+    if as_list:
+        batches = [np.asarray(batch).tolist() for batch in batches]
+
+    def run(_: Any) -> None:
+        for batch in batches:
+            reader.batch(batch, fields)
+
+    return Contestant(run, count * BATCH)
+
+
+def writes(peers: dict[str, Peer]) -> dict[str, Contestant]:
+    """Writing and closing a smaller dataset, without waiting for the disk."""
+    rows = [*data.rows(WRITTEN)]
+    return {
+        name: Contestant(
+            lambda path, peer=peers[name]: peer.write(path, rows),
+            WRITTEN,
+            before=lambda name=name: data.scratch(name.replace(' ', '-').replace(',', '')),
+            after=data.remove,
+        )
+        for name in peers
+        if name in PEERS
+    }

@@ -1,0 +1,66 @@
+"""What an open dataset costs a process: `python -m benchmarks.probe PEER PATH` opens it in one of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks import data
+from benchmarks.peers import PEERS, VARIANTS
+
+ROWS = 2000
+
+
+def main(name: str, path: str) -> None:
+    """Prints, as JSON, what opening a dataset and reading random rows from it adds to this process."""
+    peer = (PEERS | VARIANTS)[name]
+    __import__(peer.module)
+    before = status()
+    reader = peer.open(Path(path))
+    opened = status()
+    for index in data.order(ROWS, 20_000).tolist():
+        reader.row(index)
+    read = status()
+    print(
+        json.dumps(
+            [[after - base for after, base in zip(state, before, strict=True)] for state in (opened, read)]
+        )
+    )
+
+
+def status() -> tuple[float, float, int, int]:
+    """This process's own resident memory in MB, that of files it maps, its descriptors, and its maps."""
+    lines = Path('/proc/self/status').read_text().splitlines()
+    kilobytes = {
+        name: int(value.split()[0])
+        for name, _, value in (line.partition(':') for line in lines)
+        if name.startswith('Rss')
+    }
+    own = kilobytes['RssAnon'] + kilobytes['RssShmem']
+    maps = Path('/proc/self/maps').read_text().count('\n')
+    return own / 1024, kilobytes['RssFile'] / 1024, len(os.listdir('/proc/self/fd')), maps
+
+
+def memory(paths: dict[str, Path]) -> None:
+    """Prints a table of what each dataset costs, a process each."""
+    title = f'after open, and after {ROWS:,} random rows'
+    print(f'\n{title:<44}{"own MB":>14}{"mapped MB":>14}{"descriptors":>14}{"maps":>14}')
+    for name, path in paths.items():
+        command = [sys.executable, '-m', 'benchmarks.probe', name, str(path)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            reason = getattr(error, 'stderr', None) or str(error)
+            print(f'  {name:<42}failed: {reason.strip().splitlines()[-1][:60]}')
+            continue
+        opened, read = json.loads(done.stdout.splitlines()[-1])
+        cells = [
+            f'{before:.{digits}f} {after:.{digits}f}'
+            for before, after, digits in zip(opened, read, (1, 0, 0, 0), strict=True)
+        ]
+        print(f'  {name:<42}' + ''.join(f'{cell:>14}' for cell in cells))
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])

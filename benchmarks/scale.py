@@ -1,0 +1,92 @@
+"""Scale: the same datapoints in 1, 100 and 10,000 shards, and a field of 20 million rows."""
+
+import gc
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import data, report
+from benchmarks.datasets import BATCH, COUNT, folder, one_by_one, opened
+from benchmarks.peers import PEERS, present
+from benchmarks.probe import memory
+from benchmarks.timing import Contestant, race
+
+SHARDS = (1, 100, 10_000)
+# Those that can: Granular keeps a descriptor a field and shard, Lance and HF take minutes to write so many.
+MANY = ('bags', 'bagz, one record', 'sackli, one record', 'mosaicml streaming')
+SHARDED = (*MANY, 'granular', 'lance', 'hf datasets')
+# Small bytes, so that what is measured is the way to them.
+SIZE = 1000
+LARGE = 20_000_000
+
+
+def main(output: report.Report, *, quick: bool) -> None:
+    """Prints what opening and reading costs with many shards and with many rows."""
+    report.heading(f'Scale: {COUNT:,} datapoints in shards')
+    for shards in SHARDS[:2] if quick else SHARDS:
+        names = MANY if shards == max(SHARDS) else SHARDED
+        contest(
+            output, shards, [name for name in names if present(PEERS[name].module)], 1.0 if quick else 3.0
+        )
+    if present('bags'):
+        large(output)
+
+
+def contest(output: report.Report, shards: int, names: list[str], seconds: float) -> None:
+    """Tables for one number of shards."""
+    peers = {name: PEERS[name] for name in names}
+    paths = {name: folder(name, peer, COUNT // shards, SIZE) for name, peer in peers.items()}
+    title = f'{shards:,} shard{"s" if shards > 1 else ""}'
+    opens = {name: Contestant(lambda _, n=name: peers[n].open(paths[n]).close(), 1) for name in peers}
+    output.contest(f'open, {title}', race(opens, seconds=seconds), 'bags', {}, unit='ms')
+    readers = opened(peers, paths, SIZE)
+    order = data.order(COUNT, COUNT)
+    rows = {name: one_by_one(reader, order[: peers[name].pace]) for name, reader in readers.items()}
+    output.contest(f'random row, {title}', race(rows, seconds=seconds), 'bags', {})
+    for reader in readers.values():
+        reader.close()
+    readers.clear()
+    gc.collect()
+    memory(paths)
+
+
+def large(output: report.Report) -> None:
+    """A batch from 20 million rows beside one from 20 thousand: it may not cost what the table is long."""
+    import bags
+
+    report.heading(f'A batch of {BATCH} from an int field')
+    readers = {}
+    for count in (COUNT, LARGE):
+        path = data.kept(f'rows-{count}', lambda path, count=count: build(path, count))
+        readers[f'{count:,} rows'] = bags.open(str(path))
+    contestants = {name: Contestant(neighbours(reader), BATCH * 50) for name, reader in readers.items()}
+    output.contest('random batch of an int field', race(contestants), f'{COUNT:,} rows', {})
+    for reader in readers.values():
+        reader.close()
+
+
+def neighbours(reader: Any) -> Callable[[Any], None]:
+    """Random batches from rows as near to each other at any size, as caches are not what is measured."""
+    batches = [data.order(BATCH, COUNT, seed) + (len(reader) - COUNT) // 2 for seed in range(50)]
+
+    def run(_: Any) -> None:
+        for batch in batches:
+            reader.batch(batch, 'id')
+
+    return run
+
+
+def build(path: Path, count: int) -> None:
+    """A dataset of one int field, written by numpy as the format says: in seconds, not minutes."""
+    path.mkdir()
+    (path / 'spec.json').write_text(json.dumps({'id': 'int(8)'}))
+    refs = np.zeros(count, np.dtype([('array', 'u1'), ('tag', 'u1'), ('id', '>u4')]))
+    refs['array'], refs['tag'], refs['id'] = 0x91, 0xCE, np.arange(count)
+    for name, records in (('refs', refs), ('id', np.arange(count, dtype='<i8'))):
+        limits = np.arange(1, count + 1, dtype='<u8') * records.itemsize
+        with open(path / f'{name}.bag', 'wb') as file:
+            records.tofile(file)
+            limits.tofile(file)
