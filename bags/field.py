@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bags import formats
-from bags.bag.getters import reading
 from bags.bag.opened import OpenBag
 from bags.bag.recordfile import RecordFile
 from bags.batch import Column, Ragged, offsets_of, spread
@@ -55,9 +54,7 @@ class Field:
         self.read = twin._reader()
 
     def _reader(self) -> Callable[[tuple[int, ...]], Any]:
-        if self.kind.sequence:
-            return self._sequence_reader()
-        return self._mapped_reader(self._plain_reader())
+        return self._sequence_reader() if self.kind.sequence else self._plain_reader()
 
     def _plain_reader(self) -> Callable[[tuple[int, ...]], Any]:
         place, get, decode, optional, fail = (
@@ -79,31 +76,18 @@ class Field:
 
         return read
 
-    def _mapped_reader(self, slow: Callable[[tuple[int, ...]], Any]) -> Callable[[tuple[int, ...]], Any]:
-        """Returns quicker ways to a value than `slow`, for bags in a map.
+    def table(self) -> npt.NDArray[Any] | None:
+        """Returns the whole field as an array over the file, if all records seem to have the type's length.
 
-        Where records are known to have the one length of the type, values are items of one big array.
+        A value of it counts only where `bag.uniform` knows that. None too where not all bytes are a value, or
+        an item of the array is not what the decoder gives.
         """
-        uniform, decoder, place = self.bag.uniform, self.decoder, self.place
-        if uniform is None and self.bag.is_sliced and not decoder.aliases:
-            return reading(self.bag, place, decoder.decode, slow)
+        uniform, decoder = self.bag.uniform, self.decoder
         if uniform is None or decoder.dtype is None or uniform.length != decoder.length:
-            return slow
+            return None
         if decoder.dtype.kind in 'bU' or not (decoder.is_scalar or decoder.shape):
-            return slow  # Not all bytes are a value of these, or an item is not what the decoder gives.
-        count, marks = self.bag.count, uniform.marks
-        table = np.ndarray((count, *decoder.shape), decoder.dtype, self.bag.file.buffer)
-        item = table.item
-
-        def read_scalar(row: tuple[int, ...]) -> Any:
-            index = row[place]
-            return item(index) if index < count and marks[index >> 9] == 255 else slow(row)
-
-        def read_array(row: tuple[int, ...]) -> Any:
-            index = row[place]
-            return table[index].copy() if index < count and marks[index >> 9] == 255 else slow(row)
-
-        return read_scalar if decoder.is_scalar else read_array
+            return None
+        return np.ndarray((self.bag.count, *decoder.shape), decoder.dtype, self.bag.file.buffer)
 
     def _sequence_reader(self) -> Callable[[tuple[int, ...]], Any]:
         place, optional = self.place, self.kind.optional

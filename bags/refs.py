@@ -59,7 +59,9 @@ class RefsFormat:
                 tags.append(UINT32)
         self._tags = tuple(tags)
         self._struct = struct.Struct('>' + ''.join(f'{len(tag)}sI' for tag in tags))
-        self._numbers = struct.Struct('>' + ''.join(f'{len(tag)}xI' for tag in tags))
+        numbers = struct.Struct('>' + ''.join(f'{len(tag)}xI' for tag in tags))
+        self.unpack_from = numbers.unpack_from
+        """Reads a row from a buffer at an offset, for rows that are known to have the tags."""
         self.stride = self._struct.size
         """Bytes of a row."""
         # The same for numpy: the numbers as columns, and which bytes are tags.
@@ -102,7 +104,7 @@ class RefsFormat:
             marks: By block of rows, 255 where their limits and tags are known to be right.
             slow: The way to all other rows.
         """
-        unpack_from, stride = self._numbers.unpack_from, self.stride
+        unpack_from, stride = self.unpack_from, self.stride
 
         def row(index: int) -> tuple[int, ...]:
             if 0 <= index < count and marks[index >> 9] == 255:

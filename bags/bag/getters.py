@@ -20,7 +20,7 @@ from bags.bag.uniform import Uniform
 if TYPE_CHECKING:
     from bags.bag.opened import OpenBag
 
-__all__ = ['getters', 'reading']
+__all__ = ['ends_of', 'getters']
 
 COPIED = 1 << 11  # Frames up to this are passed on as bytes, which are quicker made than views.
 
@@ -41,7 +41,7 @@ def getters(bag: OpenBag) -> tuple[Callable[[int], bytes], Callable[[int], Buffe
     return get, get_view
 
 
-def _ends(bag: OpenBag) -> memoryview:
+def ends_of(bag: OpenBag) -> memoryview:
     """Returns the table of ends as something that is indexed by any integer.
 
     Arithmetic with the index would overflow where it is an `np.int8`. It also takes longer (a record of
@@ -53,7 +53,7 @@ def _ends(bag: OpenBag) -> memoryview:
 
 
 def _slicing(bag: OpenBag, buffer: Any, slow: Callable[[int], Any]) -> Callable[[int], Any]:
-    ends, count, end = _ends(bag), bag.count, bag.end
+    ends, count, end = ends_of(bag), bag.count, bag.end
 
     def get(index: int) -> Any:
         if 0 < index < count:
@@ -63,43 +63,6 @@ def _slicing(bag: OpenBag, buffer: Any, slow: Callable[[int], Any]) -> Callable[
         return slow(index)
 
     return get
-
-
-def reading(
-    bag: OpenBag, place: int, decode: Callable[[Any], Any] | None, slow: Callable[[tuple[int, ...]], Any]
-) -> Callable[[tuple[int, ...]], Any]:
-    """Returns the way from a row of refs, which has an index at a place, to the value of that record.
-
-    One call does what `get`, `decode` and a function around them would do in three.
-
-    Args:
-        bag: Mapped and not compressed.
-        decode: Takes the bytes of a record; None gives them as they are.
-        slow: Takes rows that are not so simple, and raises what is wrong with them.
-    """
-    buffer, ends, count, end = bag.file.buffer, _ends(bag), bag.count, bag.end
-    assert buffer is not None
-
-    def read(row: tuple[int, ...]) -> Any:
-        index = row[place]
-        if 0 < index < count:
-            start, stop = ends[index - 1], ends[index]
-            if start <= stop <= end:
-                return buffer[start:stop]
-        return slow(row)
-
-    def read_decoded(row: tuple[int, ...]) -> Any:
-        index = row[place]
-        if 0 < index < count:
-            start, stop = ends[index - 1], ends[index]
-            if start <= stop <= end:
-                try:
-                    return decode(buffer[start:stop])  # type: ignore[misc]
-                except Exception:  # noqa: S110 - the slow way raises it, with what it knows more
-                    pass
-        return slow(row)
-
-    return read if decode is None else read_decoded
 
 
 def _uniform(
@@ -120,7 +83,7 @@ def _uniform(
 
 def _decoding(bag: OpenBag, codec: Zstd) -> Callable[[int], bytes]:
     """As `Zstd.decode` of the record's bytes, without the calls in between."""
-    buffer, view, ends, slow = bag.file.buffer, bag.view, _ends(bag), bag.record
+    buffer, view, ends, slow = bag.file.buffer, bag.view, ends_of(bag), bag.record
     assert buffer is not None
     assert view is not None
     count, end = bag.count, bag.end
