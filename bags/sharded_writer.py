@@ -9,13 +9,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from bags import formats
 from bags.bag.files import store_for
 from bags.errors import CorruptError, SpecError
+from bags.field_writer import RECORDS, bind_encoders
 from bags.reader import DatasetReader
 from bags.sharded_reader import shard_numbers
 from bags.spec import Spec, check_names, parse_spec
-from bags.writer import RECORDS, Compression, DatasetWriter, bind_encoders, compression_levels
+from bags.writer import Compression, DatasetWriter, compression_levels
 
 __all__ = ['GB', 'ShardedDatasetWriter']
 
@@ -71,7 +71,7 @@ class ShardedDatasetWriter:
         self.types: Spec = parse_spec(spec)
         check_names(self.types)
         compression_levels(compression, self.types)
-        bind_encoders(self.types, formats.encoders if encoders is None else encoders)
+        bind_encoders(self.types, encoders)
         self._store, self.directory = store_for(directory, filesystem, storage_options)
         self._encoders = encoders
         self._shard_size, self._shard_length, self._step = shard_size, shard_length, shard_step

@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
-from bags import bag, formats
+from bags import bag
 from bags.bag.files import store_for
-from bags.bag.opened import OpenBag
-from bags.bag.opening import open_bag
-from bags.bag.options import CompressionNone, CompressionZstd, ReaderOptions
-from bags.errors import BagsError, CorruptError, EncodeError, SpecError
-from bags.refs import MISSING, RefsFormat
-from bags.spec import FieldType, Spec, check_names, dump_spec, load_spec, parse_spec
+from bags.bag.options import CompressionNone, CompressionZstd
+from bags.errors import CorruptError, EncodeError, SpecError
+from bags.field_writer import FieldWriter, bind_encoders, close_file
+from bags.refs import RefsFormat
+from bags.resume import bag_suffix, sound_rows
+from bags.spec import Spec, check_names, dump_spec, load_spec, parse_spec
 
-__all__ = ['RECORDS', 'Compression', 'DatasetWriter', 'bind_encoders', 'compression_levels']
+__all__ = ['Compression', 'DatasetWriter', 'bind_encoders', 'compression_levels']
 
-RECORDS = 0xFFFFFFFE
-"""Most records of a field: the number after them stands for a missing value."""
 BUFFERED = 8 << 20
 SECONDS = 1.0
 
@@ -60,13 +58,12 @@ class DatasetWriter:
         self.types: Spec = parse_spec(spec)
         check_names(self.types)
         self._levels = compression_levels(compression, self.types)
-        self._encoders = bind_encoders(self.types, formats.encoders if encoders is None else encoders)
+        self._encoders = bind_encoders(self.types, encoders)
         self._format = RefsFormat(self.types)
         self._storage = {'filesystem': filesystem, 'storage_options': storage_options}
         self._store, self.directory = store_for(directory, filesystem, storage_options)
-        self._plain = [(name, kind) for name, kind in self.types.items() if not kind.sequence]
-        self._sequences = [(name, kind) for name, kind in self.types.items() if kind.sequence]
-        self._bags: dict[str, bag.Writer] = {}
+        self._fields: list[FieldWriter] = []
+        """In sorted order, the order of refs."""
         self._lock = self._claim(resume)
         try:
             self._open(resume)
@@ -99,78 +96,27 @@ class DatasetWriter:
             if found != self.types:
                 texts = {name: kind.text for name, kind in found.items()}
                 raise SpecError(None, f'that of the folder, {texts}', self.spec, path)
-        keep = self._sound_rows(names) if resume else None
+        keep = sound_rows(store, path, self._format, names, self._storage) if resume else None
         mode = 'append' if resume else 'create'
         self._refs = bag.Writer(
             store.join(path, 'refs.bag'), mode=mode, buffer_size=1 << 62, at_most=keep, **self._storage
         )
         try:
-            for name in self.types:
-                suffix, compression = self._kind_of_bag(name, names)
-                self._bags[name] = bag.Writer(
-                    store.join(path, name + suffix), mode=mode, compression=compression, **self._storage
+            for name, kind in self.types.items():
+                suffix = bag_suffix(path, name, names) or ('.bagz' if name in self._levels else '.bag')
+                zstd = CompressionZstd(self._levels.get(name, 3)) if suffix == '.bagz' else CompressionNone()
+                writer = bag.Writer(
+                    store.join(path, name + suffix), mode=mode, compression=zstd, **self._storage
                 )
+                self._fields.append(FieldWriter(name, kind, self._encoders[name], writer))
         except BaseException:
             # Their locks go with them, however long the error is held on to.
-            for writer in (*self._bags.values(), self._refs):
+            for writer in (*(field.writer for field in self._fields), self._refs):
                 try:
                     writer.close()
                 except OSError:
                     pass  # The error on its way tells more.
             raise
-
-    def _kind_of_bag(self, name: str, names: set[str]) -> tuple[str, Any]:
-        found = [suffix for suffix in ('.bag', '.bagz') if name + suffix in names]
-        if len(found) == 2:
-            raise CorruptError(self.directory, None, f'field {name!r}: has both {name}.bag and {name}.bagz')
-        suffix = found[0] if found else '.bagz' if name in self._levels else '.bag'
-        return suffix, CompressionZstd(self._levels.get(name, 3)) if suffix == '.bagz' else CompressionNone()
-
-    def _sound_rows(self, names: set[str]) -> int | None:
-        """Returns how many refs there are before the first of those at the end that lead nowhere."""
-        store, path = self._store, self.directory
-        if any(name.endswith('.idx') for name in names) and 'refs.bag' not in names:
-            raise ValueError(f'{path}: was written by Granular, and can be read but not resumed')
-        if 'refs.bag' not in names:
-            if any(name.endswith(('.bag', '.bagz')) for name in names - {'limits.refs.bag'}):
-                # The refs are made before all other bags, so this is no writer's doing.
-                raise CorruptError(path, None, 'has bags, but no refs.bag')
-            return None
-        refs = open_bag(store, store.join(path, 'refs.bag'), ReaderOptions(**self._storage))
-        if refs.count and not int(refs.ends[0:1][0]):
-            raise ValueError(f'{path}: was written by Bags 0.x, and can be read but not resumed')
-        if refs.count:
-            for name in self.types:
-                if not {f'{name}.bag', f'{name}.bagz'} & names:
-                    # All bags are made before the first datapoint, so this is no writer's doing.
-                    raise CorruptError(path, None, f'field {name!r}: has neither {name}.bag nor {name}.bagz')
-        counts = {name: self._count(name, names) for name in self.types}
-        keep = refs.count
-        while keep and not self._is_sound(refs, keep - 1, counts):
-            keep -= 1
-        if keep < refs.count and 'limits.refs.bag' not in names:
-            # After a crash such rows are cut off; a dataset that was closed has none.
-            raise CorruptError(refs.path, keep, 'leads to records that are not there')
-        return keep
-
-    def _count(self, name: str, names: set[str]) -> int:
-        path = self._store.join(self.directory, name + self._kind_of_bag(name, names)[0])
-        try:
-            return open_bag(self._store, path, ReaderOptions(**self._storage)).count
-        except FileNotFoundError:
-            return 0
-
-    def _is_sound(self, refs: OpenBag, index: int, counts: dict[str, int]) -> bool:
-        try:
-            row = self._format.unpack(refs.get(index))
-        except (CorruptError, ValueError):
-            return False
-        for name, kind in self.types.items():
-            place = self._format.places[name]
-            first, count = row[place], row[place + 1] if kind.sequence else 1
-            if count and first + count > counts[name] and not (kind.optional and first == MISSING):
-                return False
-        return True
 
     # What it is.
 
@@ -188,7 +134,7 @@ class DatasetWriter:
     @property
     def size(self) -> int:
         """Bytes of the dataset so far."""
-        return self._refs.size + sum(writer.size for writer in self._bags.values())
+        return self._refs.size + sum(field.writer.size for field in self._fields)
 
     @property
     def shards(self) -> int:
@@ -202,7 +148,7 @@ class DatasetWriter:
     @property
     def largest(self) -> int:
         """Records of the field that has the most."""
-        return max(len(self._refs), *map(len, self._bags.values()))
+        return max(len(self._refs), *(field.count for field in self._fields))
 
     def __repr__(self) -> str:
         state = 'closed' if self._closed else 'open'
@@ -229,37 +175,42 @@ class DatasetWriter:
         """
         if self._closed:
             raise ValueError(f'{self!r} is closed')
-        index = len(self._refs)
-        before = {name: len(writer) for name, writer in self._bags.items()}
-        records: dict[str, Any] = {}
+        index, fields = len(self._refs), self._fields
+        before = [field.count for field in fields]
+        records: list[Any] = []
         try:
             self._check_keys(datapoint)
-            for name, kind in self._plain:
-                records[name] = self._encode(name, kind, datapoint.get(name))
-            row: list[int] = [0] * (len(self._plain) + 2 * len(self._sequences))
-            for name, _ in self._plain:
-                row[self._format.places[name]] = self._write(name, records.pop(name))
-            for name, kind in self._sequences:
-                place = self._format.places[name]
-                row[place : place + 2] = self._write_sequence(name, kind, datapoint.get(name))
+            # What can be refused is, before anything is written. (Sequences are written item by item.)
+            records.extend(
+                None if field.kind.sequence else field.encode(datapoint.get(field.name)) for field in fields
+            )
+            row: list[int] = []
+            for number, field in enumerate(fields):
+                if field.kind.sequence:
+                    row += field.write_items(datapoint.get(field.name))
+                else:
+                    record, records[number] = records[number], None
+                    row.append(field.write(record))
             self._refs.write(self._format.pack(row))
             if flush or (flush is None and self._is_due()):
                 self.flush()
         except BaseException:
-            for record in records.values():
+            for record in records:
                 close_file(record)
             self._refs.forget(index)
-            for name, count in before.items():
-                self._bags[name].forget(count)
+            for field, count in zip(fields, before, strict=True):
+                field.forget(count)
             raise
         return index
 
     def _is_due(self) -> bool:
         if time.monotonic() - self._flushed >= SECONDS:
             return True
-        return self._refs.buffered + sum(writer.buffered for writer in self._bags.values()) >= BUFFERED
+        return self._refs.buffered + sum(field.writer.buffered for field in self._fields) >= BUFFERED
 
     def _check_keys(self, datapoint: Any) -> None:
+        if type(datapoint) is dict and datapoint.keys() == self.types.keys():
+            return
         if not isinstance(datapoint, Mapping):
             raise TypeError(
                 f'datapoint: expected a mapping of fields to values, got {type(datapoint).__name__}'
@@ -275,68 +226,16 @@ class DatasetWriter:
                     str(name), '?', f'is not in the spec, which has {", ".join(map(repr, self.types))}'
                 )
 
-    def _encode(self, name: str, kind: FieldType, value: Any) -> Any:
-        """Returns the record of a value; None for a missing one."""
-        if value is None and kind.optional and not kind.sequence:
-            return None
-        try:
-            record = self._encoders[name](value)
-        except BagsError:
-            raise
-        except Exception as exc:
-            raise EncodeError(name, kind.text, f'{type(exc).__name__}: {exc}') from exc
-        if isinstance(record, bytes) or hasattr(record, 'read'):
-            return record
-        try:
-            return bytes(memoryview(record))
-        except TypeError:
-            got = type(record).__name__
-            raise EncodeError(name, kind.text, f'expected bytes from the encoder, got {got}') from None
-
-    def _write(self, name: str, record: Any) -> int:
-        """Writes a record, and returns its index; None stands for a missing value."""
-        if record is None:
-            return MISSING
-        writer = self._bags[name]
-        index = len(writer)
-        try:
-            if index >= RECORDS:
-                raise ValueError(f'expected at most {RECORDS} records in a folder')
-            if isinstance(record, bytes):
-                writer.write(record)
-            else:
-                writer.write_file(record)
-        except (ValueError, EOFError) as exc:
-            raise EncodeError(name, self.types[name].text, str(exc)) from exc
-        finally:
-            close_file(record)
-        return index
-
-    def _write_sequence(self, name: str, kind: FieldType, values: Any) -> tuple[int, int]:
-        if values is None and kind.optional:
-            return MISSING, 0
-        try:
-            if isinstance(values, str | bytes | bytearray | memoryview | Mapping):
-                raise TypeError
-            items = iter(values)
-        except TypeError:
-            raise EncodeError(
-                name, kind.text, f'expected several values to iterate over, got {type(values).__name__}'
-            ) from None
-        first = len(self._bags[name])
-        for value in items:
-            self._write(name, self._encode(name, kind, value))
-        count = len(self._bags[name]) - first
-        return (first, count) if count else (0, 0)
-
     def flush(self) -> None:
         """Makes all datapoints readable by other processes, and safe from the end of this one.
 
         The refs go last: a datapoint whose refs can be read is there as a whole.
         """
-        for writer in self._bags.values():
-            if self._closed or not writer.closed:  # Some are if `close` failed before, and is tried again.
-                writer.flush()
+        for field in self._fields:
+            if (
+                self._closed or not field.writer.closed
+            ):  # Some are if `close` failed before, and is tried again.
+                field.writer.flush()
         self._refs.flush()
         self._flushed = time.monotonic()
 
@@ -345,13 +244,13 @@ class DatasetWriter:
         if self._closed:
             return
         self.flush()
-        for name, writer in self._bags.items():
-            writer.close()
-            if len(writer) and not len(self._refs):
+        for field in self._fields:
+            field.writer.close()
+            if len(field.writer) and not len(self._refs):
                 # Records of a datapoint that failed, or whose writer was killed, and not one datapoint
                 # beside them: empty refs beside records would be taken for damage.
-                self._bags[name] = bag.Writer(writer.path, mode='append', at_most=0, **self._storage)
-                self._bags[name].close()
+                field.writer = bag.Writer(field.writer.path, mode='append', at_most=0, **self._storage)
+                field.writer.close()
         self._refs.close()
         self._closed = True
         self._lock.release()
@@ -379,26 +278,3 @@ def compression_levels(compression: Compression, spec: Spec) -> dict[str, int]:
             raise SpecError(name, f'one of the fields {", ".join(spec)} to compress', name)
         CompressionZstd(level)
     return levels
-
-
-def bind_encoders(spec: Spec, encoders: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[[Any], Any]]:
-    """Returns the encoder of each field.
-
-    Raises:
-        SpecError: A word without a function, or arguments that a built-in type cannot have.
-    """
-    bound = {}
-    for name, kind in spec.items():
-        try:
-            bound[name] = formats.bind_encoder(kind.word, kind.args, encoders)
-        except KeyError:
-            raise SpecError(name, f'a type of {", ".join(sorted(encoders))}', kind.text) from None
-        except ValueError as exc:
-            raise SpecError(name, str(exc), kind.text) from exc
-    return bound
-
-
-def close_file(record: bytes | BinaryIO | None) -> None:
-    """Closes what an encoder opened."""
-    if record is not None and not isinstance(record, bytes):
-        record.close()

@@ -446,7 +446,7 @@ def test_two_writers_in_one_folder(tmp_path):
 
 @pytest.mark.parametrize('count', [1, 3])
 def test_most_records_of_a_folder(tmp_path, monkeypatch, count):
-    monkeypatch.setattr('bags.writer.RECORDS', 10)
+    monkeypatch.setattr('bags.field_writer.RECORDS', 10)
     with bags.DatasetWriter(tmp_path / 'a', {'words': 'utf8[]'}) as writer:
         for _ in range(10 // count):
             writer.append({'words': ['x'] * count})

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from bags.bag.reader import Reader
 from bags.bag.records import as_record
 
 __all__ = ['Index', 'MultiIndex']
@@ -27,7 +28,8 @@ class _Table(Generic[Found]):
     """Hashes of records, sorted, and their indices."""
 
     def __init__(self, reader: Sequence[bytes]) -> None:
-        self._reader = reader
+        # A part of its own, which is not closed with the reader.
+        self._reader = reader[:] if isinstance(reader, Reader) else reader
         count = len(reader)
         hashes = np.fromiter(map(hash, reader), np.int64, count)
         order = np.argsort(hashes, kind='stable')

@@ -80,7 +80,10 @@ class OpenBag:
     @property
     def size(self) -> int:
         """Bytes of the records and their limits."""
-        last = int(self.ends[self.count - 1]) if self.count else 0
+        if self.limits.path == self.path or not self.count:
+            last = self.end if self.count else 0
+        else:
+            last = int(self.ends[self.count - 1])
         return last + self.count * ENTRY
 
     def record(self, index: int) -> bytes:

@@ -70,7 +70,9 @@ class Reader(Sequence[bytes]):
         self._paths = [local(path) for path in paths]
         self._lengths: list[int] = []
         self._bags = self._keep()
-        self._lengths += self._count()
+        counts = self._count()
+        self._lengths += [count for count, _ in counts]
+        self._size = sum(size for _, size in counts)
         self._layout = self._lay_out()
         self._range = range(self._layout.total)
         self._closed = False
@@ -93,9 +95,14 @@ class Reader(Sequence[bytes]):
         # Past the cache, a bag's limits are read by a file of their own, and both files by two descriptors.
         return Kept(make, descriptors(2 if options.cache_policy is CachePolicy.SYSTEM else 4))
 
-    def _count(self) -> list[int]:
-        shards = range(len(self._paths))
-        return overlapped(lambda shard: self._bags[shard].count, shards, not self._store.appendable)
+    def _count(self) -> list[tuple[int, int]]:
+        """Returns the records and the bytes of each bag."""
+
+        def count(shard: int) -> tuple[int, int]:
+            bag = self._bags[shard]
+            return bag.count, bag.size
+
+        return overlapped(count, range(len(self._paths)), not self._store.appendable)
 
     def _lay_out(self) -> Concatenated | Interleaved:
         if self._options.sharding_layout is ShardingLayout.INTERLEAVED:
@@ -161,7 +168,7 @@ class Reader(Sequence[bytes]):
     @property
     def size(self) -> int:
         """Bytes of the files: records as they are held, and limits."""
-        return sum(self._bags[shard].size for shard in range(len(self._paths)))
+        return self._size
 
     def warm_limits(self) -> None:
         """Reads all limits, so that later reads find them in memory."""
@@ -179,7 +186,9 @@ class Reader(Sequence[bytes]):
     def __getitem__(self, index: Any) -> Any:
         try:
             return self._get(index)
-        except TypeError:  # No int: this way round, those who pass one do not pay for the question.
+        except (TypeError, ValueError):  # This way round, those who pass an int do not pay for the question.
+            if type(index) is int:
+                raise
             if isinstance(index, slice):
                 return self._part(self._range[index])
             return self._get(check_index(index, len(self._range)))
@@ -225,10 +234,22 @@ class Reader(Sequence[bytes]):
         if len(chosen) > 1:
             ordered = np.sort(chosen)
             if (ordered[1:] == ordered[:-1]).any():
-                unique, inverse = np.unique(chosen, return_inverse=True)
-                records = self._read(self._global(unique))
-                return [records[position] for position in inverse.tolist()]
+                return self._read_repeated(chosen)
         return self._read(self._global(chosen))
+
+    def _read_repeated(self, chosen: Int64s) -> list[bytes]:
+        """Reads by indices that have equal ones among them: each once if there are many, else all."""
+        order = np.argsort(chosen, kind='stable')
+        ordered = chosen[order]
+        repeated = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
+        if 4 * len(repeated) > len(chosen):
+            unique, inverse = np.unique(chosen, return_inverse=True)
+            records = self._read(self._global(unique))
+            return [records[position] for position in inverse.tolist()]
+        records = self._read(self._global(chosen))
+        for first, second in zip(order[repeated - 1].tolist(), order[repeated].tolist(), strict=True):
+            records[second] = records[first]
+        return records
 
     def views(self, indices: slice | Iterable[SupportsIndex]) -> list[Buffer]:
         """As `read_indices`, but buffers over the files themselves where these are mapped and not compressed.
@@ -451,14 +472,16 @@ class Reader(Sequence[bytes]):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self._paths, self._file_spec, self._options, self._lengths, self._range)
+        counts = self._lengths, self._size
+        return _restore, (self._paths, self._file_spec, self._options, counts, self._range)
 
 
 def _restore(
-    paths: list[str], file_spec: str, options: ReaderOptions, lengths: list[int], part: range
+    paths: list[str], file_spec: str, options: ReaderOptions, counts: tuple[list[int], int], part: range
 ) -> Reader:
     reader = object.__new__(Reader)
-    reader._options, reader._paths, reader._file_spec, reader._lengths = options, paths, file_spec, lengths
+    reader._options, reader._paths, reader._file_spec = options, paths, file_spec
+    reader._lengths, reader._size = counts
     reader._store, _ = store_for(paths[0], options.filesystem, options.storage_options)
     reader._bags = reader._keep()
     reader._layout = reader._lay_out()

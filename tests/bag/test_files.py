@@ -304,7 +304,7 @@ def test_forms_of_a_local_path(tmp_path, form):
 def test_a_colon_alone_makes_no_url(name):
     store, path = store_for(name)
     assert isinstance(store, LocalStore)
-    assert path == name
+    assert path == os.path.abspath(name)
 
 
 def test_storage_that_is_not_supported():
