@@ -1,23 +1,35 @@
 """Datasets of images, video, audio, text, arrays and values, in files of records.
 
-bag        a file of records: `bags.bag.Reader`, `bags.bag.Writer`, `bags.bag.Index`
-formats    `bags.encoders`, `bags.decoders`: values to records and back
-datasets   `bags.open` and the readers and writers of one folder or of many
-views      `select`, `concat`, `join`: datasets over others
+    bag        a file of records: `bags.bag.Reader`, `bags.bag.Writer`, `bags.bag.Index`
+    formats    `bags.encoders`, `bags.decoders`: values to records and back
+    datasets   `bags.open` and the readers and writers of one folder or of many
+    views      `select`, `concat`, `join`: datasets over others
+
+Each is imported when it is first used, so that importing bags takes next to no time.
 """
 
-from bags import bag
-from bags.bag import Index, MultiIndex
-from bags.batch import Ragged
-from bags.dataset import Dataset
-from bags.errors import BagsError, CorruptError, DecodeError, EncodeError, MissingDependencyError, SpecError
-from bags.formats import decoders, encoders
-from bags.opening import open
-from bags.reader import DatasetReader
-from bags.sharded_reader import ShardedDatasetReader
-from bags.sharded_writer import ShardedDatasetWriter
-from bags.views import concat, join, select
-from bags.writer import DatasetWriter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bags import bag
+    from bags.bag import Index, MultiIndex
+    from bags.batch import Ragged
+    from bags.dataset import Dataset
+    from bags.errors import (
+        BagsError,
+        CorruptError,
+        DecodeError,
+        EncodeError,
+        MissingDependencyError,
+        SpecError,
+    )
+    from bags.formats import decoders, encoders
+    from bags.opening import open
+    from bags.reader import DatasetReader
+    from bags.sharded_reader import ShardedDatasetReader
+    from bags.sharded_writer import ShardedDatasetWriter
+    from bags.views import concat, join, select
+    from bags.writer import DatasetWriter
 
 __version__ = '0.1.0'
 
@@ -44,3 +56,40 @@ __all__ = [
     'open',
     'select',
 ]
+
+_HOMES = {
+    'bag': ('Index', 'MultiIndex'),
+    'batch': ('Ragged',),
+    'dataset': ('Dataset',),
+    'errors': (
+        'BagsError',
+        'CorruptError',
+        'DecodeError',
+        'EncodeError',
+        'MissingDependencyError',
+        'SpecError',
+    ),
+    'formats': ('decoders', 'encoders'),
+    'opening': ('open',),
+    'reader': ('DatasetReader',),
+    'sharded_reader': ('ShardedDatasetReader',),
+    'sharded_writer': ('ShardedDatasetWriter',),
+    'views': ('concat', 'join', 'select'),
+    'writer': ('DatasetWriter',),
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == 'bag':
+        return import_module('bags.bag')
+    for home, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(f'bags.{home}'), name)
+            return value
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+
+
+def __dir__() -> list[str]:
+    return [*__all__, '__version__']

@@ -167,7 +167,7 @@ def test_names_of_modules_and_packages():
 
 
 def test_importing_bags_loads_nothing_heavy(kit):
-    code = 'import sys, json, bags; print(json.dumps(sorted(sys.modules)))'
+    code = 'import sys, json, bags; from bags import *; print(json.dumps(sorted(sys.modules)))'
     loaded = set(json.loads(kit.python(code)))
     heavy = {
         'PIL',
@@ -185,6 +185,19 @@ def test_importing_bags_loads_nothing_heavy(kit):
     heavy |= {'multiprocessing', 'asyncio', 'pandas', 'cv2', 'bagz', 'granular', 'hypothesis', 'pytest'}
     assert not loaded & heavy
     assert {'numpy', 'msgpack', 'zstandard'} <= loaded
+
+
+def test_importing_bags_waits_for_the_first_use(kit):
+    code = 'import sys, json, bags; print(json.dumps(sorted(sys.modules)))'
+    assert not {'numpy', 'msgpack', 'zstandard', 'bags.reader'} & set(json.loads(kit.python(code)))
+
+
+def test_every_public_name_is_there():
+    for name in bags.__all__:
+        assert getattr(bags, name) is not None
+        assert name in dir(bags)
+    with pytest.raises(AttributeError, match='no_such_name'):
+        _ = bags.no_such_name
 
 
 def test_public_names():
