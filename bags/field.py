@@ -159,8 +159,12 @@ class Field:
 
     def decoded(self, indices: Int64s) -> list[Any]:
         """Returns values by their indices in the bag, decoded one by one."""
-        records = self.records(indices)
         decode = self.decoder.decode
+        if decode is bytes.decode:
+            texts = self._texts(indices)
+            if texts is not None:
+                return texts
+        records = self.records(indices)
         if decode is None:
             return records
         try:
@@ -172,6 +176,18 @@ class Field:
                 except Exception as exc:
                     self.fail(index, exc)
             raise
+
+    def _texts(self, indices: Int64s) -> list[str] | None:
+        """Returns short texts by cutting them out of a single one; None if they are not all ASCII."""
+        found = self.bag.padded(indices)
+        if found is None:
+            return None
+        rows, sizes = found
+        if int(np.maximum.reduce(rows, axis=None)) >= 0x80:
+            return None
+        text, width = str(rows.data, 'ascii'), rows.shape[1]
+        places = zip(range(0, len(text), width), sizes.tolist(), strict=True)
+        return [text[start : start + size] for start, size in places]
 
     def array(self, indices: Int64s) -> npt.NDArray[Any] | None:
         """Returns values by their indices in the bag as one new array (n, *shape).
@@ -199,13 +215,14 @@ class Field:
             BadRef: The first that leads outside the bag.
         """
         last = firsts if counts is None else firsts + counts - 1
-        bad = last >= self.bag.count
-        missing = firsts == MISSING
-        if counts is not None:
-            bad &= counts > 0
-            missing &= counts == 0
-        bad = bad & ~missing if self.kind.optional else bad | missing
-        if bad.any():
+        bad = last >= self.bag.count  # A missing value too: its number is beyond all records.
+        if self.kind.optional or counts is not None:
+            missing = firsts == MISSING
+            if counts is not None:
+                bad &= counts > 0
+                missing &= counts == 0
+            bad = bad & ~missing if self.kind.optional else bad | missing
+        if np.count_nonzero(bad):
             position = int(bad.argmax())
             raise BadRef(position, self.beyond(int(last[position])))
 

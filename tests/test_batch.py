@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bags
 from bags.batch import Ragged, join_columns, offsets_of, spread, take
 
 COUNTS = st.lists(st.integers(0, 5), max_size=8)
@@ -103,3 +104,17 @@ def test_columns_of_two_kinds_lose_nothing():
     assert join_columns([ragged([[1], []]), [[big]]]) == [[1], [], [big]]
     assert join_columns([[[big]], ragged([None, [1]], optional=True)]) == [[big], None, [1]]
     assert all(type(value) is int for value in join_columns([np.array([1, 2]), [big]]))
+
+
+@pytest.mark.parametrize('others', [['', 'ä', 'z' * 900], ['plain'], ['x' * 5000], ['\x7f', '\x00', 'a\x00']])
+def test_texts_that_are_cut_out_of_one(tmp_path, others):
+    texts = [f'text {index}' * (index % 5) for index in range(60)] + others
+    with bags.DatasetWriter(tmp_path / 'a', {'text': 'utf8', 'some': 'utf8?', 'many': 'utf8[]'}) as writer:
+        for index, text in enumerate(texts):
+            writer.append({'text': text, 'some': text if index % 2 else None, 'many': [text, text]})
+    reader = bags.open(tmp_path / 'a')
+    order = [*range(len(texts)), *range(len(texts) - 1, -1, -1)]
+    batch = reader.batch(order)
+    assert batch['text'] == [texts[index] for index in order]
+    assert batch['some'] == [texts[index] if index % 2 else None for index in order]
+    assert batch['many'] == [[texts[index]] * 2 for index in order]

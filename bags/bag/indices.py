@@ -66,7 +66,7 @@ def as_indices(indices: Iterable[SupportsIndex], count: int) -> Int64s:
                 'indices: expected integers, got a mask of bools; numpy.flatnonzero makes indices of it'
             )
     if len(chosen):
-        low, high = int(chosen.min()), int(chosen.max())
+        low, high = int(np.minimum.reduce(chosen)), int(np.maximum.reduce(chosen))
         if low < -count or high >= count:
             place = int(((chosen < -count) | (chosen >= count)).argmax())
             raise IndexError(f'indices[{place}] = {chosen[place]} out of range [{-count}, {count})')

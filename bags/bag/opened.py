@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bags.bag.compression import MANY, SMALL_FRAME, Buffer, Zstd
 from bags.bag.files import File
@@ -21,6 +22,7 @@ from bags.errors import CorruptError
 __all__ = ['OpenBag']
 
 WINDOW = 1 << 13  # Records of one size up to this are made in one numpy call.
+WIDEST = 1 << 10  # Records up to this are worth gathering with what follows them.
 CHUNK = 1 << 12  # Frames decompressed at a time: more would leave the processor's cache before they are used.
 
 
@@ -225,7 +227,7 @@ class OpenBag:
                     items = table[chosen].copy() if isinstance(chosen, slice) else table[chosen]
                     return items.view(np.uint8).reshape(len(items), length)
             starts, stops = self.ranges(indices)
-            if not bool((stops - starts == length).all()):
+            if np.count_nonzero(stops - starts != length):
                 return None
             if self.file.wary:
                 self.file.expect(starts, stops)
@@ -237,6 +239,28 @@ class OpenBag:
         values = np.empty((len(records), length), np.uint8)
         values.reshape(-1).data[:] = b''.join(records)
         return values
+
+    def padded(self, indices: Int64s) -> tuple[npt.NDArray[np.uint8], Int64s] | None:
+        """Returns records as rows of one width, each with what follows it in the file, and their sizes.
+
+        Gathering them so takes a fifth of what slicing does. None where it would not be quick: for few
+        records, long ones, or some that are much longer than the others.
+        """
+        if not self.is_sliced or len(indices) < MANY:
+            return None
+        starts, stops = self.ranges(indices)
+        sizes = stops - starts
+        width = int(np.maximum.reduce(sizes))
+        room = self.file.size - width
+        if not 0 < width <= WIDEST or width * len(sizes) > 4 * int(np.add.reduce(sizes)):
+            return None
+        if int(np.maximum.reduce(starts)) > room:
+            return None
+        if self.file.wary:
+            self.file.expect(starts, stops)
+        assert self.file.buffer is not None
+        items = gather(self.file.buffer, self.file.size, starts, width)
+        return items.view(np.uint8).reshape(len(items), width), sizes
 
     def warm(self) -> None:
         """Reads all limits."""

@@ -53,12 +53,12 @@ class Uniform:
         """
         if isinstance(chosen, slice):
             first, last = chosen.start >> SHIFT, ((chosen.stop - 1) >> SHIFT) + 1
-            if not bool((self._table[first:last] == SOUND).all()):
+            if np.count_nonzero(self._table[first:last] != SOUND):
                 self._look(first, last)
-            return bool((self._table[first:last] == SOUND).all())
+            return not np.count_nonzero(self._table[first:last] != SOUND)
         blocks = chosen >> SHIFT
         marks = self._table[blocks]
-        if bool((marks == SOUND).all()):
+        if not np.count_nonzero(marks != SOUND):
             return True
         for block in np.unique(blocks[marks < UNEVEN])[:LOOKS].tolist():
             self._look(block, block + 1)

@@ -55,12 +55,12 @@ class MappedFile(PreadFile):
         if not len(starts):
             return []
         sizes = stops - starts
-        if len(starts) > 1 and int(sizes.sum()) >= LARGE * len(starts):
+        if len(starts) > 1 and int(np.add.reduce(sizes)) >= LARGE * len(starts):
             return self.read_large(starts.tolist(), stops.tolist())
         if len(starts) > 1 and self.wary:
             self.expect(starts, stops)
-        largest = int(sizes.max())
-        if largest <= WINDOW and int(sizes.min()) == largest:
+        largest = int(np.maximum.reduce(sizes))
+        if largest <= WINDOW and int(np.minimum.reduce(sizes)) == largest:
             return gather(buffer, self.size, starts, largest).tolist() if largest else [b''] * len(starts)
         return [buffer[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
 
