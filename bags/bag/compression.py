@@ -17,17 +17,18 @@ import zstandard
 from bags.bag.frames import content_sizes, cut
 from bags.bag.limits import Int64s
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionZstd
-from bags.bag.threads import in_threads
+from bags.bag.threads import dealt, in_threads
 
 __all__ = ['MANY', 'SMALL_FRAME', 'Buffer', 'Zstd', 'codec_for']
 
 Buffer = bytes | bytearray | memoryview
 
 MAGIC = b'\x28\xb5\x2f\xfd'
-PARALLEL_BYTES = 1 << 20  # Below this, starting threads costs more than it saves.
+PARALLEL_BYTES = 1 << 18  # Below this, starting threads costs more than it saves.
 PARALLEL_RECORDS = 64
-PARALLEL_FRAME = 1 << 14  # Smaller frames spend their time holding the GIL.
+PARALLEL_FRAME = 1 << 10  # Smaller frames spend too much of their time holding the GIL.
 MANY = 16  # Fewer frames, or larger ones, are not worth the steps of decompressing them together.
+HALVED = 768  # From as many small frames on, two threads share them.
 SMALL_FRAME = 1 << 10
 TOGETHER = 1 << 25  # Bytes of records that are decompressed together, at most.
 SENTINEL = zstandard.ZstdCompressor().compress(b'!')
@@ -143,43 +144,60 @@ class Zstd:
         """
         count, total = len(frames), sum(map(len, frames))
         if parallelism > 1 and total > PARALLEL_BYTES and total > PARALLEL_FRAME * count:
-            return in_threads(self.decode, frames, parallelism)
+            return dealt(lambda part: list(map(self.decode, frames[part])), count, parallelism)
         if count >= MANY and total <= SMALL_FRAME * count:
-            together = self.decode_run(b''.join(frames), np.fromiter(map(len, frames), np.int64, count))
+            sizes = np.fromiter(map(len, frames), np.int64, count)
+            together = self.decode_run(b''.join(frames), sizes, parallelism)
             if together is not None:
                 return together
         return list(map(self.decode, frames))
 
-    def decode_run(self, data: Buffer, sizes: Int64s) -> list[bytes] | None:
+    def decode_run(self, data: Buffer, sizes: Int64s, parallelism: int = 1) -> list[bytes] | None:
         """Decodes small frames that lie one after the other, all at once.
 
         Args:
             data: The frames.
             sizes: Of the frames; 0 for an empty record.
+            parallelism: Most threads.
 
         Returns:
             The records; None if anything is out of the ordinary, and `decode` has to look at each frame.
         """
         present = sizes > 0
         if not bool(present.all()):
-            found = self.decode_run(data, sizes[present]) if present.any() else []
+            found = self.decode_run(data, sizes[present], parallelism) if present.any() else []
             records = iter(found or ())
             return None if found is None else [next(records) if there else b'' for there in present.tolist()]
-        # A frame of our own at the end comes out only if the one before it ended where it should.
         joined = b''.join((data, SENTINEL, bytes(24)))
-        contents = content_sizes(joined, np.cumsum(sizes) - sizes)
+        ends = np.cumsum(sizes)
+        contents = content_sizes(joined, ends - sizes)
         total = int(contents.sum())
         if int(contents.min()) < 1 or int(contents.max()) > self.max_record_size or total > TOGETHER:
             return None
         if may_skip(joined):
             return None
+        whole = memoryview(joined)[:-24]
+        if parallelism < 2 or len(sizes) < HALVED or total < len(data):
+            return self._decode_stream(
+                (whole, contents)
+            )  # Too little, or hardly compressed: no work to share.
+        half = len(sizes) // 2
+        cut_at = int(ends[half - 1])
+        first = b''.join((whole[:cut_at], SENTINEL))
+        pieces = [(memoryview(first), contents[:half]), (whole[cut_at:], contents[half:])]
+        front, back = in_threads(self._decode_stream, pieces, 2)
+        return None if front is None or back is None else front + back
+
+    def _decode_stream(self, piece: tuple[memoryview, Int64s]) -> list[bytes] | None:
+        """Decodes frames and, last, the sentinel, which comes out only if the one before ended well."""
+        source, contents = piece
+        total = int(contents.sum())
         try:
             context = self.local.context
         except AttributeError:
             self._decompressor()
             context = self.local.context
         try:
-            source = memoryview(joined)[:-24]
             stream = context.stream_reader(source, read_size=len(source), read_across_frames=True)
             result: bytes = stream.read(total + 2)
         except (zstandard.ZstdError, MemoryError):

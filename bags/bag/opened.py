@@ -184,7 +184,7 @@ class OpenBag:
                 # They follow one another in the file, so there is nothing to put together.
                 first, last = int(starts[0]), int(stops[-1])
                 if last - first <= SMALL_FRAME * len(indices):
-                    records = self.codec.decode_run(view[first:last], stops - starts)
+                    records = self.codec.decode_run(view[first:last], stops - starts, parallelism)
                     if records is not None:
                         return records
             frames = [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ['in_threads']
+from bags.bag.ranges import split
+
+__all__ = ['dealt', 'in_threads']
 
 Thing = TypeVar('Thing')
 Result = TypeVar('Result')
 
 
 def in_threads(work: Callable[[Thing], Result], things: Sequence[Thing], most: int) -> list[Result]:
-    """Does work on each of several things, in at most as many threads; the first error is raised."""
+    """Does work on each of several things, in at most as many threads; the first error is raised.
+
+    The first thing is done by the thread that calls, in which memory is often at hand that new threads
+    would have to ask the system for.
+    """
+    count = min(most, len(things))
+    if count < 2:
+        return list(map(work, things))
     from concurrent.futures import ThreadPoolExecutor  # 5 ms, which those who need none do not wait for.
 
-    with ThreadPoolExecutor(min(most, len(things)), 'bags') as threads:
-        return list(threads.map(work, things))
+    with ThreadPoolExecutor(count - 1, 'bags') as threads:
+        others = [threads.submit(work, thing) for thing in things[1:]]
+        return [work(things[0]), *(other.result() for other in others)]
+
+
+def dealt(work: Callable[[slice], list[Result]], count: int, most: int) -> list[Result]:
+    """Does work that is dealt out in turns: `work` takes a slice of the things, and returns its results."""
+    parts = split(count, most)
+    if len(parts) < 2:
+        return work(slice(None))
+    results: list[Any] = [None] * count
+    for part, found in zip(parts, in_threads(work, parts, len(parts)), strict=True):
+        results[part] = found
+    return results
