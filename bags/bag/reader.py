@@ -12,16 +12,15 @@ import numpy as np
 
 from bags.bag.compression import Buffer
 from bags.bag.files import store_for
-from bags.bag.gather import Kept, descriptors, overlapped
+from bags.bag.gather import Closed
 from bags.bag.indices import as_indices, check_index
 from bags.bag.iterate import Batch, batches, read_ahead
 from bags.bag.limits import Int64s
-from bags.bag.opened import OpenBag
-from bags.bag.opening import open_bag
-from bags.bag.options import CachePolicy, ReaderOptions, ShardingLayout, merge
+from bags.bag.options import ReaderOptions, ShardingLayout, merge
 from bags.bag.records import as_record
-from bags.bag.sharding import Concatenated, Interleaved, expand
-from bags.errors import BagsError, CorruptError
+from bags.bag.sharding import expand
+from bags.bag.shards import Shards
+from bags.errors import BagsError
 
 __all__ = ['Reader']
 
@@ -56,81 +55,26 @@ class Reader(Sequence[bytes]):
     ) -> None:
         self._options = merge(ReaderOptions, options, keywords)
         specs = [file_spec] if isinstance(file_spec, str | os.PathLike) else list(file_spec)
-        self._store, _ = store_for(
-            specs[0] if specs else '', self._options.filesystem, self._options.storage_options
-        )
+        filesystem, storage = self._options.filesystem, self._options.storage_options
+        store, _ = store_for(specs[0] if specs else '', filesystem, storage)
 
         def local(path: str) -> str:
-            return store_for(path, self._options.filesystem, self._options.storage_options)[1]
+            return store_for(path, filesystem, storage)[1]
 
-        store = self._store
         paths, self._file_spec = expand(
             specs, lambda path: store.exists(local(path)), lambda folder: store.names(local(folder))
         )
-        self._paths = [local(path) for path in paths]
-        self._lengths: list[int] = []
-        self._bags = self._keep()
-        counts = self._count()
-        self._lengths += [count for count, _ in counts]
-        self._size = sum(size for _, size in counts)
-        self._layout = self._lay_out()
-        self._range = range(self._layout.total)
+        self._start(Shards(list(map(local, paths)), self._options))
+
+    def _start(self, shards: Shards, part: range | None = None) -> None:
+        self._shards: Any = shards
+        self._range = range(shards.layout.total) if part is None else part
+        # What is known of them stays known when they are closed.
+        self._paths, self._total, self._size = shards.paths, shards.layout.total, shards.size
         self._closed = False
-        self._set_getters()
-
-    def _keep(self) -> Kept[int, OpenBag]:
-        # Nothing that a Reader holds refers to the Reader: it lets go of its files with its last reference,
-        # not when the garbage collector comes.
-        store, paths, options, lengths = self._store, self._paths, self._options, self._lengths
-
-        def make(shard: int) -> OpenBag:
-            bag = open_bag(store, paths[shard], options)
-            expected = lengths[shard] if lengths else 0
-            if bag.count < expected:
-                raise CorruptError(
-                    bag.path, None, f'had {expected} records when first opened, now {bag.count}'
-                )
-            return bag
-
-        # Past the cache, a bag's limits are read by a file of their own, and both files by two descriptors.
-        return Kept(make, descriptors(2 if options.cache_policy is CachePolicy.SYSTEM else 4))
-
-    def _count(self) -> list[tuple[int, int]]:
-        """Returns the records and the bytes of each bag."""
-
-        def count(shard: int) -> tuple[int, int]:
-            bag = self._bags[shard]
-            return bag.count, bag.size
-
-        return overlapped(count, range(len(self._paths)), not self._store.appendable)
-
-    def _lay_out(self) -> Concatenated | Interleaved:
-        if self._options.sharding_layout is ShardingLayout.INTERLEAVED:
-            return Interleaved(self._lengths)
-        return Concatenated(self._lengths)
-
-    def _set_getters(self) -> None:
-        """Chooses the way to one record: the bag's own, if it is the only one and not sliced."""
-        if len(self._paths) == 1 and self._range == range(self._layout.total):
-            bag = self._bags[0]
-            count = self._layout.total
-            whole = bag.count == count
-            self._get = bag.get if whole else lambda index: bag.get(check_index(index, count))
-            self.view: Callable[[int], Buffer] = (
-                bag.get_view if whole else lambda index: bag.get_view(check_index(index, count))
-            )
-        else:
-            part, one, bags = self._range, self._layout.one, self._bags
-
-            def get(index: int) -> bytes:
-                shard, within = one(part[check_index(index, len(part))])
-                return bags[shard].get(within)
-
-            def get_view(index: int) -> Buffer:
-                shard, within = one(part[check_index(index, len(part))])
-                return bags[shard].get_view(within)
-
-            self._get, self.view = get, get_view
+        self._get: Callable[[int], bytes]
+        self.view: Callable[[int], Buffer]
+        self._get, self.view = shards.getters(self._range)
 
     # What it is.
 
@@ -154,7 +98,7 @@ class Reader(Sequence[bytes]):
 
     def __repr__(self) -> str:
         part = ''
-        if self._range != range(self._layout.total):
+        if self._range != range(self._total):
             part = f'[{self._range.start}:{self._range.stop}:{self._range.step}]'
         layout = self._options.sharding_layout
         order = '' if layout is ShardingLayout.CONCATENATED else f', {layout.name.lower()}'
@@ -162,8 +106,7 @@ class Reader(Sequence[bytes]):
 
     def approximate_bytes_per_record(self) -> float:
         """Returns the mean bytes of a record on disk with its limit; 0.0 if there is none."""
-        total = self._layout.total
-        return self.size / total if total else 0.0
+        return self._size / self._total if self._total else 0.0
 
     @property
     def size(self) -> int:
@@ -173,7 +116,7 @@ class Reader(Sequence[bytes]):
     def warm_limits(self) -> None:
         """Reads all limits, so that later reads find them in memory."""
         for shard in range(len(self._paths)):
-            self._bags[shard].warm()
+            self._shards.bags[shard].warm()
 
     # One record, or a part.
 
@@ -193,12 +136,14 @@ class Reader(Sequence[bytes]):
                 return self._part(self._range[index])
             return self._get(check_index(index, len(self._range)))
 
+    def _open_shards(self) -> Shards:
+        shards: Shards = self._shards() if self._closed else self._shards
+        return shards
+
     def _part(self, part: range) -> Reader:
-        self._check_open()
         reader = object.__new__(Reader)
-        reader.__dict__.update(self.__dict__)
-        reader._range = part
-        reader._set_getters()
+        reader._options, reader._file_spec = self._options, self._file_spec
+        reader._start(self._open_shards(), part)
         return reader
 
     def __reversed__(self) -> Reader:  # type: ignore[override]
@@ -275,56 +220,10 @@ class Reader(Sequence[bytes]):
             raise IndexError(f'range [{start}, {start + count}) out of range [0, {len(self._range)})')
         return self._range[start : start + count]
 
-    def _groups(self, chosen: range | Int64s) -> list[tuple[int, range | Int64s, slice | Int64s]]:
-        """Divides global indices by shard: shard, indices in it, and their places in the result."""
-        if len(self._paths) == 1:
-            return [(0, chosen, slice(None))]
-        if isinstance(chosen, range) and chosen.step == 1 and isinstance(self._layout, Concatenated):
-            return self._spans(chosen)
-        shards, within = self._layout.many(np.asarray(chosen, np.int64))
-        order = np.argsort(shards, kind='stable')
-        cuts = np.flatnonzero(np.diff(shards[order])) + 1
-        return [
-            (int(shards[places[0]]), within[places], places)
-            for places in np.split(order, cuts)
-            if len(places)
-        ]
-
-    def _spans(self, chosen: range) -> list[tuple[int, range | Int64s, slice | Int64s]]:
-        groups: list[tuple[int, range | Int64s, slice | Int64s]] = []
-        index = chosen.start
-        while index < chosen.stop:
-            shard, within = self._layout.one(index)
-            count = min(self._lengths[shard] - within, chosen.stop - index)
-            place = index - chosen.start
-            groups.append((shard, range(within, within + count), slice(place, place + count)))
-            index += count
-        return groups
-
     def _read(self, chosen: range | Int64s, how: str = 'read') -> list[Any]:
         """Reads by global indices that are known to be in range."""
-        self._check_open()
-        parallelism = min(self._options.max_parallelism, os.cpu_count() or 1)
-
-        def work(group: tuple[int, range | Int64s, slice | Int64s]) -> list[Any]:
-            bag, within = self._bags[group[0]], group[1]
-            if isinstance(within, range) and within.step == 1 and how == 'read':
-                return bag.read_span(within.start, within.stop, parallelism)
-            indices: list[Any] = getattr(bag, how)(np.asarray(within, np.int64), parallelism)
-            return indices
-
-        groups = self._groups(chosen)
-        if len(groups) == 1:
-            return work(groups[0])
-        results: list[Any] = [None] * len(chosen)
-        for group, records in zip(groups, overlapped(work, groups, not self._store.appendable), strict=True):
-            places = group[2]
-            if isinstance(places, slice):
-                results[places] = records
-            else:
-                for place, record in zip(places.tolist(), records, strict=True):
-                    results[place] = record
-        return results
+        records: list[Any] = self._shards.read(chosen, how)
+        return records
 
     # Iterators.
 
@@ -363,7 +262,7 @@ class Reader(Sequence[bytes]):
         return self._iterate(indices, read_ahead)
 
     def _iterate(self, indices: Iterable[Any], read_ahead_count: int | None) -> Iterator[bytes]:
-        self._check_open()
+        bags = self._shards.bags
         if isinstance(indices, range) and not indices:
             return iter(())
         mean = self.approximate_bytes_per_record()
@@ -371,7 +270,7 @@ class Reader(Sequence[bytes]):
         length = (
             min(length, LONGEST) if read_ahead_count is None else max(1, operator.index(read_ahead_count))
         )
-        bag = self._bags[0]
+        bag = bags[0]
         if length <= 2 and isinstance(indices, range) and not bag.overlaps:
             get = self._get  # Large records, mapped: the kernel reads ahead by itself.
             return (get(index) for index in indices)
@@ -406,9 +305,7 @@ class Reader(Sequence[bytes]):
                 chosen: range | Int64s = self._along(indices)
             else:
                 chosen = self._global(as_indices(indices, len(self._range)))
-            for shard, within, _ in self._groups(chosen):
-                bag = self._bags[shard]
-                bag.file.expect(*bag.ranges(np.asarray(within, np.int64)))
+            self._shards.expect(chosen)
         except (BagsError, LookupError, TypeError, ValueError, OSError):
             pass
 
@@ -453,17 +350,8 @@ class Reader(Sequence[bytes]):
 
     def close(self) -> None:
         """Lets go of the files. Slices and buffers made before go on; the Reader itself raises ValueError."""
-        if not self._closed:
-            self._closed = True
-            self._bags = Kept(self._refuse, 1)
-            self._get = self.view = self._refuse
-
-    def _refuse(self, index: Any) -> Any:
-        raise ValueError(f'{self!r} is closed')
-
-    def _check_open(self) -> None:
-        if self._closed:
-            self._refuse(0)
+        self._closed = True
+        self._shards = self._get = self.view = Closed(repr(self))
 
     def __enter__(self) -> Self:
         return self
@@ -472,20 +360,11 @@ class Reader(Sequence[bytes]):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        counts = self._lengths, self._size
-        return _restore, (self._paths, self._file_spec, self._options, counts, self._range)
+        return _restore, (self._options, self._file_spec, self._open_shards(), self._range)
 
 
-def _restore(
-    paths: list[str], file_spec: str, options: ReaderOptions, counts: tuple[list[int], int], part: range
-) -> Reader:
+def _restore(options: ReaderOptions, file_spec: str, shards: Shards, part: range) -> Reader:
     reader = object.__new__(Reader)
-    reader._options, reader._paths, reader._file_spec = options, paths, file_spec
-    reader._lengths, reader._size = counts
-    reader._store, _ = store_for(paths[0], options.filesystem, options.storage_options)
-    reader._bags = reader._keep()
-    reader._layout = reader._lay_out()
-    reader._range = part
-    reader._closed = False
-    reader._set_getters()
+    reader._options, reader._file_spec = options, file_spec
+    reader._start(shards, part)
     return reader
