@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,13 +55,24 @@ class OpenBag:
         self.view = share(file.buffer) if file.buffer is not None else None
         self.uniform = self._find_length()
         """The length of all records, if it can be that they have one, and which are known to have it."""
+
+    @functools.cached_property
+    def _getters(self) -> tuple[Callable[[int], bytes], Callable[[int], Buffer]]:
         # From a twin, so that the functions and the bag do not refer to each other: a cycle would keep
         # the file open until the garbage collector comes.
         twin = object.__new__(OpenBag)
         twin.__dict__.update(self.__dict__)
-        self.get, self.get_view = getters(twin)
-        """The ways to one record, as bytes, and as a buffer over the file where that is mapped and not
-        compressed: functions of any index that Python takes."""
+        return getters(twin)
+
+    @property
+    def get(self) -> Callable[[int], bytes]:
+        """The way to one record as bytes: a function of any index that Python takes."""
+        return self._getters[0]
+
+    @property
+    def get_view(self) -> Callable[[int], Buffer]:
+        """The way to one record as a buffer, over the file where that is mapped and not compressed."""
+        return self._getters[1]
 
     def _find_length(self) -> Uniform | None:
         if not self.is_sliced or not self.count:

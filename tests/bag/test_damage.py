@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -423,6 +424,10 @@ def test_errors_pickle():
 # Never a dead process, never all the memory. In a child, so that either is seen.
 
 
+@pytest.mark.skipif(
+    not getattr(sys, '_is_gil_enabled', lambda: True)(),
+    reason='without the GIL the addresses of threads alone are more than what is allowed here',
+)
 def test_nothing_bad_takes_much_memory(tmp_path):
     paths = {}
     for number, name in enumerate(['announces 100 GB', 'announces all there is', 'bomb']):
