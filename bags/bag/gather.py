@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -15,8 +13,6 @@ Key = TypeVar('Key')
 Value = TypeVar('Value')
 
 THREADS = 32
-WITHOUT_GIL = not getattr(sys, '_is_gil_enabled', lambda: True)()
-"""Such a Python frees functions, and with them the files that they read, only in collections."""
 
 
 def descriptors(each: int = 2) -> int:
@@ -44,14 +40,10 @@ class Kept(dict[Key, Value]):
     def __init__(self, make: Callable[[Key], Value], most: int) -> None:
         self.make = make
         self.most = max(1, most)
-        self.forgotten = 0
 
     def __missing__(self, key: Key) -> Value:
         value = self.make(key)
         while len(self) >= self.most:
-            self.forgotten += 1
-            if WITHOUT_GIL and not self.forgotten % (self.most // 4 + 1):
-                gc.collect()
             try:
                 del self[next(iter(self))]
             except (KeyError, RuntimeError, StopIteration):
