@@ -12,7 +12,7 @@ import bags
 PACKAGE = Path(bags.__file__).parent
 MODULES = sorted(PACKAGE.rglob('*.py'))
 LAYERS = [
-    ['errors'],
+    ['errors', 'progress'],
     ['bag', 'formats'],
     ['batch', 'spec'],
     ['refs', 'selection'],
