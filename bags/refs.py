@@ -81,6 +81,14 @@ class RefsFormat:
         slots[1::2] = row
         return self._struct.pack(*slots)
 
+    def pack_many(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """Returns the records of rows (n, numbers of a row) as a table (n, stride)."""
+        table = np.empty((len(rows), self.stride), np.uint8)
+        table[:, self._tag_bytes] = self._expected
+        for place, start in enumerate(self._starts):
+            table[:, start : start + 4] = rows[:, place, None].astype('>u4').view(np.uint8)
+        return table
+
     def unpack(self, record: bytes) -> tuple[int, ...]:
         """Returns the row of a record.
 

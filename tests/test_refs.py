@@ -148,3 +148,10 @@ def test_any_bytes_are_refs_or_refused(record):
         return
     assert len(row) == 4
     assert all(0 <= number <= MISSING for number in row)
+
+
+@given(specs_and_rows())
+def test_rows_packed_together_are_those_packed_one_by_one(given_):
+    spec, rows = given_
+    format = RefsFormat(spec)
+    assert format.pack_many(np.array(rows, np.int64)).tobytes() == b''.join(map(format.pack, rows))

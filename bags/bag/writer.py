@@ -25,6 +25,7 @@ __all__ = ['Writer']
 
 SMALL = 1 << 12  # Records that are smaller in the mean are joined to one write.
 PIECE = 1 << 22
+RUN = 1 << 26  # Bytes of a run that one system call is given: it takes less than 2 GiB.
 
 
 class Writer:
@@ -224,6 +225,45 @@ class Writer:
             else:
                 self._compress(self._codec, file, size)
             self._commit([self._data.size])
+        except BaseException:
+            self._rewind()
+            raise
+
+    def write_run(self, data: Any, sizes: Any, *, held: bool = False) -> None:
+        """Appends many records whose bytes lie one after the other; flushes what waited before them.
+
+        Args:
+            data: The records, in one buffer.
+            sizes: Bytes of each, shape (n,).
+            held: The data is what a bag of this kind holds: frames, if the records are compressed. It goes
+                in as it is, unchecked.
+
+        Raises:
+            ValueError: Sizes that are not those of the data, or a record too large to be compressed.
+            OSError: The disk is full, say; the bag is as before.
+        """
+        view = memoryview(data)
+        view = view.cast('B') if view.nbytes else memoryview(b'')
+        ends = np.cumsum(np.asarray(sizes, np.int64))
+        total = int(ends[-1]) if len(ends) else 0
+        if total != len(view) or (len(ends) and int(np.min(sizes)) < 0):
+            raise ValueError(f'sizes: expected those of {len(view)} bytes, got {len(ends)} of {total} bytes')
+        if self._codec is not None and not held:
+            if len(ends) and (most := int(np.max(sizes))) > self._most:
+                raise ValueError(f'a record of {most} bytes is not compressed: more than {self._most} bytes')
+            start = 0
+            for end in ends.tolist():
+                self.write(view[start:end])
+                start = end
+            return
+        self.flush()
+        if not len(ends):
+            return
+        try:
+            self._seal(self._end + total)
+            for start in range(0, total, RUN):
+                self._data.write([view[start : start + RUN]])
+            self._commit(ends + self._end)
         except BaseException:
             self._rewind()
             raise

@@ -604,6 +604,53 @@ def test_files_as_records(tmp_path, form):
     assert read(tmp_path / 'x.bag', form) == [b'before', data[1000:], b'', data, data[:100], b'after']
 
 
+@pytest.mark.parametrize('form', FORMS, ids='-'.join)
+def test_runs_of_records(tmp_path, form):
+    with bag.Writer(tmp_path / 'x.bag', **options_of(form)) as writer:
+        writer.write(b'before')
+        writer.write_run(b'onethree', [3, 0, 5])
+        writer.write_run(b'', [])
+        writer.write_run(b'', [0, 0])
+        writer.write(b'between')
+        writer.write_run(np.arange(1000, dtype='<u2').reshape(2, 500), np.full(250, 8))
+        writer.write_run(np.empty((0, 4)), [])
+        with pytest.raises(ValueError, match='expected those of 3 bytes, got 2 of 4 bytes'):
+            writer.write_run(b'abc', [2, 2])
+        with pytest.raises(ValueError, match='sizes'):
+            writer.write_run(b'abc', [4, -1])
+    numbers = np.arange(1000, dtype='<u2').tobytes()
+    rest = [numbers[start : start + 8] for start in range(0, 2000, 8)]
+    expected = [b'before', b'one', b'', b'three', b'', b'', b'between', *rest]
+    assert read(tmp_path / 'x.bag', form) == expected
+    with pytest.raises(ValueError, match='closed'):
+        writer.write_run(b'abc', [3])
+
+
+def test_a_run_that_is_held_as_frames_goes_in_as_it_is(tmp_path):
+    with bag.Writer(tmp_path / 'a.bagz') as writer:
+        for number_ in range(100):
+            writer.write(f'text {number_}')
+    ends = np.frombuffer((tmp_path / 'a.bagz').read_bytes()[-800:], '<i8')
+    frames = (tmp_path / 'a.bagz').read_bytes()[: int(ends[-1])]
+    with bag.Writer(tmp_path / 'b.bagz') as writer:
+        writer.write_run(frames, np.diff(ends, prepend=0), held=True)
+    assert (tmp_path / 'b.bagz').read_bytes() == (tmp_path / 'a.bagz').read_bytes()
+
+
+def test_a_run_for_which_there_is_no_room_leaves_the_bag_as_before(tmp_path, monkeypatch):
+    def put(output, buffers, offset):
+        raise OSError(28, 'no room')
+
+    with bag.Writer(tmp_path / 'x.bag') as writer:
+        writer.write_run(b'before', [6])
+        monkeypatch.setattr('bags.bag.files.local.LocalOutput._put', put)
+        with pytest.raises(OSError, match='no room'):
+            writer.write_run(b'lost', [4])
+        monkeypatch.undo()
+        writer.write_run(b'after', [5])
+    assert read(tmp_path / 'x.bag') == [b'before', b'after']
+
+
 class Failing(io.BytesIO):
     """A file that fails after its first bytes, in one of several ways."""
 
