@@ -8,13 +8,14 @@ one of each (measured: 0.26 µs for a frame of 100 B with a kept decompressor an
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import zstandard
 
-from bags.bag.frames import content_sizes, cut
+from bags.bag.frames import are_whole, content_sizes, cut
 from bags.bag.limits import Int64s
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionZstd
 from bags.bag.threads import dealt, in_threads
@@ -27,9 +28,11 @@ MAGIC = b'\x28\xb5\x2f\xfd'
 PARALLEL_BYTES = 1 << 18  # Below this, starting threads costs more than it saves.
 PARALLEL_RECORDS = 64
 PARALLEL_FRAME = 1 << 10  # Smaller frames spend too much of their time holding the GIL.
+WORTH = 1.5e-3  # Seconds of work, by how long a part of it took, that are worth a second thread.
 MANY = 16  # Fewer frames, or larger ones, are not worth the steps of decompressing them together.
 HALVED = 768  # From as many small frames on, two threads share them.
-SMALL_FRAME = 1 << 10
+SMALL_FRAME = 1 << 14
+PIECE = 1 << 18  # Bytes of frames that are decompressed together: with their records they stay in the cache.
 TOGETHER = 1 << 25  # Bytes of records that are decompressed together, at most.
 SENTINEL = zstandard.ZstdCompressor().compress(b'!')
 STEP = 1 << 10  # A block of zstd holds at most 128 KiB and takes at least 4 bytes: 1 KiB is at most 32 MiB.
@@ -143,17 +146,22 @@ class Zstd:
             ValueError: As `decode`, for the first frame that fails.
         """
         count, total = len(frames), sum(map(len, frames))
-        if parallelism > 1 and total > PARALLEL_BYTES and total > PARALLEL_FRAME * count:
-            return dealt(lambda part: list(map(self.decode, frames[part])), count, parallelism)
         if count >= MANY and total <= SMALL_FRAME * count:
             sizes = np.fromiter(map(len, frames), np.int64, count)
-            together = self.decode_run(b''.join(frames), sizes, parallelism)
+            together = self._decode_pieces(lambda a, b: frames[a:b], sizes, parallelism)
             if together is not None:
                 return together
-        return list(map(self.decode, frames))
+        if parallelism < 2 or total <= PARALLEL_BYTES or total <= PARALLEL_FRAME * count:
+            return list(map(self.decode, frames))
+        begin, head = time.perf_counter(), -(-count // 8)
+        records = list(map(self.decode, frames[:head]))
+        if (time.perf_counter() - begin) * (count / head - 1) < WORTH:
+            return records + list(map(self.decode, frames[head:]))
+        rest = frames[head:]
+        return records + dealt(lambda part: list(map(self.decode, rest[part])), len(rest), parallelism)
 
     def decode_run(self, data: Buffer, sizes: Int64s, parallelism: int = 1) -> list[bytes] | None:
-        """Decodes small frames that lie one after the other, all at once.
+        """Decodes small frames that lie one after the other, many at once.
 
         Args:
             data: The frames.
@@ -163,24 +171,67 @@ class Zstd:
         Returns:
             The records; None if anything is out of the ordinary, and `decode` has to look at each frame.
         """
+        places = [0, *np.cumsum(sizes).tolist()]
+        return self._decode_pieces(lambda a, b: [data[places[a] : places[b]]], sizes, parallelism)
+
+    def _decode_pieces(
+        self, take: Callable[[int, int], Sequence[Buffer]], sizes: Int64s, parallelism: int
+    ) -> list[bytes] | None:
+        """Decodes frames in pieces that stay in the processor's cache; the first tells if threads pay off."""
+        count, total = len(sizes), int(sizes.sum())
+        if total <= PIECE:
+            return self._decode_piece(take(0, count), sizes, parallelism)
+        ends = np.cumsum(sizes)
+        cuts = [*np.searchsorted(ends, np.arange(PIECE, total, PIECE)).tolist(), count]
+        pieces = [(a, b) for a, b in zip([0, *cuts], cuts, strict=False) if a < b]
+
+        def work(part: Sequence[tuple[int, int]]) -> list[bytes] | None:
+            records: list[bytes] = []
+            for a, b in part:
+                found = self._decode_piece(take(a, b), sizes[a:b])
+                if found is None:
+                    return None
+                records += found
+            return records
+
+        begin = time.perf_counter()
+        first = work(pieces[:1])
+        if first is None:
+            return None
+        rest = pieces[1:]
+        if parallelism < 2 or len(rest) < 2 or (time.perf_counter() - begin) * len(rest) < WORTH:
+            parts = [work(rest)]
+        else:
+            half = len(rest) // 2
+            parts = in_threads(work, [rest[:half], rest[half:]], 2)
+        for part in parts:
+            if part is None:
+                return None
+            first += part
+        return first
+
+    def _decode_piece(
+        self, frames: Sequence[Buffer], sizes: Int64s, parallelism: int = 1
+    ) -> list[bytes] | None:
+        """Decodes frames all at once; in two threads where that pays off."""
         present = sizes > 0
         if not bool(present.all()):
-            found = self.decode_run(data, sizes[present], parallelism) if present.any() else []
+            found = self._decode_piece(frames, sizes[present], parallelism) if present.any() else []
             records = iter(found or ())
             return None if found is None else [next(records) if there else b'' for there in present.tolist()]
-        joined = b''.join((data, SENTINEL, bytes(24)))
+        joined = b''.join((*frames, SENTINEL, bytes(24)))
         ends = np.cumsum(sizes)
         contents = content_sizes(joined, ends - sizes)
         total = int(contents.sum())
         if int(contents.min()) < 1 or int(contents.max()) > self.max_record_size or total > TOGETHER:
             return None
-        if may_skip(joined):
+        # Behind a frame a skippable one is bytes too many, but a stream is read on over it.
+        if not are_whole(joined, ends - sizes, ends) and may_skip(joined):
             return None
         whole = memoryview(joined)[:-24]
-        if parallelism < 2 or len(sizes) < HALVED or total < len(data):
-            return self._decode_stream(
-                (whole, contents)
-            )  # Too little, or hardly compressed: no work to share.
+        if parallelism < 2 or len(sizes) < HALVED or total < int(ends[-1]):
+            # Too little, or hardly compressed: no work to share.
+            return self._decode_stream((whole, contents))
         half = len(sizes) // 2
         cut_at = int(ends[half - 1])
         first = b''.join((whole[:cut_at], SENTINEL))

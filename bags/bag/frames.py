@@ -15,7 +15,7 @@ import numpy as np
 
 from bags.bag.limits import Int64s
 
-__all__ = ['content_sizes', 'cut']
+__all__ = ['are_whole', 'content_sizes', 'cut']
 
 MAGIC = 0xFD2FB528
 WINDOW = 1 << 13  # Records of one size up to this are cut out by numpy, others sliced.
@@ -48,6 +48,25 @@ def content_sizes(data: bytes, starts: Int64s) -> Int64s:
     bad = (heads.astype(np.uint32) != MAGIC) | (masks == 0) | _RESERVED[descriptors]
     sizes[bad | (sizes < 0)] = -1
     return sizes
+
+
+def are_whole(data: bytes, starts: Int64s, stops: Int64s) -> bool:
+    """Tells whether each frame surely ends where it should: none is cut off, none has bytes behind it.
+
+    Surely, because a frame of one block says in its header how long it is; of one with several blocks this
+    says no. (A record of up to 128 KiB takes one, RFC 8878 section 3.1.1.2.4, unless a high level splits it.)
+
+    Args:
+        data: The frames, each with a content size, and 24 bytes or more behind the last start.
+        starts, stops: Where they begin and should end.
+    """
+    words = np.ndarray((len(data) - 7,), '<u8', data, 0, (1,))
+    descriptors = (words[starts] >> np.uint64(32)).astype(np.uint8)
+    blocks = starts + (_PLACE + _WIDTH)[descriptors]
+    headers = words[blocks].astype(np.int64) & 0xFFFFFF
+    sizes = np.where(headers & 6 == 2, 1, headers >> 3)  # Of type 1, a byte that is repeated.
+    ends = blocks + 3 + sizes + (descriptors >> 2 & 1) * 4
+    return bool(((ends == stops) & (headers & 1 == 1)).all())
 
 
 def cut(data: bytes, sizes: Int64s) -> list[bytes]:

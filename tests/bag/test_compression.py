@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import threading
 
+import numpy as np
 import pytest
 import zstandard
 from hypothesis import given
@@ -168,6 +169,41 @@ def test_large_frames_are_decoded_in_threads_with_the_first_error():
     frames[5] = frames[5][:-1]
     with pytest.raises(ValueError):
         zstd.decode_many(frames, 4)
+
+
+SKIPPABLE = b'\x50\x2a\x4d\x18' + (3).to_bytes(4, 'little') + b'abc'
+
+
+@pytest.mark.parametrize('parallelism', [1, 4])
+@pytest.mark.parametrize('size', [100, 4096, 15_000, 200_000])
+@pytest.mark.parametrize('kind', ['random', 'text', 'same', 'mixed'])
+def test_many_frames_come_back_and_one_bad_frame_among_them_is_met(kind, size, parallelism):
+    rng = random.Random(size)
+    makers = {
+        'random': lambda: rng.randbytes(size),
+        'text': lambda: b' '.join(b'%d' % rng.randrange(1000) for _ in range(size // 4)),
+        'same': lambda: b'a' * size,
+    }
+    count = max(8, min(1500, 1_000_000 // size))
+    records = [makers[rng.choice(list(makers)) if kind == 'mixed' else kind]() for _ in range(count)]
+    records[3] = records[-1] = b''
+    zstd = codec()
+    frames = list(map(bytes, zstd.encode_many(records)))
+    assert zstd.decode_many(frames, parallelism) == records
+    run = zstd.decode_run(b''.join(frames), np.array(list(map(len, frames))), parallelism)
+    assert run is None or run == records
+    for place in (1, count - 2):
+        for bad in (
+            frames[place] + b'x',
+            frames[place] + SKIPPABLE,
+            SKIPPABLE + frames[place],
+            frames[place] * 2,
+            frames[place][:-1],
+            frames[place][:-4] + bytes(4),
+        ):
+            damaged = [*frames[:place], bad, *frames[place + 1 :]]
+            with pytest.raises(ValueError):
+                zstd.decode_many(damaged, parallelism)
 
 
 @pytest.mark.freethreaded
