@@ -769,7 +769,7 @@ def test_limits_that_do_not_fit_leave_none_behind(tmp_path, monkeypatch):
     writer.flush()
     pwritev = os.pwritev
 
-    limits = writer._limits.fd
+    limits = writer._bag._limits.fd
 
     def full(fd, buffers, offset):
         if fd == limits:
