@@ -3,7 +3,7 @@
     bag        a file of records: `bags.bag.Reader`, `bags.bag.Writer`, `bags.bag.Index`
     formats    `bags.encoders`, `bags.decoders`: values to records and back
     datasets   `bags.open` and the readers and writers of one folder or of many
-    views      `select`, `concat`, `join`: datasets over others
+    views      `select`, `concat`, `join`, `windows`: datasets over others
 
 Each is imported when it is first used, so that importing bags takes next to no time.
 """
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bags.sharded_reader import ShardedDatasetReader
     from bags.sharded_writer import ShardedDatasetWriter
     from bags.views import concat, join, select
+    from bags.windowing import windows
     from bags.writer import DatasetWriter
 
 __version__ = '0.1.0'
@@ -55,6 +56,7 @@ __all__ = [
     'join',
     'open',
     'select',
+    'windows',
 ]
 
 _HOMES = {
@@ -75,6 +77,7 @@ _HOMES = {
     'sharded_reader': ('ShardedDatasetReader',),
     'sharded_writer': ('ShardedDatasetWriter',),
     'views': ('concat', 'join', 'select'),
+    'windowing': ('windows',),
     'writer': ('DatasetWriter',),
 }
 

@@ -50,6 +50,22 @@ class Ragged:
     def __iter__(self) -> Iterator[npt.NDArray[Any] | None]:
         return (self[index] for index in range(len(self)))
 
+    def dense(self) -> npt.NDArray[Any]:
+        """The sequences as one array (B, items, *shape), without a copy.
+
+        Raises:
+            ValueError: They differ in length, or one is missing.
+        """
+        lengths = self.lengths
+        if self.present is not None and not self.present.all():
+            raise ValueError(f'expected sequences of one length, got {int((~self.present).sum())} missing')
+        if len(lengths) and (lengths != lengths[0]).any():
+            raise ValueError(
+                f'expected sequences of one length, got {lengths.min()} to {lengths.max()} items'
+            )
+        items = int(lengths[0]) if len(lengths) else 0
+        return self.values.reshape(len(lengths), items, *self.values.shape[1:])
+
     def __repr__(self) -> str:
         shape = ', '.join(map(str, self.values.shape[1:]))
         missing = '' if self.present is None else f', {int((~self.present).sum())} missing'

@@ -16,7 +16,7 @@ from bags.batch import Column, Ragged, offsets_of, spread
 from bags.errors import BagsError, DecodeError
 from bags.refs import MISSING
 from bags.schema import Decoder
-from bags.selection import Items, select_items, select_many
+from bags.selection import Each, Items, select_items, select_many
 from bags.spec import FieldType
 
 __all__ = ['BadRef', 'Field']
@@ -24,6 +24,7 @@ __all__ = ['BadRef', 'Field']
 Int64s = npt.NDArray[np.int64]
 
 FEW = 4  # Items that are quicker read one by one than as a batch.
+CONSTANT = (str, bytes, int, float, type(None))
 
 
 class BadRef(Exception):
@@ -125,7 +126,7 @@ class Field:
         detail = f'{type(exc).__name__}: {exc}'
         raise DecodeError(self.name, ref, self.kind.text, detail, self.bag.path) from exc
 
-    def read_items(self, row: tuple[int, ...], items: Items) -> Any:
+    def read_items(self, row: tuple[int, ...], items: range | slice | list[int]) -> Any:
         """Returns some items of a row's sequence; None if it is missing."""
         first, count = row[self.place], row[self.place + 1]
         if self.kind.optional and first == MISSING and not count:
@@ -265,19 +266,49 @@ class Field:
             members = spread(firsts, counts)
         else:
             members, counts = select_many(items, firsts, counts)
-        values = self._dense(members)
+        values = self._once(members) if type(items) is Each else self._dense(members)
         if isinstance(values, np.ndarray):
             return Ragged(values, offsets_of(counts), present)
         if self.decoder.dtype is not None and not values:
             empty = np.empty((0, *self.decoder.shape), self.decoder.dtype)
             return Ragged(empty, offsets_of(counts), present)
-        ends = np.cumsum(counts).tolist()
-        there = [True] * len(ends) if present is None else present.tolist()
-        starts = [0, *ends[:-1]] if ends else []
-        return [
-            values[start:end] if is_there else None
-            for start, end, is_there in zip(starts, ends, there, strict=True)
-        ]
+        there = [True] * len(counts) if present is None else present.tolist()
+        parts = _parts(values, counts)
+        return [part if is_there else None for part, is_there in zip(parts, there, strict=True)]
+
+    def each(self, firsts: Int64s, counts: Int64s, items: Each) -> list[list[Any]]:
+        """Returns items that differ from row to row as rows have them: lists of values."""
+        self.check(firsts, counts)
+        members, counts = select_many(items, firsts, counts)
+        values = self._once(members)
+        if isinstance(values, np.ndarray):
+            if self.decoder.is_scalar:
+                values = values.tolist()
+            else:
+                values = [values[position, ...] for position in range(len(values))]
+        return _parts(values, counts)
+
+    def _once(self, members: Int64s) -> npt.NDArray[Any] | list[Any]:
+        """As `_dense`, for overlapping runs: what several of them have is read and decoded once."""
+        if self.bag.is_sliced and self.decoder.dtype is not None:
+            return self._dense(members)
+        indices, first, back = np.unique(members, return_index=True, return_inverse=True)
+        if len(indices) == len(members):
+            return self._dense(members)
+        values = self._dense(indices)
+        if isinstance(values, np.ndarray):
+            return values[back]
+        found = [values[place] for place in back.tolist()]
+        repeated = np.ones(len(members), bool)
+        repeated[first] = False
+        # Every run owns its values: what is written to one does not show in another.
+        for position in np.flatnonzero(repeated).tolist():
+            value = found[position]
+            if type(value) is np.ndarray:
+                found[position] = value.copy()
+            elif self.decoder.decode is not None and not isinstance(value, CONSTANT):
+                found[position] = self.value(int(members[position]))
+        return found
 
     def sources(self, indices: Int64s) -> list[bytes]:
         """Returns records as bytes, undecoded, by their indices in the bag."""
@@ -293,3 +324,9 @@ class Field:
         start, stop = self.bag.where(index)
         name = f'{self.bag.path}, record {index}'
         return RecordFile(self.bag.file, start, stop, name)  # type: ignore[return-value]
+
+
+def _parts(values: list[Any], counts: Int64s) -> list[list[Any]]:
+    """Cuts a list into parts of these lengths."""
+    ends = np.cumsum(counts).tolist()
+    return [values[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if ends else []

@@ -24,7 +24,7 @@ from bags.folder import Folder, reader_options
 from bags.refs import MISSING
 from bags.refs_reader import RefsReader
 from bags.schema import Schema, Schemas
-from bags.selection import Selection, select_fields
+from bags.selection import Each, Selection, select_fields
 from bags.spec import FieldType
 
 __all__ = ['DatasetReader']
@@ -288,6 +288,8 @@ def _values(field: Field, refs: Any, items: Any) -> list[Any]:
     """Returns the values of a field as rows have them."""
     if field.kind.sequence:
         firsts, counts = refs
+        if type(items) is Each:
+            return field.each(firsts, counts, items)
         field.check(firsts, counts)
         rows = zip(firsts.tolist(), counts.tolist(), strict=True)
         place = field.place

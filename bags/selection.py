@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bags.batch import spread
 from bags.spec import Spec
 
-__all__ = ['Fields', 'Items', 'Selection', 'select_fields', 'select_items', 'select_many']
+__all__ = [
+    'Each',
+    'Fields',
+    'Items',
+    'Selection',
+    'divide',
+    'select_fields',
+    'select_items',
+    'select_many',
+]
 
-Items = range | slice | list[int]
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Each:
+    """Items that differ from row to row: what a view asks of the dataset below it, for a batch."""
+
+    places: Int64s
+    """Which items, row after row, each in `range` of its sequence."""
+    counts: Int64s
+    """How many of them each row has, shape (B,)."""
+
+    def take(self, rows: Int64s) -> Each:
+        """Returns what is asked of some of the rows."""
+        counts = self.counts[rows]
+        return Each(self.places[spread((np.cumsum(self.counts) - self.counts)[rows], counts)], counts)
+
+
+Items = range | slice | list[int] | Each
 Selection = dict[str, Any]
 """Field → True, or which items of its sequence, in the order asked."""
 Fields = str | Iterable[str] | Mapping[str, Any] | None
@@ -63,7 +92,7 @@ def _as_items(name: str, items: Any, spec: Spec) -> Items:
     )
 
 
-def select_items(items: Items, count: int) -> range | list[int]:
+def select_items(items: range | slice | list[int], count: int) -> range | list[int]:
     """Returns the places that are asked for in a sequence of `count` items.
 
     Ranges and slices are cut off at its ends; in a list, negative places count from the end.
@@ -85,13 +114,25 @@ def select_items(items: Items, count: int) -> range | list[int]:
     return [item + count if item < 0 else item for item in items]
 
 
-def select_many(
-    items: Items, firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def select_many(items: Items, firsts: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
     """Returns the places asked for in many sequences, counted in the bag, and how many each has."""
+    if isinstance(items, Each):
+        if (items.places >= np.repeat(counts, items.counts)).any():
+            raise IndexError('items that a view takes of a sequence are not there any more')
+        return np.repeat(firsts, items.counts) + items.places, items.counts
     parts = [
         first + np.asarray(select_items(items, count), np.int64)
         for first, count in zip(firsts.tolist(), counts.tolist(), strict=True)
     ]
     lengths = np.fromiter(map(len, parts), np.int64, len(parts))
     return np.concatenate(parts) if parts else np.empty(0, np.int64), lengths
+
+
+def divide(selection: Selection, groups: Sequence[Int64s]) -> list[Selection]:
+    """Returns what is asked of each group of rows, of a selection made for all of them."""
+    if not any(type(items) is Each for items in selection.values()):
+        return [selection] * len(groups)
+    return [
+        {name: items.take(rows) if type(items) is Each else items for name, items in selection.items()}
+        for rows in groups
+    ]

@@ -19,7 +19,7 @@ from bags.bag.sharding import Concatenated
 from bags.batch import Column, join_columns, take
 from bags.dataset import Datapoint, Rows
 from bags.errors import SpecError
-from bags.selection import Selection
+from bags.selection import Selection, divide
 
 __all__ = ['Concat', 'Join', 'Parts', 'Select', 'concat', 'join', 'select']
 
@@ -41,24 +41,33 @@ class Parts(Rows):
         datapoint: Datapoint = self.parts[part].row(within, selection)
         return datapoint
 
-    def _groups(self, indices: Int64s) -> tuple[list[tuple[int, Int64s]], Int64s]:
-        """Divides indices by part, and returns the order that undoes it."""
+    def _groups(self, indices: Int64s) -> tuple[list[tuple[int, Int64s, Int64s]], Int64s]:
+        """Divides indices by part: the part, the indices in it, and their places among those asked for.
+
+        Returns the order that undoes it, too.
+        """
         parts, within = self.layout.many(indices)
         order = np.argsort(parts, kind='stable')
         cuts = np.flatnonzero(np.diff(parts[order])) + 1
         places = np.split(order, cuts) if len(order) else []
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        return [(int(parts[place[0]]), within[place]) for place in places], back
+        return [(int(parts[place[0]]), within[place], place) for place in places], back
 
-    def _each(self, indices: Int64s, work: Callable[[Rows, Int64s], Any]) -> tuple[list[Any], Int64s]:
+    def _each(
+        self, indices: Int64s, selection: Selection, work: Callable[[Rows, Int64s, Selection], Any]
+    ) -> tuple[list[Any], Int64s]:
         groups, back = self._groups(indices)
-        return overlapped(lambda group: work(self.parts[group[0]], group[1]), groups, self._waits), back
+        shares = divide(selection, [places for _, _, places in groups])
+        each = [(part, within, share) for (part, within, _), share in zip(groups, shares, strict=True)]
+        return overlapped(
+            lambda group: work(self.parts[group[0]], group[1], group[2]), each, self._waits
+        ), back
 
     _waits = False
 
     def rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
-        found, back = self._each(indices, lambda part, within: part.rows(within, selection))
+        found, back = self._each(indices, selection, lambda part, within, share: part.rows(within, share))
         rows = [row for part in found for row in part]
         return [rows[place] for place in back.tolist()]
 
@@ -67,7 +76,7 @@ class Parts(Rows):
             # Any part knows what an empty column of a type is.
             empty: dict[str, Column] = self._any_part().columns(indices, selection)
             return empty
-        found, back = self._each(indices, lambda part, within: part.columns(within, selection))
+        found, back = self._each(indices, selection, lambda part, within, share: part.columns(within, share))
         if len(found) == 1:
             only: dict[str, Column] = found[0]
             return only
@@ -83,19 +92,16 @@ class Parts(Rows):
         if indices is None:
             each = [self.parts[part].lengths_at(None, field) for part in range(len(self.layout.starts) - 1)]
             return np.concatenate(each) if each else np.empty(0, np.int64)
-        found, back = self._each(indices, lambda part, within: part.lengths_at(within, field))
+        found, back = self._each(indices, {}, lambda part, within, _: part.lengths_at(within, field))
         lengths: Int64s = np.concatenate(found)[back] if found else np.empty(0, np.int64)
         return lengths
 
     def records_at(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
         groups, back = self._groups(indices)
-        order = np.argsort(back)
         records: list[bytes | None] = []
-        done = 0
-        for part, within in groups:
-            chosen = None if items is None else items[order[done : done + len(within)]]
+        for part, within, places in groups:
+            chosen = None if items is None else items[places]
             records.extend(self.parts[part].records_at(within, field, chosen))
-            done += len(within)
         return [records[place] for place in back.tolist()]
 
     def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:

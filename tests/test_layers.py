@@ -19,7 +19,7 @@ LAYERS = [
     ['dataset', 'field_writer', 'refs_reader', 'resume', 'schema'],
     ['field', 'folder'],
     ['compiled'],
-    ['reader', 'writer', 'views'],
+    ['reader', 'writer', 'views', 'windowing'],
     ['sharded_reader', 'sharded_writer'],
     ['opening', 'rewrite'],
     ['loader', 'torch', 'grain', 'beam', 'cli'],
