@@ -21,8 +21,8 @@ LAYERS = [
     ['compiled'],
     ['reader', 'writer', 'views', 'windowing'],
     ['sharded_reader', 'sharded_writer'],
-    ['opening', 'rewrite'],
-    ['loader', 'torch', 'grain', 'beam', 'cli'],
+    ['opening', 'rewrite', 'sources', 'describing', 'verifying', 'recovering'],
+    ['loader', 'torch', 'grain', 'beam', 'cli', '__main__'],
 ]
 PURE = [
     'bag/limits.py', 'bag/sharding.py', 'bag/ranges.py', 'bag/options.py',
