@@ -10,7 +10,7 @@ from typing import Any
 from bags.bag.files import Store
 from bags.bag.opened import OpenBag
 from bags.bag.opening import open_bag
-from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions, merge
+from bags.bag.options import CacheMode, LimitsPlacement, LimitsStorage, ReaderOptions, merge
 from bags.errors import CorruptError, SpecError
 from bags.schema import Schema, Schemas
 from bags.spec import Spec
@@ -21,7 +21,8 @@ __all__ = ['Folder', 'is_being_made', 'reader_options']
 def reader_options(store: Store, cache_index: bool, options: Mapping[str, Any]) -> ReaderOptions:
     """Returns how the bags of a dataset are read; raises TypeError for an option that is none."""
     made = ReaderOptions(**options)
-    if store.appendable and made.mapped:
+    is_copied = made.cache is not None and made.cache_mode is CacheMode.FILES
+    if (store.appendable or is_copied) and made.mapped:
         return made
     made.limits_storage = LimitsStorage.IN_MEMORY if cache_index else LimitsStorage.ON_DISK
     return made

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.files import store_for
+from bags.bag.files import store_to_read
 from bags.bag.gather import Closed, Kept, overlapped
 from bags.bag.indices import check_index
 from bags.bag.limits import ENTRY
@@ -65,8 +65,8 @@ class DatasetReader(Rows):
         storage_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        store, path = store_for(directory, filesystem, storage_options)
         options |= {'filesystem': filesystem, 'storage_options': storage_options}
+        store, path = store_to_read(directory, ReaderOptions(**options))
         self.start(Folder(store, path, reader_options(store, cache_index, options)), Schemas(decoders, raw))
 
     @classmethod
@@ -218,7 +218,7 @@ class DatasetReader(Rows):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         options = state['options']
-        store, _ = store_for(state['path'], options.filesystem, options.storage_options)
+        store, _ = store_to_read(state['path'], options)
         self.start(Folder(store, state['path'], options), Schemas(state['decoders'], state['raw']))
         self.pin(state['length'])
 

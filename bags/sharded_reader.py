@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.files import Store, store_for
+from bags.bag.files import Store, store_to_read
 from bags.bag.gather import Closed, Kept, descriptors, overlapped
 from bags.bag.options import ReaderOptions
 from bags.bag.sharding import Concatenated
@@ -88,8 +88,8 @@ class ShardedDatasetReader(Parts):
             raise ValueError(
                 f'expected shard_start >= 0 and shard_step >= 1, got {shard_start} and {shard_step}'
             )
-        store, path = store_for(directory, filesystem, storage_options)
         options |= {'filesystem': filesystem, 'storage_options': storage_options}
+        store, path = store_to_read(directory, ReaderOptions(**options))
         self._begin(store, path, reader_options(store, cache_index, options), Schemas(decoders, raw))
         folders = [store.join(path, name) for name in shard_numbers(store, path).values()]
         while folders and is_being_made(store.names(folders[-1])):
@@ -181,6 +181,6 @@ class ShardedDatasetReader(Parts):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         options = state['options']
-        store, _ = store_for(state['directory'], options.filesystem, options.storage_options)
+        store, _ = store_to_read(state['directory'], options)
         self._begin(store, state['directory'], options, Schemas(state['decoders'], state['raw']))
         self._finish(state['folders'], state['lengths'], state['types'], state['first'], state['share'])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 __all__ = [
     'AccessPattern',
+    'CacheMode',
     'CachePolicy',
     'Compression',
     'CompressionAutoDetect',
@@ -92,6 +94,15 @@ class CachePolicy(Choice):
     `DROP_AFTER_READ`."""
 
 
+class CacheMode(Choice):
+    """What of a remote file a cache keeps."""
+
+    FILES = 0
+    """The whole of each file that is opened: fetched once, then mapped as a local one is."""
+    BLOCKS = 1
+    """The blocks that were read, of 64 KiB: for a few records out of much."""
+
+
 @dataclasses.dataclass(frozen=True)
 class CompressionAutoDetect:
     """zstd for a `.bagz`, none for any other name."""
@@ -157,6 +168,11 @@ class ReaderOptions:
     map can fault."""
     max_record_size: int = GiB
     """Most bytes that a zstd frame may announce."""
+    cache: str | os.PathLike[str] | None = None
+    """A local folder that keeps what is read from a storage that is not local."""
+    cache_size: int | None = None
+    """Most bytes that folder may take; None for no bound."""
+    cache_mode: CacheMode = CacheMode.FILES
     filesystem: Any = None
     """An fsspec file system that paths belong to."""
     storage_options: Mapping[str, Any] | None = None
@@ -185,6 +201,14 @@ class WriterOptions:
         object.__setattr__(self, name, convert(value) if convert else value)
 
 
+def _folder(value: Any) -> str | None:
+    return None if value is None else os.path.abspath(os.path.expanduser(value))
+
+
+def _bound(value: Any) -> int | None:
+    return None if value is None else _positive(value)
+
+
 def _positive(value: Any) -> int:
     number = int(value)
     if number < 1:
@@ -201,6 +225,9 @@ _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
     'access_pattern': AccessPattern,
     'cache_policy': CachePolicy,
     'read_ahead_bytes': _positive,
+    'cache': _folder,
+    'cache_size': _bound,
+    'cache_mode': CacheMode,
     'max_record_size': _positive,
     'buffer_size': _positive,
 }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bags.bag.compression import Buffer
-from bags.bag.files import store_for
+from bags.bag.files import store_to_read
 from bags.bag.gather import Kept, descriptors, overlapped
 from bags.bag.indices import check_index
 from bags.bag.limits import Int64s
@@ -39,7 +39,7 @@ class Shards:
     ) -> None:
         self.paths = paths
         self.options = options
-        self.store, _ = store_for(paths[0], options.filesystem, options.storage_options)
+        self.store, _ = store_to_read(paths[0], options)
         self.lengths: list[int] = []
         self.bags = self._keep()
         self.lengths[:], self.size = counts or self._count()

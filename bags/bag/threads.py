@@ -26,7 +26,12 @@ def in_threads(work: Callable[[Thing], Result], things: Sequence[Thing], most: i
 
     with ThreadPoolExecutor(count - 1, 'bags') as threads:
         others = [threads.submit(work, thing) for thing in things[1:]]
-        return [work(things[0]), *(other.result() for other in others)]
+        try:
+            return [work(things[0]), *(other.result() for other in others)]
+        except BaseException:
+            # An error, or Ctrl-C: what has not begun need not be waited for.
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def dealt(work: Callable[[slice], list[Result]], count: int, most: int) -> list[Result]:

@@ -12,9 +12,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bags.bag.files.protocols import File, Hints, Lock, Output, Store
+from bags.bag.files.protocols import File, Hints, Lock, Output, Stat, Store
+from bags.bag.options import ReaderOptions
 
-__all__ = ['File', 'Hints', 'Lock', 'Output', 'Store', 'store_for']
+__all__ = ['File', 'Hints', 'Lock', 'Output', 'Stat', 'Store', 'store_for', 'store_to_read']
 
 URL = re.compile(r'/?(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/*)(?P<rest>.*)', re.DOTALL)
 
@@ -46,6 +47,16 @@ def store_for(
             return _local(text)
     given = f' with {", ".join(storage_options)}' if storage_options else ''
     raise ValueError(f'{text}{given}: expected a local path, got a storage that is not supported')
+
+
+def store_to_read(path: str | os.PathLike[str], options: ReaderOptions) -> tuple[Store, str]:
+    """As `store_for`, and before a storage that is not local stands the cache that the options ask for."""
+    store, path = store_for(path, options.filesystem, options.storage_options)
+    if options.cache is None or store.appendable:
+        return store, path
+    from bags.bag.files.cached import CachedStore
+
+    return CachedStore(store, os.fspath(options.cache), options.cache_size, options.cache_mode), path
 
 
 def _local(path: str) -> tuple[Store, str]:

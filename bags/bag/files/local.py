@@ -11,10 +11,10 @@ from typing import BinaryIO
 from bags.bag.files.direct import DirectFile
 from bags.bag.files.mapped import MappedFile
 from bags.bag.files.pread import PreadFile
-from bags.bag.files.protocols import Buffer, File, Hints
+from bags.bag.files.protocols import Buffer, File, Hints, Stat
 from bags.bag.options import CachePolicy
 
-__all__ = ['LocalOutput', 'LocalStore', 'PathLock']
+__all__ = ['LocalOutput', 'LocalStore', 'PathLock', 'is_at']
 
 PIECE = 1 << 22
 VECTORS = 1024  # What Linux and macOS take in one writev.
@@ -86,6 +86,26 @@ class LocalStore:
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
+
+    def stat(self, path: str) -> Stat:
+        found = os.stat(path)
+        return Stat(found.st_size, str(found.st_mtime_ns))
+
+    def walk(self, folder: str) -> dict[str, Stat]:
+        found: dict[str, Stat] = {}
+        folders = ['']
+        while folders:
+            prefix = folders.pop()
+            with os.scandir(os.path.join(folder, prefix)) as entries:
+                for entry in entries:
+                    if entry.is_dir():
+                        folders.append(f'{prefix}{entry.name}/')
+                        continue
+                    try:
+                        found[prefix + entry.name] = self.stat(entry.path)
+                    except FileNotFoundError:
+                        pass  # Limits that a writer has just put into their bag.
+        return found
 
     def names(self, folder: str) -> list[str]:
         return os.listdir(folder or '.')
@@ -214,7 +234,7 @@ class PathLock:
         except OSError:
             os.close(fd)  # A file system without locks.
             return
-        if not _is_at(fd, folder):
+        if not is_at(fd, folder):
             os.close(fd)  # What was locked is what another writer removed since, or made anew.
             raise BlockingIOError(errno.EWOULDBLOCK, 'another writer was at work here', folder)
         self.fd = fd
@@ -239,7 +259,8 @@ class PathLock:
         self.leave()
 
 
-def _is_at(fd: int, path: str) -> bool:
+def is_at(fd: int, path: str) -> bool:
+    """Tells whether an open file is the one at a path."""
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path))
     except FileNotFoundError:

@@ -34,6 +34,7 @@ def advise(fd: int, start: int, stop: int, name: str) -> None:
 class PreadFile:
     """A local file read with `pread`, and, if so wished, dropped from the page cache after it."""
 
+    version = ''
     buffer: mmap.mmap | bytes | None = None
     overlaps = True
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bags.bag.options import AccessPattern, CachePolicy
 
-__all__ = ['Buffer', 'File', 'Hints', 'Lock', 'Output', 'Store']
+__all__ = ['Buffer', 'File', 'Hints', 'Lock', 'Output', 'Stat', 'Store']
 
 Buffer = bytes | bytearray | memoryview
 Offsets = npt.NDArray[np.int64]
@@ -28,6 +28,16 @@ class Hints:
     max_parallelism: int = 100
 
 
+@dataclasses.dataclass(frozen=True)
+class Stat:
+    """What a storage says of a file without showing its bytes."""
+
+    size: int
+    """Bytes."""
+    version: str = ''
+    """Another one for other content: an ETag without quotes, say, or a time of change; empty if unknown."""
+
+
 class File(Protocol):
     """The bytes of one file, as it was when opened. Safe to use from any thread and after a fork.
 
@@ -37,6 +47,8 @@ class File(Protocol):
     path: str
     size: int
     """Bytes there were at open."""
+    version: str
+    """As in `Stat`, of what was opened; empty for local files."""
     buffer: mmap.mmap | bytes | None
     """The whole file as something whose slices are `bytes`, where it is mapped; else None."""
     overlaps: bool
@@ -150,6 +162,22 @@ class Store(Protocol):
 
     def size(self, path: str) -> int:
         """Returns the bytes of a file."""
+        ...
+
+    def stat(self, path: str) -> Stat:
+        """Returns size and version of a file, with one small request.
+
+        Raises:
+            FileNotFoundError: It is not there.
+        """
+        ...
+
+    def walk(self, folder: str) -> dict[str, Stat]:
+        """Lists all files below a folder, by their paths in it (`000000/refs.bag`), with one listing.
+
+        Raises:
+            FileNotFoundError, NotADirectoryError: It is none.
+        """
         ...
 
     def names(self, folder: str) -> list[str]:
