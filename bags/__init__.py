@@ -11,9 +11,10 @@ Each is imported when it is first used, so that importing bags takes next to no 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bags import bag
+    from bags import bag, samplers
     from bags.bag import Index, MultiIndex
     from bags.batch import Ragged
+    from bags.collate import Packed, Padded, pack, pad, stack
     from bags.dataset import Dataset
     from bags.errors import (
         BagsError,
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
         EncodeError,
         MissingDependencyError,
         SpecError,
+        StackError,
     )
     from bags.formats import decoders, encoders
+    from bags.loader import Loader, LoaderIterator
     from bags.opening import open
     from bags.reader import DatasetReader
     from bags.sharded_reader import ShardedDatasetReader
@@ -43,25 +46,35 @@ __all__ = [
     'DecodeError',
     'EncodeError',
     'Index',
+    'Loader',
+    'LoaderIterator',
     'MissingDependencyError',
     'MultiIndex',
+    'Packed',
+    'Padded',
     'Ragged',
     'ShardedDatasetReader',
     'ShardedDatasetWriter',
     'SpecError',
+    'StackError',
     'bag',
     'concat',
     'decoders',
     'encoders',
     'join',
     'open',
+    'pack',
+    'pad',
+    'samplers',
     'select',
+    'stack',
     'windows',
 ]
 
 _HOMES = {
     'bag': ('Index', 'MultiIndex'),
     'batch': ('Ragged',),
+    'collate': ('Packed', 'Padded', 'pack', 'pad', 'stack'),
     'dataset': ('Dataset',),
     'errors': (
         'BagsError',
@@ -70,8 +83,10 @@ _HOMES = {
         'EncodeError',
         'MissingDependencyError',
         'SpecError',
+        'StackError',
     ),
     'formats': ('decoders', 'encoders'),
+    'loader': ('Loader', 'LoaderIterator'),
     'opening': ('open',),
     'reader': ('DatasetReader',),
     'sharded_reader': ('ShardedDatasetReader',),
@@ -85,8 +100,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name == 'bag':
-        return import_module('bags.bag')
+    if name in ('bag', 'samplers'):
+        return import_module(f'bags.{name}')
     for home, names in _HOMES.items():
         if name in names:
             value = globals()[name] = getattr(import_module(f'bags.{home}'), name)

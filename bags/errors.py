@@ -5,6 +5,7 @@
     ├ SpecError(ValueError)               field, expected, got
     ├ EncodeError(ValueError)             field, type; from the cause
     ├ DecodeError(ValueError)             field, index, type; from the cause
+    ├ StackError(ValueError)              shapes, field, datapoints
     └ MissingDependencyError(ImportError) package, extra
 
 Each is built from facts and writes its own message: where, what, expected, got. All survive pickling,
@@ -20,6 +21,7 @@ __all__ = [
     'EncodeError',
     'MissingDependencyError',
     'SpecError',
+    'StackError',
 ]
 
 
@@ -116,3 +118,38 @@ class MissingDependencyError(BagsError, ImportError):
         self.package = package
         self.extra = extra
         super().__init__(f"{package} is needed for this: pip install 'bags[{extra}]'")
+
+
+class StackError(BagsError, ValueError):
+    """Values of a batch that do not make one array.
+
+    Attributes:
+        shapes: The shape of each value, None for one that is missing.
+        field: Name of the field, or None where it is not known.
+        datapoints: The index of each value's datapoint, or None where they are not known.
+    """
+
+    def __init__(
+        self,
+        shapes: list[tuple[int, ...] | None],
+        field: str | None = None,
+        datapoints: list[int] | None = None,
+    ) -> None:
+        self.shapes = shapes
+        self.field = field
+        self.datapoints = datapoints
+        names = list(range(len(shapes))) if datapoints is None else datapoints
+        by_shape: dict[tuple[int, ...] | None, list[int]] = {}
+        for name, shape in zip(names, shapes, strict=True):
+            by_shape.setdefault(shape, []).append(name)
+        what = 'values' if datapoints is None else 'datapoints'
+        found = ' and '.join(
+            f'{"none" if shape is None else shape} at {what} {_few(places)}'
+            for shape, places in by_shape.items()
+        )
+        where = '' if field is None else f'field {field!r}: '
+        super().__init__(f'{where}expected values of one shape, got {found}')
+
+
+def _few(numbers: list[int]) -> str:
+    return ', '.join(map(str, numbers[:8])) + (', …' if len(numbers) > 8 else '')

@@ -15,18 +15,20 @@ LAYERS = [
     ['errors', 'progress'],
     ['bag', 'formats'],
     ['batch', 'spec'],
-    ['refs', 'selection'],
+    ['permutation', 'refs', 'selection', 'steps', 'pace'],
     ['dataset', 'field_writer', 'refs_reader', 'resume', 'schema'],
     ['field', 'folder'],
     ['compiled'],
     ['reader', 'writer', 'views', 'windowing'],
     ['sharded_reader', 'sharded_writer'],
     ['opening', 'rewrite', 'sources', 'describing', 'verifying', 'recovering'],
+    ['collate', 'fingerprint', 'recipe', 'samplers', 'worker_processes', 'worker_threads'],
     ['loader', 'torch', 'grain', 'beam', 'cli', '__main__'],
 ]
 PURE = [
     'bag/limits.py', 'bag/sharding.py', 'bag/ranges.py', 'bag/options.py',
     'spec.py', 'refs.py', 'selection.py', 'batch.py', 'errors.py',
+    'collate.py', 'pace.py', 'permutation.py', 'samplers.py', 'steps.py',
 ]  # fmt: skip
 OUTSIDE = {'io', 'mmap', 'pathlib', 'socket', 'shutil', 'subprocess', 'tempfile', 'threading', 'fsspec'}
 

@@ -1,0 +1,191 @@
+"""Batches made ahead by threads, and delivered in order; or made when they are asked for."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+from bags.pace import Pace
+from bags.recipe import Made, Recipe
+
+__all__ = ['Inline', 'Threads']
+
+PATIENCE = 10.0  # Seconds that `close` waits for a thread in the middle of a batch.
+
+
+class Inline:
+    """Makes batches in the thread that asks for them."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._pace = Pace()
+        self._number = 0
+        self._run: Iterator[Made] = iter(())
+        self._count = self._size = 0
+        self._began = 0.0
+        self._closed = False
+
+    def get(self) -> Made | None:
+        """Returns the next batch; None at the end."""
+        made = self._next()
+        if made is None and not self._closed:
+            if self._count:
+                self._pace.took(self._count, time.perf_counter() - self._began, self._size)
+            total, count = self._recipe.steps.total, self._pace.count
+            if total is not None:
+                count = min(count, total - self._number)
+            if count < 1:
+                return None
+            self._count, self._size, self._began = count, 0, time.perf_counter()
+            self._run = self._recipe.make(self._number, count)
+            self._number += count
+            made = self._next()
+        return made
+
+    def _next(self) -> Made | None:
+        made = next(self._run, None)
+        if made is not None:
+            self._size += made.size
+        return made
+
+    def close(self) -> None:
+        self._run = iter(())
+        self._closed = True
+
+
+class Threads:
+    """Makes batches ahead, in threads that end with `close`.
+
+    Args:
+        recipe: What makes them.
+        count: Threads.
+        prefetch: Batches that may be finished or begun before they are asked for; two runs a thread unless
+            given.
+    """
+
+    def __init__(self, recipe: Recipe, count: int, prefetch: int | None) -> None:
+        self._shared = _Shared(recipe, count, prefetch)
+        self._run: Iterator[Made] = iter(())
+        self._process = os.getpid()
+        # Daemons: an iterator that is never closed must not keep the process from ending. The threads know
+        # what they share and nothing else, so that an iterator nobody has any more is freed, and closed.
+        self._threads = [
+            threading.Thread(target=self._shared.work, name=f'bags-loader-{number}', daemon=True)
+            for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def get(self) -> Made | None:
+        """Returns the next batch, waiting for it; None at the end.
+
+        Raises:
+            RuntimeError: In a process forked from that with the threads.
+        """
+        made = next(self._run, None)
+        if made is None:
+            if os.getpid() != self._process:
+                raise RuntimeError(
+                    'the threads of this iterator are in the process that made it: make another'
+                )
+            run = self._shared.next_run()
+            if run is None:
+                return None
+            self._run = iter(run)
+            made = next(self._run)
+        return made
+
+    def close(self) -> None:
+        if os.getpid() != self._process:
+            return
+        self._run = iter(())
+        self._shared.stop()
+        for thread in self._threads:
+            # The garbage collector may call this in any thread.
+            if thread is not threading.current_thread():
+                thread.join(PATIENCE)
+
+
+class _Shared:
+    """What the threads and the one that takes their batches have in common."""
+
+    def __init__(self, recipe: Recipe, count: int, prefetch: int | None) -> None:
+        self.recipe = recipe
+        self.threads = count
+        self.prefetch = prefetch
+        self.pace = Pace(max(1, prefetch // (2 * count))) if prefetch else Pace()
+        self.total = recipe.steps.total
+        self.claimed = 0
+        """Batches that are finished or begun."""
+        self.taken = 0
+        """Batches of runs that were taken."""
+        self.runs: dict[int, list[Made]] = {}
+        """Finished, by the number of the first batch."""
+        self.stopped = False
+        # Reentrant, as the garbage collector may call `stop` wherever memory is asked for.
+        self.lock = threading.RLock()
+        self.ready = threading.Condition(self.lock)
+        self.room = threading.Condition(self.lock)
+
+    def _claim(self) -> tuple[int, int] | None:
+        """Returns the next run that nobody makes, as soon as there is room for it; None at the end."""
+        with self.lock:
+            while not self.stopped:
+                if self.total is not None and self.claimed >= self.total:
+                    return None
+                count = self.pace.count
+                ahead = self.prefetch or 2 * self.threads * count
+                if self.claimed < self.taken + ahead:
+                    count = min(count, self.taken + ahead - self.claimed)
+                    if self.total is not None:
+                        count = min(count, self.total - self.claimed)
+                    first = self.claimed
+                    self.claimed += count
+                    return first, count
+                self.room.wait()
+        return None
+
+    def work(self) -> None:
+        while (claim := self._claim()) is not None:
+            self._do(*claim)
+
+    def _do(self, first: int, count: int) -> None:
+        began = time.perf_counter()
+        run: list[Made] = []
+        try:
+            for made in self.recipe.make(first, count):
+                run.append(made)
+                if self.stopped:
+                    return
+        except BaseException as exc:
+            run.append(Made(None, self.recipe.steps.begin, error=exc))
+        with self.lock:
+            if self.stopped:
+                return
+            self.runs[first] = run
+            if run[-1].error is None:
+                self.pace.took(count, time.perf_counter() - began, sum(made.size for made in run))
+            else:
+                self.total = self.claimed  # Nothing behind it will be asked for.
+            if first == self.taken:
+                self.ready.notify()
+
+    def next_run(self) -> list[Made] | None:
+        with self.lock:
+            while self.taken not in self.runs:
+                if self.stopped or (self.total is not None and self.taken >= self.total):
+                    return None
+                self.ready.wait()
+            run = self.runs.pop(self.taken)
+            self.taken += len(run)
+            self.room.notify_all()
+            return run
+
+    def stop(self) -> None:
+        with self.lock:
+            self.stopped = True
+            self.runs.clear()
+            self.room.notify_all()
+            self.ready.notify_all()
