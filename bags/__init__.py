@@ -4,6 +4,7 @@
     formats    `bags.encoders`, `bags.decoders`: values to records and back
     datasets   `bags.open` and the readers and writers of one folder or of many
     views      `select`, `concat`, `join`, `windows`: datasets over others
+    frameworks `bags.torch`, `bags.grain`, `bags.jax`: batches for PyTorch, Grain and JAX
 
 Each is imported when it is first used, so that importing bags takes next to no time.
 """
@@ -96,11 +97,14 @@ _HOMES = {
     'writer': ('DatasetWriter',),
 }
 
+# Of these the last three are not in `__all__`: `from bags import *` would hide the packages of these names.
+_MODULES = ('bag', 'samplers', 'grain', 'jax', 'torch')
+
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name in ('bag', 'samplers'):
+    if name in _MODULES:
         return import_module(f'bags.{name}')
     for home, names in _HOMES.items():
         if name in names:

@@ -7,13 +7,13 @@ and a list for all else.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ['Column', 'Ragged', 'join_columns', 'offsets_of', 'spread', 'take']
+__all__ = ['Column', 'Ragged', 'convert', 'join_columns', 'offsets_of', 'spread', 'take']
 
 
 @dataclasses.dataclass(eq=False)
@@ -33,7 +33,8 @@ class Ragged:
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
         """Items of each sequence, shape (B,)."""
-        return np.diff(self.offsets)
+        # Not `np.diff`: the arrays may be those of PyTorch or JAX.
+        return self.offsets[1:] - self.offsets[:-1]
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -129,3 +130,23 @@ def as_list(column: Column) -> list[Any]:
     if isinstance(column, np.ndarray):
         return column.tolist() if column.ndim == 1 else list(column)
     return column
+
+
+def convert(value: Any, leaf: Callable[[Any, str], Any], where: str = '') -> Any:
+    """Returns a batch with every value in it replaced by what `leaf` makes of it.
+
+    Dicts, lists and tuples are gone through.
+
+    Args:
+        value: The batch, or a part of it.
+        leaf: Takes a value and the field it is in.
+        where: The field of this part.
+    """
+    if isinstance(value, Mapping):
+        prefix = f'{where}.' if where else ''
+        return {key: convert(part, leaf, f'{prefix}{key}') for key, part in value.items()}
+    if isinstance(value, tuple) and hasattr(value, '_fields'):
+        return type(value)(*(convert(part, leaf, where) for part in value))
+    if isinstance(value, list | tuple):
+        return type(value)(convert(part, leaf, where) for part in value)
+    return leaf(value, where)

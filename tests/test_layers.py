@@ -23,7 +23,7 @@ LAYERS = [
     ['sharded_reader', 'sharded_writer'],
     ['opening', 'rewrite', 'sources', 'describing', 'verifying', 'recovering'],
     ['collate', 'fingerprint', 'recipe', 'samplers', 'worker_processes', 'worker_threads'],
-    ['loader', 'torch', 'grain', 'beam', 'cli', '__main__'],
+    ['loader', 'torch', 'grain', 'jax', 'beam', 'cli', '__main__'],
 ]
 PURE = [
     'bag/limits.py', 'bag/sharding.py', 'bag/ranges.py', 'bag/options.py',

@@ -1,16 +1,20 @@
 """Datasets of every kind, beside the lists of rows that they should be.
 
-The tests of this folder need torch and grain, and fail without them; `make test-adapters` has both. They are
-collected only when the folder is named: `norecursedirs` in pyproject.toml leaves it out of everything else.
+The tests of this folder need torch, grain and jax, and fail without them; `make test-adapters` has them.
+They are collected only when the folder is named: `norecursedirs` in pyproject.toml leaves it out of all else.
 """
 
 import operator
+import os
 from types import SimpleNamespace
 
 import pytest
 
 import bags
 import bags.dataset
+
+os.environ['JAX_PLATFORMS'] = 'cpu'
+os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=2'
 
 COUNT = 24
 CHOSEN = [20, 3, 3, 0, 23, 11, 7, 8, 9, -1, 5]

@@ -1,0 +1,154 @@
+"""JAX: columns on devices, and the next batches on their way while one is worked on."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from bags.batch import Ragged, convert
+from bags.errors import MissingDependencyError
+
+__all__ = ['Prefetch', 'device_put', 'prefetch']
+
+
+def device_put(batch: Any, sharding: Any = None) -> Any:
+    """Returns a batch with arrays of JAX in place of its arrays.
+
+    They are sent straight from the memory they are in, without waiting until they are there. (On the CPU
+    JAX may go on using that memory: do not write to an array that was handed over.) Texts, bytes, lists of
+    numbers and whatever else is no array stay what they are. A `Ragged` stays one, with arrays of JAX for
+    `values`, `offsets` and `present`, and is a tree for JAX, which a jitted function takes.
+
+    Args:
+        batch: A dict of columns; lists, tuples and dicts inside it are gone through.
+        sharding: A device or a sharding of JAX; the default device unless given. If it spans the devices of
+            several hosts, the batch is what this host has of the global one.
+
+    Raises:
+        OverflowError: JAX holds integers in 32 bits, unless told not to, and these do not fit.
+        TypeError: JAX has no such dtype, or a `Ragged` is to be divided over devices: `pad` or `pack` it.
+        MissingDependencyError: JAX is not installed.
+    """
+    jax = import_jax()
+    wide = bool(jax.config.jax_enable_x64)
+    if sharding is None or getattr(sharding, 'is_fully_addressable', True):
+        put = functools.partial(jax.device_put, device=sharding)
+    else:
+        put = functools.partial(jax.make_array_from_process_local_data, sharding)
+
+    def leaf(value: Any, where: str) -> Any:
+        if isinstance(value, np.ndarray):
+            return put(fitting(value, where, wide))
+        if isinstance(value, Ragged):
+            if not getattr(sharding, 'is_fully_replicated', True):
+                raise TypeError(
+                    f'field {where!r}: sequences of different lengths cannot be divided over devices'
+                )
+            return Ragged(leaf(value.values, where), leaf(value.offsets, where), leaf(value.present, where))
+        return put(value) if isinstance(value, jax.Array) else value
+
+    return convert(batch, leaf)
+
+
+def fitting(array: np.ndarray[Any, Any], where: str, wide: bool) -> np.ndarray[Any, Any]:
+    """Returns an array that JAX takes as it is; it would cut integers of 64 bits without a word."""
+    dtype = array.dtype
+    field = f'field {where!r}' if where else 'the array'
+    if dtype.kind not in 'biufcV' or dtype.names or dtype.char in 'gG':  # g: long doubles
+        raise TypeError(f'{field}: JAX has no dtype for {dtype}; leave the field out, or convert it before')
+    if not dtype.isnative:
+        array = array.astype(dtype.newbyteorder('='))
+    if not wide and dtype.kind in 'iu' and dtype.itemsize == 8 and array.size:
+        limits = np.iinfo('i4' if dtype.kind == 'i' else 'u4')
+        least, most = array.min(), array.max()
+        if least < limits.min or most > limits.max:
+            number = least if least < limits.min else most
+            raise OverflowError(
+                f'{field}: {number} does not fit the {limits.dtype} that JAX makes of {dtype}; '
+                'see jax_enable_x64, or convert it before'
+            )
+    return array
+
+
+def prefetch(batches: Iterable[Any], size: int = 2, sharding: Any = None) -> Prefetch:
+    """Iterates over batches on devices, with the next ones on their way.
+
+    Args:
+        batches: A `bags.Loader`, a dataset of Grain, or any iterable of batches.
+        size: How many batches are on devices beside the one that is worked on.
+        sharding: As for `device_put`.
+
+    Returns:
+        An iterator. Its `get_state` and `set_state` are those of the iterator of `batches`, as of the batch
+        that was handed out last: what was fetched ahead is not lost.
+    """
+    if size < 0:
+        raise ValueError(f'size: expected at least 0 batches ahead, got {size}')
+    return Prefetch(iter(batches), size, sharding)
+
+
+class Prefetch(Iterator[Any]):
+    """What `prefetch` returns."""
+
+    def __init__(self, source: Iterator[Any], size: int, sharding: Any) -> None:
+        self._source = source
+        self._size = size
+        self._sharding = sharding
+        self._ahead: collections.deque[tuple[Any, Any]] = collections.deque()
+        self._stateful = hasattr(source, 'get_state')
+        self._state = copy.deepcopy(self._source_state())
+
+    def _source_state(self) -> Any:
+        return self._source.get_state() if self._stateful else None  # type: ignore[attr-defined]
+
+    def __next__(self) -> Any:
+        while len(self._ahead) <= self._size:
+            try:
+                batch = next(self._source)
+            except StopIteration:
+                break
+            self._ahead.append((device_put(batch, self._sharding), copy.deepcopy(self._source_state())))
+        if not self._ahead:
+            raise StopIteration
+        batch, self._state = self._ahead.popleft()
+        return batch
+
+    def __iter__(self) -> Self:
+        return self
+
+    def get_state(self) -> Any:
+        """Returns where the iterator is, to go on from there."""
+        self._expect_state()
+        return copy.deepcopy(self._state)
+
+    def set_state(self, state: Any) -> None:
+        """Goes to where an iterator was."""
+        self._expect_state()
+        self._ahead.clear()
+        self._source.set_state(state)  # type: ignore[attr-defined]
+        self._state = copy.deepcopy(state)
+
+    def _expect_state(self) -> None:
+        if not self._stateful:
+            name = type(self._source).__name__
+            raise TypeError(f'{name} has no get_state and set_state: give a Loader, or a dataset of Grain')
+
+
+@functools.cache
+def import_jax() -> Any:
+    """Imports JAX, or says how to install it, and tells it what a `Ragged` is."""
+    try:
+        import jax
+    except ImportError as exc:
+        raise MissingDependencyError('jax', 'jax') from exc
+    jax.tree_util.register_pytree_node(
+        Ragged,
+        lambda ragged: ((ragged.values, ragged.offsets, ragged.present), None),
+        lambda _, parts: Ragged(*parts),
+    )
+    return jax

@@ -1,0 +1,104 @@
+"""Columns as arrays of JAX, on their way while others are worked on."""
+
+import grain
+import jax
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+import bags
+import bags.jax
+
+
+@pytest.fixture
+def batch(make):
+    dataset, _ = make('views')
+    return dataset.batch(range(6), ('id', 'grid', 'nums', 'text', 'score'))
+
+
+def test_values_arrive(batch, kit):
+    found = bags.jax.device_put(batch)
+    assert list(found) == list(batch)
+    assert isinstance(found['grid'], jax.Array)
+    for name in ('id', 'grid'):
+        assert kit.equal(np.asarray(found[name]).astype(batch[name].dtype), batch[name])
+    assert found['text'] == batch['text']
+    assert [part.tolist() for part in found['nums']] == [part.tolist() for part in batch['nums']]
+    assert found['nums'].lengths.tolist() == batch['nums'].lengths.tolist()
+
+
+def test_aligned_arrays_are_not_copied_on_the_cpu():
+    room = np.zeros(4096 + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    array = room[start : start + 4096].view(np.float32)
+    assert bags.jax.device_put({'x': array})['x'].unsafe_buffer_pointer() == array.ctypes.data
+
+
+def test_a_jitted_function_takes_the_batch(batch):
+    found = bags.jax.device_put({name: batch[name] for name in ('grid', 'nums')})
+    total = jax.jit(lambda columns: columns['nums'].values.sum() + columns['grid'].sum())(found)
+    assert float(total) == pytest.approx(batch['nums'].values.sum() + batch['grid'].sum(), rel=1e-5)
+    doubled = jax.tree.map(lambda array: array * 2, found)
+    assert doubled['nums'].values.tolist() == (2 * batch['nums'].values).tolist()
+
+
+def test_sharded_over_devices(batch):
+    assert len(jax.devices()) == 2  # conftest.py asks for them.
+    devices = NamedSharding(Mesh(np.array(jax.devices()), ('data',)), PartitionSpec('data'))
+    found = bags.jax.device_put({'grid': batch['grid']}, devices)['grid']
+    assert found.sharding == devices
+    assert [shard.data.shape[0] for shard in found.addressable_shards] == [3, 3]
+    assert np.array_equal(found, batch['grid'])
+    with pytest.raises(TypeError, match="field 'nums'"):
+        bags.jax.device_put(batch, devices)
+
+
+@pytest.mark.parametrize(('dtype', 'value'), [('i8', 2**40), ('i8', -(2**31) - 1), ('u8', 2**32)])
+def test_integers_that_would_be_cut_are_refused(dtype, value):
+    batch = {'id': np.array([1, value], dtype)}
+    with pytest.raises(OverflowError, match=rf"'id': {value} does not fit"):
+        bags.jax.device_put(batch)
+    with jax.enable_x64(True):
+        assert bags.jax.device_put(batch)['id'].tolist() == [1, value]
+
+
+@pytest.mark.parametrize('dtype', ['datetime64[ns]', 'U3', 'S3', 'O', 'longdouble'])
+def test_dtypes_that_it_lacks_name_the_field(dtype):
+    with pytest.raises(TypeError, match=r"field 'when'.*no dtype for"):
+        bags.jax.device_put({'when': np.zeros(3, dtype)})
+
+
+def test_foreign_byte_order():
+    assert bags.jax.device_put({'x': np.arange(3, dtype='>f4')})['x'].tolist() == [0, 1, 2]
+
+
+def batches(dataset):
+    indices = grain.MapDataset.range(len(dataset)).shuffle(seed=1).batch(5)
+    options = grain.ReadOptions(num_threads=2, prefetch_buffer_size=2)
+    return indices.map(lambda chosen: dataset.batch(chosen, 'id')).to_iter_dataset(options)
+
+
+@pytest.mark.parametrize('size', [0, 1, 3, 100])
+def test_prefetch_goes_on_where_it_was(make, size):
+    dataset, _ = make('views')
+    whole = [batch['id'].tolist() for batch in batches(dataset)]
+    ahead = bags.jax.prefetch(batches(dataset), size)
+    for count, expected in enumerate(whole):
+        state = ahead.get_state()
+        resumed = bags.jax.prefetch(batches(dataset), size)
+        resumed.set_state(state)
+        assert [batch['id'].tolist() for batch in resumed] == whole[count:]
+        assert next(ahead)['id'].tolist() == expected
+    with pytest.raises(StopIteration):
+        next(ahead)
+    ahead.set_state(state)
+    assert [batch['id'].tolist() for batch in ahead] == whole[-1:]
+
+
+def test_prefetch_of_what_has_no_state():
+    ahead = bags.jax.prefetch([{'x': np.arange(2)}, {'x': np.arange(3)}])
+    assert [len(batch['x']) for batch in ahead] == [2, 3]
+    with pytest.raises(TypeError, match='get_state'):
+        ahead.get_state()
+    with pytest.raises(ValueError, match='size'):
+        bags.jax.prefetch([], -1)
