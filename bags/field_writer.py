@@ -1,54 +1,84 @@
-"""One field of a dataset folder that is being written: from values to records."""
+"""One field of a dataset folder that is being written: its records, and the dictionary they share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, BinaryIO, NamedTuple
 
-from bags import bag, formats
-from bags.errors import BagsError, EncodeError, SpecError
+import numpy as np
+import numpy.typing as npt
+
+from bags import bag
+from bags.bag.dictionary import ENOUGH, FEWEST, train_dictionary
+from bags.bag.options import CompressionZstd
+from bags.encoder import close_file
+from bags.errors import EncodeError
 from bags.refs import MISSING
-from bags.spec import FieldType, Spec
+from bags.spec import FieldType
 
-__all__ = ['RECORDS', 'FieldWriter', 'bind_encoders', 'close_file']
+__all__ = ['RECORDS', 'FieldWriter', 'Run', 'Trainer']
 
 RECORDS = 0xFFFFFFFE
 """Most records of a field: the number after them stands for a missing value."""
 
 
-class FieldWriter:
-    """Writes the values of one field."""
+class Run(NamedTuple):
+    """Records that lie one after the other."""
 
-    def __init__(self, name: str, kind: FieldType, encode: Callable[[Any], Any], writer: bag.Writer) -> None:
+    data: Sequence[Any] | BinaryIO
+    """Their bytes, in buffers, or from where an open file is."""
+    sizes: npt.NDArray[np.int64]
+    """Bytes of each, shape (n,)."""
+    held: bool
+    """Whether they are what the bag holds: frames, if it is compressed."""
+
+
+class Trainer:
+    """Gathers the first records of a field until there are enough for a dictionary.
+
+    Args:
+        level: Of the compression.
+        keep: Is called with the dictionary before it is used: puts it where readers look for it.
+    """
+
+    def __init__(self, level: int, keep: Callable[[bytes], None]) -> None:
+        self._level = level
+        self._keep = keep
+        self._samples: list[bytes] = []
+        self._size = 0
+
+    def add(self, record: bytes) -> bool:
+        """Takes a record in; tells if there are enough now."""
+        self._samples.append(record)
+        self._size += len(record)
+        return self._size >= ENOUGH
+
+    def is_ready(self) -> bool:
+        """Tells if there are enough to begin with, where records have to be written now."""
+        return len(self._samples) >= FEWEST
+
+    def train(self) -> CompressionZstd | None:
+        """Returns how to compress from now on; None if a dictionary would be of no use."""
+        dictionary = train_dictionary(self._samples)
+        self._samples = []
+        if dictionary is None:
+            return None
+        self._keep(dictionary)
+        return CompressionZstd(self._level, dictionary)
+
+
+class FieldWriter:
+    """Writes the records of one field."""
+
+    def __init__(
+        self, name: str, kind: FieldType, writer: bag.Writer, trainer: Trainer | None = None
+    ) -> None:
         self.name = name
         self.kind = kind
         self.writer = writer
         self.count = len(writer)
         """Records in the bag."""
-        self._encode = encode
-        self._missing = kind.optional and not kind.sequence
-
-    def encode(self, value: Any) -> Any:
-        """Returns the record of a value, bytes or an open file; None for a missing one.
-
-        Raises:
-            EncodeError: It cannot be encoded.
-        """
-        if value is None and self._missing:
-            return None
-        try:
-            record = self._encode(value)
-        except BagsError:
-            raise
-        except Exception as exc:
-            raise EncodeError(self.name, self.kind.text, f'{type(exc).__name__}: {exc}') from exc
-        if type(record) is bytes or hasattr(record, 'read'):
-            return record
-        try:
-            return bytes(memoryview(record))
-        except TypeError:
-            detail = f'expected bytes from the encoder, got {type(record).__name__}'
-            raise EncodeError(self.name, self.kind.text, detail) from None
+        self._trainer = trainer
 
     def write(self, record: Any) -> int:
         """Writes a record, and closes it if it is a file.
@@ -66,6 +96,8 @@ class FieldWriter:
                 raise ValueError(f'expected at most {RECORDS} records in a folder')
             if type(record) is bytes:
                 self.writer.write(record)
+                if self._trainer is not None and self._trainer.add(record):
+                    self._train()
             else:
                 self.writer.write_file(record)
         except (ValueError, EOFError) as exc:
@@ -76,57 +108,67 @@ class FieldWriter:
         self.count += 1
         return self.count - 1
 
-    def write_items(self, values: Any) -> tuple[int, int]:
-        """Writes the items of a sequence, one in memory at a time.
+    def write_items(self, records: Iterable[Any] | None) -> tuple[int, int]:
+        """Writes the records of a sequence, one in memory at a time.
 
         Returns:
             The ref of the first and their number; those of a missing sequence for None.
 
         Raises:
-            EncodeError: No sequence of values, or one of them cannot be encoded.
+            EncodeError: One of them cannot be encoded or written.
         """
-        if values is None and self.kind.optional:
+        if records is None:
             return MISSING, 0
-        try:
-            if isinstance(values, str | bytes | bytearray | memoryview | Mapping):
-                raise TypeError
-            items = iter(values)
-        except TypeError:
-            detail = f'expected several values to iterate over, got {type(values).__name__}'
-            raise EncodeError(self.name, self.kind.text, detail) from None
         first = self.count
-        for value in items:
-            self.write(self.encode(value))
+        for record in records:
+            self.write(record)
         return (first, self.count - first) if self.count > first else (0, 0)
+
+    def write_runs(self, runs: Iterable[Run]) -> None:
+        """Writes runs of records.
+
+        Raises:
+            EncodeError: One is too large, or they are too many.
+            OSError, EOFError: Reading or writing failed. What was written by then nothing refers to.
+        """
+        try:
+            for data, sizes, held in runs:
+                if self.count + len(sizes) > RECORDS:
+                    raise ValueError(f'expected at most {RECORDS} records in a folder')
+                if not isinstance(data, Sequence):
+                    self.writer.copy_run(data, sizes)
+                elif held or self._trainer is None:
+                    self.writer.write_run(list(data), sizes, held=held)
+                else:
+                    self._write_samples(b''.join(data), sizes)
+                self.count += len(sizes)
+        except ValueError as exc:
+            raise EncodeError(self.name, self.kind.text, str(exc)) from exc
+
+    def _write_samples(self, data: bytes, sizes: npt.NDArray[np.int64]) -> None:
+        start = 0
+        for end in np.cumsum(sizes).tolist():
+            record = data[start:end]
+            self.writer.write(record)
+            if self._trainer is not None and self._trainer.add(record):
+                self._train()
+            start = end
+
+    def _train(self) -> None:
+        trainer, self._trainer = self._trainer, None
+        assert trainer is not None
+        compression = trainer.train()
+        if compression is not None:
+            self.writer.compress_with(compression)
+
+    def flush(self) -> None:
+        """Makes the records readable; with a dictionary, if there are enough of them for one."""
+        if self._trainer is not None and self._trainer.is_ready():
+            self._train()
+        self.writer.flush()
 
     def forget(self, count: int) -> None:
         """Drops the records after the first `count`, as far as they still wait in memory."""
         if self.count != count or len(self.writer) != count:
             self.writer.forget(count)
             self.count = len(self.writer)
-
-
-def bind_encoders(
-    spec: Spec, encoders: Mapping[str, Callable[..., Any]] | None
-) -> dict[str, Callable[[Any], Any]]:
-    """Returns the encoder of each field, of the built-in ones if none are given.
-
-    Raises:
-        SpecError: A word without a function, or arguments that a built-in type cannot have.
-    """
-    functions = formats.encoders if encoders is None else encoders
-    bound = {}
-    for name, kind in spec.items():
-        try:
-            bound[name] = formats.bind_encoder(kind.word, kind.args, functions)
-        except KeyError:
-            raise SpecError(name, f'a type of {", ".join(sorted(functions))}', kind.text) from None
-        except ValueError as exc:
-            raise SpecError(name, str(exc), kind.text) from exc
-    return bound
-
-
-def close_file(record: bytes | BinaryIO | None) -> None:
-    """Closes what an encoder opened."""
-    if record is not None and not isinstance(record, bytes):
-        record.close()

@@ -7,10 +7,20 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bags.bag.compression import codec_for
+from bags.bag.dictionary import check_dictionary
 from bags.bag.files import Store
 from bags.bag.opened import OpenBag
 from bags.bag.opening import open_bag
-from bags.bag.options import CacheMode, LimitsPlacement, LimitsStorage, ReaderOptions, merge
+from bags.bag.options import (
+    CacheMode,
+    CompressionAutoDetect,
+    CompressionTrained,
+    LimitsPlacement,
+    LimitsStorage,
+    ReaderOptions,
+    merge,
+)
 from bags.errors import CorruptError, SpecError
 from bags.schema import Schema, Schemas
 from bags.spec import Spec
@@ -150,9 +160,27 @@ class Folder:
             path = self.store.join(self.path, f'{field}.bag')
             return OpenBag(path, self._begun.file, self._begun.limits, 0, 0, 0, None, False)
         try:
-            return open_bag(self.store, path, options)
+            bag = open_bag(self.store, path, options)
         except FileNotFoundError as exc:
             raise CorruptError(self.path, None, f'field {field!r}: is missing {exc.filename}') from exc
+        if bag.codec is not None and isinstance(options.compression, CompressionAutoDetect):
+            # After the bag: a dictionary is there before the first frame that needs it.
+            zstd = CompressionTrained(dictionary=self._dictionary(field), path=self._dictionary_path(field))
+            bag.codec = codec_for(path, zstd, options.max_record_size)
+        return bag
+
+    def _dictionary_path(self, field: str) -> str:
+        return self.store.join(self.path, f'{field}.zdict')
+
+    def _dictionary(self, field: str) -> bytes:
+        """Returns the dictionary of a field; empty if there is none."""
+        path = self._dictionary_path(field)
+        if f'{field}.zdict' in self.names or (self.store.appendable and self.store.exists(path)):
+            try:
+                return check_dictionary(self.store.read(path), path)
+            except FileNotFoundError:
+                pass  # Frames that need it will say so.
+        return b''
 
     def size(self) -> int:
         """Bytes of all bags, and limits beside them, as they are now."""

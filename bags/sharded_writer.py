@@ -9,13 +9,16 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from bags.bag.dictionary import check_dictionary
 from bags.bag.files import store_for
+from bags.compressing import Compression, field_compressions
+from bags.encoder import bind_encoders
 from bags.errors import CorruptError, SpecError
-from bags.field_writer import RECORDS, bind_encoders
+from bags.field_writer import RECORDS
 from bags.reader import DatasetReader
 from bags.sharded_reader import shard_numbers
 from bags.spec import Spec, check_names, parse_spec
-from bags.writer import Compression, DatasetWriter, compression_levels
+from bags.writer import DatasetWriter
 
 __all__ = ['GB', 'ShardedDatasetWriter']
 
@@ -70,14 +73,13 @@ class ShardedDatasetWriter:
                 raise ValueError(f'{name}: expected at least 1 or None, got {bound}')
         self.types: Spec = parse_spec(spec)
         check_names(self.types)
-        compression_levels(compression, self.types)
         bind_encoders(self.types, encoders)
         self._store, self.directory = store_for(directory, filesystem, storage_options)
         self._encoders = encoders
         self._shard_size, self._shard_length, self._step = shard_size, shard_length, shard_step
         self._number = shard_start
         self._keywords: dict[str, Any] = {
-            'compression': compression,
+            'compression': field_compressions(compression, self.types),
             'filesystem': filesystem,
             'storage_options': storage_options,
         }
@@ -105,8 +107,17 @@ class ShardedDatasetWriter:
         open_last = 'refs.bag' not in store.names(last) or 'limits.refs.bag' in store.names(last)
         for number in mine[:-1] if open_last else mine:
             self._count(store.join(self.directory, numbers[number]))
+        self._find_dictionaries(last)
         self._number = mine[-1] if open_last else mine[-1] + self._step
         return self._start(True, last) if open_last else None
+
+    def _find_dictionaries(self, shard: str) -> None:
+        """Goes on with the dictionaries of a shard that is there."""
+        compressions, names = self._keywords['compression'], self._store.names(shard)
+        for name, how in compressions.items():
+            if how.trained and f'{name}.zdict' in names:
+                path = self._store.join(shard, f'{name}.zdict')
+                compressions[name] = how._replace(dictionary=check_dictionary(self._store.read(path), path))
 
     def _count(self, path: str) -> None:
         options = {name: value for name, value in self._keywords.items() if name != 'compression'}
@@ -195,6 +206,7 @@ class ShardedDatasetWriter:
         self._past_size += writer.size
         self._past_length += len(writer)
         self._number += self._step
+        self._keywords['compression'] = writer.compressions  # With the dictionaries it trained.
         self._writer = None
 
     def flush(self) -> None:

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
+
 from bags import bag
+from bags.bag.dictionary import ENOUGH, check_dictionary
 from bags.bag.files import store_for
 from bags.bag.options import CompressionNone, CompressionZstd
-from bags.errors import CorruptError, EncodeError, SpecError
-from bags.field_writer import FieldWriter, bind_encoders, close_file
-from bags.refs import RefsFormat
+from bags.compressing import Compressed, Compression, field_compressions
+from bags.encoder import Encoder, close_file
+from bags.errors import CorruptError, SpecError
+from bags.field_writer import FieldWriter, Run, Trainer
+from bags.refs import MISSING, RefsFormat
 from bags.resume import bag_suffix, sound_rows
-from bags.spec import Spec, check_names, dump_spec, load_spec, parse_spec
+from bags.spec import FieldType, Spec, check_names, dump_spec, load_spec, parse_spec
 
-__all__ = ['Compression', 'DatasetWriter', 'bind_encoders', 'compression_levels']
+__all__ = ['DatasetWriter']
 
 BUFFERED = 8 << 20
 SECONDS = 1.0
 
-Compression = Iterable[str] | Mapping[str, int] | None
+Int64s = npt.NDArray[np.int64]
 
 
 class DatasetWriter:
@@ -32,8 +38,11 @@ class DatasetWriter:
         spec: Type by field.
         encoders: The functions by word; `bags.encoders` unless given. A mapping is the whole set. They return
             bytes, a buffer, or an open binary file, which is copied a piece at a time and closed.
-        compression: Fields whose records are held as zstd, or a mapping of them to levels.
+        compression: Fields whose records are held as zstd, or a mapping of them to levels, or to
+            'dictionary' or `('dictionary', level)`: with a dictionary, trained on the first records and kept
+            in `FIELD.zdict`, which makes many small records alike much smaller.
         resume: Go on with what is there, whether it was closed or not. The folder may also be new.
+        at_most: With `resume`, how many of the datapoints that are there are kept.
         filesystem, storage_options: As in `DatasetReader`.
 
     Raises:
@@ -51,14 +60,16 @@ class DatasetWriter:
         *,
         compression: Compression = None,
         resume: bool = False,
+        at_most: int | None = None,
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
+        self._at_most = at_most
         self._closed = True  # Until it is open.
         self.types: Spec = parse_spec(spec)
         check_names(self.types)
-        self._levels = compression_levels(compression, self.types)
-        self._encoders = bind_encoders(self.types, encoders)
+        self._compressions = field_compressions(compression, self.types)
+        self._encoder = Encoder(self.types, encoders)
         self._format = RefsFormat(self.types)
         self._storage = {'filesystem': filesystem, 'storage_options': storage_options}
         self._store, self.directory = store_for(directory, filesystem, storage_options)
@@ -97,18 +108,15 @@ class DatasetWriter:
                 texts = {name: kind.text for name, kind in found.items()}
                 raise SpecError(None, f'that of the folder, {texts}', self.spec, path)
         keep = sound_rows(store, path, self._format, names, self._storage) if resume else None
+        if keep is not None and self._at_most is not None:
+            keep = min(keep, self._at_most)
         mode = 'append' if resume else 'create'
         self._refs = bag.Writer(
             store.join(path, 'refs.bag'), mode=mode, buffer_size=1 << 62, at_most=keep, **self._storage
         )
         try:
             for name, kind in self.types.items():
-                suffix = bag_suffix(path, name, names) or ('.bagz' if name in self._levels else '.bag')
-                zstd = CompressionZstd(self._levels.get(name, 3)) if suffix == '.bagz' else CompressionNone()
-                writer = bag.Writer(
-                    store.join(path, name + suffix), mode=mode, compression=zstd, **self._storage
-                )
-                self._fields.append(FieldWriter(name, kind, self._encoders[name], writer))
+                self._fields.append(self._open_field(name, kind, names, mode))
         except BaseException:
             # Their locks go with them, however long the error is held on to.
             for writer in (*(field.writer for field in self._fields), self._refs):
@@ -117,6 +125,49 @@ class DatasetWriter:
                 except OSError:
                     pass  # The error on its way tells more.
             raise
+
+    def _open_field(self, name: str, kind: FieldType, names: set[str], mode: str) -> FieldWriter:
+        store = self._store
+        path = store.join(self.directory, name)
+        how = self._compressions.get(name)
+        suffix = bag_suffix(self.directory, name, names) or ('.bagz' if how else '.bag')
+        if suffix == '.bag':
+            return FieldWriter(
+                name,
+                kind,
+                bag.Writer(path + suffix, mode=mode, compression=CompressionNone(), **self._storage),
+            )
+        how = how or Compressed()
+        dictionary, keep = how.dictionary, self._dictionary_keeper(name)
+        if f'{name}.zdict' in names:
+            dictionary = check_dictionary(store.read(f'{path}.zdict'), f'{path}.zdict')
+        elif dictionary:
+            keep(dictionary)
+        trains = how.trained and not dictionary
+        writer = bag.Writer(
+            path + suffix,
+            mode=mode,
+            compression=CompressionZstd(how.level, dictionary),
+            buffer_size=2 * ENOUGH if trains else ENOUGH,
+            **self._storage,
+        )
+        return FieldWriter(name, kind, writer, Trainer(how.level, keep) if trains else None)
+
+    def _dictionary_keeper(self, name: str) -> Callable[[bytes], None]:
+        store, path = self._store, self._store.join(self.directory, f'{name}.zdict')
+        known = self._compressions
+
+        def keep(dictionary: bytes) -> None:
+            store.replace(path, dictionary)
+            if name in known:
+                known[name] = known[name]._replace(dictionary=dictionary)
+
+        return keep
+
+    @property
+    def compressions(self) -> dict[str, Compressed]:
+        """How fields are compressed, with the dictionaries there are by now."""
+        return self._compressions
 
     # What it is.
 
@@ -175,21 +226,21 @@ class DatasetWriter:
         """
         if self._closed:
             raise ValueError(f'{self!r} is closed')
+        return self.append_records(self._encoder.encode(datapoint), flush)
+
+    def append_records(self, records: list[Any], flush: bool | None = None) -> int:
+        """Appends a datapoint that is encoded already, as `Encoder.encode` returns it; see `append`."""
+        if self._closed:
+            raise ValueError(f'{self!r} is closed')
         index, fields = len(self._refs), self._fields
         before = [field.count for field in fields]
-        records: list[Any] = []
         try:
-            self._check_keys(datapoint)
-            # What can be refused is, before anything is written. (Sequences are written item by item.)
-            records.extend(
-                None if field.kind.sequence else field.encode(datapoint.get(field.name)) for field in fields
-            )
             row: list[int] = []
             for number, field in enumerate(fields):
+                record, records[number] = records[number], None
                 if field.kind.sequence:
-                    row += field.write_items(datapoint.get(field.name))
+                    row += field.write_items(record)
                 else:
-                    record, records[number] = records[number], None
                     row.append(field.write(record))
             self._refs.write(self._format.pack(row))
             if flush or (flush is None and self._is_due()):
@@ -203,28 +254,38 @@ class DatasetWriter:
             raise
         return index
 
+    def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
+        """Appends many datapoints, from runs of records.
+
+        Args:
+            runs: By field, the records that are to be written.
+            refs: By field, an int64 array (n,), for a sequence two, of firsts and counts. They count from the
+                first of the new records, so that those written before are negative. `MISSING` stands for
+                what is missing.
+        """
+        columns: list[Int64s] = []
+        for field in self._fields:
+            first = field.count
+            field.write_runs(runs[field.name])
+            if field.kind.sequence:
+                firsts, counts = refs[field.name]
+                columns += [
+                    np.where(counts > 0, firsts + first, np.where(firsts == MISSING, MISSING, 0)),
+                    counts,
+                ]
+            else:
+                found = refs[field.name]
+                columns.append(np.where(found == MISSING, MISSING, found + first))
+        table = self._format.pack_many(np.stack(columns, 1))
+        for field in self._fields:
+            field.flush()
+        self._refs.write_run(table, np.full(len(table), self._format.stride))
+        self._flushed = time.monotonic()
+
     def _is_due(self) -> bool:
         if time.monotonic() - self._flushed >= SECONDS:
             return True
         return self._refs.buffered + sum(field.writer.buffered for field in self._fields) >= BUFFERED
-
-    def _check_keys(self, datapoint: Any) -> None:
-        if type(datapoint) is dict and datapoint.keys() == self.types.keys():
-            return
-        if not isinstance(datapoint, Mapping):
-            raise TypeError(
-                f'datapoint: expected a mapping of fields to values, got {type(datapoint).__name__}'
-            )
-        for name, kind in self.types.items():
-            if name not in datapoint and not kind.optional:
-                raise EncodeError(
-                    name, kind.text, f'is missing; the datapoint has {", ".join(map(repr, datapoint))}'
-                )
-        for name in datapoint:
-            if name not in self.types:
-                raise EncodeError(
-                    str(name), '?', f'is not in the spec, which has {", ".join(map(repr, self.types))}'
-                )
 
     def flush(self) -> None:
         """Makes all datapoints readable by other processes, and safe from the end of this one.
@@ -235,7 +296,7 @@ class DatasetWriter:
             if (
                 self._closed or not field.writer.closed
             ):  # Some are if `close` failed before, and is tried again.
-                field.writer.flush()
+                field.flush()
         self._refs.flush()
         self._flushed = time.monotonic()
 
@@ -264,17 +325,3 @@ class DatasetWriter:
         except OSError:
             if kind is None:
                 raise  # Else the first error tells more; what was flushed can be resumed.
-
-
-def compression_levels(compression: Compression, spec: Spec) -> dict[str, int]:
-    """Returns the zstd level of each field that is compressed.
-
-    Raises:
-        SpecError: No such field.
-    """
-    levels = dict(compression) if isinstance(compression, Mapping) else dict.fromkeys(compression or (), 3)
-    for name, level in levels.items():
-        if name not in spec:
-            raise SpecError(name, f'one of the fields {", ".join(spec)} to compress', name)
-        CompressionZstd(level)
-    return levels

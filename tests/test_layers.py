@@ -15,7 +15,7 @@ LAYERS = [
     ['errors', 'progress'],
     ['bag', 'formats'],
     ['batch', 'spec'],
-    ['permutation', 'refs', 'selection', 'steps', 'pace'],
+    ['compressing', 'encoder', 'permutation', 'refs', 'selection', 'steps', 'pace'],
     ['dataset', 'field_writer', 'refs_reader', 'resume', 'schema'],
     ['field', 'folder'],
     ['compiled'],

@@ -17,7 +17,7 @@ import zstandard
 
 from bags.bag.frames import are_whole, content_sizes, cut
 from bags.bag.limits import Int64s
-from bags.bag.options import Compression, CompressionAutoDetect, CompressionZstd
+from bags.bag.options import Compression, CompressionAutoDetect, CompressionTrained, CompressionZstd
 from bags.bag.threads import dealt, in_threads
 
 __all__ = ['MANY', 'SMALL_FRAME', 'Buffer', 'Zstd', 'codec_for']
@@ -55,6 +55,7 @@ class Zstd:
         self.max_record_size = max_record_size
         dictionary = options.dictionary
         self._dictionary = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
+        self._is_prepared = False
         self.local = threading.local()
         """Of each thread, once used: `compressor`, `context` to decompress, and its `decompress`."""
 
@@ -81,6 +82,9 @@ class Zstd:
     def compressor(self) -> zstandard.ZstdCompressor:
         """Returns a new compressor, for one thread."""
         level = self.options.level or 3
+        if self._dictionary is not None and not self._is_prepared:
+            self._dictionary.precompute_compress(level=level)  # 1.0 µs a record of 200 B, else 1.2.
+            self._is_prepared = True
         return zstandard.ZstdCompressor(
             level, dict_data=self._dictionary, write_checksum=True, write_content_size=True
         )
@@ -111,7 +115,7 @@ class Zstd:
                 return record
             return self._decode_unsized(frame)
         except zstandard.ZstdError as exc:
-            raise ValueError(_describe(frame, exc)) from exc
+            raise ValueError(self._describe(frame, exc)) from exc
         except MemoryError as exc:
             raise ValueError('the zstd frame takes more memory than there is') from exc
 
@@ -138,6 +142,22 @@ class Zstd:
                     raise ValueError('bytes follow the zstd frame')
                 return b''.join(parts)
         raise ValueError('the zstd frame ends early')
+
+    def _describe(self, frame: Buffer, exc: Exception) -> str:
+        if bytes(frame[:4]) != MAGIC:
+            return f'expected a zstd frame, got {bytes(frame[:4])!r} ({len(frame)} bytes)'
+        try:
+            wanted = zstandard.get_frame_parameters(frame).dict_id
+        except zstandard.ZstdError:
+            wanted = 0
+        had = self._dictionary.dict_id() if self._dictionary is not None else 0
+        if wanted and wanted != had:
+            path = self.options.path if isinstance(self.options, CompressionTrained) else ''
+            found = (
+                f'that is {had}' if had else 'there is none' if self._dictionary is None else 'it has no id'
+            )
+            return f'the zstd frame needs dictionary {wanted}{path and f" in {path}"}, but {found}'
+        return f'damaged zstd frame of {len(frame)} bytes: {exc}'
 
     def decode_many(self, frames: Sequence[Buffer], parallelism: int = 1) -> list[bytes]:
         """Decodes frames in order: small ones together, large ones in threads (zstd runs without the GIL).
@@ -265,9 +285,3 @@ def may_skip(data: bytes) -> bool:
     places = np.flatnonzero(values == 0x18)
     places = places[values[places - 1] == 0x4D]
     return bool((values[places - 2] == 0x2A).any())
-
-
-def _describe(frame: Buffer, exc: Exception) -> str:
-    if bytes(frame[:4]) != MAGIC:
-        return f'expected a zstd frame, got {bytes(frame[:4])!r} ({len(frame)} bytes)'
-    return f'damaged zstd frame of {len(frame)} bytes: {exc}'

@@ -15,6 +15,7 @@ __all__ = [
     'Compression',
     'CompressionAutoDetect',
     'CompressionNone',
+    'CompressionTrained',
     'CompressionZstd',
     'LimitsPlacement',
     'LimitsStorage',
@@ -127,6 +128,14 @@ class CompressionZstd:
             raise ValueError(f'zstd level: expected -131072 to 22, got {self.level}')
         # Any buffer will do; what is kept is the object's own.
         object.__setattr__(self, 'dictionary', bytes(memoryview(self.dictionary)))
+
+
+@dataclasses.dataclass(frozen=True)
+class CompressionTrained(CompressionZstd):
+    """As `CompressionZstd`, with a dictionary that is kept in a file."""
+
+    path: str = ''
+    """Where it is, or would be, for errors to name."""
 
 
 Compression = CompressionAutoDetect | CompressionNone | CompressionZstd

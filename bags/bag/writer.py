@@ -12,7 +12,7 @@ from bags.bag.compression import Zstd, codec_for
 from bags.bag.files import store_for
 from bags.bag.growing import GrowingBag
 from bags.bag.limits import ENTRY
-from bags.bag.options import LimitsPlacement, WriterOptions, merge
+from bags.bag.options import CompressionZstd, LimitsPlacement, WriterOptions, merge
 from bags.bag.records import as_record
 
 __all__ = ['Writer']
@@ -214,6 +214,11 @@ class Writer:
         if size:
             part = stream.flush()
             self._bag.put([part], len(part))
+
+    def compress_with(self, compression: CompressionZstd) -> None:
+        """Compresses in another way from here on, what still waits too, in a bag that is compressed."""
+        assert self._codec is not None
+        self._codec = Zstd(compression, self._options.max_record_size)
 
     def flush(self) -> None:
         """Makes all records readable, by any process, and safe from the end of this one."""
