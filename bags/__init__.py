@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         SpecError,
         StackError,
     )
-    from bags.formats import decoders, encoders
+    from bags.formats import Video, decoders, encoders, remux
     from bags.loader import Loader, LoaderIterator
     from bags.opening import open
     from bags.reader import DatasetReader
@@ -58,6 +58,7 @@ __all__ = [
     'ShardedDatasetWriter',
     'SpecError',
     'StackError',
+    'Video',
     'bag',
     'concat',
     'decoders',
@@ -66,6 +67,7 @@ __all__ = [
     'open',
     'pack',
     'pad',
+    'remux',
     'samplers',
     'select',
     'stack',
@@ -86,7 +88,7 @@ _HOMES = {
         'SpecError',
         'StackError',
     ),
-    'formats': ('decoders', 'encoders'),
+    'formats': ('Video', 'decoders', 'encoders', 'remux'),
     'loader': ('Loader', 'LoaderIterator'),
     'opening': ('open',),
     'reader': ('DatasetReader',),

@@ -72,7 +72,7 @@ def _maker(names: tuple[str, ...], lines: tuple[str, ...]) -> Callable[..., Any]
 def _write(field: Field, i: int, scope: dict[str, Any]) -> list[str]:
     """Returns the lines that make the value of a field, and puts what they use into the scope."""
     bag, decoder, uniform, r = field.bag, field.decoder, field.bag.uniform, f'r{field.place}'
-    if field.kind.sequence or field.kind.optional or not bag.is_sliced or not bag.count:
+    if field.kind.sequence or field.kind.optional or decoder.opens or not bag.is_sliced or not bag.count:
         scope[f'read{i}'] = field.read
         return [f'v{i} = read{i}(refs)']
     scope[f'count{i}'] = bag.count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, Literal
 
@@ -11,9 +10,9 @@ import numpy.typing as npt
 
 from bags import formats
 from bags.bag.opened import OpenBag
-from bags.bag.recordfile import RecordFile
 from bags.batch import Column, Ragged, offsets_of, spread
 from bags.errors import BagsError, DecodeError
+from bags.record import Record, open_record
 from bags.refs import MISSING
 from bags.schema import Decoder
 from bags.selection import Each, Items, select_items, select_many
@@ -48,6 +47,8 @@ class Field:
         self.bag = bag
         self.decoder = decoder
         self.get: Callable[[int], Any] = bag.get_view if decoder.aliases else bag.get
+        if decoder.opens:
+            self.get = lambda index: Record(bag, index, name, kind.text)
         # From a twin, so that the function and the field do not refer to each other: a cycle would keep
         # the files open until the garbage collector comes.
         twin = object.__new__(Field)
@@ -156,6 +157,8 @@ class Field:
 
     def records(self, indices: Int64s) -> list[Any]:
         """Returns records by their indices in the bag: buffers if the decoder takes them, else bytes."""
+        if self.decoder.opens:
+            return [self.get(index) for index in indices.tolist()]
         return self.bag.views(indices) if self.decoder.aliases else self.bag.read(indices)
 
     def decoded(self, indices: Int64s) -> list[Any]:
@@ -319,11 +322,7 @@ class Field:
         """Opens a record as a file: its bytes on disk, or in memory if it is compressed."""
         if index >= self.bag.count:
             raise BadRef(0, self.beyond(index))
-        if self.bag.codec is not None:
-            return io.BytesIO(self.bag.get(index))
-        start, stop = self.bag.where(index)
-        name = f'{self.bag.path}, record {index}'
-        return RecordFile(self.bag.file, start, stop, name)  # type: ignore[return-value]
+        return open_record(self.bag, index)
 
 
 def _parts(values: list[Any], counts: Int64s) -> list[list[Any]]:

@@ -23,7 +23,9 @@ Decoders = Mapping[str, Callable[..., Any]] | None
 class Decoder:
     """How the records of a type become values."""
 
-    def __init__(self, decode: Callable[[Buffer], Any] | None, fixed: Any, aliases: bool) -> None:
+    def __init__(
+        self, decode: Callable[[Any], Any] | None, fixed: Any, aliases: bool, opens: bool = False
+    ) -> None:
         self.decode = decode
         """None where the record is the value."""
         self.dtype: np.dtype[Any] | None = fixed[0] if fixed else None
@@ -33,6 +35,8 @@ class Decoder:
         """Bytes of a record, where all have one size; else 0."""
         self.aliases = aliases
         """Whether it takes a buffer over the file itself and does without a copy."""
+        self.opens = opens
+        """Whether it takes a `Record`, to open it when it is needed, instead of its bytes."""
         self.is_scalar = bool(self.dtype) and not isinstance(
             decode and decode(bytes(self.length)), np.ndarray
         )
@@ -57,6 +61,8 @@ def _decoder_for(kind: FieldType, decoders: Mapping[str, Callable[..., Any]], ra
     function = decoders[kind.word]
     fixed = formats.fixed_dtype(kind.word, kind.args, decoders)
     decode = formats.bind_decoder(kind.word, kind.args, decoders)
+    if getattr(function, 'opens', False):
+        return Decoder(decode, None, False, opens=True)
     decoder = Decoder(None if decode is bytes else decode, fixed, False)
     textual = function is formats.decoders['utf8'] or decode is bytes
     if function is formats.decoders['utf8']:

@@ -17,6 +17,7 @@ LAYERS = [
     ['batch', 'spec'],
     ['compressing', 'encoder', 'permutation', 'refs', 'selection', 'steps', 'pace'],
     ['dataset', 'field_writer', 'refs_reader', 'resume', 'schema'],
+    ['record'],
     ['field', 'folder'],
     ['compiled'],
     ['reader', 'writer', 'views', 'windowing'],

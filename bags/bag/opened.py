@@ -16,6 +16,7 @@ from bags.bag.files.mapped import gather
 from bags.bag.getters import getters
 from bags.bag.indices import check_index
 from bags.bag.limits import ENTRY, Int64s, Table, first_bad, locate
+from bags.bag.options import ReaderOptions
 from bags.bag.shared import share
 from bags.bag.tables import open_table
 from bags.bag.uniform import Uniform, as_slice
@@ -51,6 +52,8 @@ class OpenBag:
         self.end = end
         """Bytes that records can be in."""
         self.codec = codec
+        self.options: ReaderOptions | None = None
+        """How it was opened, if it can be opened so again."""
         self.ends: Table = open_table(limits, offset, count, memory)
         self.view = share(file.buffer) if file.buffer is not None else None
         self.uniform = self._find_length()

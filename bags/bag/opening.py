@@ -40,7 +40,7 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> OpenBag:
     before = ''
     for _ in range(8):
         try:
-            return _open_bag(store, path, options)
+            bag = _open_bag(store, path, options)
         except Retry:
             continue
         except CorruptError as exc:
@@ -49,6 +49,9 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> OpenBag:
             if not store.appendable or str(exc) == before:
                 raise
             before = str(exc)
+        else:
+            bag.options = options
+            return bag
     raise CorruptError(path, None, 'keeps changing while it is being opened')
 
 

@@ -10,6 +10,15 @@
     wav         wav
     ffmpeg      FFmpeg's libraries: importing them, opening a file with them
     videos      mp4 · webm · mkv
+    source      what a handle opens
+    moov        where the samples of an MP4 are
+    packets     where the packets of any media file are
+    scan        going through a file to find that out
+    timeline    which packet holds which frame
+    reel        from frame numbers to frames
+    lazy_video  video: the handle
+    finished    video · audio: files that go in as they are
+    remuxing    rewriting a video for quick access
     audio       flac · opus
     words       all of them, by word
     binding     a type's functions with its arguments read ahead of time
@@ -21,11 +30,15 @@ what cannot be right and TypeError for a value of the wrong type.
 
 from bags.formats.arrays import invalid_row
 from bags.formats.binding import bind_decoder, bind_encoder, fixed_dtype
+from bags.formats.lazy_video import Frames, Video
+from bags.formats.remuxing import remux
 from bags.formats.scalars import Buffer, decode_legacy_int
 from bags.formats.words import check_type, decoders, encoders
 
 __all__ = [
     'Buffer',
+    'Frames',
+    'Video',
     'bind_decoder',
     'bind_encoder',
     'check_type',
@@ -34,4 +47,5 @@ __all__ = [
     'encoders',
     'fixed_dtype',
     'invalid_row',
+    'remux',
 ]

@@ -68,7 +68,7 @@ def bind_decoder(
     """The function that turns a record of a type into a value.
 
     Built-in decoders are handed the record's buffer as it is and keep nothing of it; functions of the user
-    get `bytes`.
+    get `bytes`; with the attribute `opens`, either is handed something to open instead.
 
     Args:
         word: The type's word.
@@ -86,7 +86,7 @@ def bind_decoder(
     table.check_type(word, args, decoders)
     if (factory := _known(_DECODERS, function)) is not None:
         return factory(*args)  # type: ignore[no-any-return]
-    if any(function is other for other in _OTHER_DECODERS):
+    if getattr(function, 'opens', False) or any(function is other for other in _OTHER_DECODERS):
         return (lambda data: function(data, *args)) if args else function
     return lambda data: function(bytes(data), *args)
 

@@ -29,13 +29,15 @@ _STARTS = {
     b'\0\0\0\x0cJXL ': 'JPEG XL',
     b'\0\0\0\x0cjP  ': 'JPEG 2000',
     b'ID3': 'MP3',
-    b'\xff\xfb': 'MP3',
+    **dict.fromkeys((b'\xff\xfb', b'\xff\xfa', b'\xff\xf3', b'\xff\xf2', b'\xff\xe3', b'\xff\xe2'), 'MP3'),
     b'RF64': 'RF64',
     b'FLV': 'FLV',
     b'\x28\xb5\x2f\xfd': 'zstd',
     b'%PDF': 'PDF',
 }
 _RIFF = {b'WEBP': 'WebP', b'WAVE': 'WAV', b'AVI ': 'AVI'}
+_ATOMS = {b'moov', b'mdat', b'wide', b'free', b'skip', b'pnot'}
+"""What QuickTime files begin with that are older than `ftyp`."""
 _EBML = b'\x1a\x45\xdf\xa3'
 _SEGMENT = b'\x18\x53\x80\x67'
 _CLUSTER = b'\x1f\x43\xb6\x75'
@@ -72,6 +74,8 @@ def identify(head: Buffer) -> str:
         return 'WebM' if b'\x42\x82\x84webm' in head else 'Matroska'
     if head[4:8] == b'ftyp':
         return _identify_boxes(head)
+    if head[4:8] in _ATOMS:
+        return 'QuickTime'
     if head.startswith(b'OggS'):
         return 'Ogg Opus' if b'OpusHead' in head else 'Ogg'
     return f'bytes that begin with {head[:8].hex(" ")}' if head else 'no bytes'

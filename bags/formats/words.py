@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bags.formats import arrays, audio, images, scalars, trees, videos, wav
+from bags.formats import arrays, audio, finished, images, lazy_video, scalars, trees, videos, wav
 from bags.formats.arguments import check_count
 
 __all__ = ['check_type', 'decoders', 'encoders']
@@ -34,6 +34,7 @@ encoders: dict[str, Callable[..., Any]] = {
     'mp4': videos.encode_mp4,
     'webm': videos.encode_webm,
     'mkv': videos.encode_mkv,
+    'video': finished.encode_video,
     'wav': wav.encode_wav,
     'flac': audio.encode_flac,
     'opus': audio.encode_opus,
@@ -62,12 +63,14 @@ decoders: dict[str, Callable[..., Any]] = {
     'mp4': videos.decode_mp4,
     'webm': videos.decode_webm,
     'mkv': videos.decode_mkv,
+    'video': lazy_video.decode_video,
     'wav': wav.decode_wav,
     'flac': audio.decode_flac,
     'opus': audio.decode_opus,
 }
 """Word → function of a record and the type's arguments. Records are read-only buffers that last as long as
-the call."""
+the call. One with a true attribute `opens` gets something to open instead (`bags.formats.source.Source`),
+when it needs it: its value is a handle."""
 
 
 def _no_arguments(*args: str) -> None:
@@ -86,6 +89,7 @@ _ARGUMENTS: dict[str, Callable[..., object]] = {
     'mp4': videos.video_options,
     'webm': videos.video_options,
     'mkv': videos.mkv_options,
+    'video': finished.stored_video_options,
     'opus': audio.opus_bitrate,
 }
 
