@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         StackError,
     )
     from bags.formats import Video, decoders, encoders, remux
+    from bags.formats.clips import Clip, clips
     from bags.loader import Loader, LoaderIterator
     from bags.opening import open
     from bags.reader import DatasetReader
@@ -40,6 +41,7 @@ __version__ = '0.1.0'
 
 __all__ = [
     'BagsError',
+    'Clip',
     'CorruptError',
     'Dataset',
     'DatasetReader',
@@ -60,6 +62,7 @@ __all__ = [
     'StackError',
     'Video',
     'bag',
+    'clips',
     'concat',
     'decoders',
     'encoders',
@@ -89,6 +92,7 @@ _HOMES = {
         'StackError',
     ),
     'formats': ('Video', 'decoders', 'encoders', 'remux'),
+    'formats.clips': ('Clip', 'clips'),
     'loader': ('Loader', 'LoaderIterator'),
     'opening': ('open',),
     'reader': ('DatasetReader',),

@@ -19,6 +19,9 @@
     lazy_video  video: the handle
     finished    video · audio: files that go in as they are
     remuxing    rewriting a video for quick access
+    pieces      where a video is cut
+    cutting     copying and decoding parts of a video
+    clips       a long video as clips
     audio       flac · opus
     words       all of them, by word
     binding     a type's functions with its arguments read ahead of time

@@ -16,7 +16,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -30,14 +30,23 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 __all__ = [
+    'KEYFRAME_INTERVAL',
+    'MP4',
+    'WEBM',
+    'Codec',
+    'Frames',
+    'checked_frames',
     'decode_mkv',
     'decode_mp4',
     'decode_webm',
     'encode_mkv',
     'encode_mp4',
     'encode_webm',
+    'frame_rate',
     'mkv_options',
+    'rgb_pixels',
     'video_options',
+    'write_frames',
 ]
 
 Frames = np.ndarray[Any, np.dtype[np.uint8]]
@@ -58,6 +67,12 @@ class Codec:
     """The encoder, as libavcodec names it."""
     options: dict[str, str]
     """The encoder's options."""
+
+    def at(self, crf: int | None = None, gop: int | None = None) -> Codec:
+        """Returns it with another constant rate factor or number of frames from key frame to key frame."""
+        chosen = {'crf': crf, 'g': gop}
+        options = {name: str(value) for name, value in chosen.items() if value is not None}
+        return replace(self, options=self.options | options)
 
 
 MP4 = Codec('mp4', 'libx264', {'crf': '20', 'g': str(KEYFRAME_INTERVAL)})
@@ -88,17 +103,18 @@ def video_options(*args: str) -> tuple[Fraction, int | None]:
         ValueError: Anything else.
     """
     check_count(args, 2, 'fps and crf')
-    fps = _frame_rate(args[0] if args else FPS)
+    fps = frame_rate(args[0] if args else FPS)
     return fps, whole_number(args[1], 0, 51, 'a crf') if len(args) > 1 else None
 
 
 def mkv_options(*args: str) -> Fraction:
     """Reads the argument of `mkv(fps)`: frames a second, 30 unless told."""
     check_count(args, 1, 'mkv(fps)')
-    return _frame_rate(args[0] if args else FPS)
+    return frame_rate(args[0] if args else FPS)
 
 
-def _frame_rate(text: str) -> Fraction:
+def frame_rate(text: str) -> Fraction:
+    """Reads frames a second, such as `30`, `29.97` or `30000/1001`."""
     from fractions import Fraction
 
     try:
@@ -176,7 +192,7 @@ def decode_mkv(data: Buffer, *_args: str) -> Frames:
     return _decode(data, 'matroska')
 
 
-def _frames(value: Any) -> Iterator[Frames]:
+def checked_frames(value: Any) -> Iterator[Frames]:
     """Yields the frames of an array or an iterable, each checked."""
     if isinstance(value, np.ndarray) or not isinstance(value, Iterable):
         value = np.asarray(value)
@@ -197,7 +213,7 @@ def _frames(value: Any) -> Iterator[Frames]:
 
 def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded:
     av = import_av()
-    frames = _frames(value)
+    frames = checked_frames(value)
     first = next(frames, None)
     if first is None:
         raise ValueError('expected at least one frame, got none')
@@ -206,7 +222,8 @@ def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded
     # Frames that come one by one may be more than memory holds, and so may the file.
     file: Any = tempfile.TemporaryFile() if isinstance(value, Iterator) else io.BytesIO()  # noqa: SIM115
     try:
-        _write(av, file, itertools.chain([first], frames), first.shape, codec, fps, crf)
+        steady = ((frame, tick, tick + 1) for tick, frame in enumerate(itertools.chain([first], frames)))
+        write_frames(file, steady, first.shape, codec.at(crf), fps, 1 / fps)
     except BaseException as exc:
         file.close()
         if isinstance(exc, av.FFmpegError):
@@ -218,30 +235,44 @@ def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded
     return file  # type: ignore[no-any-return]
 
 
-def _write(
-    av: Any,
+def write_frames(
     file: BinaryIO,
-    frames: Iterator[Frames],
-    shape: Any,
+    frames: Iterable[tuple[Frames, int, int]],
+    shape: tuple[int, ...],
     codec: Codec,
     fps: Fraction,
-    crf: int | None,
+    unit: Fraction,
 ) -> None:
+    """Writes frames of one shape as a video.
+
+    Args:
+        frames: Each with the ticks from which and until which it is shown.
+        fps: How many of them there are a second, more or less.
+        unit: The seconds of a tick.
+    """
+    av = import_av()
     reformatter = av.video.reformatter
     height, width = shape[:2]
-    rgb = codec is MKV
-    options = codec.options if crf is None else {**codec.options, 'crf': str(crf)}
+    rgb = codec.name == 'ffv1'
     with av.open(file, 'w', format=codec.format) as container:
-        stream = container.add_stream(codec.name, rate=fps, options=options)
+        stream = container.add_stream(codec.name, rate=fps, options=codec.options)
         stream.width, stream.height = width, height
-        odd = codec is MP4 and (height % 2 or width % 2)
+        odd = codec.name in ('libx264', 'libx265') and (height % 2 or width % 2)
         stream.pix_fmt = 'bgr0' if rgb else 'yuv444p' if odd else 'yuv420p'
         context = stream.codec_context
+        context.time_base = unit
         context.colorspace = 0 if rgb else 1  # RGB, BT.709
         context.color_primaries = context.color_trc = 1  # BT.709
         context.color_range = 2 if rgb else 1  # full, limited
         convert = reformatter.VideoReformatter()
-        for index, array in enumerate(frames):
+        lasting: dict[int, int] = {}
+
+        def mux(packets: Iterable[Any]) -> None:
+            for packet in packets:
+                packet.duration = lasting.pop(packet.pts, packet.duration)
+                container.mux(packet)
+
+        for array, start, stop in frames:
             frame = av.VideoFrame.from_ndarray(array, format='rgb24')
             if not rgb:
                 frame = convert.reformat(
@@ -251,9 +282,10 @@ def _write(
                     dst_colorspace=reformatter.Colorspace.ITU709,
                     dst_color_range=reformatter.ColorRange.MPEG,
                 )
-            frame.pts, frame.time_base = index, 1 / fps
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode(None))
+            frame.pts, frame.time_base = start, unit
+            lasting[start] = stop - start
+            mux(stream.encode(frame))
+        mux(stream.encode(None))
 
 
 def _decode(data: Buffer, format: str) -> Frames:
@@ -267,7 +299,7 @@ def _decode(data: Buffer, format: str) -> Frames:
             for frame in packet.decode():
                 if frame.is_corrupt:
                     raise ValueError(f'frame {count} is damaged')
-                pixels = _rgb(convert.reformat(frame, format='rgb24'))
+                pixels = rgb_pixels(convert.reformat(frame, format='rgb24'))
                 if frames is None:
                     frames = np.empty((_expected(stream, pixels.nbytes), *pixels.shape), np.uint8)
                 if pixels.shape != frames.shape[1:]:
@@ -287,7 +319,7 @@ def _decode(data: Buffer, format: str) -> Frames:
     return frames
 
 
-def _rgb(frame: Any) -> Frames:
+def rgb_pixels(frame: Any) -> Frames:
     """The pixels of an rgb24 frame, shape (height, width, 3), without a copy."""
     plane = frame.planes[0]
     rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
