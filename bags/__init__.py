@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bags.reader import DatasetReader
     from bags.sharded_reader import ShardedDatasetReader
     from bags.sharded_writer import ShardedDatasetWriter
+    from bags.verifying import Damage, Note, verify
     from bags.views import concat, join, select
     from bags.windowing import windows
     from bags.writer import DatasetWriter
@@ -43,6 +44,7 @@ __all__ = [
     'BagsError',
     'Clip',
     'CorruptError',
+    'Damage',
     'Dataset',
     'DatasetReader',
     'DatasetWriter',
@@ -53,6 +55,7 @@ __all__ = [
     'LoaderIterator',
     'MissingDependencyError',
     'MultiIndex',
+    'Note',
     'Packed',
     'Padded',
     'Ragged',
@@ -74,6 +77,7 @@ __all__ = [
     'samplers',
     'select',
     'stack',
+    'verify',
     'windows',
 ]
 
@@ -98,6 +102,7 @@ _HOMES = {
     'reader': ('DatasetReader',),
     'sharded_reader': ('ShardedDatasetReader',),
     'sharded_writer': ('ShardedDatasetWriter',),
+    'verifying': ('Damage', 'Note', 'verify'),
     'views': ('concat', 'join', 'select'),
     'windowing': ('windows',),
     'writer': ('DatasetWriter',),

@@ -13,7 +13,7 @@ from bags.bag.opened import OpenBag
 from bags.batch import Column, Ragged, offsets_of, spread
 from bags.errors import BagsError, DecodeError
 from bags.record import Record, open_record
-from bags.refs import MISSING
+from bags.refs import MISSING, dangling
 from bags.schema import Decoder
 from bags.selection import Each, Items, select_items, select_many
 from bags.spec import FieldType
@@ -218,17 +218,11 @@ class Field:
         Raises:
             BadRef: The first that leads outside the bag.
         """
-        last = firsts if counts is None else firsts + counts - 1
-        bad = last >= self.bag.count  # A missing value too: its number is beyond all records.
-        if self.kind.optional or counts is not None:
-            missing = firsts == MISSING
-            if counts is not None:
-                bad &= counts > 0
-                missing &= counts == 0
-            bad = bad & ~missing if self.kind.optional else bad | missing
+        bad = dangling(self.kind, firsts, counts, self.bag.count)
         if np.count_nonzero(bad):
             position = int(bad.argmax())
-            raise BadRef(position, self.beyond(int(last[position])))
+            last = firsts[position] if counts is None else firsts[position] + counts[position] - 1
+            raise BadRef(position, self.beyond(int(last)))
 
     def column(self, refs: Any, items: Items | Literal[True]) -> Column:
         """Returns the column of a batch.

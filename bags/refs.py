@@ -23,15 +23,37 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from bags.spec import Spec
+from bags.spec import FieldType, Spec
 
-__all__ = ['MISSING', 'RefsFormat']
+__all__ = ['MISSING', 'RefsFormat', 'dangling']
 
 MISSING = 0xFFFFFFFF
 """The record index that stands for no value."""
 
 UINT32 = b'\xce'
 PAIR = b'\x92'
+
+
+def dangling(
+    kind: FieldType, firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64] | None, records: int
+) -> npt.NDArray[np.bool_]:
+    """Returns which of many refs lead outside a bag of so many records.
+
+    Args:
+        kind: The type of the field.
+        firsts: Records, or for a sequence its first items.
+        counts: Items of sequences; None for a plain field.
+        records: How many there are.
+    """
+    last = firsts if counts is None else firsts + counts - 1
+    bad: npt.NDArray[np.bool_] = last >= records  # A missing value too: its number is beyond all records.
+    if kind.optional or counts is not None:
+        missing = firsts == MISSING
+        if counts is not None:
+            bad &= counts > 0
+            missing &= counts == 0
+        bad = bad & ~missing if kind.optional else bad | missing
+    return bad
 
 
 class RefsFormat:

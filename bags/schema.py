@@ -86,9 +86,9 @@ class Schema:
     def __init__(self, types: Spec, decoders: Decoders, raw: bool, legacy: bool) -> None:
         self.types = types
         self.format = RefsFormat(types)
-        self._functions = formats.decoders if decoders is None else decoders
-        if legacy and self._functions.get('int') is formats.decoders['int']:
-            self._functions = {**self._functions, 'int': formats.decode_legacy_int}
+        self.functions: Mapping[str, Callable[..., Any]] = formats.decoders if decoders is None else decoders
+        if legacy and self.functions.get('int') is formats.decoders['int']:
+            self.functions = {**self.functions, 'int': formats.decode_legacy_int}
         self._raw = raw
         self._decoders: dict[str, Decoder] = {}
 
@@ -103,9 +103,9 @@ class Schema:
             return known
         kind = self.types[name]
         try:
-            decoder = _decoder_for(kind, self._functions, self._raw)
+            decoder = _decoder_for(kind, self.functions, self._raw)
         except KeyError:
-            words = ', '.join(sorted(self._functions))
+            words = ', '.join(sorted(self.functions))
             raise SpecError(name, f'a type of {words}', kind.text, where) from None
         except ValueError as exc:
             raise SpecError(name, str(exc), kind.text, where) from exc

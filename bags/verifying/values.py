@@ -1,0 +1,52 @@
+"""Decoding what a bag holds, to see that it can be: together where that is quicker, and past what cannot."""
+
+from __future__ import annotations
+
+from bags.bag.limits import Int64s
+from bags.bag.opened import OpenBag
+from bags.errors import MissingDependencyError
+from bags.field import Field
+from bags.verifying.records import Decode, one_by_one
+
+__all__ = ['field_decode', 'record_decode']
+
+
+def record_decode(bag: OpenBag) -> Decode:
+    """Returns what reads the records of a bag, decompressed if they are compressed."""
+
+    def decode(indices: Int64s) -> list[tuple[int, str]]:
+        if bag.codec is None:
+            return []  # There is nothing in them that could be wrong.
+        try:
+            bag.read(indices)
+        except Exception:
+            return one_by_one(bag.get, indices)
+        return []
+
+    return decode
+
+
+def field_decode(field: Field, large: bool) -> Decode:
+    """Returns what decodes the records of a field.
+
+    Args:
+        field: The field.
+        large: Values may be so much larger than their records that one in memory is enough.
+    """
+    if field.decoder.decode is None or field.decoder.decode is bytes:
+        return record_decode(field.bag)
+
+    def decode(indices: Int64s) -> list[tuple[int, str]]:
+        try:
+            if field.array(indices) is not None:
+                return []
+            if not large:
+                field.decoded(indices)
+                return []
+        except MissingDependencyError:
+            raise
+        except Exception:
+            return one_by_one(field.value, indices)
+        return one_by_one(field.value, indices)
+
+    return decode
