@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from bags.formats import Video, decoders, encoders, remux
     from bags.formats.clips import Clip, clips
+    from bags.indexing import index
     from bags.loader import Loader, LoaderIterator
     from bags.opening import open
     from bags.reader import DatasetReader
@@ -69,6 +70,7 @@ __all__ = [
     'concat',
     'decoders',
     'encoders',
+    'index',
     'join',
     'open',
     'pack',
@@ -97,6 +99,7 @@ _HOMES = {
     ),
     'formats': ('Video', 'decoders', 'encoders', 'remux'),
     'formats.clips': ('Clip', 'clips'),
+    'indexing': ('index',),
     'loader': ('Loader', 'LoaderIterator'),
     'opening': ('open',),
     'reader': ('DatasetReader',),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from bags.bag.compression import codec_for
 from bags.bag.dictionary import check_dictionary
@@ -23,6 +24,7 @@ from bags.bag.options import (
 )
 from bags.errors import CorruptError, SpecError
 from bags.schema import Schema, Schemas
+from bags.shard_index import INDEX, Shard
 from bags.spec import Spec
 
 __all__ = ['Folder', 'is_being_made', 'reader_options']
@@ -46,16 +48,20 @@ def is_being_made(names: Iterable[str]) -> bool:
 class Folder:
     """The files of a dataset folder: its spec, its refs, and where the bag of each field is."""
 
-    def __init__(self, store: Store, path: str, options: ReaderOptions) -> None:
+    def __init__(self, store: Store, path: str, options: ReaderOptions, known: Shard | None = None) -> None:
         self.store = store
         self.path = path
         self.options = options
+        self.known = known if known is not None and known.sizes else None
+        """What a listing or an index says of it, if it is remote or there is an index."""
         self._begun: OpenBag | None = None
         """Refs that a writer has begun, without a datapoint so far."""
 
     @functools.cached_property
     def names(self) -> set[str]:
         """What is in the folder."""
+        if self.known is not None and not self.store.appendable:
+            return set(self.known.sizes)
         return set(self.store.names(self.path))
 
     @property
@@ -84,8 +90,9 @@ class Folder:
             CorruptError: It has a spec, but no refs, or refs that cannot be right.
         """
         path = self.store.join(self.path, 'refs.bag')
+        self._learn()
         try:
-            refs = open_bag(self.store, path, self.options)
+            refs = self._agreeing(open_bag(self.store, path, self.options))
         except FileNotFoundError:
             if 'spec.json' not in self.names:
                 path = self.store.join(self.path, 'spec.json')
@@ -160,7 +167,7 @@ class Folder:
             path = self.store.join(self.path, f'{field}.bag')
             return OpenBag(path, self._begun.file, self._begun.limits, 0, 0, 0, None, False)
         try:
-            bag = open_bag(self.store, path, options)
+            bag = self._agreeing(open_bag(self.store, path, options))
         except FileNotFoundError as exc:
             raise CorruptError(self.path, None, f'field {field!r}: is missing {exc.filename}') from exc
         if bag.codec is not None and isinstance(options.compression, CompressionAutoDetect):
@@ -182,8 +189,42 @@ class Folder:
                 pass  # Frames that need it will say so.
         return b''
 
+    def _learn(self) -> None:
+        """Tells a cache which versions of all its files there are, in one request."""
+        if self.options.cache is not None:
+            from bags.bag.files.cached import CachedStore
+
+            if isinstance(self.store, CachedStore):
+                self.store.learn(self.path)
+
+    def _agreeing(self, bag: OpenBag) -> OpenBag:
+        """Returns a bag if it is as large, and has as many records, as is known of it.
+
+        Raises:
+            CorruptError: It is another one.
+        """
+        if self.known is None or self.store.appendable:
+            return bag
+        name = os.path.basename(bag.path)
+        size = self.known.sizes.get(name)
+        if size != bag.file.size:
+            self.refuse(f'expected {size} bytes of {name}, got {bag.file.size}')
+        count = None if self.known.counts is None else self.known.counts.get(name)
+        if count is not None and count != bag.count and not self.starts:
+            self.refuse(f'expected {count} records of {name}, got {bag.count}')
+        return bag
+
+    def refuse(self, detail: str) -> NoReturn:
+        """Says that it is not as it is known."""
+        if self.known is not None and self.known.counts is not None:
+            raise CorruptError(self.path, None, f'{detail}: {INDEX} is stale: run bags index')
+        raise CorruptError(self.path, None, f'{detail}: it has changed since the dataset was opened')
+
     def size(self) -> int:
-        """Bytes of all bags, and limits beside them, as they are now."""
+        """Bytes of all bags, and limits beside them, as they are now, or as they are known."""
+        if self.known is not None and not self.store.appendable:
+            ends = ('.bag', '.bagz', '.idx')
+            return sum(size for name, size in self.known.sizes.items() if name.endswith(ends))
         total = 0
         for name in self.store.names(self.path):
             if name.endswith(('.bag', '.bagz', '.idx')):

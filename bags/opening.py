@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable
 from typing import Any
 
-from bags.bag.files import store_for
+from bags.bag.files import store_to_read
+from bags.bag.options import ReaderOptions
 from bags.dataset import Rows
 from bags.reader import DatasetReader
+from bags.shard_list import list_shards
 from bags.sharded_reader import ShardedDatasetReader
 from bags.views import join
 
@@ -31,7 +34,13 @@ def open(
     """
     if not isinstance(directory, str | os.PathLike):
         return join([open(part, *args, **keywords) for part in directory], replace=True)
-    store, path = store_for(directory, keywords.get('filesystem'), keywords.get('storage_options'))
-    single = store.exists(store.join(path, 'spec.json'))
-    kind = DatasetReader if single else ShardedDatasetReader
-    return kind(directory, *args, **keywords)
+    names = {field.name for field in dataclasses.fields(ReaderOptions)}
+    options = ReaderOptions(**{name: value for name, value in keywords.items() if name in names})
+    store, path = store_to_read(directory, options)
+    if store.appendable:
+        single = store.exists(store.join(path, 'spec.json'))
+        return (DatasetReader if single else ShardedDatasetReader)(directory, *args, **keywords)
+    shards = list_shards(store, path)
+    if shards.single:
+        return DatasetReader(directory, *args, **keywords)
+    return ShardedDatasetReader.over(store, path, shards, *args, **keywords)

@@ -17,32 +17,18 @@ from bags.bag.options import ReaderOptions
 from bags.bag.sharding import Concatenated
 from bags.dataset import Rows
 from bags.errors import CorruptError, SpecError
-from bags.folder import Folder, is_being_made, reader_options
+from bags.folder import Folder, reader_options
 from bags.reader import DatasetReader
+from bags.refs import RefsFormat
 from bags.schema import Schemas
+from bags.shard_index import INDEX, Shard
+from bags.shard_list import ShardList, length_by_size, list_shards
 from bags.spec import Spec
 from bags.views import Parts
 
-__all__ = ['ShardedDatasetReader', 'shard_numbers']
+__all__ = ['ShardedDatasetReader']
 
 Int64s = npt.NDArray[np.int64]
-
-
-def shard_numbers(store: Store, directory: str) -> dict[int, str]:
-    """Returns the shard folders by their numbers, in order.
-
-    Raises:
-        CorruptError: Two folders of one number.
-    """
-    numbers: dict[int, str] = {}
-    for name in sorted(store.names(directory)):
-        if name.isascii() and name.isdigit():
-            if int(name) in numbers:
-                raise CorruptError(
-                    directory, None, f'shard {int(name)} is both {numbers[int(name)]} and {name}'
-                )
-            numbers[int(name)] = name
-    return dict(sorted(numbers.items()))
 
 
 @contextlib.contextmanager
@@ -84,62 +70,141 @@ class ShardedDatasetReader(Parts):
         storage_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
+        options |= {'filesystem': filesystem, 'storage_options': storage_options}
+        store, path = store_to_read(directory, ReaderOptions(**options))
+        made = reader_options(store, cache_index, options)
+        listed = list_shards(store, path)
+        self.start(store, path, listed, made, Schemas(decoders, raw), shard_start, shard_step)
+
+    @classmethod
+    def over(
+        cls,
+        store: Store,
+        path: str,
+        listed: ShardList,
+        decoders: Mapping[str, Callable[..., Any]] | None = None,
+        cache_index: bool = True,
+        shard_start: int = 0,
+        shard_step: int = 1,
+        *,
+        raw: bool = False,
+        **options: Any,
+    ) -> ShardedDatasetReader:
+        """Returns the reader of shards that are known already."""
+        reader = cls.__new__(cls)
+        made = reader_options(store, cache_index, options)
+        reader.start(store, path, listed, made, Schemas(decoders, raw), shard_start, shard_step)
+        return reader
+
+    def start(
+        self,
+        store: Store,
+        path: str,
+        listed: ShardList,
+        options: ReaderOptions,
+        schemas: Schemas,
+        shard_start: int,
+        shard_step: int,
+    ) -> None:
         if shard_start < 0 or shard_step < 1:
             raise ValueError(
                 f'expected shard_start >= 0 and shard_step >= 1, got {shard_start} and {shard_step}'
             )
-        options |= {'filesystem': filesystem, 'storage_options': storage_options}
-        store, path = store_to_read(directory, ReaderOptions(**options))
-        self._begin(store, path, reader_options(store, cache_index, options), Schemas(decoders, raw))
-        folders = [store.join(path, name) for name in shard_numbers(store, path).values()]
-        while folders and is_being_made(store.names(folders[-1])):
-            folders.pop()
-        if not folders:
+        self._begin(store, path, options, schemas)
+        if not listed.shards:
             raise FileNotFoundError(errno.ENOENT, 'no shard of a dataset', path)
-        chosen = folders[shard_start::shard_step]
-        lengths = overlapped(self._length_of, chosen, not store.appendable)
+        chosen = listed.shards[shard_start::shard_step]
         # Of more workers than shards, some have nothing to read; they still know the spec.
-        types = self._reader_of(folders[0]).types
-        self._finish(chosen, lengths, types, folders[0], (shard_start, shard_step))
+        first, types = listed.shards[0], listed.types
+        opened: DatasetReader | None = None
+        if types is None and not store.appendable:
+            opened = self._reader_of(first)
+        lengths = self._lengths_of(chosen, first, opened)
+        if types is None:
+            types = self._reader_of(first).types if opened is None else opened.types
+        self._finish(chosen, lengths, types, first, listed.after, (shard_start, shard_step))
+        if opened is not None and chosen and chosen[0] is first:
+            self.parts[0] = opened
 
     def _begin(self, store: Store, path: str, options: ReaderOptions, schemas: Schemas) -> None:
         self._store, self.directory, self._options, self._schemas = store, path, options, schemas
+        self._waits = not store.appendable
 
-    def _length_of(self, path: str) -> int:
-        with _shard(path):
-            return Folder(self._store, path, self._options).length(self._schemas)
+    def _folder(self, shard: Shard) -> Folder:
+        return Folder(self._store, self._store.join(self.directory, shard.name), self._options, shard)
 
-    def _reader_of(self, path: str) -> DatasetReader:
-        with _shard(path):
-            return DatasetReader.over(Folder(self._store, path, self._options), self._schemas)
+    def _lengths_of(self, shards: list[Shard], first: Shard, opened: DatasetReader | None) -> list[int]:
+        """Returns the datapoints of each shard: as its index says or its sizes tell, else as its refs do."""
+        lengths: list[int | None] = [shard.length for shard in shards]
+        if opened is not None:
+            format = RefsFormat(opened.types)
+            # Whether rows have one length is seen in a shard that has some.
+            sample = next((shard for shard in shards if shard.sizes.get('refs.bag')), None)
+            if sample is not None and sample is not first:
+                opened = self._reader_of(sample)
+            if sample is None or (opened.has_even_refs and len(opened) == length_by_size(sample, format)):
+                lengths = [length_by_size(shard, format) for shard in shards]
+        unknown = [place for place, length in enumerate(lengths) if length is None]
+
+        def work(place: int) -> int:
+            folder = self._folder(shards[place])
+            with _shard(folder.path):
+                return folder.length(self._schemas)
+
+        for place, length in zip(unknown, overlapped(work, unknown, self._waits), strict=True):
+            lengths[place] = length
+        return [length for length in lengths if length is not None]
+
+    def _reader_of(self, shard: Shard) -> DatasetReader:
+        folder = self._folder(shard)
+        with _shard(folder.path):
+            return DatasetReader.over(folder, self._schemas)
 
     def _finish(
-        self, folders: list[str], lengths: list[int], types: Spec, first: str, share: tuple[int, int]
+        self,
+        shards: list[Shard],
+        lengths: list[int],
+        types: Spec,
+        first: Shard,
+        after: str | None,
+        share: tuple[int, int],
     ) -> None:
-        self._folders = folders
+        self._shards = shards
         self.types = types
         self._first = first
+        self._after = after
         self._share = share
         self.layout = Concatenated(lengths)
         self._lengths = lengths
         self._sizes: int | None = None
-        store, options, schemas = self._store, self._options, self._schemas
+        store, path, options, schemas = self._store, self.directory, self._options, self._schemas
+        unseen = [after] if after is not None else []
 
-        def make(
-            shard: int,
-        ) -> DatasetReader:  # Without the reader itself, which would be in a cycle with it.
-            with _shard(folders[shard]):
-                reader = DatasetReader.over(Folder(store, folders[shard], options), schemas)
+        def make(number: int) -> DatasetReader:  # Without the reader, which would be in a cycle with it.
+            folder = Folder(store, store.join(path, shards[number].name), options, shards[number])
+
+            def work(look: bool) -> DatasetReader | None:
+                if look:
+                    _check_after(store, path, unseen)
+                    return None
+                with _shard(folder.path):
+                    return DatasetReader.over(folder, schemas)
+
+            # The look for a shard after the last goes with the first requests for another.
+            reader, *_ = overlapped(work, [False, True] if unseen else [False], True)
+            assert reader is not None
             if reader.types != types:
                 texts = {name: kind.text for name, kind in types.items()}
-                raise SpecError(None, f'that of the other shards, {texts}', reader.spec, folders[shard])
-            reader.pin(lengths[shard])
+                raise SpecError(None, f'that of the other shards, {texts}', reader.spec, folder.path)
+            if not store.appendable and len(reader) != lengths[number]:
+                folder.refuse(f'expected {lengths[number]} datapoints, got {len(reader)}')
+            reader.pin(lengths[number])
             return reader
 
         self.parts = Kept(make, descriptors() // (len(types) + 1))
 
     def _any_part(self) -> Rows:
-        if self._folders:
+        if self._shards:
             return super()._any_part()
         return self._reader_of(self._first)
 
@@ -147,19 +212,19 @@ class ShardedDatasetReader(Parts):
     def size(self) -> int:
         """Bytes of the dataset."""
         if self._sizes is None:
-            self._sizes = sum(Folder(self._store, path, self._options).size() for path in self._folders)
+            self._sizes = sum(self._folder(shard).size() for shard in self._shards)
         return self._sizes
 
     @property
     def shards(self) -> int:
         """The number of shard folders that are read."""
-        return len(self._folders)
+        return len(self._shards)
 
     def __repr__(self) -> str:
         start, step = self._share
         which = '' if (start, step) == (0, 1) else f' [{start}::{step}]'
         return (
-            f'bags.ShardedDatasetReader({self.directory!r}, {self.spec}, {len(self._folders)} shards{which}, '
+            f'bags.ShardedDatasetReader({self.directory!r}, {self.spec}, {len(self._shards)} shards{which}, '
             f'{len(self)} datapoints)'
         )
 
@@ -172,10 +237,11 @@ class ShardedDatasetReader(Parts):
             'options': self._options,
             'decoders': self._schemas.decoders,
             'raw': self._schemas.raw,
-            'folders': self._folders,
+            'shards': self._shards,
             'lengths': self._lengths,
             'types': self.types,
             'first': self._first,
+            'after': self._after,
             'share': self._share,
         }
 
@@ -183,4 +249,15 @@ class ShardedDatasetReader(Parts):
         options = state['options']
         store, _ = store_to_read(state['directory'], options)
         self._begin(store, state['directory'], options, Schemas(state['decoders'], state['raw']))
-        self._finish(state['folders'], state['lengths'], state['types'], state['first'], state['share'])
+        self._finish(
+            *(state[name] for name in ('shards', 'lengths', 'types', 'first', 'after', 'share')),
+        )
+
+
+def _check_after(store: Store, path: str, unseen: list[str]) -> None:
+    """Makes sure, once, that there is no shard after the last of an index."""
+    for name in list(unseen):
+        if store.exists(store.join(store.join(path, name), 'spec.json')):
+            detail = f'is stale, as it does not have shard {name}: run bags index'
+            raise CorruptError(store.join(path, INDEX), None, detail)
+    unseen.clear()

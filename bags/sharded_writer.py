@@ -16,7 +16,7 @@ from bags.encoder import bind_encoders
 from bags.errors import CorruptError, SpecError
 from bags.field_writer import RECORDS
 from bags.reader import DatasetReader
-from bags.sharded_reader import shard_numbers
+from bags.shard_list import shard_numbers
 from bags.spec import Spec, check_names, parse_spec
 from bags.writer import DatasetWriter
 

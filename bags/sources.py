@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from bags.bag.files import Store, store_for
 from bags.bag.sharding import expand
 from bags.folder import reader_options
-from bags.sharded_reader import shard_numbers
+from bags.shard_list import shard_numbers
 
 __all__ = ['Source', 'find_source']
 

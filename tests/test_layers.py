@@ -15,20 +15,21 @@ LAYERS = [
     ['errors', 'progress'],
     ['bag', 'formats'],
     ['batch', 'spec'],
+    ['shard_index'],
     ['compressing', 'encoder', 'permutation', 'refs', 'selection', 'steps', 'pace'],
     ['dataset', 'field_writer', 'refs_reader', 'resume', 'schema'],
     ['record'],
     ['field', 'folder'],
-    ['compiled'],
+    ['compiled', 'shard_list'],
     ['reader', 'writer', 'views', 'windowing'],
     ['sharded_reader', 'sharded_writer'],
-    ['opening', 'rewrite', 'sources', 'describing', 'verifying', 'recovering'],
+    ['opening', 'indexing', 'rewrite', 'sources', 'describing', 'verifying', 'recovering'],
     ['collate', 'fingerprint', 'recipe', 'samplers', 'worker_processes', 'worker_threads'],
     ['loader', 'torch', 'grain', 'jax', 'beam', 'cli', '__main__'],
 ]
 PURE = [
     'bag/limits.py', 'bag/sharding.py', 'bag/ranges.py', 'bag/options.py',
-    'spec.py', 'refs.py', 'selection.py', 'batch.py', 'errors.py',
+    'spec.py', 'refs.py', 'shard_index.py', 'selection.py', 'batch.py', 'errors.py',
     'collate.py', 'pace.py', 'permutation.py', 'samplers.py', 'steps.py',
 ]  # fmt: skip
 OUTSIDE = {'io', 'mmap', 'pathlib', 'socket', 'shutil', 'subprocess', 'tempfile', 'threading', 'fsspec'}

@@ -186,6 +186,11 @@ class CachedStore:
             self._stats[self.inner.join(folder, name)] = stat
         return found
 
+    def learn(self, folder: str) -> None:
+        """Makes sure that what is in the folder of a dataset is known, with one listing."""
+        if self.inner.join(folder, 'spec.json') not in self._stats:
+            self.walk(folder)
+
     def exists(self, path: str) -> bool:
         return path in self._stats or self.inner.exists(path)
 
