@@ -11,11 +11,13 @@ import numpy.typing as npt
 
 from bags.bag.dictionary import check_dictionary
 from bags.bag.files import store_for
+from bags.closing import Closing
 from bags.compressing import Compression, field_compressions
 from bags.encoder import bind_encoders
 from bags.errors import CorruptError, SpecError
 from bags.field_writer import RECORDS
 from bags.reader import DatasetReader
+from bags.shard_index import INDEX
 from bags.shard_list import shard_numbers
 from bags.spec import Spec, check_names, parse_spec
 from bags.writer import DatasetWriter
@@ -41,6 +43,10 @@ class ShardedDatasetWriter:
             of the numbers.
         compression, filesystem, storage_options: As in `DatasetWriter`.
         resume: Go on with the last of this writer's folders if it was not closed, else with the next number.
+            On a storage of objects, whose files do not grow, one that is not whole is begun anew.
+
+    On a storage of objects a shard that is full is uploaded while the next one fills; an error is raised by a
+    later `append` or by `close`, which try again when they are called again.
 
     Raises:
         FileExistsError: A dataset is there, or, with a `shard_step`, one of the folders; and no `resume`.
@@ -85,6 +91,7 @@ class ShardedDatasetWriter:
         }
         self._past_shards = self._past_size = self._past_length = 0
         self._is_begun = False
+        self._upload: Closing | None = None
         self._store.make_folder(self.directory)
         self._writer = self._first(shard_start, resume)
         self._closed = False
@@ -103,6 +110,8 @@ class ShardedDatasetWriter:
             raise FileExistsError(17, 'is there already', store.join(self.directory, numbers[mine[0]]))
         if not mine:
             return self._start(False)
+        if not store.appendable:
+            return self._first_uploaded(numbers, mine)
         last = store.join(self.directory, numbers[mine[-1]])
         open_last = 'refs.bag' not in store.names(last) or 'limits.refs.bag' in store.names(last)
         for number in mine[:-1] if open_last else mine:
@@ -119,6 +128,25 @@ class ShardedDatasetWriter:
                 path = self._store.join(shard, f'{name}.zdict')
                 compressions[name] = how._replace(dictionary=check_dictionary(self._store.read(path), path))
 
+    def _first_uploaded(self, numbers: dict[int, str], mine: list[int]) -> DatasetWriter:
+        """Goes on after the last whole shard of a storage whose files do not grow: what is not whole goes."""
+        store = self._store
+        while mine:
+            folder = store.join(self.directory, numbers[mine[-1]])
+            names = store.names(folder)
+            if 'refs.bag' in names:
+                break  # It is written last.
+            for name in names:
+                if name == 'spec.json' or name.endswith(('.bag', '.bagz', '.zdict')):
+                    store.remove(store.join(folder, name))
+            self._number = mine.pop()
+        for number in mine:
+            self._count(store.join(self.directory, numbers[number]))
+        if mine:
+            self._find_dictionaries(store.join(self.directory, numbers[mine[-1]]))
+            self._number = mine[-1] + self._step
+        return self._start(False)
+
     def _count(self, path: str) -> None:
         options = {name: value for name, value in self._keywords.items() if name != 'compression'}
         try:
@@ -133,6 +161,7 @@ class ShardedDatasetWriter:
 
     def _start(self, resume: bool, path: str | None = None) -> DatasetWriter:
         path = path or self._store.join(self.directory, f'{self._number:06}')
+        self._store.remove(self._store.join(self.directory, INDEX))  # It does not tell of this one.
         try:
             return DatasetWriter(path, self.spec, self._encoders, resume=resume, **self._keywords)
         except (FileExistsError, BlockingIOError):
@@ -185,6 +214,8 @@ class ShardedDatasetWriter:
         """
         if self._closed:
             raise ValueError(f'{self!r} is closed')
+        if self._upload is not None and self._upload.failed:
+            self._end_upload()
         # Not after the datapoint that fills it: if closing fails, nothing was appended.
         if self._writer is not None and self._is_full(self._writer):
             self._end_shard(self._writer)
@@ -201,13 +232,25 @@ class ShardedDatasetWriter:
         )
 
     def _end_shard(self, writer: DatasetWriter) -> None:
-        writer.close()
+        self._end_upload()
+        if self._store.appendable:
+            writer.close()
+        else:
+            writer.flush()
         self._past_shards += 1
         self._past_size += writer.size
         self._past_length += len(writer)
         self._number += self._step
         self._keywords['compression'] = writer.compressions  # With the dictionaries it trained.
         self._writer = None
+        if not self._store.appendable:
+            self._upload = Closing(writer)
+
+    def _end_upload(self) -> None:
+        """Waits until the shard before is there; an error is raised, and the next call tries again."""
+        if self._upload is not None:
+            self._upload.wait()
+            self._upload = None
 
     def flush(self) -> None:
         """Makes all datapoints readable by other processes, and safe from the end of this one."""
@@ -218,6 +261,7 @@ class ShardedDatasetWriter:
         """Flushes, and closes the last folder."""
         if self._closed:
             return
+        self._end_upload()
         if self._writer is not None:
             self._writer.close()
         self._closed = True

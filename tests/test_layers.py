@@ -21,7 +21,7 @@ LAYERS = [
     ['record'],
     ['field', 'folder'],
     ['compiled', 'shard_list'],
-    ['reader', 'writer', 'views', 'windowing'],
+    ['reader', 'writer', 'closing', 'views', 'windowing'],
     ['sharded_reader', 'sharded_writer'],
     ['opening', 'indexing', 'rewrite', 'sources', 'describing', 'verifying', 'recovering'],
     ['collate', 'fingerprint', 'recipe', 'samplers', 'worker_processes', 'worker_threads'],
