@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +13,7 @@ from bags.fingerprint import fingerprint
 from bags.recipe import MASK, Recipe
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
 from bags.selection import Fields, select_fields
-from bags.steps import Place, Steps
+from bags.steps import Place, Steps, Turns
 from bags.worker_threads import Inline, Threads
 
 __all__ = ['Loader', 'LoaderIterator']
@@ -91,16 +92,17 @@ class Loader:
         self.workers = min(WORKERS, os.cpu_count() or 1) if workers is None else int(workers)
         self.processes, self.prefetch = processes, prefetch
         self.transform, self.collate, self.deliver, self.mask = transform, collator(collate), deliver, mask
-        self._check()
-        self._begin = Place()
-        self._standing = _Standing(self._begin)
+        self.check()
+        self.begin = Place()
+        self._standing = _Standing(self.begin)
         self._fingerprint: str | None = None
         if processes and self.workers:
             from bags.worker_processes import check_picklable
 
-            check_picklable(self._recipe(self._begin, epochs))
+            check_picklable(self.recipe(self.begin, epochs))
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raises what the class says it raises."""
         length, (host, hosts) = len(self.sampler), self.shard
         if self.batch_size < 1:
             raise ValueError(f'batch_size: expected at least 1, got {self.batch_size}')
@@ -143,10 +145,17 @@ class Loader:
             f'shard={self.shard}, even={self.even!r})'
         )
 
+    def on_shard(self, host: int, hosts: int) -> Loader:
+        """Returns this loader as another host has it."""
+        other = copy.copy(self)
+        other.shard = (host, hosts)
+        other.check()
+        return other
+
     # Iterating.
 
     def __iter__(self) -> LoaderIterator:
-        return LoaderIterator(self, self._begin, self.epochs)
+        return LoaderIterator(self, self.begin, self.epochs)
 
     def epoch(self, number: int) -> LoaderIterator:
         """Returns an iterator over one epoch."""
@@ -157,21 +166,28 @@ class Loader:
     def _steps(self, begin: Place, epochs: int | None) -> Steps:
         return Steps(len(self.sampler), self.batch_size, self.shard, self.even, epochs, begin)
 
-    def _recipe(self, begin: Place, epochs: int | None) -> Recipe:
+    def recipe(self, begin: Place, epochs: int | None, turns: tuple[int, int] = (0, 1)) -> Recipe:
+        """Returns what makes the batches from a place on."""
+        steps = self._steps(begin, epochs)
         return Recipe(
             self.dataset,
             self.fields,
             self.sampler,
-            self._steps(begin, epochs),
+            Turns(steps, *turns) if turns != (0, 1) else steps,
             self.seed,
             self.transform,
             self.collate,
             self.mask,
         )
 
-    def start(self, begin: Place, epochs: int | None) -> tuple[Any, _Standing]:
-        """Starts workers at a place; returns them, and what keeps the place that was come to."""
-        recipe = self._recipe(begin, epochs)
+    def start(
+        self, begin: Place, epochs: int | None, turns: tuple[int, int] = (0, 1)
+    ) -> tuple[Any, _Standing]:
+        """Starts workers at a place; returns them, and what keeps the place that was come to.
+
+        With `turns` they leave out so many batches first, and then make one of so many.
+        """
+        recipe = self.recipe(begin, epochs, turns)
         self._standing = _Standing(begin)
         if not self.workers:
             return Inline(recipe), self._standing
@@ -213,8 +229,8 @@ class Loader:
         Raises:
             ValueError: The state of a run with another dataset, seed or sampler, or what is no state.
         """
-        self._begin = self.place_of(state)
-        self._standing = _Standing(self._begin)
+        self.begin = self.place_of(state)
+        self._standing = _Standing(self.begin)
 
     def place_of(self, state: Any) -> Place:
         """Returns the place that a state tells, once it is found to be one of this loader."""

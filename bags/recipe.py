@@ -18,7 +18,7 @@ from bags.batch import Column, Ragged
 from bags.errors import BagsError, StackError
 from bags.samplers import Sampler
 from bags.selection import Fields
-from bags.steps import Place, Step, Steps
+from bags.steps import Place, Step, Steps, Turns
 
 __all__ = ['MASK', 'Made', 'Recipe', 'part_of', 'size_of']
 
@@ -61,7 +61,7 @@ class Recipe:
         dataset: Any,
         fields: Fields,
         sampler: Sampler,
-        steps: Steps,
+        steps: Steps | Turns,
         seed: int,
         transform: Callable[..., Any] | None,
         collate: Callable[[Any], Any] | None,

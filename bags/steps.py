@@ -18,7 +18,7 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ['Place', 'Step', 'Steps']
+__all__ = ['Place', 'Step', 'Steps', 'Turns']
 
 Int64s = npt.NDArray[np.int64]
 
@@ -103,3 +103,21 @@ class Steps:
             mine = start + self.host * self.batch_size
             return Step(epoch, mine, mine + self.batch_size, after)
         return Step(epoch, *self._share(self.length - start, start), after)
+
+
+class Turns:
+    """Some of the steps of a host: those of one of its workers, which take turns.
+
+    Args:
+        steps: All steps of the host.
+        skip: How many of them to leave out at first,
+        each: and of how many each one is the first.
+    """
+
+    def __init__(self, steps: Steps, skip: int, each: int) -> None:
+        self.length, self.begin = steps.length, steps.begin
+        self.total = None if steps.total is None else max(0, -((skip - steps.total) // each))
+        self._steps, self._skip, self._each = steps, skip, each
+
+    def __getitem__(self, number: int) -> Step:
+        return self._steps[self._skip + number * self._each]

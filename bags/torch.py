@@ -1,15 +1,19 @@
-"""PyTorch: columns as tensors that share their memory."""
+"""PyTorch: columns as tensors that share their memory, and a loader as an iterable dataset."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from bags.batch import Ragged, convert
 from bags.errors import MissingDependencyError
+from bags.loader import Loader
+from bags.turns import Turn
 
-__all__ = ['to_torch']
+__all__ = ['IterableDataset', 'to_torch']
 
 VIEWED = {'bfloat16': 'i2', 'float8_e4m3fn': 'i1', 'float8_e5m2': 'i1'}
 """Dtypes of ml_dtypes that PyTorch has, by integers of their size."""
@@ -61,6 +65,101 @@ def to_torch(
         return placed(value) if isinstance(value, torch.Tensor) else value
 
     return convert(batch, leaf)
+
+
+class IterableDataset:
+    """The batches of a loader as an iterable dataset of PyTorch, for its `DataLoader` with `batch_size=None`.
+
+        batches = bags.torch.IterableDataset(bags.Loader(dataset, 64, epochs=1))
+        for batch in DataLoader(batches, batch_size=None, num_workers=4): ...
+
+    The workers of a `DataLoader` take turns, so that any number of them gives the batches of the loader in
+    its order; each makes its own, by itself, and has no threads. A `StatefulDataLoader` goes on where it
+    was. Arrays arrive as tensors, as `to_torch` makes them, in shared memory if they come from workers.
+
+    Args:
+        loader: Whose batches. If it has no `shard`, it gets that of this process.
+        rank: Which process of a distributed run this is; unless given, what `torch.distributed` says now,
+            if it is initialised.
+        world_size: Of how many.
+        tensors: False leaves the arrays of numpy.
+
+    Raises:
+        ValueError: A loader with a shard of its own, and another rank; or one without the other.
+        MissingDependencyError: PyTorch is not installed.
+    """
+
+    def __init__(
+        self, loader: Loader, rank: int | None = None, world_size: int | None = None, *, tensors: bool = True
+    ) -> None:
+        self._adopt()
+        self.loader = _on_this_rank(loader, rank, world_size)
+        self.tensors = tensors
+        # In shared memory, as workers that stay for several epochs are to see it change.
+        self._epoch = import_torch().full((), -1).share_memory_()
+
+    @classmethod
+    def _adopt(cls) -> None:
+        # Registered, not derived: the class is there, with its documentation, before PyTorch is imported.
+        import_torch().utils.data.IterableDataset.register(cls)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iterators give this one epoch, from its beginning."""
+        if epoch < 0:
+            raise ValueError(f'epoch: expected at least 0, got {epoch}')
+        self._epoch.fill_(epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        info = import_torch().utils.data.get_worker_info()
+        worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
+        epoch = int(self._epoch)
+        loader = self.loader
+        if info is not None:
+            loader = copy.copy(loader)
+            loader.workers = 0
+        kind = Tensors if self.tensors else Turn
+        return kind(loader, worker, workers, None if epoch < 0 else epoch)
+
+    def __len__(self) -> int:
+        """Returns the number of batches on this rank, from the first epoch on.
+
+        Raises:
+            TypeError: There is no end.
+        """
+        if int(self._epoch) >= 0:
+            return len(self.loader)
+        if self.loader.epochs is None:
+            raise TypeError('the loader has no end: give it epochs, or call set_epoch')
+        return self.loader.epochs * len(self.loader)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._adopt()
+        self.__dict__.update(state)
+
+    def __repr__(self) -> str:
+        return f'bags.torch.IterableDataset({self.loader!r})'
+
+
+class Tensors(Turn):
+    """Batches as tensors."""
+
+    def __next__(self) -> Any:
+        return to_torch(super().__next__())
+
+
+def _on_this_rank(loader: Loader, rank: int | None, world_size: int | None) -> Loader:
+    if (rank is None) != (world_size is None):
+        raise ValueError(f'expected rank and world_size, got {rank} and {world_size}')
+    if rank is None or world_size is None:
+        distributed = import_torch().distributed
+        if loader.shard != (0, 1) or not (distributed.is_available() and distributed.is_initialized()):
+            return loader
+        rank, world_size = distributed.get_rank(), distributed.get_world_size()
+    elif loader.shard not in ((0, 1), (rank, world_size)):
+        raise ValueError(
+            f'expected a loader without a shard, or of ({rank}, {world_size}), got {loader.shard}'
+        )
+    return loader.on_shard(rank, world_size)
 
 
 def share(torch: Any, array: np.ndarray[Any, Any], where: str) -> Any:

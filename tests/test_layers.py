@@ -25,7 +25,7 @@ LAYERS = [
     ['sharded_reader', 'sharded_writer'],
     ['opening', 'indexing', 'rewrite', 'sources', 'describing', 'verifying', 'recovering'],
     ['collate', 'fingerprint', 'recipe', 'samplers', 'worker_processes', 'worker_threads'],
-    ['loader', 'torch', 'grain', 'jax', 'beam', 'cli', '__main__'],
+    ['loader', 'turns', 'torch', 'grain', 'jax', 'beam', 'cli', '__main__'],
 ]
 PURE = [
     'bag/limits.py', 'bag/sharding.py', 'bag/ranges.py', 'bag/options.py',

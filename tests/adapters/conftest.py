@@ -9,10 +9,12 @@ import os
 from types import SimpleNamespace
 
 import pytest
+from absl import flags
 
 import bags
 import bags.dataset
 
+flags.FLAGS.mark_as_parsed()  # As `absl.app.run` does: where there is JAX, worker processes of Grain want it.
 os.environ['JAX_PLATFORMS'] = 'cpu'
 os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=2'
 

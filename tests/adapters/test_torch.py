@@ -214,3 +214,147 @@ def test_a_stateful_loader_goes_on_where_it_was(make, same, kind, workers, shuff
     resumed, _ = loader()
     resumed.load_state_dict(pickle.loads(state))
     same(rows_of(resumed), rest)
+
+
+# Batches of a loader.
+
+
+def loader(dataset, **options):
+    return bags.Loader(dataset, 5, **{'seed': 3, 'epochs': 2, 'workers': 2, **options})
+
+
+def iterable(dataset, **options):
+    return bags.torch.IterableDataset(loader(dataset, **options))
+
+
+def numbers(batches):
+    return [batch['id'].tolist() for batch in batches]
+
+
+# Three workers, also where there are two cores.
+MANY = pytest.mark.filterwarnings('ignore:This DataLoader will create')
+
+
+@MANY
+@SPAWNED
+@pytest.mark.parametrize(('workers', 'context'), [*WORKERS, (1, 'fork'), (3, 'fork')])
+def test_batches_are_those_of_the_loader(make, kit, kind, workers, context):
+    dataset, _ = make(kind)
+    batches = data.DataLoader(
+        iterable(dataset), batch_size=None, num_workers=workers, multiprocessing_context=context
+    )
+    assert len(batches) == 2 * len(loader(dataset))
+    for _ in range(2):
+        for batch, expected in zip(batches, loader(dataset), strict=True):
+            assert list(batch) == list(expected)
+            assert batch['id'].tolist() == expected['id'].tolist()
+            assert isinstance(batch['grid'], torch.Tensor)
+            assert kit.equal(batch['grid'].numpy(), expected['grid'])
+            assert isinstance(batch['nums'].values, torch.Tensor)
+            assert kit.equal([part.numpy() for part in batch['nums']], list(expected['nums']))
+            assert batch['text'] == expected['text']
+
+
+@SPAWNED
+def test_batches_from_spawned_workers_that_stay(make, kind):
+    dataset, _ = make(kind)
+    batches = iterable(dataset, epochs=None)
+    stay = data.DataLoader(
+        batches, batch_size=None, num_workers=2, multiprocessing_context='spawn', persistent_workers=True
+    )
+    for epoch in range(3):
+        batches.set_epoch(epoch)
+        assert len(stay) == len(loader(dataset))
+        assert numbers(stay) == numbers(loader(dataset).epoch(epoch))
+
+
+def test_without_a_data_loader(make):
+    dataset, _ = make('views')
+    batches = iterable(dataset)
+    assert isinstance(batches, data.IterableDataset)
+    assert numbers(batches) == numbers(loader(dataset))
+    arrays = next(iter(bags.torch.IterableDataset(loader(dataset), tensors=False)))
+    assert isinstance(arrays['id'], np.ndarray)
+    endless = iterable(dataset, epochs=None)
+    with pytest.raises(TypeError, match='no end'):
+        len(endless)
+    with pytest.raises(ValueError, match='epoch'):
+        endless.set_epoch(-1)
+
+
+def test_ranks_share_the_batches(make):
+    dataset, rows = make('views')
+    found = []
+    for rank in range(3):
+        batches = bags.torch.IterableDataset(loader(dataset, epochs=1, even=False), rank, 3)
+        stream = data.DataLoader(batches, batch_size=None, num_workers=2, multiprocessing_context='fork')
+        found += [number for ids in numbers(stream) for number in ids]
+    assert sorted(found) == sorted(row['id'] for row in rows)
+    with pytest.raises(ValueError, match='rank and world_size'):
+        bags.torch.IterableDataset(loader(dataset), 1)
+    with pytest.raises(ValueError, match='shard'):
+        bags.torch.IterableDataset(loader(dataset, shard=(0, 2)), 1, 2)
+
+
+def test_the_rank_is_that_of_the_process_group(make, tmp_path):
+    dataset, _ = make('views')
+    torch.distributed.init_process_group('gloo', f'file://{tmp_path}/group', rank=0, world_size=1)
+    try:
+        batches = iterable(dataset)
+        assert batches.loader.shard == (0, 1)
+        assert numbers(batches) == numbers(loader(dataset))
+        assert iterable(dataset, shard=(1, 2)).loader.shard == (1, 2)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+@MANY
+@pytest.mark.parametrize('workers', [0, 1, 3])
+def test_a_stateful_loader_of_batches_goes_on_where_it_was(make, workers):
+    def stream():
+        batches = iterable(make('views')[0], epochs=3)
+        return StatefulDataLoader(batches, batch_size=None, num_workers=workers)
+
+    whole = numbers(stream())
+    assert whole == numbers(loader(make('views')[0], epochs=3))
+    for count in (1, 4, 7, len(whole) - 1):
+        begun = stream()
+        batches = iter(begun)
+        assert numbers([next(batches) for _ in range(count)]) == whole[:count]
+        resumed = stream()
+        resumed.load_state_dict(pickle.loads(pickle.dumps(begun.state_dict())))
+        del batches
+        assert numbers(resumed) == whole[count:]
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+def test_the_state_of_other_workers_is_refused(make):
+    dataset, _ = make('views')
+    turn = bags.turns.Turn(loader(dataset), 0, 2)
+    next(turn)
+    with pytest.raises(ValueError, match='1 workers, got that of 2'):
+        iter(iterable(dataset)).load_state_dict(turn.state_dict())
+    with pytest.raises(ValueError, match='seed'):
+        iter(iterable(dataset, seed=4)).load_state_dict(iter(iterable(dataset)).state_dict())
+
+
+def test_tensors_straight_from_the_loader(make):
+    dataset, _ = make('views')
+    found = loader(dataset, deliver=bags.torch.to_torch)
+    for batch, expected in zip(found, loader(dataset), strict=True):
+        assert isinstance(batch['grid'], torch.Tensor)
+        assert batch['id'].tolist() == expected['id'].tolist()
+
+
+def test_padded_and_packed_columns_arrive_as_tensors(make):
+    dataset, _ = make('views')
+    for collate, fields in ((bags.pad, ('values', 'lengths')), (bags.pack, ('values', 'offsets'))):
+        batches = iterable(dataset, fields=('id', 'nums'), collate={'nums': collate})
+        stream = data.DataLoader(batches, batch_size=None, num_workers=1, multiprocessing_context='fork')
+        for batch, expected in zip(
+            stream, loader(dataset, fields=('id', 'nums'), collate={'nums': collate}), strict=True
+        ):
+            assert batch['nums']._fields == fields
+            for part, array in zip(batch['nums'], expected['nums'], strict=True):
+                assert torch.equal(part, torch.from_numpy(array))
