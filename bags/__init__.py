@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         SpecError,
         StackError,
     )
-    from bags.formats import Video, decoders, encoders, remux
+    from bags.formats import Audio, Video, decoders, encoders, remux
     from bags.formats.clips import Clip, clips
     from bags.indexing import index
     from bags.loader import Loader, LoaderIterator
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __version__ = '0.1.0'
 
 __all__ = [
+    'Audio',
     'BagsError',
     'Clip',
     'CorruptError',
@@ -97,7 +98,7 @@ _HOMES = {
         'SpecError',
         'StackError',
     ),
-    'formats': ('Video', 'decoders', 'encoders', 'remux'),
+    'formats': ('Audio', 'Video', 'decoders', 'encoders', 'remux'),
     'formats.clips': ('Clip', 'clips'),
     'indexing': ('index',),
     'loader': ('Loader', 'LoaderIterator'),

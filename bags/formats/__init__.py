@@ -16,7 +16,10 @@
     scan        going through a file to find that out
     timeline    which packet holds which frame
     reel        from frame numbers to frames
+    tape        from sample numbers to samples
+    handle      what is opened when it is first needed
     lazy_video  video: the handle
+    lazy_audio  audio: the handle
     finished    video · audio: files that go in as they are
     remuxing    rewriting a video for quick access
     pieces      where a video is cut
@@ -33,12 +36,14 @@ what cannot be right and TypeError for a value of the wrong type.
 
 from bags.formats.arrays import invalid_row
 from bags.formats.binding import bind_decoder, bind_encoder, fixed_dtype
+from bags.formats.lazy_audio import Audio
 from bags.formats.lazy_video import Frames, Video
 from bags.formats.remuxing import remux
 from bags.formats.scalars import Buffer, decode_legacy_int
 from bags.formats.words import check_type, decoders, encoders
 
 __all__ = [
+    'Audio',
     'Buffer',
     'Frames',
     'Video',

@@ -30,6 +30,8 @@ _STARTS = {
     b'\0\0\0\x0cjP  ': 'JPEG 2000',
     b'ID3': 'MP3',
     **dict.fromkeys((b'\xff\xfb', b'\xff\xfa', b'\xff\xf3', b'\xff\xf2', b'\xff\xe3', b'\xff\xe2'), 'MP3'),
+    b'\xff\xf1': 'AAC',
+    b'\xff\xf9': 'AAC',
     b'RF64': 'RF64',
     b'FLV': 'FLV',
     b'\x28\xb5\x2f\xfd': 'zstd',

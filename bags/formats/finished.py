@@ -23,7 +23,7 @@ from bags.formats.wav import encode_wav
 __all__ = ['encode_audio', 'encode_video', 'stored_video_options']
 
 VIDEOS = ('MP4', 'QuickTime', 'Matroska', 'WebM', 'AVI')
-SOUNDS = ('WAV', 'FLAC', 'Ogg Opus', 'Ogg', 'MP3', 'MP4', 'QuickTime', 'Matroska', 'WebM')
+SOUNDS = ('WAV', 'FLAC', 'Ogg Opus', 'Ogg', 'MP3', 'AAC', 'MP4', 'QuickTime', 'Matroska', 'WebM')
 
 
 def stored_video_options(*args: str) -> tuple[tuple[str, ...], bool]:

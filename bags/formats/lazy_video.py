@@ -8,19 +8,16 @@ by an edit.
 from __future__ import annotations
 
 import operator
-import os
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from bags.errors import BagsError
 from bags.formats.ffmpeg import import_av
+from bags.formats.handle import Handle
 from bags.formats.reel import Reel, open_reel
-from bags.formats.source import Source, as_source
+from bags.formats.source import as_source
 
 __all__ = ['Frames', 'Video', 'decode_video']
 
@@ -62,7 +59,7 @@ class Video:
         color: str = 'rgb',
         threads: int | None = None,
     ) -> None:
-        self._core = _Core(as_source(source))
+        self._handle = Handle(as_source(source), open_reel)
         self._set(size, color, threads)
 
     def _set(self, size: Any, color: str, threads: int | None) -> None:
@@ -80,7 +77,7 @@ class Video:
     def options(self, **options: Any) -> Video:
         """Returns the same video with another `size`, `color` or `threads`. The index is shared."""
         other = object.__new__(Video)
-        other._core = self._core
+        other._handle = self._handle
         given = {'size': self._size, 'color': self._color, 'threads': self._threads, **options}
         other._set(**given)
         return other
@@ -88,40 +85,40 @@ class Video:
     # What it is.
 
     def __len__(self) -> int:
-        with self._core.reel() as reel:
+        with self._handle.use() as reel:
             return len(reel.timeline.packets)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """(time, height, width, channels)."""
-        with self._core.reel() as reel:
+        with self._handle.use() as reel:
             return (len(reel.timeline.packets), *self._frame_shape(reel))
 
     def _frame_shape(self, reel: Reel) -> tuple[int, int, int]:
-        height, width = self._size or self._core.frame_size(reel)
+        height, width = self._size or reel.frame_size()
         return height, width, CHANNELS[self._color][1]
 
     @property
     def timestamps(self) -> Seconds:
         """When each frame is shown, float64 seconds, shape (time,)."""
-        with self._core.reel() as reel:
+        with self._handle.use() as reel:
             return reel.timeline.seconds(reel.timeline.ticks)
 
     @property
     def duration(self) -> float:
         """Seconds from when the first frame is shown until the last one ends."""
-        with self._core.reel() as reel:
+        with self._handle.use() as reel:
             return _duration(reel)
 
     @property
     def fps(self) -> float:
         """Frames a second, on average."""
-        with self._core.reel() as reel:
+        with self._handle.use() as reel:
             duration = _duration(reel)
             return len(reel.timeline.packets) / duration if duration else 0.0
 
     def __repr__(self) -> str:
-        return f'bags.Video({self._core.source.name!r})'
+        return f'bags.Video({self._handle.source.name!r})'
 
     # Frames.
 
@@ -142,7 +139,7 @@ class Video:
             IndexError: No such frame.
             DecodeError: It is damaged (`ValueError` if the video is not of a dataset).
         """
-        with self._core.reel() as reel:
+        with self._handle.use() as reel:
             count = len(reel.timeline.packets)
             if isinstance(key, slice):
                 numbers = np.arange(count)[key]
@@ -163,12 +160,14 @@ class Video:
         Raises:
             IndexError: The time is before the first frame, or when the last one has ended.
         """
-        with self._core.reel() as reel:
+        with self._handle.use() as reel:
             times = reel.timeline.seconds(reel.timeline.ticks)
             end = reel.timeline.end * reel.timeline.unit[0] / reel.timeline.unit[1]
             if not times[0] <= seconds < max(end, np.nextafter(times[-1], np.inf)):
                 where = f'shown from {times[0]} s to {end} s'
-                raise IndexError(f'{self._core.source.name}: nothing is shown at {seconds} s; it is {where}')
+                raise IndexError(
+                    f'{self._handle.source.name}: nothing is shown at {seconds} s; it is {where}'
+                )
             number = int(np.searchsorted(times, seconds, 'right')) - 1
             frame: Pixels = self._read(reel, np.array([number]))[0]
             return frame
@@ -191,14 +190,14 @@ class Video:
 
     def __iter__(self) -> Iterator[Pixels]:
         """Yields all frames one after another, by a decoder of its own, a few of them in memory."""
-        with self._core.reel() as shared:
-            reel = shared.over(self._core.source.open())
-            size = self._core.frame_size(shared)
+        with self._handle.use() as shared:
+            reel = shared.over(self._handle.source.open())
+            size = shared.frame_size()
         try:
             waiting: dict[int, Pixels] = {}
             convert = import_av().video.reformatter.VideoReformatter()
             expected = 0
-            with self._core.errors():
+            with self._handle.errors():
                 for number, frame in reel.frames(np.arange(len(reel.timeline.packets)), self._threads):
                     waiting[number] = self._pixels(convert, frame, size, number)
                     while expected in waiting:
@@ -218,13 +217,13 @@ class Video:
             raise TypeError(f'expected a row of frame numbers, got an array of shape {found.shape}')
         bad = np.flatnonzero((found < -count) | (found >= count))
         if len(bad):
-            name = self._core.source.name
+            name = self._handle.source.name
             raise IndexError(f'{name}: frame {int(found[bad[0]])} is out of range, there are {count}')
         return np.where(found < 0, found + count, found)
 
     def _read(self, reel: Reel, numbers: npt.NDArray[np.int64]) -> Pixels:
         distinct, back = np.unique(numbers, return_inverse=True)
-        size = self._core.frame_size(reel)
+        size = reel.frame_size()
         shape = self._frame_shape(reel)
         pixels = np.empty((len(distinct), *shape), np.uint8)
         convert = import_av().video.reformatter.VideoReformatter()
@@ -261,66 +260,6 @@ def _check_reach(reel: Reel, key: slice) -> None:
         open_end = ((key.step or 1) > 0 and key.stop is None) or ((key.step or 1) < 0 and key.start is None)
         if open_end or any(end is not None and (end < 0 or end > len(timeline.packets)) for end in ends):
             raise ValueError(f'{timeline.cut}; the first {len(timeline.packets)} frames are there')
-
-
-class _Core:
-    """What all options of a video share: the open file, its index and its decoder."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self._start()
-
-    def _start(self) -> None:
-        self._lock = threading.Lock()
-        self._process = os.getpid()
-        self._reel: Reel | None = None
-        self._size: tuple[int, int] | None = None
-
-    def __getstate__(self) -> Source:
-        return self.source
-
-    def __setstate__(self, source: Source) -> None:
-        self.__init__(source)  # type: ignore[misc]
-
-    def __del__(self) -> None:
-        if getattr(self, '_reel', None) is not None:
-            self._reel.close()  # type: ignore[union-attr]
-
-    @contextmanager
-    def reel(self) -> Iterator[Reel]:
-        """Gives the open video to one thread at a time."""
-        if self._process != os.getpid():
-            self._start()  # After a fork: the position of the file is the parent's, and threads are gone.
-        with self._lock, self.errors():
-            if self._reel is None:
-                file = self.source.open()
-                try:
-                    self._reel = open_reel(file)
-                except BaseException:
-                    file.close()
-                    raise
-            yield self._reel
-
-    @contextmanager
-    def errors(self) -> Iterator[None]:
-        """Makes what goes wrong with the content an error that names it."""
-        try:
-            yield
-        except (BagsError, IndexError, TypeError):
-            raise
-        except Exception as exc:
-            if type(exc) in (ValueError, MemoryError) or type(exc).__module__.startswith('av.'):
-                raise self.source.error(exc) from exc
-            raise
-
-    def frame_size(self, reel: Reel) -> tuple[int, int]:
-        """Height and width of the frames: of the first, where the header does not say."""
-        if self._size is None:
-            self._size = reel.size
-            if 0 in self._size:
-                ((_, frame),) = reel.frames(np.array([0]))
-                self._size = frame.height, frame.width
-        return self._size
 
 
 def decode_video(record: Any, *_args: str) -> Video:

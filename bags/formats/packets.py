@@ -239,11 +239,15 @@ def open_packets(file: BinaryIO, kind: str) -> tuple[Packets, str]:
         if tracks and None not in tracks:
             plain = [track for track in tracks if track is not None and track.kind == wanted]
             if len(plain) == 1 and plain[0].codec in PLAIN and len(plain[0].sizes):
-                return _listed(file, plain[0], FORMATS[name], kind), name
+                packets = _listed(file, plain[0], FORMATS[name], kind)
+                if packets is not None:
+                    return packets, name
     return scan(file, name, FORMATS[name], kind), name
 
 
-def _listed(file: BinaryIO, track: Track, format: str, kind: str) -> Packets:
+def _listed(file: BinaryIO, track: Track, format: str, kind: str) -> Packets | None:
+    if kind == 'audio':
+        return _listed_audio(file, track, format)
     table = Table(
         offsets=track.offsets,
         sizes=track.sizes,
@@ -254,3 +258,43 @@ def _listed(file: BinaryIO, track: Track, format: str, kind: str) -> Packets:
         unit=(1, track.scale),
     )
     return Packets(file, table, format, kind, track.header)
+
+
+def _listed_audio(file: BinaryIO, track: Track, format: str) -> Packets | None:
+    """Returns the packets that an edit leaves, if libavformat begins with them as is to be expected."""
+    begin, first, length = track.edit or (0, 0, 0)
+    times = track.times - begin + first  # As the track counts them.
+    ends = times + track.durations
+    kept = (ends > first - track.scale) & (times < first + length if length else True) & (track.sizes > 0)
+    numbers = np.flatnonzero(kept)
+    if not len(numbers):
+        return None
+    skips = np.zeros((len(numbers), 2), np.int64)
+    found: list[tuple[Any, ...]] = []
+    file.seek(0)
+    with import_av().open(file, format=format, options=BRIEF, metadata_errors='replace') as container:
+        stream = best_stream(container, 'audio')
+        for packet in container.demux(stream):
+            if packet.size:
+                skip = packet.get_sidedata('skip_samples') if packet.has_sidedata('skip_samples') else None
+                found.append((packet.pos, packet.size, packet.is_discard))
+                if skip is not None:
+                    skips[len(found) - 1] = int.from_bytes(bytes(skip)[:4], 'little'), 0
+                if not packet.is_discard or len(found) == len(numbers):
+                    break
+    shown = np.ones(len(numbers), bool)
+    shown[: len(found)] = [not row[2] for row in found]
+    places = list(zip(track.offsets[numbers].tolist(), track.sizes[numbers].tolist(), strict=True))
+    if not found or [row[:2] for row in found] != places[: len(found)]:
+        return None
+    table = Table(
+        offsets=track.offsets[numbers],
+        sizes=track.sizes[numbers],
+        times=track.times[numbers],
+        durations=track.durations[numbers],
+        keys=np.ones(len(numbers), bool),
+        shown=shown,
+        unit=(1, track.scale),
+        skips=skips,
+    )
+    return Packets(file, table, format, 'audio', track.header)

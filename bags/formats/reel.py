@@ -47,6 +47,7 @@ class Reel:
         self.timeline = timeline
         self.name = name
         self._contexts: dict[int, Any] = {}
+        self._size: tuple[int, int] | None = None
 
     def over(self, file: BinaryIO) -> Reel:
         """Returns another one of the same video, with a decoder of its own."""
@@ -56,11 +57,15 @@ class Reel:
         self._contexts.clear()
         self.file.close()
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width, as the header has them; (0, 0) if it does not say."""
-        context = self._context(1)
-        return context.height, context.width
+    def frame_size(self) -> tuple[int, int]:
+        """Returns height and width of the frames: of the first, where the header does not say."""
+        if self._size is None:
+            context = self._context(1)
+            self._size = context.height, context.width
+            if 0 in self._size:
+                ((_, frame),) = self.frames(np.array([0]))
+                self._size = frame.height, frame.width
+        return self._size
 
     def _context(self, threads: int) -> Any:
         context = self._contexts.get(threads)

@@ -8,15 +8,16 @@ is -1 to 1. Writing takes shape (time,) for one channel too; reading always give
 from __future__ import annotations
 
 import operator
+import os
 import struct
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.formats.media import Encoded, already_encoded, decodes
+from bags.formats.media import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.scalars import Buffer
 
-__all__ = ['Samples', 'decode_wav', 'encode_wav', 'samples_and_rate']
+__all__ = ['Samples', 'decode_wav', 'encode_wav', 'find_samples', 'samples_and_rate', 'samples_of']
 
 Samples = np.ndarray[Any, np.dtype[Any]]
 
@@ -98,32 +99,48 @@ def decode_wav(data: Buffer) -> tuple[Samples, int]:
     Raises:
         ValueError: Not WAV, cut off, or compressed.
     """
-    view = memoryview(data)
+    form, start, stop = find_samples(BufferFile(data))  # type: ignore[arg-type]
+    return samples_of(memoryview(data)[start:stop], *form)
+
+
+def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
+    """Finds the samples of a WAV, reading no more than the heads of its chunks.
+
+    Returns:
+        Its format (tag, channels, rate, bytes a second, bytes of a sample of all channels, bits), and where
+        the samples begin and end.
+
+    Raises:
+        ValueError: Cut off, or without a format.
+    """
     form: tuple[int, ...] | None = None
+    whole = file.seek(0, os.SEEK_END)
     start = 12
-    while start + 8 <= len(view):
-        kind, size = struct.unpack_from('<4sI', view, start)
+    while start + 8 <= whole:
+        file.seek(start)
+        kind, size = struct.unpack('<4sI', file.read(8))
         start += 8
         if kind == b'data' and size == 2**32 - 1:
-            size = len(view) - start  # Written to a pipe, before its length was known.
-        if start + size > len(view):
-            raise ValueError(f'WAV is cut off after {len(view)} bytes')
-        chunk = view[start : start + size]
+            size = whole - start  # Written to a pipe, before its length was known.
+        if start + size > whole:
+            raise ValueError(f'WAV is cut off after {whole} bytes')
         if kind == b'fmt ':
+            chunk = file.read(min(size, 40))
             form = struct.unpack_from('<HHIIHH', chunk)
             if form[0] == _EXTENSIBLE:
                 form = (*struct.unpack_from('<H', chunk, 24), *form[1:])
         elif kind == b'data':
             if form is None:
                 raise ValueError('WAV has samples before their format')
-            return _samples(chunk, *form)
+            return form, start, start + size
         start += size + size % 2
     raise ValueError('WAV is cut off before its samples')
 
 
-def _samples(
+def samples_of(
     data: memoryview, tag: int, channels: int, rate: int, _: int, stride: int, bits: int
 ) -> tuple[Samples, int]:
+    """Returns the samples in bytes of a format as `find_samples` gives it, and their rate."""
     dtype = {
         (_PCM, 8): 'u1',
         (_PCM, 16): '<i2',

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bags.formats import arrays, audio, finished, images, lazy_video, scalars, trees, videos, wav
+from bags.formats import arrays, audio, finished, images, lazy_audio, lazy_video, scalars, trees, videos, wav
 from bags.formats.arguments import check_count
 
 __all__ = ['check_type', 'decoders', 'encoders']
@@ -38,6 +38,7 @@ encoders: dict[str, Callable[..., Any]] = {
     'wav': wav.encode_wav,
     'flac': audio.encode_flac,
     'opus': audio.encode_opus,
+    'audio': finished.encode_audio,
 }
 """Word → function of a value and the type's arguments, which are strings. It returns bytes, a buffer, or a
 binary file open at its start, which whoever writes the record copies from and closes."""
@@ -67,6 +68,7 @@ decoders: dict[str, Callable[..., Any]] = {
     'wav': wav.decode_wav,
     'flac': audio.decode_flac,
     'opus': audio.decode_opus,
+    'audio': lazy_audio.decode_audio,
 }
 """Word → function of a record and the type's arguments. Records are read-only buffers that last as long as
 the call. One with a true attribute `opens` gets something to open instead (`bags.formats.source.Source`),
