@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bags.indexing import index
     from bags.loader import Loader, LoaderIterator
     from bags.opening import open
+    from bags.prefetching import prefetch
     from bags.reader import DatasetReader
     from bags.sharded_reader import ShardedDatasetReader
     from bags.sharded_writer import ShardedDatasetWriter
@@ -76,6 +77,7 @@ __all__ = [
     'open',
     'pack',
     'pad',
+    'prefetch',
     'remux',
     'samplers',
     'select',
@@ -103,6 +105,7 @@ _HOMES = {
     'indexing': ('index',),
     'loader': ('Loader', 'LoaderIterator'),
     'opening': ('open',),
+    'prefetching': ('prefetch',),
     'reader': ('DatasetReader',),
     'sharded_reader': ('ShardedDatasetReader',),
     'sharded_writer': ('ShardedDatasetWriter',),

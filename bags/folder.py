@@ -90,7 +90,7 @@ class Folder:
             CorruptError: It has a spec, but no refs, or refs that cannot be right.
         """
         path = self.store.join(self.path, 'refs.bag')
-        self._learn()
+        self.learn()
         try:
             refs = self._agreeing(open_bag(self.store, path, self.options))
         except FileNotFoundError:
@@ -189,7 +189,7 @@ class Folder:
                 pass  # Frames that need it will say so.
         return b''
 
-    def _learn(self) -> None:
+    def learn(self) -> None:
         """Tells a cache which versions of all its files there are, in one request."""
         if self.options.cache is not None:
             from bags.bag.files.cached import CachedStore

@@ -11,7 +11,7 @@ from bags.bag.options import ReaderOptions
 from bags.bag.threads import in_threads
 from bags.errors import CorruptError, SpecError
 from bags.folder import Folder, reader_options
-from bags.progress import progress
+from bags.progress import progress as show_progress
 from bags.schema import Schemas
 from bags.shard_index import INDEX, Shard, dump_index, numbered
 from bags.spec import Spec
@@ -24,7 +24,7 @@ THREADS = 32
 def index(
     directory: str | os.PathLike[str],
     *,
-    show_progress: bool | None = None,
+    progress: bool | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> int:
@@ -36,7 +36,7 @@ def index(
 
     Args:
         directory: The folder of the shard folders: str, path or URL.
-        show_progress: A bar of progress; unless given, if standard error is a terminal.
+        progress: Show a bar: True, False, or None for on terminals.
         filesystem, storage_options: As in `bags.open`.
 
     Returns:
@@ -59,7 +59,7 @@ def index(
     if not names:
         raise FileNotFoundError(2, 'no shard of a dataset', path)
     schemas = Schemas(None, True)
-    with progress('indexing', len(names), 'shards', show=show_progress) as advance:
+    with show_progress('indexing', len(names), 'shards', show=progress) as advance:
 
         def work(name: str) -> tuple[Spec, Shard]:
             found = _look(store, store.join(path, name), options, schemas, Shard(name, sizes[name]))

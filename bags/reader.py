@@ -105,6 +105,11 @@ class DatasetReader(Rows):
         return 1
 
     @property
+    def folder(self) -> Folder:
+        """The files it reads."""
+        return self._folder
+
+    @property
     def has_even_refs(self) -> bool:
         """Whether its refs seem to be of this library or Granular's: those of Bags 0.x differ in length."""
         return not self._folder.starts

@@ -155,6 +155,10 @@ class ShardedDatasetReader(Parts):
             lengths[place] = length
         return [length for length in lengths if length is not None]
 
+    def folder(self, number: int) -> Folder:
+        """Returns the files of a shard."""
+        return self._folder(self._shards[number])
+
     def _reader_of(self, shard: Shard) -> DatasetReader:
         folder = self._folder(shard)
         with _shard(folder.path):

@@ -23,7 +23,7 @@ LAYERS = [
     ['compiled', 'shard_list'],
     ['reader', 'writer', 'closing', 'views', 'windowing'],
     ['sharded_reader', 'sharded_writer'],
-    ['opening', 'indexing', 'rewrite', 'sources', 'describing', 'verifying', 'recovering'],
+    ['opening', 'indexing', 'prefetching', 'rewrite', 'sources', 'describing', 'verifying', 'recovering'],
     ['collate', 'fingerprint', 'recipe', 'samplers', 'worker_processes', 'worker_threads'],
     ['loader', 'turns', 'torch', 'grain', 'jax', 'beam', 'cli', '__main__'],
 ]

@@ -40,6 +40,7 @@ class CachedStore:
     def __init__(self, inner: Store, folder: str, limit: int | None, mode: CacheMode) -> None:
         self.inner = inner
         self.folder = folder
+        self.limit = limit
         self.mode = mode
         self.local = LocalStore()
         self.local.make_folder(folder)
