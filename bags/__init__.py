@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from bags.formats import Audio, Video, decoders, encoders, remux
     from bags.formats.clips import Clip, clips
     from bags.indexing import index
+    from bags.joined_clips import Clips
     from bags.loader import Loader, LoaderIterator
     from bags.opening import open
     from bags.prefetching import prefetch
     from bags.reader import DatasetReader
+    from bags.selection import frames
     from bags.sharded_reader import ShardedDatasetReader
     from bags.sharded_writer import ShardedDatasetWriter
     from bags.verifying import Damage, Note, verify
@@ -46,6 +48,7 @@ __all__ = [
     'Audio',
     'BagsError',
     'Clip',
+    'Clips',
     'CorruptError',
     'Damage',
     'Dataset',
@@ -72,6 +75,7 @@ __all__ = [
     'concat',
     'decoders',
     'encoders',
+    'frames',
     'index',
     'join',
     'open',
@@ -103,10 +107,12 @@ _HOMES = {
     'formats': ('Audio', 'Video', 'decoders', 'encoders', 'remux'),
     'formats.clips': ('Clip', 'clips'),
     'indexing': ('index',),
+    'joined_clips': ('Clips',),
     'loader': ('Loader', 'LoaderIterator'),
     'opening': ('open',),
     'prefetching': ('prefetch',),
     'reader': ('DatasetReader',),
+    'selection': ('frames',),
     'sharded_reader': ('ShardedDatasetReader',),
     'sharded_writer': ('ShardedDatasetWriter',),
     'verifying': ('Damage', 'Note', 'verify'),

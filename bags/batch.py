@@ -108,8 +108,10 @@ def join_columns(columns: Sequence[Column]) -> Column:
     first = columns[0]
     if len(columns) == 1:
         return first
-    if any(isinstance(column, list) for column in columns):
-        # One part's numbers may fit their dtype, and another's not.
+    if any(type(column) is not type(first) or _shape(column) != _shape(first) for column in columns):
+        # One part's numbers may fit their dtype, and another's not; frames may differ in number.
+        return [value for column in columns for value in as_list(column)]
+    if isinstance(first, list):
         return [value for column in columns for value in as_list(column)]
     if isinstance(first, np.ndarray):
         return np.concatenate(columns)  # type: ignore[arg-type]
@@ -121,6 +123,11 @@ def join_columns(columns: Sequence[Column]) -> Column:
         counts = np.concatenate([part.lengths for part in parts])
         return Ragged(np.concatenate([part.values for part in parts]), offsets_of(counts), present)
     raise AssertionError(f'no column: {type(first).__name__}')
+
+
+def _shape(column: Column) -> tuple[int, ...]:
+    """Of the values of an array."""
+    return column.shape[1:] if isinstance(column, np.ndarray) else ()
 
 
 def as_list(column: Column) -> list[Any]:

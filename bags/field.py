@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, Literal
 
@@ -9,19 +10,23 @@ import numpy as np
 import numpy.typing as npt
 
 from bags import formats
+from bags.bag.gather import Kept, overlapped
 from bags.bag.opened import OpenBag
 from bags.batch import Column, Ragged, offsets_of, spread
 from bags.errors import BagsError, DecodeError
+from bags.formats.lazy_video import Video
+from bags.joined_clips import Joined, length_of
 from bags.record import Record, open_record
 from bags.refs import MISSING, dangling
 from bags.schema import Decoder
-from bags.selection import Each, Items, select_items, select_many
+from bags.selection import Each, FrameSelection, Items, select_items, select_many
 from bags.spec import FieldType
 
 __all__ = ['BadRef', 'Field']
 
 Int64s = npt.NDArray[np.int64]
 
+OPEN = 16  # Videos of a field that stay open, to be asked again.
 FEW = 4  # Items that are quicker read one by one than as a batch.
 CONSTANT = (str, bytes, int, float, type(None))
 
@@ -127,8 +132,10 @@ class Field:
         detail = f'{type(exc).__name__}: {exc}'
         raise DecodeError(self.name, ref, self.kind.text, detail, self.bag.path) from exc
 
-    def read_items(self, row: tuple[int, ...], items: range | slice | list[int]) -> Any:
-        """Returns some items of a row's sequence; None if it is missing."""
+    def read_items(self, row: tuple[int, ...], items: range | slice | list[int] | FrameSelection) -> Any:
+        """Returns some items of a row's sequence, or some frames; None if it is missing."""
+        if isinstance(items, FrameSelection):
+            return self.frames(row[self.place], row[self.place + 1] if self.kind.sequence else 1, items)
         first, count = row[self.place], row[self.place + 1]
         if self.kind.optional and first == MISSING and not count:
             return None
@@ -210,7 +217,43 @@ class Field:
         values = raw.view(decoder.dtype).reshape(len(indices), *decoder.shape)
         return None if formats.invalid_row(values) is not None else values
 
+    @functools.cached_property
+    def videos(self) -> Kept[int, Video]:
+        """Videos by the index of their record, the last ones that were asked for."""
+        bag, name, text = self.bag, self.name, self.kind.text
+        return Kept(lambda index: Video(Record(bag, index, name, text)), OPEN)
+
+    @functools.cached_property
+    def frame_counts(self) -> dict[int, int]:
+        """Frames of videos that were asked for, by the index of their record."""
+        return {}
+
+    def frames(self, first: int, count: int, selection: FrameSelection) -> Any:
+        """Returns frames of a row's video, or of its clips as one; None if it is missing."""
+        if self.kind.optional and first == MISSING and not (self.kind.sequence and count):
+            return None
+        span, videos, counts = self.span(first, count), self.videos, self.frame_counts
+
+        def length(clip: int) -> tuple[int, Exception | None]:
+            index = span[clip]
+            if index in counts:
+                return counts[index], None
+            found = length_of(videos[index])
+            if found[1] is None:
+                counts[index] = found[0]
+            return found
+
+        clips = Joined(count, lambda clip: videos[span[clip]], length, self.bag.overlaps)
+        return len(clips) if selection.key is None else clips[selection.key]
+
     # Batches.
+
+    def frames_of(self, refs: Any, selection: FrameSelection) -> list[Any]:
+        """Returns frames of many rows."""
+        firsts, counts = refs if self.kind.sequence else (refs, np.ones(len(refs), np.int64))
+        self.check(*(refs if self.kind.sequence else (refs, None)))
+        rows = zip(firsts.tolist(), counts.tolist(), strict=True)
+        return overlapped(lambda row: self.frames(*row, selection), list(rows), self.bag.overlaps)
 
     def check(self, firsts: Int64s, counts: Int64s | None) -> None:
         """Checks many refs at once.
@@ -231,6 +274,10 @@ class Field:
             refs: For a plain field, indices (B,); for a sequence, firsts and counts.
             items: True, or which items of each sequence.
         """
+        if isinstance(items, FrameSelection):
+            found = self.frames_of(refs, items)
+            shapes = {np.shape(frames) if frames is not None else None for frames in found}
+            return np.stack(found) if len(shapes) == 1 and None not in shapes else found
         if self.kind.sequence:
             firsts, counts = refs
             return self._sequence_column(firsts, counts, items)

@@ -24,7 +24,7 @@ from bags.folder import Folder, reader_options
 from bags.refs import MISSING
 from bags.refs_reader import RefsReader
 from bags.schema import Schema, Schemas
-from bags.selection import Each, Selection, select_fields
+from bags.selection import Each, FrameSelection, Selection, select_fields
 from bags.spec import FieldType
 
 __all__ = ['DatasetReader']
@@ -296,6 +296,8 @@ def _check_sizes(kind: FieldType, bag: OpenBag, length: int) -> None:
 
 def _values(field: Field, refs: Any, items: Any) -> list[Any]:
     """Returns the values of a field as rows have them."""
+    if isinstance(items, FrameSelection):
+        return field.frames_of(refs, items)
     if field.kind.sequence:
         firsts, counts = refs
         if type(items) is Each:

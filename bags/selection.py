@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +14,14 @@ from bags.batch import spread
 from bags.spec import Spec
 
 __all__ = [
+    'FILMS',
     'Each',
     'Fields',
+    'FrameSelection',
     'Items',
     'Selection',
     'divide',
+    'frames',
     'select_fields',
     'select_items',
     'select_many',
@@ -42,7 +45,23 @@ class Each:
         return Each(self.places[spread((np.cumsum(self.counts) - self.counts)[rows], counts)], counts)
 
 
-Items = range | slice | list[int] | Each
+@dataclasses.dataclass(frozen=True, eq=False)
+class FrameSelection:
+    """Frames of a video, or of a sequence of clips as if they were one."""
+
+    key: Any
+    """Which, as a `Video` takes it: a slice or numbers; None for how many there are."""
+
+    def __repr__(self) -> str:
+        if isinstance(self.key, slice):
+            return f'bags.frames({self.key.start}, {self.key.stop}, {self.key.step})'
+        return f'bags.frames({self.key!r})'
+
+
+FILMS = ('mkv', 'mp4', 'video', 'webm')
+"""Words of types whose records are videos."""
+
+Items = range | slice | list[int] | Each | FrameSelection
 Selection = dict[str, Any]
 """Field → True, or which items of its sequence, in the order asked."""
 Fields = str | Iterable[str] | Mapping[str, Any] | None
@@ -78,7 +97,32 @@ def select_fields(fields: Fields, spec: Spec) -> Selection:
     return selection
 
 
+def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 1) -> FrameSelection:
+    """Returns a selection of frames of a field of videos: of type `video`, `mp4`, `webm`, `mkv`, or several.
+
+    `reader[i, {'film': bags.frames(1000, 1064)}]` is uint8, shape (64, height, width, 3). The frames of a
+    sequence of clips are counted through all of them; only the clips that hold some of the frames are
+    read, and of these no more than has to be decoded.
+
+    Args:
+        start, stop, step: As of a slice: cut off at the ends, counted from the end where negative. Or a list
+            of frames as `start`, in any order, with repeats.
+    """
+    if hasattr(start, '__index__') or start is None:
+        bounds = [None if bound is None else operator.index(bound) for bound in (start, stop, step)]
+        if bounds[2] == 0:
+            raise ValueError('frames: expected a step other than 0')
+        return FrameSelection(slice(*bounds))
+    if stop is not None or isinstance(start, str | bytes):
+        raise TypeError(f'frames: expected integers, or a list of them, got {start!r}')
+    return FrameSelection([operator.index(number) for number in start])
+
+
 def _as_items(name: str, items: Any, spec: Spec) -> Items:
+    if isinstance(items, FrameSelection):
+        if spec[name].word not in FILMS:
+            raise TypeError(f'field {name!r} of type {spec[name].text} has no frames: got {items!r}')
+        return items
     if not spec[name].sequence:
         raise TypeError(
             f'field {name!r} of type {spec[name].text} is no sequence: expected True or False, got {items!r}'
@@ -116,6 +160,7 @@ def select_items(items: range | slice | list[int], count: int) -> range | list[i
 
 def select_many(items: Items, firsts: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
     """Returns the places asked for in many sequences, counted in the bag, and how many each has."""
+    assert not isinstance(items, FrameSelection)
     if isinstance(items, Each):
         if (items.places >= np.repeat(counts, items.counts)).any():
             raise IndexError('items that a view takes of a sequence are not there any more')

@@ -8,10 +8,14 @@
 
 How many windows each datapoint has follows from the lengths of its sequences, so a view of ten million
 windows is one number a datapoint. The items of a window are read when the window is, and no others.
+
+Of a video, or of a sequence of clips, a window is of frames: a value of type `array`.
 """
 
 from __future__ import annotations
 
+import functools
+import io
 from collections.abc import Iterable
 from typing import Any, BinaryIO, SupportsIndex
 
@@ -21,11 +25,25 @@ import numpy.typing as npt
 from bags.bag.indices import as_indices, check_index
 from bags.batch import Column, offsets_of, spread
 from bags.dataset import Datapoint, Rows
-from bags.selection import Each, Items, Selection, select_fields, select_items, select_many
+from bags.formats.arrays import encode_array
+from bags.selection import (
+    FILMS,
+    Each,
+    FrameSelection,
+    Items,
+    Selection,
+    select_fields,
+    select_items,
+    select_many,
+)
+from bags.spec import parse_type
 
 __all__ = ['Windows', 'windows']
 
 Int64s = npt.NDArray[np.int64]
+
+FILES = 1024
+"""Datapoints whose videos are asked for their frames at once."""
 
 
 class Windows(Rows):
@@ -40,16 +58,21 @@ class Windows(Rows):
         self.length = length
         self.stride = stride
         self.drop_last = drop_last
-        self.types = dataset.types
-        self._lengths = self._agreed()
-        """Items of the sequences of each datapoint of the dataset."""
-        self._offsets = offsets_of(self._counts())
-        """Which window is the first of each datapoint, and how many there are in all."""
+        self.films = {name for name in fields if dataset.types[name].word in FILMS}
+        """Those of the fields whose windows are of frames."""
+        self.types = {
+            name: parse_type(name, 'array') if name in self.films else kind
+            for name, kind in dataset.types.items()
+        }
+        if not self.films:
+            _ = self._offsets  # Known without reading any payload, and so is what cannot be right.
 
-    def _agreed(self) -> Int64s:
-        lengths = self.dataset.lengths_at(None, self.fields[0])
+    @functools.cached_property
+    def _lengths(self) -> Int64s:
+        """Items of the sequences of each datapoint of the dataset."""
+        lengths = self._lengths_of(self.fields[0])
         for field in self.fields[1:]:
-            others = self.dataset.lengths_at(None, field)
+            others = self._lengths_of(field)
             if (lengths != others).any():
                 index = int((lengths != others).argmax())
                 raise ValueError(
@@ -59,10 +82,20 @@ class Windows(Rows):
                 )
         return lengths
 
-    def _counts(self) -> Int64s:
-        """Returns the number of windows in each datapoint."""
+    def _lengths_of(self, field: str) -> Int64s:
+        if field not in self.films:
+            return self.dataset.lengths_at(None, field)
+        counts = []
+        for start in range(0, len(self.dataset), FILES):
+            indices = np.arange(start, min(start + FILES, len(self.dataset)))
+            counts += [row[field] or 0 for row in self.dataset.rows(indices, {field: FrameSelection(None)})]
+        return np.array(counts, np.int64)
+
+    @functools.cached_property
+    def _offsets(self) -> Int64s:
+        """Which window is the first of each datapoint, and how many there are in all."""
         last = self._lengths - (self.length if self.drop_last else 1)
-        return np.maximum(last // self.stride + 1, 0)
+        return offsets_of(np.maximum(last // self.stride + 1, 0))
 
     # Which datapoint a window comes from.
 
@@ -101,26 +134,54 @@ class Windows(Rows):
     def row(self, index: Any, selection: Selection | None) -> Datapoint:
         row, start, count = self._origin(check_index(index, len(self)))
         asked = dict.fromkeys(self.types, True) if selection is None else selection
-        inner = {
-            name: _shift(items, start, count) if name in self.fields else items
-            for name, items in asked.items()
-        }
+        inner = dict(asked)
+        for name, items in asked.items():
+            if name in self.films:
+                inner[name] = FrameSelection(slice(start, start + count))
+            elif name in self.fields:
+                inner[name] = _shift(items, start, count)
         return self.dataset.row(row, inner)
 
     def rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
         rows, starts, counts = self._origins(indices)
-        return self.dataset.rows(rows, self._inner(selection, starts, counts))
+        found = self.dataset.rows(rows, self._inner(selection, starts, counts))
+        films = self._frames(selection, rows, starts, counts)
+        if not films:
+            return found
+        return [
+            {name: films[name][place].copy() if name in films else row[name] for name in selection}
+            for place, row in enumerate(found)
+        ]
 
     def columns(self, indices: Int64s, selection: Selection) -> dict[str, Column]:
         rows, starts, counts = self._origins(indices)
-        return self.dataset.columns(rows, self._inner(selection, starts, counts))
+        found = self.dataset.columns(rows, self._inner(selection, starts, counts))
+        for name, windows in self._frames(selection, rows, starts, counts).items():
+            alike = len({window.shape for window in windows}) == 1
+            found[name] = np.stack(windows) if alike else [window.copy() for window in windows]
+        return {name: found[name] for name in selection}
+
+    def _frames(
+        self, selection: Selection, rows: Int64s, starts: Int64s, counts: Int64s
+    ) -> dict[str, list[npt.NDArray[Any]]]:
+        """Returns windows of frames: views of what is decoded together of each datapoint."""
+        films = {name: [np.empty(0)] * len(rows) for name in selection if name in self.films}
+        for row in np.unique(rows).tolist() if films else []:
+            places = np.flatnonzero(rows == row)
+            frames = FrameSelection(spread(starts[places], counts[places]))
+            found = self.dataset.row(row, dict.fromkeys(films, frames))
+            ends = np.cumsum(counts[places]).tolist()
+            for place, start, end in zip(places.tolist(), [0, *ends], ends, strict=False):
+                for name, windows in films.items():
+                    windows[place] = found[name][start:end]
+        return films
 
     def _inner(self, selection: Selection, starts: Int64s, counts: Int64s) -> Selection:
         """Returns what is asked of windows as what that is of the datapoints they come from."""
         made: dict[int, Each] = {}  # Most often the same of all fields.
-        inner = dict(selection)
+        inner = {name: items for name, items in selection.items() if name not in self.films}
         for name, items in selection.items():
-            if name in self.fields:
+            if name in self.fields and name not in self.films:
                 if id(items) not in made:
                     made[id(items)] = self._each(items, starts, counts)
                 inner[name] = made[id(items)]
@@ -143,6 +204,9 @@ class Windows(Rows):
         return counts if field in self.fields else self.dataset.lengths_at(rows, field)
 
     def records_at(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
+        if field in self.films:
+            found = self.rows(indices, {field: True})
+            return [bytes(encode_array(row[field])) for row in found]
         rows, starts, _ = self._origins(indices)
         if items is not None and field in self.fields:
             items = items + starts
@@ -150,6 +214,10 @@ class Windows(Rows):
 
     def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
         row, start, count = self._origin(check_index(index, len(self)))
+        if field in self.films:
+            if item is not None:
+                raise TypeError(f'field {field!r} of type array: expected no item, as it is no sequence')
+            return io.BytesIO(encode_array(self.row(index, {field: True})[field]))
         if item is not None and field in self.fields:
             item = start + check_index(item, count)
         return self.dataset.file(row, field, item)
@@ -182,6 +250,11 @@ def windows(
     The named fields hold the items of the window only; all other fields are those of the datapoint that the
     window comes from. Several sequences move together: item k of one belongs to item k of the others.
 
+    Windows of a field of videos (`video`, `mp4[]`, …) are of frames, counted through all clips of it: arrays
+    of shape (length, height, width, 3). How many frames there are is asked of every video when the view is
+    first used, which reads the head of each file (all of it where the container has no index), and is kept
+    with the view, also when it is pickled.
+
     Args:
         dataset: A reader or a view.
         fields: The sequence field, or several.
@@ -200,8 +273,9 @@ def windows(
     if not names:
         raise ValueError('windows: expected at least one field, got none')
     for name in names:
-        if not dataset.types[name].sequence:
-            raise TypeError(f'windows: expected sequences, got {name!r} of type {dataset.types[name].text}')
+        kind = dataset.types[name]
+        if not kind.sequence and kind.word not in FILMS:
+            raise TypeError(f'windows: expected sequences or videos, got {name!r} of type {kind.text}')
     sizes = {'length': length, 'stride': stride}
     for what, value in sizes.items():
         if not hasattr(value, '__index__') or isinstance(value, bool):

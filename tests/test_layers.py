@@ -18,7 +18,7 @@ LAYERS = [
     ['shard_index'],
     ['compressing', 'encoder', 'permutation', 'refs', 'selection', 'steps', 'pace'],
     ['dataset', 'field_writer', 'refs_reader', 'resume', 'schema'],
-    ['record'],
+    ['joined_clips', 'record'],
     ['field', 'folder'],
     ['compiled', 'shard_list'],
     ['reader', 'writer', 'closing', 'views', 'windowing'],

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from bags.formats.ffmpeg import import_av
 from bags.formats.handle import Handle
 from bags.formats.reel import Reel, open_reel
-from bags.formats.source import as_source
+from bags.formats.source import Source, as_source
+from bags.formats.timeline import Timeline
 
 __all__ = ['Frames', 'Video', 'decode_video']
 
@@ -83,6 +84,17 @@ class Video:
         return other
 
     # What it is.
+
+    @property
+    def source(self) -> Source:
+        """What it is read from."""
+        return self._handle.source
+
+    @property
+    def timeline(self) -> Timeline:
+        """Which packet holds which frame, and when each is shown."""
+        with self._handle.use() as reel:
+            return reel.timeline
 
     def __len__(self) -> int:
         with self._handle.use() as reel:

@@ -1,0 +1,270 @@
+"""`Clips`: videos that follow one another, such as those of an `mp4[]` field, as one video."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.bag.gather import Kept, overlapped
+from bags.bag.indices import check_index
+from bags.dataset import Rows
+from bags.errors import DecodeError
+from bags.formats.lazy_video import Frames, Video
+from bags.selection import FILMS, select_fields
+
+__all__ = ['Clips', 'Joined', 'length_of']
+
+Pixels = npt.NDArray[np.uint8]
+Seconds = npt.NDArray[np.float64]
+Int64s = npt.NDArray[np.int64]
+
+OPEN = 16
+"""Clips that stay open, to be asked again."""
+
+
+class Joined:
+    """Videos that follow one another as one.
+
+    Args:
+        count: How many there are.
+        video: Returns one of them.
+        length: Returns its frames, and an error if more should be there.
+        waits: Whether reading mostly waits, so that it is worth doing at the same time.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        video: Callable[[int], Video],
+        length: Callable[[int], tuple[int, Exception | None]],
+        waits: bool,
+    ) -> None:
+        self._count, self._video, self._length, self._waits = count, video, length, waits
+        self._ends: list[int] = []
+        """Frames up to the end of each clip, as far as they are known."""
+        self._cut: Exception | None = None
+        self._lock = threading.Lock()
+        self._clock: tuple[Seconds, float] | None = None
+
+    # What it is.
+
+    def __len__(self) -> int:
+        return self._reach(None)
+
+    @property
+    def lengths(self) -> Int64s:
+        """Frames of each clip, shape (clips,)."""
+        self._reach(None)
+        ends = np.array([0, *self._ends], np.int64)
+        return ends[1:] - ends[:-1]
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(time, height, width, channels)."""
+        return (len(self), *(self._video(0).shape[1:] if self._count else (0, 0, 3)))
+
+    @property
+    def timestamps(self) -> Seconds:
+        """When each frame is shown, float64 seconds, shape (time,), from 0 on."""
+        return self._times()[0]
+
+    @property
+    def duration(self) -> float:
+        """Seconds until the last frame ends."""
+        return self._times()[1]
+
+    @property
+    def fps(self) -> float:
+        """Frames a second, on average."""
+        return len(self) / self.duration if self.duration else 0.0
+
+    def _reach(self, stop: int | None) -> int:
+        """Returns how many frames there are, having looked at least as far as `stop` (None: the end)."""
+        ends = self._ends
+        while len(ends) < self._count or self._cut:
+            if stop is not None and ends and ends[-1] >= stop:
+                break
+            if self._cut:
+                raise self._cut
+            with self._lock:
+                if len(ends) < self._count and not self._cut:
+                    length, self._cut = self._length(len(ends))
+                    ends.append((ends[-1] if ends else 0) + length)
+        return ends[-1] if ends else 0
+
+    def _times(self) -> tuple[Seconds, float]:
+        if self._clock is None:
+            self._reach(None)
+            parts, end = [np.empty(0)], 0.0
+            for clip in range(self._count):
+                timeline = self._video(clip).timeline
+                seconds = timeline.seconds(np.append(timeline.ticks, timeline.end))
+                parts.append(end + seconds[:-1] - seconds[0])
+                end += float(seconds[-1] - seconds[0])
+            self._clock = np.concatenate(parts), end
+        return self._clock
+
+    # Frames.
+
+    def __getitem__(self, key: Any) -> Pixels:
+        """Returns frames as uint8, as `Video` does: by an index, a slice, or several indices.
+
+        Raises:
+            IndexError: No such frame.
+            DecodeError: A clip is damaged.
+        """
+        if isinstance(key, slice):
+            bounds = [key.start or 0, -1 if key.stop is None else key.stop]
+            ahead = all(bound >= 0 for bound in bounds) and (key.step or 1) > 0
+            return self._read(np.arange(self._reach(bounds[1] if ahead else None))[key])
+        if isinstance(key, list | tuple | range | np.ndarray) and np.ndim(key):
+            return self._read(self._numbers(key))
+        frame: Pixels = self._read(self._numbers([operator.index(key)]))[0]
+        return frame
+
+    def _numbers(self, key: Any) -> Int64s:
+        found = np.asarray(key)
+        if found.ndim != 1 or (found.size and found.dtype.kind not in 'iu'):
+            raise TypeError(f'expected a row of frame numbers, got {found.dtype} of shape {found.shape}')
+        found = found.astype(np.int64)
+        if not len(found):
+            return found
+        count = self._reach(None if int(found.min()) < 0 else int(found.max()) + 1)
+        bad = np.flatnonzero((found < -count) | (found >= count))
+        if len(bad):
+            raise IndexError(f'frame {found[bad[0]]} out of range [{-count}, {count})')
+        return np.where(found < 0, found + count, found)
+
+    def _read(self, numbers: Int64s) -> Pixels:
+        ends = np.array(self._ends, np.int64)
+        clips = np.searchsorted(ends, numbers, 'right')
+        if not len(numbers):
+            return np.empty((0, *(self._video(0).shape[1:] if self._count else (0, 0, 3))), np.uint8)
+
+        def work(clip: int) -> tuple[Int64s, Pixels]:
+            places = np.flatnonzero(clips == clip)
+            start = int(ends[clip - 1]) if clip else 0
+            return places, self._video(clip)[numbers[places] - start]
+
+        parts = overlapped(work, np.unique(clips).tolist(), self._waits)
+        if len(parts) == 1:
+            return parts[0][1]
+        shapes = sorted({part.shape[1:] for _, part in parts})
+        if len(shapes) > 1:
+            raise ValueError(f'expected clips of one size, got frames of shape {shapes[0]} and {shapes[1]}')
+        found = np.empty((len(numbers), *shapes[0]), np.uint8)
+        for places, part in parts:
+            found[places] = part
+        return found
+
+    def read(self, key: Any) -> Frames:
+        """Returns frames together with the times at which they are shown; `key` as for `clips[key]`."""
+        return Frames(self[key], self.timestamps[key])
+
+    def at(self, seconds: float) -> Pixels:
+        """Returns the frame that is shown at a time, shape (height, width, channels).
+
+        Raises:
+            IndexError: The time is negative, or when the last frame has ended.
+        """
+        times, end = self._times()
+        if not 0 <= seconds < end:
+            raise IndexError(f'nothing is shown at {seconds} s; the clips last {end} s')
+        return self[int(np.searchsorted(times, seconds, 'right')) - 1]
+
+    def between(self, start: float, stop: float) -> Pixels:
+        """Returns the frames whose times are in [start, stop), in seconds."""
+        return self[self.span(start, stop)]
+
+    def span(self, start: float, stop: float) -> slice:
+        """Returns the numbers of the frames whose times are in [start, stop), in seconds."""
+        low, high = np.searchsorted(self.timestamps, [start, stop], 'left').tolist()
+        return slice(low, max(low, high))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError('the frames of Clips are decoded: expected copy=None or True, got False')
+        found = self[:]
+        return found if dtype is None else found.astype(dtype, copy=False)
+
+    def __iter__(self) -> Iterator[Pixels]:
+        """Yields all frames one after another, a few of them in memory."""
+        for clip in range(self._count):
+            yield from self._video(clip)
+
+
+class Clips(Joined):
+    """The clips of a datapoint as one video.
+
+    Frames are counted through all clips. What is asked of it reads the headers of the clips up to there,
+    once, and decodes what it takes of those that hold some of the frames. Each clip begins where the one
+    before it ends. Safe to use from any thread, and picklable if the dataset is.
+
+    Args:
+        dataset: A reader or a view.
+        index: The datapoint.
+        field: A field of type `mp4[]`, `webm[]`, `mkv[]` or `video[]`, or a plain one: a single clip.
+        **options: `size`, `color` and `threads`, as of a `Video`.
+    """
+
+    def __init__(self, dataset: Any, index: SupportsIndex, field: str, **options: Any) -> None:
+        if not isinstance(dataset, Rows):
+            raise TypeError(f'Clips: expected a dataset, got {type(dataset).__name__}')
+        select_fields(field, dataset.types)
+        kind = dataset.types[field]
+        if kind.word not in FILMS:
+            raise TypeError(f'Clips: field {field!r} of type {kind.text} is no video')
+        row = check_index(index, len(dataset))
+        count = int(dataset.lengths_at(np.array([row]), field)[0]) if kind.sequence else 1
+        self._arguments = (dataset, row, field, options)
+        videos: Kept[int, Video] = Kept(
+            lambda clip: Video(_Item(dataset, row, field, clip if kind.sequence else None), **options), OPEN
+        )
+        super().__init__(count, videos.__getitem__, lambda clip: length_of(videos[clip]), False)
+
+    def __reduce__(self) -> Any:
+        return _restored, self._arguments
+
+    def __repr__(self) -> str:
+        dataset, row, field, _ = self._arguments
+        return f'bags.Clips({dataset!r}, {row}, {field!r})'
+
+
+def _restored(dataset: Rows, row: int, field: str, options: dict[str, Any]) -> Clips:
+    return Clips(dataset, row, field, **options)
+
+
+def length_of(video: Video) -> tuple[int, Exception | None]:
+    """Returns the frames of a video, and an error if more should be there."""
+    timeline = video.timeline
+    return len(timeline.packets), video.source.error(ValueError(timeline.cut)) if timeline.cut else None
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A record of a dataset, as what a `Video` opens."""
+
+    dataset: Rows
+    row: int
+    field: str
+    item: int | None
+
+    @property
+    def name(self) -> str:
+        item = '' if self.item is None else f', item {self.item}'
+        return f'{self.dataset!r}, datapoint {self.row}, field {self.field!r}{item}'
+
+    def open(self) -> BinaryIO:
+        return self.dataset.file(self.row, self.field, self.item)
+
+    def error(self, exc: Exception) -> Exception:
+        kind = self.dataset.types[self.field]
+        return DecodeError(
+            self.field, self.item or 0, kind.text, str(exc), f'{self.dataset!r}, datapoint {self.row}'
+        )
