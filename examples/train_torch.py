@@ -1,0 +1,98 @@
+"""Trains a network with PyTorch, saves a checkpoint on the way, and goes on from it as if nothing had been.
+
+Run it with `python examples/train_torch.py [FOLDER]`. The network learns to tell from a patch which
+picture of the demo's dataset it is from.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import patches
+import torch
+from torch import nn
+
+import bags
+
+STEPS, SAVED = 60, 30
+
+
+def network() -> nn.Module:
+    """A small convolutional network: patches in, a score for each of 13 pictures out."""
+
+    def layer(before: int, after: int) -> list[nn.Module]:
+        return [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.GroupNorm(4, after), nn.GELU()]
+
+    pooled = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 13)]
+    return nn.Sequential(*layer(3, 16), *layer(16, 32), *layer(32, 64), *pooled)
+
+
+class Run:
+    """A training run: all that a checkpoint has to bring back."""
+
+    def __init__(self, reader: Any) -> None:
+        # Threads decode and cut ahead, the steps get tensors. Without `epochs` there is no end.
+        self.loader = bags.Loader(
+            reader,
+            batch_size=6,
+            fields=('name', 'image'),
+            even='drop',
+            seed=1,
+            transform=patches.cutter(reader),
+            deliver=bags.torch.to_torch,
+        )
+        torch.manual_seed(1)
+        self.network = network()
+        self.optimizer = torch.optim.AdamW(self.network.parameters(), 3e-3)
+        self.step = 0
+
+    def train(self, until: int, checkpoint: Path | None = None) -> list[float]:
+        """Takes steps, saving a checkpoint after some, and returns the loss of each."""
+        losses = []
+        with iter(self.loader) as batches:
+            while self.step < until:
+                batch = next(batches)
+                scores = self.network(batch['patch'].movedim(-1, 1))
+                loss = nn.functional.cross_entropy(scores, batch['label'])
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                self.step += 1
+                losses.append(loss.item())
+                if self.step % 10 == 0:
+                    right = (scores.argmax(1) == batch['label']).float().mean()
+                    print(f'step {self.step}: loss {loss:.3f}, {right:.0%} right')
+                if self.step == SAVED and checkpoint:
+                    self.save(checkpoint)
+        return losses
+
+    def save(self, path: Path) -> None:
+        """Writes a checkpoint. The place in the data is a few numbers, whatever was read ahead."""
+        parts = {'network': self.network, 'optimizer': self.optimizer, 'loader': self.loader}
+        torch.save({name: part.state_dict() for name, part in parts.items()} | {'step': self.step}, path)
+
+    def load(self, path: Path) -> None:
+        """Goes back to a checkpoint."""
+        state = torch.load(path)
+        self.network.load_state_dict(state['network'])
+        self.optimizer.load_state_dict(state['optimizer'])
+        self.loader.load_state_dict(state['loader'])
+        self.step = state['step']
+
+
+def main(folder: Path) -> None:
+    """Trains, and trains the second part again from the checkpoint."""
+    checkpoint = folder.parent / 'train_torch.pt'
+    with patches.dataset(folder) as reader:
+        losses = Run(reader).train(STEPS, checkpoint)
+        print(f'again from step {SAVED}, with {checkpoint}')
+        resumed = Run(reader)
+        resumed.load(checkpoint)
+        again = resumed.train(STEPS)
+    if again != losses[SAVED:]:
+        sys.exit('the losses differ')
+    print(f'the {len(again)} losses after step {SAVED} are equal')
+
+
+if __name__ == '__main__':
+    main(Path(*sys.argv[1:] or ['out/demo']))

@@ -1,0 +1,38 @@
+"""The blocks about PyTorch, Grain and JAX run: those of `py`, which tests/test_docs.py leaves out."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r'^```py\n(.*?)^```', re.DOTALL | re.MULTILINE)
+DOCUMENTS = [
+    path for path in sorted((ROOT / 'docs').glob('**/*.md')) if BLOCK.search(path.read_text('utf-8'))
+]
+
+
+@pytest.mark.parametrize('path', DOCUMENTS, ids=lambda path: path.name)
+def test_blocks_run(path, tmp_path):
+    """In a process of its own, as PyTorch forks."""
+    text = path.read_text('utf-8')
+    lines = [''] * text.count('\n')
+    for block in BLOCK.finditer(text):
+        # Each line in its place, so that a traceback points at the line in the document.
+        first = text.count('\n', 0, block.start(1))
+        body = block[1].splitlines()
+        lines[first : first + len(body)] = body
+    script = tmp_path / path.with_suffix('.py').name
+    script.write_text('\n'.join(lines), 'utf-8')
+    done = subprocess.run(
+        [sys.executable, '-W', 'error', script],
+        check=False,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, 'PYTHONPATH': str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
