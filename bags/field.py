@@ -51,6 +51,8 @@ class Field:
         self.place = place
         self.bag = bag
         self.decoder = decoder
+        self.apart = bag.overlaps
+        """Whether records read one by one would be waited for one by one."""
         self.get: Callable[[int], Any] = bag.get_view if decoder.aliases else bag.get
         if decoder.opens:
             self.get = lambda index: Record(bag, index, name, kind.text)
@@ -144,7 +146,7 @@ class Field:
 
     def values(self, indices: Sequence[int]) -> list[Any]:
         """Returns the values of records, by their indices in the bag."""
-        if len(indices) <= FEW:
+        if len(indices) <= FEW and not self.apart:
             return [self.value(index) for index in indices]
         chosen = np.asarray(indices, np.int64)
         array = self.array(chosen)
@@ -353,6 +355,17 @@ class Field:
             elif self.decoder.decode is not None and not isinstance(value, CONSTANT):
                 found[position] = self.value(int(members[position]))
         return found
+
+    def together(self, firsts: Int64s, counts: Int64s, items: Any) -> list[Any]:
+        """Returns the values of many rows as rows have them, read at once."""
+        self.check(firsts, counts)
+        present = (firsts != MISSING) | (counts > 0)
+        if items is True:
+            members = spread(firsts, counts)
+        else:
+            members, counts = select_many(items, firsts, counts)
+        values = iter(_parts(self.values(members), counts))  # type: ignore[arg-type]
+        return [value if there else None for there, value in zip(present.tolist(), values, strict=True)]
 
     def sources(self, indices: Int64s) -> list[bytes]:
         """Returns records as bytes, undecoded, by their indices in the bag."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import functools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from bags.bag.compression import codec_for
 from bags.bag.dictionary import check_dictionary
 from bags.bag.files import Store
+from bags.bag.files.memory import MemoryFile
+from bags.bag.gather import overlapped
 from bags.bag.opened import OpenBag
 from bags.bag.opening import open_bag
 from bags.bag.options import (
@@ -22,12 +24,16 @@ from bags.bag.options import (
     ReaderOptions,
     merge,
 )
-from bags.errors import CorruptError, SpecError
+from bags.bag.tables import BlockTable
+from bags.errors import BagsError, CorruptError, SpecError
 from bags.schema import Schema, Schemas
 from bags.shard_index import INDEX, Shard
 from bags.spec import Spec
 
 __all__ = ['Folder', 'is_being_made', 'reader_options']
+
+
+REFS = 1 << 26  # Bytes of refs that are read as a whole where they would be waited for.
 
 
 def reader_options(store: Store, cache_index: bool, options: Mapping[str, Any]) -> ReaderOptions:
@@ -40,8 +46,13 @@ def reader_options(store: Store, cache_index: bool, options: Mapping[str, Any]) 
     return made
 
 
-def is_being_made(names: Iterable[str]) -> bool:
-    """Tells by its names whether a folder has no more than a writer makes before the refs, its first bag."""
+def is_being_made(names: Iterable[str], appendable: bool = True) -> bool:
+    """Tells by its names whether a folder has no more than a writer makes before the refs.
+
+    Where files grow, these are its first bag; where they appear as a whole, they are its last.
+    """
+    if not appendable:
+        return not any(name == 'refs.bag' or name.endswith('.idx') for name in names)
     return {name for name in names if not name.endswith('.new')} <= {'spec.json', 'limits.refs.bag'}
 
 
@@ -54,6 +65,9 @@ class Folder:
         self.options = options
         self.known = known if known is not None and known.sizes else None
         """What a listing or an index says of it, if it is remote or there is an index."""
+        self._spec: bytes | None = None
+        self._refs: OpenBag | None = None
+        """What was read by `look`."""
         self._begun: OpenBag | None = None
         """Refs that a writer has begun, without a datapoint so far."""
 
@@ -76,11 +90,37 @@ class Folder:
             SpecError: Its spec.json is none, or cannot be that of a folder of Granular.
         """
         path = self.store.join(self.path, 'spec.json')
-        schema = schemas.get(self.store.read(path), path, self.starts)
+        data = self.store.read(path) if self._spec is None else self._spec
+        schema = schemas.get(data, path, self.starts)
         for name, kind in schema.types.items():
-            if self.granular and (kind.sequence or kind.optional):
+            if (kind.sequence or kind.optional) and self.granular:
                 raise SpecError(name, 'a plain type, as Granular has no other', kind.text, self.path)
         return schema
+
+    def look(self) -> None:
+        """Reads what opening needs, at once, where it is waited for; what fails is met where it is used."""
+        if self.store.appendable:
+            return
+        self.learn()
+        works: list[Callable[[], object]] = [self._look_at_refs, self._look_at_spec]
+        if self.known is None:
+            works.append(lambda: self.names)
+
+        def attempt(work: Callable[[], object]) -> None:
+            try:
+                work()
+            except (OSError, BagsError):
+                pass
+
+        overlapped(attempt, works, True)
+
+    def _look_at_refs(self) -> None:
+        # Only a reader of the whole folder wants all limits in memory.
+        options = merge(ReaderOptions, self.options, {'limits_storage': LimitsStorage.ON_DISK})
+        self._refs = open_bag(self.store, self.store.join(self.path, 'refs.bag'), options)
+
+    def _look_at_spec(self) -> None:
+        self._spec = self.store.read(self.store.join(self.path, 'spec.json'))
 
     def open_refs(self) -> OpenBag | None:
         """Opens the refs, and finds out who wrote them; None if Granular did, which has none.
@@ -90,23 +130,24 @@ class Folder:
             CorruptError: It has a spec, but no refs, or refs that cannot be right.
         """
         path = self.store.join(self.path, 'refs.bag')
-        self.learn()
+        if self._refs is None:
+            self.learn()
         try:
-            refs = self._agreeing(open_bag(self.store, path, self.options))
+            refs = self._agreeing(self._refs or open_bag(self.store, path, self.options))
         except FileNotFoundError:
             if 'spec.json' not in self.names:
                 path = self.store.join(self.path, 'spec.json')
                 raise FileNotFoundError(errno.ENOENT, 'no spec of a dataset', path) from None
             if self.granular:
                 return None
-            if is_being_made(self.names):
+            if is_being_made(self.names, self.store.appendable):
                 raise FileNotFoundError(
                     errno.ENOENT, 'no refs yet in a dataset that is being made', path
                 ) from None
             raise CorruptError(
                 self.path, None, 'has a spec.json, but neither refs.bag nor the .idx of Granular'
             ) from None
-        if refs.count and not int(refs.ends[0:1][0]):
+        if self._begins_with_start(refs):
             # No refs record is empty, so this table begins with a start: Bags 0.x wrote it.
             self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.STARTS})
             refs = open_bag(self.store, path, self.options)
@@ -117,6 +158,28 @@ class Folder:
             elif not refs.end:
                 self._check_empty(path)
         return refs
+
+    def keep(self, refs: OpenBag) -> OpenBag:
+        """Returns refs in memory; of very large ones only the limits are."""
+        if refs.limits is not refs.file or refs.file.size > REFS:
+            refs.warm()
+            return refs
+        file = MemoryFile(refs.path, bytes(refs.file.read(0, refs.file.size)), refs.file.version)
+        kept = OpenBag(refs.path, file, file, refs.offset, refs.count, refs.end, refs.codec, False)
+        if self._begun is refs:
+            self._begun = kept
+        return kept
+
+    def _begins_with_start(self, refs: OpenBag) -> bool:
+        if not refs.count:
+            return False
+        if isinstance(refs.ends, BlockTable) and refs.count > 1:
+            # The last limits come with the size. If all rows have the length of the last one, there is no
+            # more to ask for: with a start before them, there would be a row less.
+            before, last = refs.ends[refs.count - 2 : refs.count].tolist()
+            if last and last == (last - before) * refs.count:
+                return False
+        return not int(refs.ends[0:1][0])
 
     def length(self, schemas: Schemas) -> int:
         """Returns the number of datapoints, reading no more than that takes."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO, SupportsIndex
 
 import numpy as np
@@ -14,14 +15,14 @@ from bags.bag.gather import Closed, Kept, overlapped
 from bags.bag.indices import check_index
 from bags.bag.limits import ENTRY
 from bags.bag.opened import OpenBag
-from bags.bag.options import LimitsPlacement, ReaderOptions, merge
+from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions, merge
 from bags.batch import Column
 from bags.compiled import compile_row
 from bags.dataset import Datapoint, Rows
 from bags.errors import CorruptError
 from bags.field import BadRef, Field
 from bags.folder import Folder, reader_options
-from bags.refs import MISSING
+from bags.refs import MISSING, RefsFormat
 from bags.refs_reader import RefsReader
 from bags.schema import Schema, Schemas
 from bags.selection import Each, FrameSelection, Selection, select_fields
@@ -77,13 +78,18 @@ class DatasetReader(Rows):
         return reader
 
     def start(self, folder: Folder, schemas: Schemas) -> None:
+        folder.look()
         refs = folder.open_refs()
+        self._waits = not folder.store.appendable
+        if self._waits and refs is not None and folder.options.limits_storage is LimitsStorage.IN_MEMORY:
+            refs = folder.keep(refs)
         schema = folder.schema(schemas)
         self.types = schema.types
         self._folder = folder
         self._schemas = schemas
-        self._fields: Any = Kept(_opener(folder, schema, refs), len(self.types) + 1)
+        self._fields: Any = Kept(_opener(folder, schema, refs, self._waits), len(self.types) + 1)
         self._quick: Callable[[int], Datapoint | None] | None = None
+        self._last_row: tuple[int, ...] | None = None
         self._length = folder.shortest(self.types) if refs is None else refs.count
         path = folder.path if refs is None else refs.path
         self._refs: Any = RefsReader(path, refs, schema.format, self._length)
@@ -135,6 +141,8 @@ class DatasetReader(Rows):
         return super().__getitem__(key)
 
     def row(self, index: Any, selection: Selection | None) -> Datapoint:
+        if self._waits:
+            return self._row_waiting(index, selection)
         refs = self._row_refs(index)
         try:
             if selection is None:
@@ -150,28 +158,64 @@ class DatasetReader(Rows):
         except BadRef as exc:
             raise CorruptError(self._refs.path, check_index(index, self._length), exc.detail) from None
 
+    def _row_waiting(self, index: Any, selection: Selection | None) -> Datapoint:
+        """As `row`, where reads wait: first the refs and the fields not open yet, then all values at once."""
+        chosen: Selection = dict.fromkeys(self.types, True) if selection is None else selection
+        index = check_index(index, len(self))
+        refs = self._opening(chosen, lambda: self._row_refs(index))
+        fields = [self._fields[name] for name in chosen]
+        if selection is None and not any(field.bag.overlaps for field in fields):
+            self._waits = False  # Nothing is waited for any more: all of it is in local copies.
+
+        def work(field: Field) -> Any:
+            items = chosen[field.name]
+            return field.read(refs) if items is True else field.read_items(refs, items)
+
+        try:
+            return dict(zip(chosen, overlapped(work, fields, self._waits), strict=True))
+        except BadRef as exc:
+            raise CorruptError(self._refs.path, index, exc.detail) from None
+
+    def _opening(self, names: Iterable[str], work: Callable[[], Any]) -> Any:
+        """Does work, and opens at the same time those of the fields that are not open, where that waits."""
+        fields = self._fields
+        closed = [name for name in names if name not in fields] if self._waits else []
+        if not closed:
+            return work()
+        works: list[Callable[[], Any]] = [work]
+        works += [functools.partial(fields.__getitem__, name) for name in closed]
+        if self._last_row is None:
+            works.append(lambda: _last_row(self._refs.format, self._refs.bag))
+        found = overlapped(lambda work: work(), works, True)
+        row = self._last_row = found[-1] if self._last_row is None else self._last_row
+        for name in closed:
+            _check_table(self._refs.format, name, fields[name].bag, row)
+        return found[0]
+
     def rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
-        refs = self._refs.of(indices, selection)
+        refs = self._opening(selection, lambda: self._refs.of(indices, selection))
 
         def work(name: str) -> list[Any]:
             field, items = self._fields[name], selection[name]
             found: list[Any] = self._checked(indices, lambda: _values(field, refs[name], items))
             return found
 
-        columns = overlapped(work, list(selection), self._refs.overlaps)
+        columns = overlapped(work, list(selection), self._waits or self._refs.overlaps)
         if not columns:
             return [{} for _ in range(len(indices))]
         return [dict(zip(selection, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def columns(self, indices: Int64s, selection: Selection) -> dict[str, Column]:
-        refs = self._refs.of(indices, selection)
+        refs = self._opening(selection, lambda: self._refs.of(indices, selection))
 
         def work(name: str) -> Column:
             field = self._fields[name]
             found: Column = self._checked(indices, lambda: field.column(refs[name], selection[name]))
             return found
 
-        return dict(zip(selection, overlapped(work, list(selection), self._refs.overlaps), strict=True))
+        return dict(
+            zip(selection, overlapped(work, list(selection), self._waits or self._refs.overlaps), strict=True)
+        )
 
     def _checked(self, indices: Int64s, work: Callable[[], Any]) -> Any:
         try:
@@ -185,7 +229,7 @@ class DatasetReader(Rows):
         return counts
 
     def records_at(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
-        refs = self._refs.of(indices, [field])[field]
+        refs = self._opening([field], lambda: self._refs.of(indices, [field]))[field]
         reader = self._fields[field]
         if items is not None:
             return list(self._checked(indices, lambda: reader.sources(refs[0] + items)))
@@ -202,7 +246,7 @@ class DatasetReader(Rows):
         if kind.sequence != (item is not None):
             what = 'an item, as it is a sequence' if kind.sequence else 'no item, as it is no sequence'
             raise TypeError(f'field {field!r} of type {kind.text}: expected {what}')
-        refs, reader = self._row_refs(number), self._fields[field]
+        refs, reader = self._opening([field], lambda: self._row_refs(number)), self._fields[field]
         ref = refs[reader.place]
         if kind.optional and ref == MISSING and not (kind.sequence and refs[reader.place + 1]):
             raise ValueError(f'{self._folder.path}, datapoint {number}: field {field!r} has no value')
@@ -246,7 +290,7 @@ class DatasetReader(Rows):
             self._quick = None
 
 
-def _opener(folder: Folder, schema: Schema, refs: OpenBag | None) -> Callable[[str], Field]:
+def _opener(folder: Folder, schema: Schema, refs: OpenBag | None, waits: bool) -> Callable[[str], Field]:
     """Returns what opens a field. It does not refer to the reader, which else would be in a cycle with it."""
 
     def make(name: str) -> Field:
@@ -255,31 +299,39 @@ def _opener(folder: Folder, schema: Schema, refs: OpenBag | None) -> Callable[[s
         length = decoder.length
         if length and bag.codec is None and bag.count * length != bag.size - bag.count * ENTRY:
             _check_sizes(schema.types[name], bag, length)
-        if refs is not None and refs.count:
-            _check_table(schema, name, bag, refs)
+        if not waits:
+            _check_table(schema.format, name, bag, _last_row(schema.format, refs))
         return Field(name, schema.types[name], schema.format.places[name], bag, decoder)
 
     return make
 
 
-def _check_table(schema: Schema, name: str, bag: OpenBag, refs: OpenBag) -> None:
+def _last_row(format: RefsFormat, refs: OpenBag | None) -> tuple[int, ...]:
+    """Returns the last row of refs; empty if there is none."""
+    if refs is None or not refs.count:
+        return ()
+    try:
+        return format.unpack(refs.record(refs.count - 1))
+    except (CorruptError, ValueError):
+        return ()  # To be met where that datapoint is read.
+
+
+def _check_table(format: RefsFormat, name: str, bag: OpenBag, row: tuple[int, ...]) -> None:
     """Meets a last limit that is too large by a few limits' length.
 
     The table then seems to begin later: there are fewer records, and each is another one. What tells is the
     last datapoint, whose record is not there, and the number before the table, which is a limit by its size.
     """
-    try:
-        row = schema.format.unpack(refs.record(refs.count - 1))
-    except (CorruptError, ValueError):
-        return  # To be met where that datapoint is read.
-    place = schema.format.places[name]
-    count = row[place + 1] if schema.types[name].sequence else int(row[place] != MISSING)
+    if not row:
+        return
+    place = format.places[name]
+    count = row[place + 1] if format.spec[name].sequence else int(row[place] != MISSING)
     last = row[place] + count - 1
     if not count or last < bag.count or not bag.count or bag.limits is not bag.file or bag.offset < ENTRY:
         return
     before = int.from_bytes(bag.limits.read(bag.offset - ENTRY, bag.offset), 'little')
     if before <= int(bag.ends[0:1][0]):
-        detail = f'has {bag.count} records, but datapoint {refs.count - 1} refers to record {last}'
+        detail = f'has {bag.count} records, but the last datapoint refers to record {last}'
         raise CorruptError(bag.path, None, f'{detail}, and there is a limit before the first one')
 
 
@@ -302,6 +354,8 @@ def _values(field: Field, refs: Any, items: Any) -> list[Any]:
         firsts, counts = refs
         if type(items) is Each:
             return field.each(firsts, counts, items)
+        if field.apart:
+            return field.together(firsts, counts, items)
         field.check(firsts, counts)
         rows = zip(firsts.tolist(), counts.tolist(), strict=True)
         place = field.place

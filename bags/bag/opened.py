@@ -284,4 +284,4 @@ class OpenBag:
             self.limits.expect(np.array([self.offset]), np.array([self.offset + self.count * ENTRY]))
             self.ends.max()
         else:
-            self.ends[0 : self.count]
+            self.ends = np.asarray(self.ends[0 : self.count])

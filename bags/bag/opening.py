@@ -111,6 +111,9 @@ def _parse(file: File, starts: bool) -> tuple[int, int]:
         end, count = parse_tail(file.size, last, starts)
     except ValueError as exc:
         raise CorruptError(file.path, None, str(exc)) from None
+    if end < file.at_hand and not starts:
+        # A request for what every read of a record checks anyway.
+        return end, count
     first = _last(file.read(end, end + ENTRY))[0]
     if starts and first:
         raise CorruptError(file.path, None, f'expected limits that begin with 0, got {first}')

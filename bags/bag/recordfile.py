@@ -6,12 +6,15 @@ import io
 from typing import Any
 
 from bags.bag.files import File
+from bags.bag.readahead import ReadAhead
 
 __all__ = ['RecordFile']
 
 
 class RecordFile(io.RawIOBase):
-    """A readable, seekable file over a range of another one. It reads the bytes asked for and no others.
+    """A readable, seekable file over a range of another one.
+
+    From a local file it reads the bytes asked for and no others; from one that is waited for, longer pieces.
 
     Args:
         file: What holds the record.
@@ -25,6 +28,7 @@ class RecordFile(io.RawIOBase):
         self._size = stop - start
         self._position = 0
         self.name = name
+        self._ahead = ReadAhead(file, start, stop) if start < file.at_hand else None
 
     def readable(self) -> bool:
         return True
@@ -51,12 +55,15 @@ class RecordFile(io.RawIOBase):
         if not count:
             return b''
         start = self._start + self._position
-        data = bytes(self._file.read(start, start + count))
+        source = self._file if self._ahead is None else self._ahead
+        data = bytes(source.read(start, start + count))
         self._position += count
         return data
 
     def expect(self, start: int, stop: int) -> None:
         """Is told that these bytes of the record are read next: one request, on a storage that waits."""
+        if self._ahead is not None:
+            self._ahead.expect(self._start + start, self._start + stop)
 
     def readall(self) -> bytes:
         return self.read()

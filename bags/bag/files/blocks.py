@@ -38,6 +38,7 @@ class BlockFile:
 
     buffer: mmap.mmap | bytes | None = None
     overlaps = True
+    at_hand = 0
     wary = False
 
     def __init__(

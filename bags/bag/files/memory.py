@@ -1,13 +1,14 @@
-"""A file that is only in memory: the limits of a bag that is on its way to a storage of objects."""
+"""Files that are only in memory: limits on their way to a storage of objects, refs on their way from one."""
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from bags.bag.files.protocols import Buffer
+from bags.bag.files.protocols import Buffer, Offsets
 
-__all__ = ['MemoryOutput']
+__all__ = ['MemoryFile', 'MemoryOutput']
 
 
 class MemoryOutput:
@@ -45,3 +46,28 @@ class MemoryOutput:
     def discard(self) -> None:
         self.closed = True
         self._data.clear()
+
+
+class MemoryFile:
+    """A file that was read as a whole, with a map's way to it."""
+
+    overlaps = False
+    wary = False
+    at_hand = 0
+
+    def __init__(self, path: str, data: bytes, version: str = '') -> None:
+        self.path = path
+        self.version = version
+        self.size = len(data)
+        self.buffer: mmap.mmap | bytes | None = data
+        self._data = data
+
+    def read(self, start: int, stop: int) -> Buffer:
+        return self._data[start:stop]
+
+    def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
+        data = self._data
+        return [data[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
+
+    def expect(self, starts: Offsets, stops: Offsets) -> None:
+        pass

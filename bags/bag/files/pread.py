@@ -37,6 +37,7 @@ class PreadFile:
     version = ''
     buffer: mmap.mmap | bytes | None = None
     overlaps = True
+    at_hand = 0
 
     def __init__(self, path: str, hints: Hints) -> None:
         self.path = path

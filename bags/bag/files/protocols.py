@@ -51,6 +51,8 @@ class File(Protocol):
     """As in `Stat`, of what was opened; empty for local files."""
     buffer: mmap.mmap | bytes | None
     """The whole file as something whose slices are `bytes`, where it is mapped; else None."""
+    at_hand: int
+    """From where on reads wait for no network: 0 for a local file."""
     overlaps: bool
     """Whether reads wait long enough (a network, a queue of a device) to be worth overlapping."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 from collections.abc import Sequence
 from typing import BinaryIO
@@ -42,9 +43,10 @@ class RemoteFile:
         self.size = head.size
         self.version = head.version
         self.tail = tail
+        self.at_hand = head.size - len(tail)
 
     def read(self, start: int, stop: int) -> Buffer:
-        first = self.size - len(self.tail)
+        first = self.at_hand
         if start >= first:
             self._check(stop)
             return self.tail[start - first : stop - first]
@@ -54,14 +56,16 @@ class RemoteFile:
         if not len(starts):
             return []
         self._check(int(stops.max()))
-        first = self.size - len(self.tail)
+        first = self.at_hand
         absent = np.flatnonzero((starts < first) & (stops > starts))
         parts: list[bytes] = [b''] * len(starts)
         for index in np.flatnonzero((starts >= first) & (stops > starts)).tolist():
             parts[index] = self.tail[int(starts[index]) - first : int(stops[index]) - first]
         if len(absent):
-            for index, part in zip(absent.tolist(), self._fetch(starts[absent], stops[absent]), strict=True):
-                parts[index] = part
+            ends = stops[absent]
+            found = self._fetch(starts[absent], np.minimum(ends, first))
+            for index, part, over in zip(absent.tolist(), found, (ends - first).tolist(), strict=True):
+                parts[index] = part if over <= 0 else part + self.tail[:over]
         return parts
 
     def _fetch(self, starts: Offsets, stops: Offsets) -> list[bytes]:
@@ -106,6 +110,8 @@ class RemoteStore:
 
     def __init__(self, clients: Clients) -> None:
         self.clients = clients
+        self._folders: set[str] = set()
+        """Those that were asked for: they are there without anything in them."""
 
     def open(self, path: str, hints: Hints) -> RemoteFile:
         head, tail = self.clients.client().tail(path, TAIL)
@@ -164,15 +170,20 @@ class RemoteStore:
         return self.clients.client().head(path)
 
     def walk(self, folder: str) -> dict[str, Stat]:
-        found = self.clients.client().listing(folder, True)
+        found = self._listing(folder, True)
         return {name: stat for name, stat in found.items() if stat is not None}
 
     def names(self, folder: str) -> list[str]:
-        """Lists a folder; nothing if there is none, as nobody makes folders in a storage of objects."""
-        return list(self.clients.client().listing(folder, False))
+        return list(self._listing(folder, False))
+
+    def _listing(self, folder: str, deep: bool) -> dict[str, Stat | None]:
+        found = self.clients.client().listing(folder, deep)
+        if not found and folder not in self._folders:
+            raise FileNotFoundError(errno.ENOENT, 'no such folder: no name of an object begins so', folder)
+        return found
 
     def make_folder(self, folder: str) -> None:
-        pass
+        self._folders.add(folder)
 
     def join(self, folder: str, name: str) -> str:
         return join(folder, name)
