@@ -110,6 +110,23 @@ class DatasetReader(Rows):
         """1: a folder is one shard."""
         return 1
 
+    def bytes_before(self, index: int) -> int:
+        """Returns about how many bytes the datapoints before an index take on disk."""
+        if index >= self._length:
+            return self.size
+        refs, total = self._row_refs(index), 0
+        if self._refs.bag is not None:
+            total = self._refs.bag.where(index)[0] + index * ENTRY
+        for name in self.types:
+            field = self._fields[name]
+            bag, ref = field.bag, refs[field.place]
+            missing = ref >= bag.count or (field.kind.sequence and not refs[field.place + 1])
+            if missing:
+                total += bag.size * index // self._length
+            else:
+                total += bag.where(ref)[0] + ref * ENTRY
+        return total
+
     @property
     def folder(self) -> Folder:
         """The files it reads."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -180,7 +181,6 @@ class ShardedDatasetReader(Parts):
         self._share = share
         self.layout = Concatenated(lengths)
         self._lengths = lengths
-        self._sizes: int | None = None
         store, path, options, schemas = self._store, self.directory, self._options, self._schemas
         unseen = [after] if after is not None else []
 
@@ -215,14 +215,24 @@ class ShardedDatasetReader(Parts):
     @property
     def size(self) -> int:
         """Bytes of the dataset."""
-        if self._sizes is None:
-            self._sizes = sum(self._folder(shard).size() for shard in self._shards)
-        return self._sizes
+        return sum(self._shard_sizes)
+
+    @functools.cached_property
+    def _shard_sizes(self) -> list[int]:
+        return [self._folder(shard).size() for shard in self._shards]
 
     @property
     def shards(self) -> int:
         """The number of shard folders that are read."""
         return len(self._shards)
+
+    def bytes_before(self, index: int) -> int:
+        """Returns about how many bytes the datapoints before an index take on disk."""
+        if index >= len(self):
+            return self.size
+        shard, within = self.layout.one(index)
+        before: int = self.parts[shard].bytes_before(within)
+        return sum(self._shard_sizes[:shard]) + before
 
     def __repr__(self) -> str:
         start, step = self._share

@@ -113,6 +113,17 @@ class Reader(Sequence[bytes]):
         """Bytes of the files: records as they are held, and limits."""
         return self._size
 
+    def bytes_before(self, index: int) -> int:
+        """Returns the bytes that the records before an index take on disk; of interleaved shards about that.
+
+        Reading them from one index to another costs the difference.
+        """
+        if not self._range:
+            return 0
+        if index >= len(self._range):
+            return self._open_shards().bytes_before(max(self._range[0], self._range[-1]) + 1)
+        return self._open_shards().bytes_before(self._range[index])
+
     def warm_limits(self) -> None:
         """Reads all limits, so that later reads find them in memory."""
         for shard in range(len(self._paths)):

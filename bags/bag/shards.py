@@ -12,7 +12,7 @@ from bags.bag.compression import Buffer
 from bags.bag.files import store_to_read
 from bags.bag.gather import Kept, descriptors, overlapped
 from bags.bag.indices import check_index
-from bags.bag.limits import Int64s
+from bags.bag.limits import ENTRY, Int64s
 from bags.bag.opened import OpenBag
 from bags.bag.opening import open_bag
 from bags.bag.options import CachePolicy, ReaderOptions, ShardingLayout
@@ -31,23 +31,38 @@ class Shards:
     Args:
         paths: The bags, in order, in the form of their store.
         options: How they are read.
-        counts: Records of each and bytes of all, where they were counted before.
+        counts: Records and bytes of each, where they were counted before.
     """
 
     def __init__(
-        self, paths: list[str], options: ReaderOptions, counts: tuple[list[int], int] | None = None
+        self, paths: list[str], options: ReaderOptions, counts: tuple[list[int], list[int]] | None = None
     ) -> None:
         self.paths = paths
         self.options = options
         self.store, _ = store_to_read(paths[0], options)
         self.lengths: list[int] = []
         self.bags = self._keep()
-        self.lengths[:], self.size = counts or self._count()
+        self.lengths[:], self.sizes = counts or self._count()
         interleaved = options.sharding_layout is ShardingLayout.INTERLEAVED
         self.layout = Interleaved(self.lengths) if interleaved else Concatenated(self.lengths)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Shards, (self.paths, self.options, (self.lengths, self.size))
+        return Shards, (self.paths, self.options, (self.lengths, self.sizes))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all bags."""
+        return sum(self.sizes)
+
+    def bytes_before(self, index: int) -> int:
+        """Returns the bytes that records before an index take on disk; of interleaved bags about that."""
+        if index >= self.layout.total:
+            return self.size
+        shard, within = self.layout.one(index)
+        start, _ = self.bags[shard].where(within)
+        if isinstance(self.layout, Interleaved):
+            return start * len(self.paths)
+        return sum(self.sizes[:shard]) + start + within * ENTRY
 
     def _keep(self) -> Kept[int, OpenBag]:
         # What opens a bag does not refer to the shards: they let go of their files with the last reference,
@@ -70,13 +85,13 @@ class Shards:
         """Whether several bags are worth reading at the same time."""
         return not self.store.appendable
 
-    def _count(self) -> tuple[list[int], int]:
+    def _count(self) -> tuple[list[int], list[int]]:
         def count(shard: int) -> tuple[int, int]:
             bag = self.bags[shard]
             return bag.count, bag.size
 
         counts = overlapped(count, range(len(self.paths)), self.waits)
-        return [records for records, _ in counts], sum(size for _, size in counts)
+        return [records for records, _ in counts], [size for _, size in counts]
 
     def getters(self, part: range) -> tuple[Callable[[int], bytes], Callable[[int], Buffer]]:
         """Returns the ways to one record of a part, as bytes, and as a buffer that may alias a file."""

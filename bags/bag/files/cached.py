@@ -227,6 +227,9 @@ class CachedStore:
     def make_folder(self, folder: str) -> None:
         self._refuse(folder)
 
+    def remove_folder(self, folder: str) -> None:
+        self._refuse(folder)
+
     def lock(self, folder: str) -> Lock:
         return self._refuse(folder)
 

@@ -113,6 +113,12 @@ class LocalStore:
     def make_folder(self, folder: str) -> None:
         os.makedirs(folder, exist_ok=True)
 
+    def remove_folder(self, folder: str) -> None:
+        try:
+            os.rmdir(folder)
+        except FileNotFoundError:
+            pass
+
     def join(self, folder: str, name: str) -> str:
         return os.path.join(folder, name)
 

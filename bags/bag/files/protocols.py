@@ -194,6 +194,10 @@ class Store(Protocol):
         """Makes a folder and those above it; one that exists is fine."""
         ...
 
+    def remove_folder(self, folder: str) -> None:
+        """Removes an empty folder if it is there (and is more than a part of the names of files)."""
+        ...
+
     def join(self, folder: str, name: str) -> str: ...
 
     def lock(self, folder: str) -> Lock:

@@ -185,6 +185,9 @@ class RemoteStore:
     def make_folder(self, folder: str) -> None:
         self._folders.add(folder)
 
+    def remove_folder(self, folder: str) -> None:
+        pass
+
     def join(self, folder: str, name: str) -> str:
         return join(folder, name)
 

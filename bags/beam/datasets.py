@@ -1,0 +1,197 @@
+"""Datapoints in pipelines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.io import iobase, range_trackers
+from apache_beam.transforms.display import DisplayDataItem
+
+from bags.bag.files import store_for
+from bags.beam.finishing import begin, finish
+from bags.beam.splitting import cuts
+from bags.compressing import Compression, field_compressions
+from bags.dataset import Datapoint, Rows
+from bags.encoder import bind_encoders
+from bags.opening import open as open_dataset
+from bags.selection import Fields, select_fields
+from bags.shard_list import shard_numbers
+from bags.sharded_writer import GB
+from bags.spec import check_names, parse_spec
+from bags.writer import DatasetWriter
+
+__all__ = ['ReadDataset', 'WriteDataset']
+
+TOGETHER = 1 << 22  # Bytes of datapoints that are read together, about.
+
+
+class ReadDataset(beam.PTransform):  # type: ignore[misc]
+    """Reads the datapoints of a dataset. Nothing is opened while the pipeline is built.
+
+    Args:
+        directory: The dataset: path or URL.
+        fields: Which of its fields, as in `reader[i, fields]`; all unless given.
+        **options: As in `bags.open`.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], fields: Fields = None, **options: Any) -> None:
+        super().__init__()
+        self._source = DatasetSource(os.fspath(directory), fields, options)
+
+    def expand(self, pbegin: Any) -> Any:
+        return pbegin | iobase.Read(self._source)
+
+
+class DatasetSource(iobase.BoundedSource):  # type: ignore[misc]
+    """A dataset as a source, divided by bytes into ranges of datapoints."""
+
+    def __init__(self, directory: str, fields: Fields, options: Mapping[str, Any]) -> None:
+        self._directory, self._fields, self._options = directory, fields, dict(options)
+        self._dataset: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), '_dataset': None}
+
+    def _open(self) -> Any:
+        if self._dataset is None:
+            self._dataset = open_dataset(self._directory, **self._options)
+        return self._dataset
+
+    def estimate_size(self) -> int:
+        size: int = self._open().size
+        return size
+
+    def split(
+        self, desired_bundle_size: int, start_position: int | None = None, stop_position: int | None = None
+    ) -> Iterator[iobase.SourceBundle]:
+        dataset = self._open()
+        stop = len(dataset) if stop_position is None else stop_position
+        for first, last, size in cuts(start_position or 0, stop, desired_bundle_size, dataset.bytes_before):
+            yield iobase.SourceBundle(size, self, first, last)
+
+    def get_range_tracker(
+        self, start_position: int | None, stop_position: int | None
+    ) -> range_trackers.OffsetRangeTracker:
+        stop = len(self._open()) if stop_position is None else stop_position
+        return range_trackers.OffsetRangeTracker(start_position or 0, stop)
+
+    def read(self, range_tracker: range_trackers.OffsetRangeTracker) -> Iterator[Datapoint]:
+        start, stop = range_tracker.start_position(), range_tracker.stop_position()
+        dataset: Rows = self._open()
+        selection = select_fields(self._fields, dataset.types)
+        mean = self._open().size // max(1, len(dataset))
+        step = max(1, min(1024, TOGETHER // max(1, mean)))
+        for first in range(start, stop, step):
+            indices = np.arange(first, min(first + step, stop))
+            for index, datapoint in enumerate(dataset.rows(indices, selection), first):
+                if not range_tracker.try_claim(index):
+                    return
+                yield datapoint
+
+    def display_data(self) -> dict[str, Any]:
+        return {'directory': DisplayDataItem(self._directory, label='Dataset')}
+
+
+class WriteDataset(beam.PTransform):  # type: ignore[misc]
+    """Writes datapoints to a sharded dataset, whose shards appear when all are written.
+
+    Each bundle writes a shard, or several if it is larger. The order is that in which they come out.
+
+    Args:
+        directory: The dataset, which must not be there yet: path or URL.
+        spec, encoders, compression, filesystem, storage_options: As in `bags.DatasetWriter`.
+        shard_size: Bytes from which on a shard is full.
+
+    Raises:
+        SpecError: A spec that is none.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        spec: Mapping[str, str],
+        encoders: Mapping[str, Callable[..., Any]] | None = None,
+        shard_size: int = 10 * GB,
+        *,
+        compression: Compression = None,
+        filesystem: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        types = parse_spec(spec)
+        check_names(types)
+        bind_encoders(types, encoders)
+        field_compressions(compression, types)
+        options = {
+            'compression': compression,
+            'filesystem': filesystem,
+            'storage_options': storage_options,
+        }
+        self._sink = DatasetSink(os.fspath(directory), dict(spec), encoders, shard_size, options)
+
+    def expand(self, datapoints: Any) -> Any:
+        return datapoints | iobase.Write(self._sink)
+
+
+class DatasetSink(iobase.Sink):  # type: ignore[misc]
+    """A sharded dataset as a sink."""
+
+    def __init__(
+        self, directory: str, spec: dict[str, str], encoders: Any, shard_size: int, options: Mapping[str, Any]
+    ) -> None:
+        super().__init__()
+        self._directory, self._spec, self._encoders = directory, spec, encoders
+        self._shard_size, self._options = shard_size, dict(options)
+
+    def _store(self) -> Any:
+        return store_for(self._directory, self._options['filesystem'], self._options['storage_options'])
+
+    def initialize_write(self) -> str:
+        store, path = self._store()
+        store.make_folder(path)
+        if 'spec.json' in store.names(path) or shard_numbers(store, path):
+            raise FileExistsError(17, 'a dataset is there already', path)
+        return begin(store, path)
+
+    def open_writer(self, init_result: str, uid: str) -> ShardWriter:
+        store, _ = self._store()
+        return ShardWriter(
+            store.join(init_result, uid), self._spec, self._encoders, self._shard_size, self._options
+        )
+
+    def pre_finalize(self, init_result: str, writer_results: list[str]) -> None:
+        pass
+
+    def finalize_write(self, init_result: str, writer_results: Any, pre_finalize_result: Any) -> list[str]:
+        store, path = self._store()
+        paths = sorted(writer_results)
+        targets = [store.join(path, f'{number:06}') for number in range(len(paths))]
+        finish(store, init_result, list(zip(paths, targets, strict=True)))
+        return targets
+
+    def display_data(self) -> dict[str, Any]:
+        return {'directory': DisplayDataItem(self._directory, label='Dataset')}
+
+
+class ShardWriter(iobase.Writer):  # type: ignore[misc]
+    """Writes the datapoints of one bundle, or a part of them, to a shard folder."""
+
+    def __init__(
+        self, path: str, spec: dict[str, str], encoders: Any, shard_size: int, options: Mapping[str, Any]
+    ) -> None:
+        self._path, self._shard_size = path, shard_size
+        self._writer = DatasetWriter(path, spec, encoders, **options)
+
+    def write(self, value: Mapping[str, Any]) -> None:
+        self._writer.append(value)
+
+    def at_capacity(self) -> bool:
+        return self._writer.size >= self._shard_size
+
+    def close(self) -> str:
+        self._writer.close()
+        return self._path

@@ -1,0 +1,216 @@
+"""Records of bags in pipelines. The forms of paths are those of bagz's connectors."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.coders import coders
+from apache_beam.io import iobase, range_trackers
+from apache_beam.transforms.display import DisplayDataItem
+
+from bags import bag
+from bags.bag.files import store_for
+from bags.bag.opening import limits_name
+from bags.bag.options import LimitsPlacement, ReaderOptions, WriterOptions, merge
+from bags.bag.sharding import shard_name
+from bags.beam.finishing import begin, finish
+from bags.beam.splitting import cuts
+
+__all__ = ['ReadFromBag', 'ReadFromBagz', 'WriteToBag', 'WriteToBagz']
+
+SHARDED = re.compile(r'(?P<stem>.*)@(?P<count>[0-9]+|\*)(?P<suffix>[._].+)?')
+LONE = re.compile(r'(?P<stem>.+)(?P<suffix>\.bagz?)@0')
+
+
+class ReadFromBag(beam.PTransform):  # type: ignore[misc]
+    """Reads the records of bags. Nothing is opened while the pipeline is built.
+
+    Args:
+        file_pattern: A path, `name@8.bagz`, `name@*.bagz`, a glob, or several with commas between; or a URL.
+        coder: What decodes a record.
+        compression_type: Taken for the sake of bagz's users; the name of a file and `compression` decide.
+        **options: As in `bags.bag.Reader`.
+    """
+
+    def __init__(
+        self,
+        file_pattern: str | os.PathLike[str],
+        coder: coders.Coder | None = None,
+        compression_type: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self._source = BagSource(os.fspath(file_pattern), coder or coders.BytesCoder(), options)
+
+    def expand(self, pbegin: Any) -> Any:
+        return pbegin | iobase.Read(self._source)
+
+
+class BagSource(iobase.BoundedSource):  # type: ignore[misc]
+    """Bags as a source, divided by bytes into ranges of records."""
+
+    def __init__(self, pattern: str, coder: coders.Coder, options: Mapping[str, Any]) -> None:
+        self._pattern, self._coder, self._options = pattern, coder, dict(options)
+        merge(ReaderOptions, None, self._options)  # What is no option is known now.
+        self._reader: bag.Reader | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), '_reader': None}
+
+    def _open(self) -> bag.Reader:
+        if self._reader is None:
+            self._reader = bag.Reader(self._pattern, **self._options)
+        return self._reader
+
+    def estimate_size(self) -> int:
+        return self._open().size
+
+    def split(
+        self, desired_bundle_size: int, start_position: int | None = None, stop_position: int | None = None
+    ) -> Iterator[iobase.SourceBundle]:
+        reader = self._open()
+        stop = len(reader) if stop_position is None else stop_position
+        for first, last, size in cuts(start_position or 0, stop, desired_bundle_size, reader.bytes_before):
+            yield iobase.SourceBundle(size, self, first, last)
+
+    def get_range_tracker(
+        self, start_position: int | None, stop_position: int | None
+    ) -> range_trackers.OffsetRangeTracker:
+        stop = len(self._open()) if stop_position is None else stop_position
+        return range_trackers.OffsetRangeTracker(start_position or 0, stop)
+
+    def read(self, range_tracker: range_trackers.OffsetRangeTracker) -> Iterator[Any]:
+        start, stop = range_tracker.start_position(), range_tracker.stop_position()
+        decode = self._coder.decode
+        records = self._open().read_range_iter(start, stop - start)
+        for index, record in enumerate(records, start):
+            if not range_tracker.try_claim(index):
+                return
+            yield decode(record)
+
+    def display_data(self) -> dict[str, Any]:
+        return {'file_pattern': DisplayDataItem(self._pattern, label='File Pattern')}
+
+
+class WriteToBag(beam.PTransform):  # type: ignore[misc]
+    """Writes records to bags, which appear when all are written.
+
+    Args:
+        file_path: `name@8.bagz` for eight files, `name@*.bagz` for as many as bundles are written,
+            `name@0.bagz` or `name.bagz@0` for a single one; or such a URL.
+        coder: What encodes a record.
+        compression_type: Taken for the sake of bagz's users; the name of a file and `compression` decide.
+        **options: As in `bags.bag.Writer`: `compression`, `limits_placement` and so on.
+
+    Raises:
+        ValueError: Another form of path.
+    """
+
+    def __init__(
+        self,
+        file_path: str | os.PathLike[str],
+        coder: coders.Coder | None = None,
+        compression_type: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        text = os.fspath(file_path)
+        folder, name = os.path.split(text)
+        found = LONE.fullmatch(name) or SHARDED.fullmatch(name)
+        suffix = (found['suffix'] or '') if found else ''
+        if found is None or not suffix.endswith(('.bag', '.bagz')):
+            raise ValueError(
+                f'{text}: expected name@N.bagz or name@N.bag with a number N, * or 0, or name.bagz@0'
+            )
+        count = found['count'] if 'count' in found.groupdict() else '0'
+        shards = None if count == '*' else int(count)
+        self._sink = BagSink(folder, found['stem'], suffix, shards, coder or coders.BytesCoder(), options)
+
+    def expand(self, records: Any) -> Any:
+        return records | iobase.Write(self._sink)
+
+
+class BagSink(iobase.Sink):  # type: ignore[misc]
+    """Bags as a sink. `shards` is None for as many as there are bundles, 0 for one without a number."""
+
+    def __init__(
+        self,
+        folder: str,
+        stem: str,
+        suffix: str,
+        shards: int | None,
+        coder: coders.Coder,
+        options: Mapping[str, Any],
+    ) -> None:
+        super().__init__()
+        self._folder, self._stem, self._suffix, self._shards = folder, stem, suffix, shards
+        self._coder, self._options = coder, dict(options)
+        merge(WriterOptions, None, self._options)
+        self.num_shards = 0 if shards is None else max(1, shards)
+
+    def _store(self) -> Any:
+        options = {name: self._options.get(name) for name in ('filesystem', 'storage_options')}
+        return store_for(self._folder or '.', **options)
+
+    def _names(self, count: int) -> list[str]:
+        if self._shards == 0:
+            return [self._stem + self._suffix]
+        return [shard_name(self._stem, shard, count, self._suffix) for shard in range(count)]
+
+    def initialize_write(self) -> str:
+        store, folder = self._store()
+        # Of `@*` nobody knows the names yet: any shard of the stem is in the way.
+        pattern = re.compile(re.escape(self._stem) + r'-[0-9]{5}-of-[0-9]{5}' + re.escape(self._suffix))
+        store.make_folder(folder)
+        for name in store.names(folder):
+            if (pattern.fullmatch(name) and self._shards != 0) or name in self._names(self.num_shards):
+                raise FileExistsError(17, 'something is there already', store.join(folder, name))
+        return begin(store, folder)
+
+    def open_writer(self, init_result: str, uid: str) -> BagWriter:
+        store, _ = self._store()
+        return BagWriter(store.join(init_result, f'{uid}{self._suffix}'), self._coder, self._options)
+
+    def pre_finalize(self, init_result: str, writer_results: list[str]) -> None:
+        pass
+
+    def finalize_write(self, init_result: str, writer_results: Any, pre_finalize_result: Any) -> list[str]:
+        store, folder = self._store()
+        paths = sorted(writer_results)
+        targets = [store.join(folder, name) for name in self._names(len(paths))]
+        moves = list(zip(paths, targets, strict=True))
+        if WriterOptions(**self._options).limits_placement is LimitsPlacement.SEPARATE:
+            moves = [
+                move
+                for path, target in moves
+                for move in ((limits_name(path), limits_name(target)), (path, target))
+            ]
+        finish(store, init_result, moves)
+        return targets
+
+    def display_data(self) -> dict[str, Any]:
+        path = f'{os.path.join(self._folder, self._stem)}@{"*" if self._shards is None else self._shards}'
+        return {'file_path': DisplayDataItem(path + self._suffix, label='File Path')}
+
+
+class BagWriter(iobase.Writer):  # type: ignore[misc]
+    """Writes the records of one bundle to a bag."""
+
+    def __init__(self, path: str, coder: coders.Coder, options: Mapping[str, Any]) -> None:
+        self._path, self._encode = path, coder.encode
+        self._writer = bag.Writer(path, **options)
+
+    def write(self, value: Any) -> None:
+        self._writer.write(self._encode(value))
+
+    def close(self) -> str:
+        self._writer.close()
+        return self._path
+
+
+ReadFromBagz = ReadFromBag
+WriteToBagz = WriteToBag
