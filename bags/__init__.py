@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bags.formats import Audio, Video, decoders, encoders, remux
     from bags.formats.clips import Clip, clips
     from bags.indexing import index
+    from bags.intake import convert, export
     from bags.joined_clips import Clips
     from bags.loader import Loader, LoaderIterator
     from bags.opening import open
@@ -73,8 +74,10 @@ __all__ = [
     'bag',
     'clips',
     'concat',
+    'convert',
     'decoders',
     'encoders',
+    'export',
     'frames',
     'index',
     'join',
@@ -109,6 +112,7 @@ _HOMES = {
     'indexing': ('index',),
     'joined_clips': ('Clips',),
     'loader': ('Loader', 'LoaderIterator'),
+    'intake': ('convert', 'export'),
     'opening': ('open',),
     'prefetching': ('prefetch',),
     'reader': ('DatasetReader',),

@@ -24,6 +24,7 @@ LAYERS = [
     ['reader', 'writer', 'closing', 'views', 'windowing'],
     ['sharded_reader', 'sharded_writer'],
     ['opening', 'indexing', 'prefetching', 'rewrite', 'sources', 'describing', 'verifying', 'recovering'],
+    ['intake'],
     ['collate', 'fingerprint', 'recipe', 'samplers', 'worker_processes', 'worker_threads'],
     ['loader', 'turns', 'torch', 'grain', 'jax', 'beam', 'cli', '__main__'],
 ]
@@ -132,7 +133,10 @@ def test_only_the_files_touch_the_system(path):
 
 @pytest.mark.parametrize('path', MODULES, ids=name_of)
 def test_all_is_complete_and_sorted(path):
-    module = importlib.import_module(name_of(path))
+    try:
+        module = importlib.import_module(name_of(path))
+    except bags.MissingDependencyError as exc:
+        pytest.skip(str(exc))
     tree = ast.parse(path.read_text())
     # Constants, classes, functions, as ruff sorts them.
     order = sorted(module.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))

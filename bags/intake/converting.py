@@ -1,0 +1,151 @@
+"""From files of other kinds to a dataset."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from bags import formats
+from bags.compressing import Compression
+from bags.errors import EncodeError
+from bags.intake.extensions import KEY
+from bags.intake.sources import Damaged, Source, open_source
+from bags.opening import open as open_dataset
+from bags.progress import progress as show_progress
+from bags.sharded_writer import GB, ShardedDatasetWriter
+
+__all__ = ['Converted', 'convert']
+
+WINDOW = 64  # Datapoints that are loaded ahead, at most.
+
+
+@dataclasses.dataclass(frozen=True)
+class Converted:
+    """What a conversion did."""
+
+    spec: dict[str, str]
+    datapoints: int
+    """Datapoints that the dataset has now."""
+    size: int
+    """Bytes that it takes."""
+    skipped: list[tuple[str, str]]
+    """Files that could not be taken, and why; their datapoints were left out."""
+
+
+def convert(
+    source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Source,
+    directory: str | os.PathLike[str],
+    *,
+    layout: str | None = None,
+    spec: Mapping[str, str | None] | None = None,
+    on_error: str = 'raise',
+    workers: int = 4,
+    compression: Compression = None,
+    shard_size: int | None = 10 * GB,
+    shard_length: int | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    source_options: Mapping[str, Any] | None = None,
+) -> Converted:
+    """Makes a dataset of a folder of media or of WebDataset tars. Files go in byte for byte.
+
+    Their names are the fields and the spec (`open_source` shows it beforehand): `x.jpg` and `x.txt` are a
+    datapoint with fields `jpg` and `txt`; the field `__key__` says `x`. A file that is missing in some of the
+    datapoints makes its field optional.
+
+    Args:
+        source: A folder, a tar, several tars, or what `open_source` returned.
+        directory: The dataset, which is a sharded one.
+        layout, spec: As in `open_source`.
+        on_error: 'raise' ends with the first file that is damaged, 'skip' leaves its datapoint out.
+        workers: Threads that read files ahead.
+        compression, shard_size, shard_length, filesystem, storage_options: As in `ShardedDatasetWriter`.
+        resume: Go on with a conversion that was interrupted.
+        progress: Show a bar; unless told, on a terminal.
+        source_options: Of the storage behind a source that is a URL.
+
+    Raises:
+        FileNotFoundError: No source.
+        FileExistsError: Something is in the directory.
+        Damaged: A file that is not what its name says; names it. What came before can be resumed.
+        SpecError: A type that cannot be.
+    """
+    if on_error not in ('raise', 'skip'):
+        raise ValueError(f"on_error: expected 'raise' or 'skip', got {on_error!r}")
+    if not isinstance(source, Source):
+        source = open_source(source, layout=layout, spec=spec, storage_options=source_options)
+    kept = dict.fromkeys(('json', 'msgpack', 'tree'), _as_it_is)
+    skipped: list[tuple[str, str]] = []
+    storage: dict[str, Any] = {'filesystem': filesystem, 'storage_options': storage_options}
+    with ShardedDatasetWriter(
+        directory,
+        source.spec,
+        {**formats.encoders, **kept},
+        shard_size,
+        shard_length,
+        compression=compression,
+        resume=resume,
+        **storage,
+    ) as writer:
+        entries = source.entries()
+        if len(writer):
+            writer.flush()
+            entries = _after(entries, len(writer), directory, storage)
+        with show_progress('importing', source.count - len(writer), 'datapoints', show=progress) as advance:
+            for loaded in _ahead(source.load, entries, workers):
+                before = writer.size
+                try:
+                    _append(writer, loaded)
+                except Damaged as exc:
+                    if on_error == 'raise':
+                        raise
+                    skipped.append((exc.name, exc.detail))
+                advance(1, writer.size - before)
+    return Converted(writer.spec, len(writer), writer.size, skipped)
+
+
+def _append(writer: ShardedDatasetWriter, loaded: Callable[[], dict[str, Any]]) -> None:
+    datapoint = loaded()
+    try:
+        writer.append(datapoint)
+    except EncodeError as exc:
+        raise Damaged(str(datapoint.get(KEY)), str(exc)) from exc
+
+
+def _as_it_is(value: Any, *_args: str) -> bytes:
+    """The encoder of what is already encoded."""
+    return bytes(value)
+
+
+def _after(entries: Iterator[Any], count: int, directory: Any, storage: dict[str, Any]) -> Iterator[Any]:
+    """Returns the entries behind the last one that was converted. Some before it may have been skipped."""
+    with open_dataset(directory, **storage) as dataset:
+        last = dataset[count - 1, KEY][KEY]
+    for number, entry in enumerate(entries, 1):
+        if number >= count and last in entry[:2]:
+            return entries
+    raise ValueError(f'resume: expected a source with the datapoint {last!r}, the last in {directory}')
+
+
+def _ahead(
+    load: Callable[[Any], dict[str, Any]], entries: Iterator[Any], workers: int
+) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Yields in order what gives each entry's datapoint, or its error, with some loaded ahead in threads."""
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    with ThreadPoolExecutor(max(1, workers), 'bags-import') as threads:
+        pending: deque[Future[dict[str, Any]]] = deque()
+        try:
+            for entry in entries:
+                pending.append(threads.submit(load, entry))
+                if len(pending) >= min(4 * workers, WINDOW):
+                    yield pending.popleft().result
+            yield from (pending.popleft().result for _ in itertools.repeat(None, len(pending)))
+        finally:
+            threads.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,230 @@
+"""From a dataset to files that others read: WebDataset tars, or a folder."""
+
+from __future__ import annotations
+
+import io
+import os
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from bags.dataset import Rows
+from bags.intake.extensions import KEY, extension_of
+from bags.progress import progress as show_progress
+from bags.selection import Fields, select_fields
+
+__all__ = ['export']
+
+TEXTS = ('int', 'uint', 'float', 'bool', 'i64', 'u64')
+MOST = 1 << 24  # Bytes that are read together, about.
+
+
+def export(
+    dataset: Any,
+    target: str | os.PathLike[str],
+    *,
+    format: str = 'webdataset',
+    fields: Fields = None,
+    shard_size: int = 1 << 30,
+    shard_length: int | None = None,
+    progress: bool | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> int:
+    """Writes the datapoints of a dataset as files, their records untouched.
+
+    Files are called by the field `__key__`, or by the number of the datapoint, then the field, then an
+    extension that fits the type. Numbers become text, arrays `.npy`. Missing values have no file.
+
+    Args:
+        dataset: A reader or a view.
+        target: A folder, which must be new or empty: path or URL.
+        format: 'webdataset' for tars `000000.tar`, …, or 'files' for a folder of files.
+        fields: Which; all unless given.
+        shard_size, shard_length: Bytes and datapoints from which on a tar is full.
+        progress: Show a bar; unless told, on a terminal.
+        storage_options: Of the storage behind a URL.
+
+    Returns:
+        The number of files that were written.
+
+    Raises:
+        FileExistsError: Something is in the target.
+        ValueError: A key that is no name for files, or that two datapoints in a row have.
+    """
+    if not isinstance(dataset, Rows):
+        raise TypeError(f'export: expected a dataset, got {type(dataset).__name__}')
+    if format not in ('webdataset', 'files'):
+        raise ValueError(f"format: expected 'webdataset' or 'files', got {format!r}")
+    import fsspec
+
+    fs, root = fsspec.core.url_to_fs(os.fspath(target), **(storage_options or {}))
+    if fs.exists(root) and fs.ls(root):
+        raise FileExistsError(17, 'something is there already', os.fspath(target))
+    fs.makedirs(root, exist_ok=True)
+    chosen = [name for name in select_fields(fields, dataset.types) if name != KEY]
+    samples = _samples(dataset, chosen)
+    out: Files | Tars = Files(fs, root)
+    if format == 'webdataset':
+        out = Tars(fs, root, shard_size, shard_length)
+    count, before, complete = 0, None, False
+    try:
+        with show_progress('exporting', len(dataset), 'datapoints', show=progress) as advance:
+            for key, files in samples:
+                if key == before:
+                    raise ValueError(
+                        f'{KEY}: expected another key for each datapoint, got {key!r} twice in a row'
+                    )
+                before = key
+                out.add(key, files)
+                count += len(files)
+                advance(1, sum(len(data) for _, data in files))
+        complete = True
+    finally:
+        out.close(complete)
+    return count
+
+
+def _samples(dataset: Rows, fields: list[str]) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+    """Yields each datapoint's key, and its files: what follows the key in their names, and their content."""
+    start, step = 0, 1
+    while start < len(dataset):
+        indices = np.arange(start, min(start + step, len(dataset)))
+        columns = {name: _column(dataset, name, indices) for name in fields}
+        keys: list[Any] = [f'{index:09}' for index in indices.tolist()]
+        if KEY in dataset.types:
+            keys = dataset.columns(indices, {KEY: True})[KEY]  # type: ignore[assignment]
+        size = 0
+        for place, key in enumerate(keys):
+            files = [file for column in columns.values() for file in column[place]]
+            if 'label' in dataset.types:
+                # The label of a class folder is the first part of the key already.
+                files = [
+                    (name, data)
+                    for name, data in files
+                    if (name, data) != ('label.txt', key.split('/')[0].encode())
+                ]
+            size += sum(len(data) for _, data in files)
+            yield key, sorted(files)
+        start += len(indices)
+        step = min(2 * step, 4096) if size < MOST else max(1, step // 2)
+
+
+def _column(dataset: Rows, field: str, indices: Any) -> list[list[tuple[str, bytes]]]:
+    """Returns the files that a field becomes, for each datapoint."""
+    kind = dataset.types[field]
+    name = extension_of(field, kind.word)
+    if kind.sequence:
+        stem, dot, extension = name.rpartition('.')
+        counts = dataset.lengths_at(indices, field)
+        rows = np.repeat(indices, counts)
+        items = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        found = iter(_contents(dataset, field, rows, items))
+        return [
+            [(f'{stem}{dot}{item:06}.{extension}', next(found) or b'') for item in range(count)]
+            for count in counts.tolist()
+        ]
+    contents = _contents(dataset, field, indices, None)
+    return [[] if data is None else [(name, data)] for data in contents]
+
+
+def _contents(dataset: Rows, field: str, rows: Any, items: Any) -> list[bytes | None]:
+    word = dataset.types[field].word
+    if word not in TEXTS and word != 'array':
+        return dataset.records_at(rows, field, items)
+    if items is None:
+        values: Any = dataset.columns(rows, {field: True})[field]
+    else:
+        values = [
+            dataset.row(row, {field: [item]})[field][0]
+            for row, item in zip(rows.tolist(), items.tolist(), strict=True)
+        ]
+    return [None if value is None else _as_file(value, word) for value in values]
+
+
+def _as_file(value: Any, word: str) -> bytes:
+    if word == 'array':
+        file = io.BytesIO()
+        np.save(file, value, allow_pickle=False)
+        return file.getvalue()
+    return str(value.item() if isinstance(value, np.generic) else value).encode()
+
+
+def _checked(key: str) -> str:
+    """Refuses keys that would be files elsewhere."""
+    parts = key.split('/')
+    if (
+        not key
+        or key.startswith('/')
+        or '\\' in key
+        or '\0' in key
+        or any(part in ('', '.', '..') for part in parts)
+    ):
+        raise ValueError(f'{KEY}: expected a relative name for files, got {key!r}')
+    return key
+
+
+class Files:
+    """Datapoints as files of a folder."""
+
+    def __init__(self, fs: Any, root: str) -> None:
+        self._fs, self._root = fs, root
+        self._made: set[str] = set()
+
+    def add(self, key: str, files: list[tuple[str, bytes]]) -> None:
+        for name, data in files:
+            path = posixpath.join(self._root, f'{_checked(key)}.{name}' if name != 'data' else _checked(key))
+            folder = posixpath.dirname(path)
+            if folder not in self._made:
+                self._fs.makedirs(folder, exist_ok=True)
+                self._made.add(folder)
+            self._fs.pipe_file(path, data)
+
+    def close(self, complete: bool) -> None:
+        pass
+
+
+class Tars:
+    """Datapoints as WebDataset tars. Each appears under its name when it is complete."""
+
+    def __init__(self, fs: Any, root: str, most: int, longest: int | None) -> None:
+        self._fs, self._root = fs, root
+        self._most, self._longest = most, longest
+        self._number = self._size = self._length = 0
+        self._file: Any = None
+        self._tar: Any = None
+
+    @property
+    def _path(self) -> str:
+        return posixpath.join(self._root, f'{self._number:06}.tar')
+
+    def add(self, key: str, files: list[tuple[str, bytes]]) -> None:
+        import tarfile
+
+        folder, slash, base = _checked(key).rpartition('/')
+        stem = folder + slash + base.replace('.', '%2E')  # A key ends at its first dot.
+        if self._tar is None:
+            self._file = self._fs.open(self._path + '.new', 'wb')
+            self._tar = tarfile.TarFile(fileobj=self._file, mode='w')
+        for name, data in files:
+            member = tarfile.TarInfo(f'{stem}.{name}')
+            member.size, member.mode = len(data), 0o644
+            self._tar.addfile(member, io.BytesIO(data))
+            self._size += len(data)
+        self._length += 1
+        if self._size >= self._most or (self._longest is not None and self._length >= self._longest):
+            self.close(True)
+
+    def close(self, complete: bool) -> None:
+        if self._tar is None:
+            return
+        self._tar.close()
+        self._file.close()
+        if complete:
+            self._fs.mv(self._path + '.new', self._path)
+        else:
+            self._fs.rm(self._path + '.new')
+        self._tar = self._file = None
+        self._size = self._length = 0
+        self._number += 1

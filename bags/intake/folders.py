@@ -1,0 +1,103 @@
+"""A folder of files as a source of datapoints."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bags.intake.extensions import KEY, split_name
+from bags.intake.grouping import LAYOUTS, Group, find_layout, group
+from bags.intake.sources import Damaged, infer, value_of
+from bags.spec import parse_type
+
+__all__ = ['FolderSource', 'list_files']
+
+STREAMED = 1 << 24  # Local media from this size on are copied in without being held in memory.
+
+
+def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> list[str]:
+    """Returns the files below a folder by their paths in it; without hidden ones.
+
+    Raises:
+        FileNotFoundError: No such folder, or no file in it.
+    """
+    import fsspec
+
+    fs, path = fsspec.core.url_to_fs(root, **(storage_options or {}))
+    path = path.rstrip('/')
+    found = [name[len(path) + 1 :] for name in fs.find(path) if name != path]
+    names = [name for name in found if not any(part.startswith('.') for part in name.split('/'))]
+    if not names:
+        raise FileNotFoundError(2, 'no files to import', root)
+    return sorted(names)
+
+
+class FolderSource:
+    """The files of a folder, each in its datapoint.
+
+    Args:
+        root: The folder.
+        names: Its files, by their paths in it.
+        layout: How they are divided; unless told, what fits the names.
+        storage_options: Of the storage behind a URL.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        names: list[str],
+        layout: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if layout is not None and layout not in LAYOUTS:
+            raise ValueError(f'layout: expected one of {", ".join(LAYOUTS)}, got {layout!r}')
+        self.root = root
+        self.layout = layout or find_layout(names)
+        self.storage_options = dict(storage_options or {})
+        self.groups: list[Group] = group(names, self.layout)
+        self.count = len(self.groups)
+        counts: Counter[str] = Counter(field for _, files in self.groups for field in files)
+        one = {field: file for _, files in self.groups for field, file in files.items()}
+        fields = {}
+        for field, file in one.items():
+            is_sequence = isinstance(file, list)
+            _, extension = split_name(file[0] if isinstance(file, list) else file)
+            fields[field] = extension, is_sequence, counts[field]
+        self.spec = infer(fields, self.count)
+        self.labelled = self.layout == 'classes' and 'label' not in self.spec
+        if self.labelled:
+            self.spec['label'] = 'utf8'
+
+    def entries(self) -> Iterator[Group]:
+        return iter(self.groups)
+
+    def load(self, entry: Group) -> dict[str, Any]:
+        key, files = entry
+        datapoint: dict[str, Any] = {}
+        for field, kind in self.spec.items():
+            if field == KEY:
+                datapoint[field] = key
+            elif field == 'label' and self.labelled:
+                datapoint[field] = key.partition('/')[0]
+            else:
+                found = files.get(field)
+                word = parse_type(field, kind).word
+                if isinstance(found, list):
+                    datapoint[field] = map(self._read, found, itertools.repeat(word))
+                elif found is not None:
+                    datapoint[field] = self._read(found, word)
+        return datapoint
+
+    def _read(self, name: str, word: str) -> Any:
+        import fsspec
+
+        path = f'{self.root.rstrip("/")}/{name}'
+        try:
+            fs, inner = fsspec.core.url_to_fs(path, **self.storage_options)
+            if word in ('video', 'audio') and 'file' in fs.protocol and fs.size(inner) >= STREAMED:
+                return inner
+            return value_of(path, word, fs.cat_file(inner))
+        except OSError as exc:
+            raise Damaged(path, f'cannot be read: {exc}') from exc

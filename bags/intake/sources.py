@@ -1,0 +1,177 @@
+"""What a source of datapoints is, and the spec that is inferred from one."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from bags.errors import SpecError
+from bags.formats.containers import check_whole, identify
+from bags.intake.extensions import KEY, type_of
+
+__all__ = ['Damaged', 'Source', 'infer', 'open_source', 'value_of']
+
+
+class Damaged(ValueError):
+    """A source file that is not what its name says, or cannot be read."""
+
+    def __init__(self, name: str, detail: str) -> None:
+        super().__init__(f'{name}: {detail}')
+        self.name = name
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Damaged, (self.name, self.detail)
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Files that can become a dataset. What can be said without reading them is known at once."""
+
+    spec: dict[str, str]
+    """The type of each field, inferred from names; may be changed before anything is loaded."""
+    count: int
+    """Datapoints."""
+    layout: str
+    """How files are divided into datapoints."""
+
+    def entries(self) -> Iterator[Any]:
+        """Yields what `load` needs for each datapoint: small, and picklable."""
+        ...
+
+    def load(self, entry: Any) -> dict[str, Any]:
+        """Returns the datapoint of an entry, its values as they are in the files: bytes, or str.
+
+        Raises:
+            Damaged: A file that cannot be what its field's type says.
+        """
+        ...
+
+
+def open_source(
+    source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    layout: str | None = None,
+    spec: Mapping[str, str | None] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Source:
+    """Finds out what a folder, a tar or several tars would be as a dataset.
+
+    Args:
+        source: A folder of files, a folder of tars, a tar, or a list or glob of tars; path or URL.
+        layout: Of a folder: 'files', 'stems', 'classes' or 'episodes'; unless told, what fits its names.
+        spec: Changes to the spec: a type by field, or None to leave a field out.
+        storage_options: Of the storage behind a URL.
+
+    Raises:
+        FileNotFoundError: Nothing is there.
+        ValueError: Files that cannot be divided into datapoints.
+        SpecError: A type for a field that is not there.
+    """
+    from bags.intake.folders import FolderSource, list_files
+    from bags.intake.tars import TarSource, is_tar
+
+    if not isinstance(source, str | os.PathLike):
+        return _adjusted(TarSource([os.fspath(part) for part in source], storage_options), spec)
+    root = os.fspath(source)
+    if is_tar(root) or any(letter in root for letter in '*?['):
+        return _adjusted(TarSource([root], storage_options), spec)
+    names = list_files(root, storage_options)
+    if layout is None and names and all(map(is_tar, names)):
+        return _adjusted(
+            TarSource([f'{root.rstrip("/")}/{name}' for name in sorted(names)], storage_options), spec
+        )
+    return _adjusted(FolderSource(root, names, layout, storage_options), spec)
+
+
+def _adjusted(source: Source, changes: Mapping[str, str | None] | None) -> Source:
+    for field, kind in (changes or {}).items():
+        if field not in source.spec:
+            raise SpecError(field, f'one of the fields {", ".join(source.spec)}', field)
+        if kind is None:
+            del source.spec[field]
+        else:
+            source.spec[field] = kind
+    return source
+
+
+def infer(fields: Mapping[str, tuple[str, bool, int]], count: int) -> dict[str, str]:
+    """Returns a spec.
+
+    Args:
+        fields: By field: the extension of its files, if it is a sequence, and how many datapoints have it.
+        count: Datapoints.
+    """
+    spec = {KEY: 'utf8'}
+    for field, (extension, is_sequence, present) in sorted(fields.items()):
+        spec[field] = type_of(extension) + '[]' * is_sequence + '?' * (present < count)
+    return spec
+
+
+_CONTAINERS = {
+    'jpeg': {'JPEG'},
+    'jpg': {'JPEG'},
+    'png': {'PNG'},
+    'webp': {'WebP'},
+    'avif': {'AVIF'},
+    'mp4': {'MP4'},
+    'webm': {'WebM'},
+    'mkv': {'Matroska'},
+    'wav': {'WAV'},
+    'flac': {'FLAC'},
+    'opus': {'Ogg Opus'},
+    'video': {'MP4', 'QuickTime', 'WebM', 'Matroska'},
+    'audio': {'WAV', 'FLAC', 'Ogg', 'Ogg Opus', 'MP3', 'MP4', 'QuickTime'},
+}
+_NUMBERS: dict[str, Callable[[str], Any]] = {
+    'int': int,
+    'uint': int,
+    'i64': int,
+    'u64': int,
+    'float': float,
+    'bool': lambda text: {'0': False, '1': True, 'false': False, 'true': True}[text.lower()],
+}
+_MPEG_AUDIO = re.compile(rb'\xff[\xe2-\xfe]')
+
+
+def value_of(name: str, word: str, data: bytes) -> Any:
+    """Returns what is to be appended for a file's content, after a look at its structure.
+
+    A file is kept as it is. Only where a spec was changed to a type that no file has, an int for a text, say,
+    is it read.
+
+    Raises:
+        Damaged: It is not of the type, or cut off.
+    """
+    try:
+        if word in _CONTAINERS:
+            _check_container(word, data)
+        elif word == 'utf8':
+            return str(data, 'utf-8')
+        elif word == 'json':
+            json.loads(data)
+        elif word in _NUMBERS:
+            return _NUMBERS[word](str(data, 'utf-8').strip())
+        elif word == 'array':
+            return np.load(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, KeyError, EOFError, RecursionError) as exc:
+        raise Damaged(
+            name, f'{type(exc).__name__}: {exc}' if isinstance(exc, KeyError) else str(exc)
+        ) from exc
+    return data
+
+
+def _check_container(word: str, data: bytes) -> None:
+    found = identify(data)
+    expected = _CONTAINERS[word]
+    if found not in expected and not (word == 'audio' and _MPEG_AUDIO.match(data)):
+        raise ValueError(f'expected {" or ".join(sorted(expected))}, got {found}')
+    check_whole(data, found)
+    if found == 'JPEG' and data.rfind(b'\xff\xd9') < data.rfind(b'\xff\xda'):
+        raise ValueError(f'JPEG is cut off after {len(data)} bytes')  # No end of image behind the last scan.

@@ -1,0 +1,131 @@
+"""WebDataset tars as a source of datapoints.
+
+The files of a datapoint lie one after the other and share their name up to the first dot. What comes behind
+it is the field: `000017.jpg`, `000017.seg.png`.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bags.intake.extensions import KEY, field_of
+from bags.intake.sources import Damaged, infer, value_of
+from bags.spec import parse_type
+
+__all__ = ['TarSource', 'is_tar']
+
+Entry = tuple[str, str, dict[str, tuple[int, int]] | dict[str, bytes]]
+"""The tar, the key, and by field where the content is in the tar, or the content of a compressed one."""
+
+
+def is_tar(name: str) -> bool:
+    """Tells by its name whether a file is a tar, perhaps a compressed one."""
+    return name.lower().endswith(('.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz'))
+
+
+class TarSource:
+    """The datapoints of WebDataset tars, one tar after the other.
+
+    Args:
+        tars: Paths, URLs or globs of them.
+        storage_options: Of the storage behind URLs.
+
+    Raises:
+        FileNotFoundError: None is there.
+        Damaged: One is no tar, or cut off.
+    """
+
+    layout = 'webdataset'
+
+    def __init__(self, tars: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
+        import fsspec
+
+        self.storage_options = dict(storage_options or {})
+        self.tars: list[str] = []
+        for tar in tars:
+            fs, path = fsspec.core.url_to_fs(tar, **self.storage_options)
+            found = sorted(fs.glob(path)) if any(letter in path for letter in '*?[') else [path]
+            self.tars += [fs.unstrip_protocol(name) for name in found]
+        if not self.tars:
+            raise FileNotFoundError(2, 'no tars to import', ', '.join(tars))
+        counts: Counter[str] = Counter()
+        self.count = 0
+        for tar in self.tars:
+            for _, files in self._samples(tar, False):
+                counts.update(files.keys())
+                self.count += 1
+        self.spec = infer({field: (field, False, counts[field]) for field in counts}, self.count)
+
+    def _samples(self, tar: str, contents: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yields keys and, by field, the places of the contents, or the contents of a compressed tar."""
+        import fsspec
+
+        key: str | None = None
+        files: dict[str, Any] = {}
+        try:
+            with (
+                fsspec.open(tar, 'rb', **self.storage_options) as file,
+                tarfile.open(fileobj=file) as members,
+            ):
+                while (member := members.next()) is not None:
+                    members.members = []  # type: ignore[attr-defined]  # Else it keeps all that were ever seen.
+                    if not member.isfile() or (member.name.startswith('__') and '/' not in member.name):
+                        continue
+                    name, field = _split(member.name)
+                    if name != key:
+                        if key is not None:
+                            yield key, files
+                        key, files = name, {}
+                    if field in files:
+                        raise ValueError(f'{member.name}: is there twice in one datapoint')
+                    if contents:
+                        found = members.extractfile(member)
+                        assert found is not None
+                        files[field] = found.read()
+                    else:
+                        files[field] = member.offset_data, member.size
+        except (tarfile.TarError, ValueError, EOFError, OSError) as exc:
+            if isinstance(exc, FileNotFoundError | PermissionError):
+                raise
+            raise Damaged(tar, str(exc)) from exc
+        if key is not None:
+            yield key, files
+
+    def entries(self) -> Iterator[Entry]:
+        for tar in self.tars:
+            for key, files in self._samples(tar, not tar.endswith('.tar')):
+                yield tar, key, files
+
+    def load(self, entry: Entry) -> dict[str, Any]:
+        tar, key, files = entry
+        datapoint: dict[str, Any] = {}
+        for field, kind in self.spec.items():
+            found = files.get(field)
+            if field == KEY:
+                datapoint[field] = key
+            elif found is not None:
+                data = found if isinstance(found, bytes) else self._read(tar, *found)
+                datapoint[field] = value_of(f'{tar}: {key}.{field}', parse_type(field, kind).word, data)
+        return datapoint
+
+    def _read(self, tar: str, start: int, size: int) -> bytes:
+        import fsspec
+
+        fs, path = fsspec.core.url_to_fs(tar, **self.storage_options)
+        try:
+            data: bytes = fs.cat_file(path, start, start + size)
+        except OSError as exc:
+            raise Damaged(tar, f'cannot be read: {exc}') from exc
+        if len(data) != size:
+            raise Damaged(tar, f'expected {size} bytes at {start}, got {len(data)}')
+        return data
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Splits a member's name into key and field, as WebDataset does: at the first dot of the last part."""
+    folder, slash, base = name.removeprefix('./').rpartition('/')
+    stem, _, extension = base.partition('.')
+    return folder + slash + stem, field_of(extension.lower())

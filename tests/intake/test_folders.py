@@ -1,0 +1,220 @@
+"""Folders of files in and out: nothing is changed, nothing is lost."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bags
+from bags.intake import open_source
+from bags.intake.grouping import find_layout, group
+from bags.intake.sources import Damaged
+
+DATA = Path(__file__).parents[2] / 'examples' / 'data'
+CAT = (DATA / 'cat.jpg').read_bytes()
+
+
+def make(root, files):
+    for name, data in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return root
+
+
+def tree(root):
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob('*') if path.is_file()}
+
+
+def test_stems_with_sidecars(tmp_path):
+    files = {f'a/x{i}.jpg': CAT for i in range(5)}
+    files |= {f'a/x{i}.txt': f'caption {i}\n'.encode() for i in range(5)}
+    files |= {f'a/x{i}.json': b'{"n":  %d}' % i for i in range(0, 5, 2)}
+    source = make(tmp_path / 'in', files)
+    done = bags.convert(source, tmp_path / 'out')
+    assert done.spec == {'__key__': 'utf8', 'jpg': 'jpeg', 'json': 'json?', 'txt': 'utf8'}
+    assert done.datapoints == 5
+    assert not done.skipped
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset[2, ('__key__', 'txt', 'json')] == {
+            '__key__': 'a/x2',
+            'txt': 'caption 2\n',
+            'json': {'n': 2},
+        }
+        assert dataset[1, 'json'] == {'json': None}
+        assert dataset.field('jpg')[3] == CAT
+        assert dataset.field('json')[2] == files['a/x2.json']
+        bags.export(dataset, tmp_path / 'files', format='files')
+    assert tree(tmp_path / 'files') == files
+
+
+def test_real_media_of_every_kind_come_back_byte_for_byte(tmp_path):
+    files = {path.name: path.read_bytes() for path in DATA.iterdir()}
+    done = bags.convert(DATA, tmp_path / 'out')
+    assert done.spec['flac'] == 'audio?'
+    assert done.spec['mp4'] == 'video?'
+    with bags.open(tmp_path / 'out') as dataset:
+        bags.export(dataset, tmp_path / 'files', format='files')
+    assert tree(tmp_path / 'files') == files
+
+
+def test_class_folders(tmp_path):
+    files = {f'{kind}/{i:03}.jpg': CAT for kind in ('cat', 'dog') for i in range(3)}
+    done = bags.convert(make(tmp_path / 'in', files), tmp_path / 'out')
+    assert done.spec == {'__key__': 'utf8', 'jpg': 'jpeg', 'label': 'utf8'}
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.batch(range(6), 'label') == {'label': ['cat'] * 3 + ['dog'] * 3}
+        bags.export(dataset, tmp_path / 'files', format='files')
+    assert tree(tmp_path / 'files') == files
+
+
+def test_episodes_are_sequences(tmp_path):
+    files = {
+        f'ep_{episode}/{name}': data
+        for episode in range(3)
+        for name, data in {
+            **{f'frame_{i}.jpg': CAT for i in range(12)},
+            **{f'depth/{i:04}.txt': b'%d' % i for i in range(3)},
+            'meta.json': b'{}',
+        }.items()
+    }
+    del files['ep_1/meta.json']
+    done = bags.convert(make(tmp_path / 'in', files), tmp_path / 'out', spec={'depth': 'utf8[]'})
+    assert done.spec == {'__key__': 'utf8', 'depth': 'utf8[]', 'frame': 'jpeg[]', 'meta': 'json?'}
+    with bags.open(tmp_path / 'out') as dataset:
+        assert len(dataset) == 3
+        assert dataset[0, 'depth'] == {'depth': ['0', '1', '2']}
+        assert dataset.lengths('frame').tolist() == [12, 12, 12]
+        assert dataset[1, 'meta'] == {'meta': None}
+
+
+def test_sequences_of_episodes_are_ordered_by_number():
+    names = [f'1/f{i}.png' for i in range(12)] + ['2/f0.png', '2/f1.png']
+    assert find_layout(names) == 'episodes'
+    assert group(names, 'episodes')[0] == ('1', {'f': [f'1/f{i}.png' for i in range(12)]})
+
+
+def test_each_file_a_datapoint(tmp_path):
+    source = make(tmp_path / 'in', {'a.txt': b'1', 'a.json': b'2', 'noext': b'3'})
+    done = bags.convert(source, tmp_path / 'out', layout='files')
+    assert done.datapoints == 3
+    assert done.spec == {'__key__': 'utf8', 'data': 'bytes?', 'json': 'json?', 'txt': 'utf8?'}
+
+
+def test_a_spec_can_be_changed(tmp_path):
+    source = make(tmp_path / 'in', {f'{i}.{kind}': b'%d' % i for i in range(4) for kind in ('cls', 'txt')})
+    done = bags.convert(source, tmp_path / 'out', spec={'cls': 'int(8)', 'txt': None})
+    assert done.spec == {'__key__': 'utf8', 'cls': 'int(8)'}
+    with bags.open(tmp_path / 'out') as dataset:
+        np.testing.assert_array_equal(dataset.batch(range(4), 'cls')['cls'], range(4))
+    with pytest.raises(bags.SpecError, match='nothing'):
+        open_source(source, spec={'nothing': 'utf8'})
+
+
+BAD = {
+    'a.jpg': CAT[:-100],
+    'b.jpg': b'',
+    'c.png': CAT,
+    'd.txt': b'\xff\xfe\x00',
+    'e.json': b'{"a": ',
+    'f.mp4': (DATA / 'bunny.mp4').read_bytes()[:-1000],
+}
+
+
+@pytest.mark.parametrize('name', BAD)
+def test_a_damaged_file_is_named_or_skipped(name, tmp_path):
+    kind = name.partition('.')[2]
+    good = {'jpg': CAT, 'txt': b'x', 'json': b'1', 'mp4': (DATA / 'bunny.mp4').read_bytes(), 'png': None}[
+        kind
+    ]
+    files = {name: BAD[name], '0.txt': b'zero'}
+    if good is not None:
+        files[f'z.{kind}'] = good
+    source = make(tmp_path / 'in', files)
+    with pytest.raises(Damaged, match=name):
+        bags.convert(source, tmp_path / 'raised')
+    done = bags.convert(source, tmp_path / 'out', on_error='skip')
+    assert [Path(file).name for file, _ in done.skipped] == [name]
+    assert done.datapoints == len(files) - 1
+    # What was interrupted goes on, also behind what was skipped.
+    (source / name).unlink()
+    if good is not None:
+        again = bags.convert(source, tmp_path / 'raised', resume=True, spec=None)
+        assert again.datapoints == len(files) - 1
+
+
+def test_bad_input(tmp_path):
+    with pytest.raises(FileNotFoundError, match='nothing'):
+        bags.convert(tmp_path / 'nothing', tmp_path / 'out')
+    source = make(tmp_path / 'in', {'a.txt': b'1', 'b/a.txt': b'1'})
+    with pytest.raises(ValueError, match='layout'):
+        bags.convert(source, tmp_path / 'out', layout='other')
+    with pytest.raises(ValueError, match='outside'):
+        bags.convert(source, tmp_path / 'out', layout='classes')
+    twice = make(tmp_path / 'twice', {'a.txt': b'1', 'a.TXT': b'1'})
+    with pytest.raises(ValueError, match="field 'txt'"):
+        bags.convert(twice, tmp_path / 'out')
+    bags.convert(source, tmp_path / 'out')
+    with pytest.raises(FileExistsError):
+        bags.convert(source, tmp_path / 'out')
+
+
+def test_resume_goes_on_behind_the_last_datapoint(tmp_path):
+    files = {f'{i:03}.txt': b'%d' % i for i in range(50)}
+    source = make(tmp_path / 'in', files)
+    (source / '030.txt').write_bytes(b'\xff')
+    (source / '003.txt').write_bytes(b'\xff')
+    with pytest.raises(Damaged, match='003'):
+        bags.convert(source, tmp_path / 'out', shard_length=7)
+    (source / '003.txt').write_bytes(b'3')
+    with pytest.raises(Damaged, match='030'):
+        bags.convert(source, tmp_path / 'out', shard_length=7, resume=True)
+    done = bags.convert(source, tmp_path / 'out', shard_length=7, resume=True, on_error='skip')
+    assert done.datapoints == 49
+    with bags.open(tmp_path / 'out') as dataset:
+        keys = dataset.batch(range(49), '__key__')['__key__']
+    assert keys == [f'{i:03}' for i in range(50) if i != 30]
+
+
+def test_keys_lead_nowhere_else(tmp_path):
+    for key in ('../x', '/x', 'a/../../x', '', 'a\\b', 'a//b'):
+        folder = tmp_path / f'{random.random()}'
+        with bags.DatasetWriter(folder, {'__key__': 'utf8', 'txt': 'utf8'}) as writer:
+            writer.append({'__key__': key, 'txt': 'x'})
+        with bags.open(folder) as dataset:
+            for format in ('webdataset', 'files'):
+                with pytest.raises(ValueError, match='relative name'):
+                    bags.export(dataset, tmp_path / f'{random.random()}', format=format)
+
+
+NAMES = st.text('ab1_-', min_size=1, max_size=3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.dictionaries(st.tuples(NAMES, NAMES, st.sampled_from(['txt', 'bin', 'seg'])), st.binary(max_size=9))
+)
+def test_any_tree_comes_back(tmp_path_factory, files):
+    root = tmp_path_factory.mktemp('any')
+    named = {
+        f'{a}/{b}.{kind}': data if kind != 'txt' else data.hex().encode()
+        for (a, b, kind), data in files.items()
+    }
+    if not named:
+        return
+    make(root / 'in', named)
+    bags.convert(root / 'in', root / 'out', layout='stems')
+    with bags.open(root / 'out') as dataset:
+        bags.export(dataset, root / 'files', format='files')
+    assert tree(root / 'files') == named
+
+
+def test_json_stays_as_it_was_written(tmp_path):
+    text = json.dumps({'b': [1, 2.50], 'a': 'ä'}, indent=3).encode()
+    bags.convert(make(tmp_path / 'in', {'x.json': text}), tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.field('json')[0] == text
