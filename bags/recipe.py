@@ -176,8 +176,8 @@ class Recipe:
                 raise
             raise StackError(exc.shapes, exc.field, indices.tolist()) from None
         except Exception as exc:
-            note = f'in {what} of the batch of datapoints {_some(indices)} (epoch {step.epoch})'
-            raise _noted(exc, note) from exc.__cause__
+            exc.add_note(f'in {what} of the batch of datapoints {_some(indices)} (epoch {step.epoch})')
+            raise
 
 
 def takes_rng(transform: Callable[..., Any]) -> bool:

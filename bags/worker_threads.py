@@ -87,9 +87,7 @@ class Threads:
         made = next(self._run, None)
         if made is None:
             if os.getpid() != self._process:
-                raise RuntimeError(
-                    'the threads of this iterator are in the process that made it: make another'
-                )
+                raise RuntimeError('this iterator belongs to the process that made it: make another one here')
             run = self._shared.next_run()
             if run is None:
                 return None
