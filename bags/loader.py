@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from bags.collate import collator
 from bags.fingerprint import fingerprint
+from bags.pace import keep_memory
 from bags.recipe import MASK, Recipe
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
 from bags.selection import Fields, select_fields
@@ -94,7 +95,7 @@ class Loader:
         self.transform, self.collate, self.deliver, self.mask = transform, collator(collate), deliver, mask
         self.check()
         self.begin = Place()
-        self._standing = _Standing(self.begin)
+        self._standing = _Standing(self._steps(self.begin, epochs))
         self._fingerprint: str | None = None
         if processes and self.workers:
             from bags.worker_processes import check_picklable
@@ -188,7 +189,8 @@ class Loader:
         With `turns` they leave out so many batches first, and then make one of so many.
         """
         recipe = self.recipe(begin, epochs, turns)
-        self._standing = _Standing(begin)
+        keep_memory()
+        self._standing = _Standing(recipe.steps)
         if not self.workers:
             return Inline(recipe), self._standing
         if self.processes:
@@ -230,7 +232,7 @@ class Loader:
             ValueError: The state of a run with another dataset, seed or sampler, or what is no state.
         """
         self.begin = self.place_of(state)
-        self._standing = _Standing(self.begin)
+        self._standing = _Standing(self._steps(self.begin, self.epochs))
 
     def place_of(self, state: Any) -> Place:
         """Returns the place that a state tells, once it is found to be one of this loader."""
@@ -257,10 +259,16 @@ class Loader:
 
 
 class _Standing:
-    """The place that an iterator has come to; all that a loader keeps of it."""
+    """How far an iterator has come; all that a loader keeps of it."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, steps: Steps | Turns) -> None:
+        self._steps = steps
+        self.number = -1
+        """The last step that was delivered."""
+
+    @property
+    def place(self) -> Place:
+        return self._steps.begin if self.number < 0 else self._steps[self.number].after
 
 
 class LoaderIterator(Iterator[Any]):
@@ -291,7 +299,7 @@ class LoaderIterator(Iterator[Any]):
             raise made.error
         deliver = self._loader.deliver
         batch = made.batch if deliver is None else deliver(made.batch)
-        self._standing.place = made.after
+        self._standing.number = made.number
         return batch
 
     def close(self) -> None:

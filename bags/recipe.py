@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from bags.batch import Column, Ragged
 from bags.errors import BagsError, StackError
 from bags.samplers import Sampler
 from bags.selection import Fields
-from bags.steps import Place, Step, Steps, Turns
+from bags.steps import Step, Steps, Turns
 
 __all__ = ['MASK', 'Made', 'Recipe', 'part_of', 'size_of']
 
@@ -28,15 +29,18 @@ Batch = dict[str, Any]
 MASK = '_mask'
 """The column of a batch with repeats that is False for them."""
 NUMBERS = ('int', 'uint', 'float', 'bool')
+TOGETHER = 1 << 13  # Datapoints whose order is found together: a sampler has its costs by the call.
+REMEMBERED = 4
 SHOWN = 8  # Datapoints that a message lists.
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class Made:
     """A batch, or why there is none."""
 
     batch: Any
-    after: Place
+    number: int
+    """Of the step."""
     size: int = 0
     """Bytes, about."""
     error: BaseException | None = None
@@ -71,52 +75,71 @@ class Recipe:
         self.seed, self.transform, self.collate, self.mask = seed, transform, collate, mask
         self._takes_rng = transform is not None and takes_rng(transform)
         self._types = getattr(dataset, 'types', {})
+        self._ahead = max(1, TOGETHER // steps.batch_size)
+        self._planned: dict[int, tuple[Int64s, list[int]]] = {}
 
     def make(self, number: int, count: int) -> Iterator[Made]:
         """Makes the batches of consecutive steps, read together; the last one is that which fails."""
-        steps = [self.steps[number + place] for place in range(count)]
-        try:
-            chosen = self._indices(steps)
-        except Exception as exc:
-            yield Made(None, steps[0].after, error=exc)
-            return
-        columns = self._read_together(chosen) if count > 1 else None
-        start = 0
-        for step, indices in zip(steps, chosen, strict=True):
-            stop = start + len(indices)
+        while count > 0:
+            block, within = divmod(number, self._ahead)
+            here = min(count, self._ahead - within)
+            try:
+                indices, cuts = self._plan(block)
+            except Exception as exc:
+                exc.add_note('in sampler')
+                yield Made(None, number, error=exc)
+                return
+            cuts = cuts[within : within + here + 1]
+            for made in self._make_from(number, indices[cuts[0] : cuts[-1]], cuts):
+                yield made
+                if made.error is not None:
+                    return
+            number, count = number + here, count - here
+
+    def _plan(self, block: int) -> tuple[Int64s, list[int]]:
+        """Returns the datapoints of a block of steps, and where those of each begin."""
+        known = self._planned.get(block)
+        if known is not None:
+            return known
+        number, count = block * self._ahead, self._ahead
+        if self.steps.total is not None:
+            count = min(count, self.steps.total - number)
+        parts, sizes = [], []
+        for epoch, positions, lengths in self.steps.positions(number, count):
+            parts.append(self.sampler.take(epoch, positions))
+            sizes += lengths
+        plan = np.concatenate(parts), [0, *itertools.accumulate(sizes)]
+        # What is remembered costs time only, where threads are in each other's way.
+        while len(self._planned) >= REMEMBERED:
+            self._planned.pop(next(iter(self._planned)), None)
+        self._planned[block] = plan
+        return plan
+
+    def _make_from(self, number: int, indices: Int64s, cuts: list[int]) -> Iterator[Made]:
+        columns = self._read_together(indices) if len(cuts) > 2 else None
+        each = 0 if columns is None else sum(map(size_of, columns.values())) // (len(cuts) - 1)
+        steps, finished = self.steps, self.transform is None and self.collate is None and self.mask is None
+        begin = cuts[0]
+        for start, stop in itertools.pairwise(cuts):
+            start, stop = start - begin, stop - begin
             try:
                 if columns is None:
-                    batch = self._read(indices)
+                    batch = self._read(indices[start:stop])
+                    each = sum(map(size_of, batch.values()))
                 else:
                     batch = {name: part_of(column, start, stop) for name, column in columns.items()}
-                size = sum(map(size_of, batch.values()))
-                yield Made(self._finish(batch, step, indices), step.after, size)
+                if not finished or steps.wraps(number):
+                    batch = self._finish(batch, steps[number], indices[start:stop])
+                yield Made(batch, number, each)
             except Exception as exc:
-                yield Made(None, step.after, error=exc)
+                yield Made(None, number, error=exc)
                 return
-            start = stop
+            number += 1
 
-    def _indices(self, steps: Sequence[Step]) -> list[Int64s]:
-        """Returns the datapoints of steps."""
-        found: list[Int64s] = []
-        place = 0
-        while place < len(steps):
-            epoch, first = steps[place].epoch, place
-            while place < len(steps) and steps[place].epoch == epoch:
-                place += 1
-            parts = [np.arange(step.start, step.stop) for step in steps[first:place]]
-            positions = np.concatenate(parts) if len(parts) > 1 else parts[0]
-            if int(positions[-1]) >= self.steps.length:
-                positions %= self.steps.length
-            indices = self.sampler.take(epoch, positions)
-            cuts = np.cumsum([len(part) for part in parts[:-1]])
-            found += np.split(indices, cuts) if len(parts) > 1 else [indices]
-        return found
-
-    def _read_together(self, chosen: Sequence[Int64s]) -> dict[str, Column] | None:
+    def _read_together(self, indices: Int64s) -> dict[str, Column] | None:
         """Reads several batches as one; None if they had better be read one by one."""
         try:
-            columns: dict[str, Column] = self.dataset.batch(np.concatenate(chosen), self.fields)
+            columns: dict[str, Column] = self.dataset.batch(indices, self.fields)
         except Exception:
             return None  # The one that cannot be read is met again.
         for name, column in columns.items():

@@ -13,7 +13,7 @@ has too few positions for all; `even` says what becomes of it.
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,7 @@ __all__ = ['Place', 'Step', 'Steps', 'Turns']
 Int64s = npt.NDArray[np.int64]
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A point between two steps of a run."""
 
     epoch: int = 0
@@ -32,8 +31,7 @@ class Place:
     """Positions of the epoch that all hosts together have taken."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """What one host takes at a step."""
 
     epoch: int
@@ -90,12 +88,15 @@ class Steps:
     def _share(self, rest: int, start: int) -> tuple[int, int]:
         return start + rest * self.host // self.hosts, start + rest * (self.host + 1) // self.hosts
 
+    def _locate(self, number: int) -> tuple[int, int, int, int]:
+        """Returns the epoch of a step, where that began, the step's place in it, and its steps."""
+        if number < self.first:
+            return self.begin.epoch, self.begin.consumed, number, self.first
+        later, within = divmod(number - self.first, self.each)
+        return self.begin.epoch + 1 + later, 0, within, self.each
+
     def __getitem__(self, number: int) -> Step:
-        epoch, begun = self.begin.epoch, self.begin.consumed
-        within, count = number, self.first
-        if number >= self.first:
-            later, within = divmod(number - self.first, self.each)
-            epoch, begun, count = epoch + 1 + later, 0, self.each
+        epoch, begun, within, count = self._locate(number)
         together = self.batch_size * self.hosts
         start = begun + within * together
         after = Place(epoch, start + together) if within + 1 < count else Place(epoch + 1, 0)
@@ -103,6 +104,37 @@ class Steps:
             mine = start + self.host * self.batch_size
             return Step(epoch, mine, mine + self.batch_size, after)
         return Step(epoch, *self._share(self.length - start, start), after)
+
+    def wraps(self, number: int) -> bool:
+        """Tells whether a step goes on at the beginning of its epoch."""
+        return self.even == 'pad' and self[number].stop > self.length
+
+    def positions(self, number: int, count: int) -> list[tuple[int, Int64s, list[int]]]:
+        """Returns the positions of consecutive steps, by epoch.
+
+        Returns:
+            For each epoch its number, the positions of all steps one after the other, wrapped around, and
+            how many each step has.
+        """
+        found = []
+        while count > 0:
+            epoch, begun, within, steps = self._locate(number)
+            here = min(count, steps - within)
+            together = self.batch_size * self.hosts
+            first = begun + within * together
+            whole = here if self.even == 'pad' else min(here, (self.length - first) // together)
+            starts = first + self.host * self.batch_size + together * np.arange(whole)
+            positions = (starts[:, None] + np.arange(self.batch_size)).reshape(-1)
+            sizes = [self.batch_size] * whole
+            if whole < here:
+                last = self[number + whole]
+                positions = np.concatenate([positions, np.arange(last.start, last.stop)])
+                sizes.append(last.stop - last.start)
+            elif first + whole * together > self.length:
+                positions %= self.length
+            found.append((epoch, positions, sizes))
+            number, count = number + here, count - here
+        return found
 
 
 class Turns:
@@ -115,9 +147,18 @@ class Turns:
     """
 
     def __init__(self, steps: Steps, skip: int, each: int) -> None:
-        self.length, self.begin = steps.length, steps.begin
+        self.length, self.begin, self.batch_size = steps.length, steps.begin, steps.batch_size
         self.total = None if steps.total is None else max(0, -((skip - steps.total) // each))
         self._steps, self._skip, self._each = steps, skip, each
 
     def __getitem__(self, number: int) -> Step:
         return self._steps[self._skip + number * self._each]
+
+    def wraps(self, number: int) -> bool:
+        return self._steps.wraps(self._skip + number * self._each)
+
+    def positions(self, number: int, count: int) -> list[tuple[int, Int64s, list[int]]]:
+        numbers = range(
+            self._skip + number * self._each, self._skip + (number + count) * self._each, self._each
+        )
+        return [part for one in numbers for part in self._steps.positions(one, 1)]

@@ -36,12 +36,13 @@ class Turn(Iterator[Any]):
         self._epochs = loader.epochs if epoch is None else epoch + 1
         self._skip = worker
         self._batches: Any = None
+        self._standing: Any = None
         self._closer: Any = None
 
     def __next__(self) -> Any:
         if self._batches is None:
             turns = self._skip, self._workers
-            self._batches, _ = self._loader.start(self._place, self._epochs, turns)
+            self._batches, self._standing = self._loader.start(self._place, self._epochs, turns)
             self._closer = weakref.finalize(self, self._batches.close)
         made = self._batches.get()
         if made is None:
@@ -52,7 +53,8 @@ class Turn(Iterator[Any]):
             raise made.error
         deliver = self._loader.deliver
         batch = made.batch if deliver is None else deliver(made.batch)
-        self._place, self._skip = made.after, self._workers - 1
+        self._standing.number = made.number
+        self._place, self._skip = self._standing.place, self._workers - 1
         return batch
 
     def __iter__(self) -> Self:

@@ -18,7 +18,6 @@ import numpy as np
 from bags.bag.files.arena import ALIGNMENT, Arena
 from bags.pace import Pace
 from bags.recipe import Made, Recipe
-from bags.steps import Place
 
 __all__ = ['Processes', 'check_picklable']
 
@@ -257,7 +256,7 @@ def _answer(recipe: Recipe | Exception, first: int, count: int, slot: Arena) -> 
     except Exception as exc:
         exc.add_note('in a worker process, while it handed over a batch')
         parts, offsets = [], []
-        data = pickle.dumps([Made(None, Place(), error=_portable(exc))])
+        data = pickle.dumps([Made(None, first, error=_portable(exc))])
     sizes = [part.nbytes for part in parts]
     return pickle.dumps((first, count, data, offsets, sizes, time.perf_counter() - began), 5)
 
@@ -272,7 +271,7 @@ def _make(recipe: Recipe | Exception, first: int, count: int) -> list[Made]:
                 made.error = _portable(made.error)
             run.append(made)
     except BaseException as exc:
-        run.append(Made(None, Place(), error=_portable(exc)))
+        run.append(Made(None, first, error=_portable(exc)))
     return run
 
 

@@ -72,7 +72,9 @@ class Threads:
         # Daemons: an iterator that is never closed must not keep the process from ending. The threads know
         # what they share and nothing else, so that an iterator nobody has any more is freed, and closed.
         self._threads = [
-            threading.Thread(target=self._shared.work, name=f'bags-loader-{number}', daemon=True)
+            threading.Thread(
+                target=self._shared.work, args=(number,), name=f'bags-loader-{number}', daemon=True
+            )
             for number in range(count)
         ]
         for thread in self._threads:
@@ -126,8 +128,10 @@ class _Shared:
         self.lock = threading.RLock()
         self.ready = threading.Condition(self.lock)
         self.room = threading.Condition(self.lock)
+        self.spare = threading.Condition(self.lock)
+        """What threads but the first wait for: room, and to be of use."""
 
-    def _claim(self) -> tuple[int, int] | None:
+    def _claim(self, thread: int) -> tuple[int, int] | None:
         """Returns the next run that nobody makes, as soon as there is room for it; None at the end."""
         with self.lock:
             while not self.stopped:
@@ -135,36 +139,36 @@ class _Shared:
                     return None
                 count = self.pace.count
                 ahead = self.prefetch or 2 * self.threads * count
-                if self.claimed < self.taken + ahead:
+                if self.claimed < self.taken + ahead and not (thread and self.pace.is_copying):
                     count = min(count, self.taken + ahead - self.claimed)
                     if self.total is not None:
                         count = min(count, self.total - self.claimed)
                     first = self.claimed
                     self.claimed += count
                     return first, count
-                self.room.wait()
+                (self.spare if thread else self.room).wait()
         return None
 
-    def work(self) -> None:
-        while (claim := self._claim()) is not None:
+    def work(self, thread: int) -> None:
+        while (claim := self._claim(thread)) is not None:
             self._do(*claim)
 
     def _do(self, first: int, count: int) -> None:
-        began = time.perf_counter()
+        began = time.thread_time()  # Without the time in which other threads had the GIL.
         run: list[Made] = []
         try:
             for made in self.recipe.make(first, count):
                 run.append(made)
                 if self.stopped:
-                    return
+                    break
         except BaseException as exc:
-            run.append(Made(None, self.recipe.steps.begin, error=exc))
+            run.append(Made(None, first, error=exc))
         with self.lock:
             if self.stopped:
                 return
             self.runs[first] = run
             if run[-1].error is None:
-                self.pace.took(count, time.perf_counter() - began, sum(made.size for made in run))
+                self.pace.took(count, time.thread_time() - began, sum(made.size for made in run))
             else:
                 self.total = self.claimed  # Nothing behind it will be asked for.
             if first == self.taken:
@@ -178,12 +182,18 @@ class _Shared:
                 self.ready.wait()
             run = self.runs.pop(self.taken)
             self.taken += len(run)
-            self.room.notify_all()
+            self._wake()
             return run
+
+    def _wake(self) -> None:
+        self.room.notify()
+        if not self.pace.is_copying:
+            self.spare.notify_all()
 
     def stop(self) -> None:
         with self.lock:
             self.stopped = True
             self.runs.clear()
-            self.room.notify_all()
+            self.room.notify()
+            self.spare.notify_all()
             self.ready.notify_all()

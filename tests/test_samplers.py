@@ -1,0 +1,179 @@
+"""Orders of datapoints: pure functions of the epoch and the positions."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bags
+from bags.samplers import (
+    Bucketed,
+    Mixture,
+    Random,
+    Sampler,
+    Sequential,
+    ShardShuffled,
+    Shuffled,
+    Sliding,
+    shard_lengths,
+)
+
+SAMPLERS = {
+    'sequential': lambda: Sequential(100),
+    'sliding': lambda: Sliding(100, 10, 3),
+    'shuffled': lambda: Shuffled(100, 5),
+    'shards': lambda: ShardShuffled([10, 0, 40, 1, 9, 20, 20], 5, 3),
+    'random': lambda: Random(100, 5, 130),
+    'mixture': lambda: Mixture([60, 10, 30], [1, 2, 0.5], 5),
+    'bucketed': lambda: Bucketed([7 * i % 31 for i in range(100)], 4, 5, pool=3),
+}
+
+
+@pytest.mark.parametrize('kind', SAMPLERS)
+def test_orders_depend_on_nothing_but_epoch_and_position(kind):
+    sampler = SAMPLERS[kind]()
+    assert isinstance(sampler, Sampler)
+    whole = {epoch: sampler.take(epoch, np.arange(len(sampler))).tolist() for epoch in (0, 1, 7)}
+    assert all(0 <= index < 100 for order in whole.values() for index in order)
+    chance = np.random.default_rng(0)
+    for _ in range(20):
+        epoch = int(chance.choice([0, 1, 7]))
+        positions = chance.integers(0, len(sampler), (3, 5))
+        found = SAMPLERS[kind]().take(epoch, positions)
+        assert found.tolist() == np.array(whole[epoch])[positions].tolist()
+        assert sampler.take(epoch, positions).tolist() == found.tolist()
+    assert sampler.take(0, np.arange(0)).tolist() == []
+    if kind in ('sequential', 'sliding'):
+        assert whole[0] == whole[1]
+    else:
+        assert whole[0] != whole[1]
+    if kind in ('sequential', 'shuffled', 'shards', 'bucketed'):
+        assert all(sorted(order) == list(range(100)) for order in whole.values())
+
+
+@pytest.mark.parametrize('kind', ['shuffled', 'shards', 'random', 'mixture', 'bucketed'])
+def test_the_seed_is_in_the_order_and_in_the_name(kind):
+    first, second = SAMPLERS[kind](), SAMPLERS[kind]()
+    assert repr(first) == repr(second)
+    second.seed = 6
+    positions = np.arange(50)
+    assert first.take(0, positions).tolist() != second.take(0, positions).tolist()
+    assert repr(first) != repr(second)
+
+
+def test_windows_go_around_the_end():
+    assert Sliding(5, 3).take(0, np.arange(6)).tolist() == [0, 1, 2, 3, 4, 0]
+    sampler = Sliding(4, 3, 1)
+    assert len(sampler) == 12
+    assert sampler.take(0, np.arange(12)).reshape(4, 3).tolist() == [
+        [0, 1, 2],
+        [1, 2, 3],
+        [2, 3, 0],
+        [3, 0, 1],
+    ]
+    assert Sliding(3, 5).take(9, np.arange(5)).tolist() == [0, 1, 2, 0, 1]
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.integers(1, 8), st.integers(0, 9))
+@settings(deadline=None, max_examples=50)
+def test_few_shards_at_a_time(lengths, window, seed):
+    sampler = ShardShuffled(lengths, seed, window)
+    order = sampler.take(3, np.arange(len(sampler)))
+    assert sorted(order.tolist()) == list(range(sum(lengths)))
+    shards = np.searchsorted(np.cumsum(lengths), order, 'right').tolist()
+    first, last = {}, {}
+    for place, shard in enumerate(shards):
+        first.setdefault(shard, place)
+        last[shard] = place
+    for place in range(len(shards)):
+        assert sum(first[shard] <= place <= last[shard] for shard in first) <= window
+
+
+def test_shards_of_datasets(tmp_path, kit):
+    kit.fill(tmp_path / 'x', [{'id': i} for i in range(10)], {'id': 'int(8)'}, shard_length=4)
+    dataset = bags.open(tmp_path / 'x')
+    assert shard_lengths(dataset).tolist() == [4, 4, 2]
+    assert shard_lengths(bags.concat([dataset, dataset[:3]])).tolist() == [10, 3]
+    assert shard_lengths(dataset[2:9]).tolist() == [7]
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=6),
+    st.data(),
+    st.booleans(),
+)
+@settings(deadline=None, max_examples=25)
+def test_proportions_of_mixtures_are_exact(lengths, data, shuffle):
+    weights = data.draw(st.lists(st.integers(0, 9), min_size=len(lengths), max_size=len(lengths)).filter(any))
+    cycle = sum(weights) // np.gcd.reduce(weights)
+    sampler = Mixture(lengths, weights, 3, shuffle=shuffle, samples=int(cycle) * 6)
+    firsts = np.cumsum([0, *lengths])
+    for epoch in range(2):
+        order = sampler.take(epoch, np.arange(len(sampler)))
+        owners = np.searchsorted(firsts, order, 'right') - 1
+        for start in range(0, len(order), int(cycle)):
+            counts = np.bincount(owners[start : start + int(cycle)], minlength=len(lengths))
+            assert (counts * sum(weights) == np.array(weights) * cycle).all()
+    # Of each dataset, every datapoint once before any comes again, over epochs too.
+    orders = [sampler.take(epoch, np.arange(len(sampler))) for epoch in range(2)]
+    whole = np.concatenate(orders)
+    for owner, length in enumerate(lengths):
+        mine = whole[(whole >= firsts[owner]) & (whole < firsts[owner + 1])] - firsts[owner]
+        for start in range(0, len(mine) - length + 1, length):
+            part = mine[start : start + length].tolist()
+            assert sorted(part) == list(range(length))
+            assert shuffle or part == list(range(length))
+
+
+def test_weights_of_mixtures():
+    assert Mixture([5, 5], [0.7, 0.3]).counts == [7, 3]
+    assert Mixture([5, 5], [2 / 3, 1 / 3]).counts == [2, 1]
+    assert Mixture([5, 5, 5], [1, 0, 1]).counts == [1, 0, 1]
+    odd = Mixture([5, 5], [3.14159265358979, 1])
+    assert abs(odd.counts[0] / odd.counts[1] - 3.14159265358979) < 1e-5
+    assert Mixture([3, 5], [1, 1], shuffle=False).take(0, np.arange(8)).tolist() == [0, 3, 1, 4, 2, 5, 0, 6]
+
+
+def test_batches_of_similar_length():
+    lengths = np.random.default_rng(0).integers(1, 1000, 10_007)
+    sampler = Bucketed(lengths, 32, 1)
+    order = sampler.take(0, np.arange(len(sampler)))
+    batches = [lengths[order[start : start + 32]] for start in range(0, len(order), 32)]
+    padding = 1 - lengths.sum() / sum(len(batch) * batch.max() for batch in batches)
+    shuffled = lengths[Shuffled(len(lengths), 1).take(0, np.arange(len(lengths)))]
+    before = 1 - lengths.sum() / sum(
+        32 * shuffled[start : start + 32].max() for start in range(0, len(lengths), 32)
+    )
+    assert padding < before / 10
+    # Short and long batches come in no order.
+    means = [batch.mean() for batch in batches]
+    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3
+    assert Counter(len(batch) for batch in batches) == {32: 312, 23: 1}
+
+
+def test_what_makes_no_order():
+    for make, match in [
+        (lambda: Sequential(-1), 'length: expected at least 0'),
+        (lambda: Shuffled('x'), 'length: expected an integer'),
+        (lambda: Random(0), 'length: expected at least 1'),
+        (lambda: Sliding(5, 0), 'window'),
+        (lambda: ShardShuffled([3, -1]), 'at least 0, got -1'),
+        (lambda: ShardShuffled([3], window=0), 'window'),
+        (lambda: Mixture([3, 4], [1]), 'one for each of 2 datasets, got 1'),
+        (lambda: Mixture([3, 4], [0, 0]), 'one above 0'),
+        (lambda: Mixture([3, 4], [1, -1]), 'at least 0, got -1'),
+        (lambda: Mixture([3, 4], [1, float('nan')]), 'finite'),
+        (lambda: Mixture([3, 0], [1, 1]), 'dataset 1: expected datapoints'),
+        (lambda: Bucketed([1, 2], 0), 'batch_size'),
+    ]:
+        with pytest.raises((ValueError, TypeError), match=match):
+            make()
+
+
+def test_all_pairs_of_small_shards():
+    for lengths in itertools.product([0, 1, 3], repeat=3):
+        sampler = ShardShuffled(lengths, 0, 2)
+        assert sorted(sampler.take(0, np.arange(len(sampler))).tolist()) == list(range(sum(lengths)))
