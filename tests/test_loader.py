@@ -412,7 +412,7 @@ def test_errors_come_in_their_place(dataset, workers):
     batches = iter(bags.Loader(dataset, 4, shuffle=False, workers=workers, transform=transform))
     found = []
     with pytest.raises(ArithmeticError, match='fifty') as caught:
-        found.extend(iter(next(batches)['id'].tolist, None))
+        found.extend(batch['id'].tolist() for batch in batches)
     assert found == [list(range(start, start + 4)) for start in range(0, 48, 4)]
     assert caught.value.__notes__ == ['in transform of the batch of datapoints 48, 49, 50, 51 (epoch 0)']
     assert batches.get_state()['consumed'] == 48
@@ -432,7 +432,7 @@ def test_records_that_cannot_be_decoded_are_told(tmp_path, kit, workers, batch_s
     batches = iter(bags.Loader(dataset, batch_size, shuffle=False, workers=workers))
     found = []
     with pytest.raises(bags.DecodeError, match=r"datapoint 37, field 'meta': .*record 7") as caught:
-        found.extend(iter(next(batches)['id'].tolist, None))
+        found.extend(batch['id'].tolist() for batch in batches)
     assert len(found) == 37 // batch_size
     assert (caught.value.datapoint, caught.value.field, caught.value.index) == (37, 'meta', 7)
 
