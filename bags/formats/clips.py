@@ -6,15 +6,17 @@ import io
 import itertools
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 
-from bags.formats.cutting import Decoded, Demuxed, name_of, open_video, scan_packets
+from bags.formats.cutting import Decoded, Demuxed, name_of, open_file, open_video, why_not_copied
 from bags.formats.ffmpeg import import_av
+from bags.formats.lazy_video import Video
 from bags.formats.pieces import Piece, plan_pieces
+from bags.formats.reel import open_reel
 from bags.formats.videos import MP4, WEBM, Codec, Frames, checked_frames, frame_rate, write_frames
 
 __all__ = ['Clip', 'clips']
@@ -64,8 +66,8 @@ def clips(
     out. Where the frames of a clip are whole groups of pictures, it is copied; else it is encoded again.
 
     Args:
-        source: A path, bytes or a seekable binary file, of MP4, QuickTime, WebM, Matroska or AVI; or uint8
-            RGB frames, as an array (time, height, width, 3) or any iterable of (height, width, 3).
+        source: A path, bytes, a seekable binary file or a `Video`, of MP4, QuickTime, WebM, Matroska or AVI;
+            or uint8 RGB frames, as an array (time, height, width, 3) or any iterable of (height, width, 3).
         frames: Frames of a clip; the last one has what is left.
         gop: The most frames from one key frame to the next; unless given, what is copied may have any number,
             and what is encoded has 32. A slice of a clip is decoded from the key frame before it.
@@ -102,7 +104,7 @@ def clips(
 
 def _openable(source: Any) -> Any:
     """Returns what a video is read from; None for frames."""
-    if isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
+    if isinstance(source, str | os.PathLike | bytes | bytearray | memoryview | Video):
         return source
     if isinstance(source, np.ndarray):
         return None
@@ -155,40 +157,45 @@ def _encode(
 def _cut(
     source: Any, size: int, codec: str | None, made: Codec, gop: int | None, copy: bool
 ) -> Iterator[Clip]:
-    with ExitStack() as opened:
-        with open_video(source) as video:
-            found = scan_packets(*video)
-        other = codec is not None and codec != found.codec
-        doubt = f'it is {found.codec}, not {codec}' if other else found.doubt
+    with ExitStack() as opened, _named(source):
+        reel = open_reel(opened.enter_context(open_file(source)))
+        found, doubt = why_not_copied(reel)
+        if codec not in (None, found):
+            doubt = f'it is {found}, not {codec}'
         if copy and doubt:
-            raise ValueError(f'clips: cannot copy from {name_of(source)}: {doubt}')
-        pieces = _endless(size) if doubt else plan_pieces(found.times, found.keys, size, gop, copy)
-        packets, frames, times = None, None, np.sort(found.times)
-        for piece in pieces:
-            if piece.copied and piece.stop is not None:
+            raise ValueError(f'cannot be copied: {doubt}')
+        timeline, table = reel.timeline, reel.packets.table
+        count = len(timeline.packets)
+        pieces = [Piece(start, min(start + size, count), copied=False) for start in range(0, count, size)]
+        if not doubt:
+            pieces = plan_pieces(table.times, table.keys, size, gop, copy)
+        if timeline.cut:
+            # Of the last group of pictures, frames between those that are there may be missing.
+            last = timeline.places[timeline.keys[-1] :] if len(timeline.keys) else timeline.places
+            safe = int(last[last >= 0].min(initial=count))
+            pieces = [piece for piece in pieces if piece.stop <= safe]
+        ends = np.append(timeline.ticks, max(timeline.end, int(timeline.ticks[-1]) + 1)).tolist()
+        unit = Fraction(*timeline.unit)
+        rate = (count / (unit * (ends[-1] - ends[0]))).limit_denominator(100_000)
+        packets, frames = None, Decoded(reel)
+        for start, stop, copied in pieces:
+            if copied:
                 if packets is None:
                     packets = Demuxed(*opened.enter_context(open_video(source)))
-                end = int(times[piece.stop]) if piece.stop < len(times) else None
-                data = packets.copy(piece.start, piece.stop, end)
-                yield Clip(data, piece.stop - piece.start, copied=True)
-                continue
-            if frames is None:
-                frames = Decoded(*opened.enter_context(open_video(source)), times)
-            try:
-                timed = frames.read(piece.start, size if piece.stop is None else piece.stop - piece.start)
-                first = next(timed, None)
-                if first is None and piece.stop is None and piece.start:
-                    break
-                clip = None if first is None else _encode(first, timed, made, found.rate, found.unit)
-            except (ValueError, import_av().FFmpegError) as exc:
-                raise ValueError(f'clips: {name_of(source)}: {exc}') from exc
-            count = 0 if clip is None else clip.frames
-            if clip is None or (piece.stop is not None and count < piece.stop - piece.start):
-                raise ValueError(f'clips: {name_of(source)}: frame {piece.start + count} is missing')
-            yield clip
-        if found.cut:
-            raise ValueError(f'clips: {name_of(source)}: {found.cut}')
+                yield Clip(packets.copy(start, stop, ends[stop] - ends[start]), stop - start, copied=True)
+            else:
+                timed = frames.read(start, stop)
+                yield _encode(next(timed), timed, made, min(rate, Fraction(1000)), unit)
+        if timeline.cut:
+            raise ValueError(timeline.cut)
 
 
-def _endless(size: int) -> Iterator[Piece]:
-    return (Piece(start, None, copied=False) for start in itertools.count(0, size))
+@contextmanager
+def _named(source: Any) -> Iterator[None]:
+    """Makes what goes wrong with a source an error that names it."""
+    try:
+        yield
+    except (ValueError, import_av().FFmpegError) as exc:
+        if isinstance(exc, OSError):
+            raise
+        raise ValueError(f'clips: {name_of(source)}: {exc}') from exc

@@ -26,8 +26,7 @@ class Piece(NamedTuple):
     """Frames that become a clip."""
 
     start: int
-    stop: int | None
-    """None: as many as there are, up to the size of a clip."""
+    stop: int
     copied: bool
     """Whether it is copied: packets of the same numbers, in the order of the file."""
 

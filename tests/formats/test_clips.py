@@ -165,6 +165,7 @@ def test_kinds_of_sources(sources, tmp_path):
     with open(path, 'rb') as file:
         for source in (path, str(path), memoryview(sources['h264']), file):
             assert list(bags.clips(source, 20)) == wanted
+        assert list(bags.clips(bags.Video(path), 20)) == wanted
         mixed = list(bags.clips(file, 25))
         assert [number for frames in decoded(mixed) for number in numbers(frames)] == list(range(COUNT))
 
@@ -197,10 +198,10 @@ def test_what_cannot_be_cut(sources, tmp_path):
         bags.clips(np.zeros((3, 8, 8, 3), np.uint8), 10, copy=True)
     with pytest.raises(TypeError, match='no fps'):
         bags.clips(sources['h264'], 10, fps=30)
-    with pytest.raises(ValueError, match='expected a video, got bytes that begin with'):
+    with pytest.raises(ValueError, match='expected video, got bytes that begin with'):
         next(bags.clips(b'no video', 10))
     (tmp_path / 'b.mp4').write_text('no video')
-    with pytest.raises(ValueError, match=r'b\.mp4: expected a video, got'):
+    with pytest.raises(ValueError, match=r'b\.mp4: expected video, got'):
         next(bags.clips(tmp_path / 'b.mp4', 10))
     with pytest.raises(FileNotFoundError):
         next(bags.clips(tmp_path / 'c.mp4', 10))
@@ -212,6 +213,18 @@ def test_what_cannot_be_cut(sources, tmp_path):
         next(bags.clips([], 10))
     with pytest.raises(TypeError, match='uint8'):
         next(bags.clips(np.zeros((3, 8, 8, 3)), 10))
+
+
+@pytest.mark.parametrize('name', ['h264 in matroska', 'vp9'])
+@pytest.mark.parametrize('size', [10, 7])
+def test_what_is_cut_off_gives_the_clips_before(sources, name, size):
+    found = []
+    clips = bags.clips(sources[name][: len(sources[name]) * 2 // 3], size)
+    with pytest.raises(ValueError, match=r'clips: bytes: .*cut off'):
+        found.extend(clips)
+    assert 0 < len(found) < 8
+    got = [number for frames in decoded(found) for number in numbers(frames)]
+    assert got == list(range(len(got)))
 
 
 @given(
