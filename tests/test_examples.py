@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,18 @@ def test_episodes(tmp_path):
     pytest.importorskip('PIL')
     printed = run('episodes.py', tmp_path)
     assert "'reach the left corner', camera (8, 64, 64, 3), joints (8, 2)" in printed
+
+
+def test_recording(tmp_path):
+    pytest.importorskip('av')
+    printed = run('recording.py', tmp_path)
+    assert '25 clips: 25 copied, 0 encoded again' in printed
+    assert '1600 frames of (180, 320, 3), 64 s' in printed
+    assert 'the pixels of all forms are the same' in printed
+    shares = dict(re.findall(r'^(\S.*?)  .* KB +([\d.]+)%$', printed, re.MULTILINE))
+    assert float(shares['one video']) < 5
+    assert float(shares['clips as one video']) < 8
+    assert float(shares['everything']) > 90
 
 
 def test_media_are_credited_and_captioned():
