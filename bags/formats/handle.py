@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 from bags.errors import BagsError
 from bags.formats.source import Source
 
-__all__ = ['Handle']
+__all__ = ['Handle', 'check_reach']
 
 
 class Closable(Protocol):
@@ -91,3 +91,21 @@ class Handle(Generic[T]):
 
 def _is_av(exc: Any) -> bool:
     return type(exc).__module__.partition('.')[0] == 'av'
+
+
+def check_reach(key: slice, count: int, cut: str | None, what: str) -> None:
+    """Refuses a slice that reaches what is missing at the end of a file.
+
+    Args:
+        key: The slice.
+        count: How much is there.
+        cut: What is missing; None if nothing is.
+        what: What there is `count` of.
+
+    Raises:
+        ValueError: It does.
+    """
+    if cut:
+        begin, end = (key.start, key.stop) if (key.step or 1) > 0 else (key.stop, key.start)
+        if end is None or end > count or end < 0 or (begin or 0) < 0:
+            raise ValueError(f'{cut}; the first {count} {what} are there')

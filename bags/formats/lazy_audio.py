@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.formats.handle import Handle
+from bags.formats.handle import Handle, check_reach
 from bags.formats.source import as_source
 from bags.formats.tape import Sound, open_tape
 
@@ -92,6 +92,7 @@ class Audio:
         """
         with self._handle.use() as tape:
             if isinstance(key, slice):
+                check_reach(key, tape.length, tape.cut, 'samples')
                 numbers = range(tape.length)[key]
                 if not numbers:
                     return np.empty((0, tape.channels), np.float32)
@@ -118,7 +119,9 @@ class Audio:
         if operator.index(length) < 1:
             raise ValueError(f'expected a length of at least 1, got {length}')
         for start in range(0, len(self), length):
-            yield self[start : start + length]
+            yield self[start : min(start + length, len(self))]
+        with self._handle.use() as tape:
+            check_reach(slice(None), tape.length, tape.cut, 'samples')
 
     __iter__ = None
     """Samples one by one are not what anyone wants; see `blocks`."""

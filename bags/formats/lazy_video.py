@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.formats.ffmpeg import import_av
-from bags.formats.handle import Handle
+from bags.formats.handle import Handle, check_reach
 from bags.formats.reel import Reel, open_reel
 from bags.formats.source import Source, as_source
 from bags.formats.timeline import Timeline
@@ -155,7 +155,7 @@ class Video:
             count = len(reel.timeline.packets)
             if isinstance(key, slice):
                 numbers = np.arange(count)[key]
-                _check_reach(reel, key)
+                check_reach(key, count, reel.timeline.cut, 'frames')
                 return self._read(reel, numbers)
             if isinstance(key, list | tuple | range | np.ndarray) and np.ndim(key):
                 return self._read(reel, self._numbers(key, count))
@@ -211,7 +211,7 @@ class Video:
             expected = 0
             with self._handle.errors():
                 for number, frame in reel.frames(np.arange(len(reel.timeline.packets)), self._threads):
-                    waiting[number] = self._pixels(convert, frame, size, number)
+                    waiting[number] = self._pixels(convert, frame, size, number).copy()
                     while expected in waiting:
                         yield waiting.pop(expected)
                         expected += 1
@@ -262,16 +262,6 @@ class Video:
 def _duration(reel: Reel) -> float:
     timeline = reel.timeline
     return (timeline.end - int(timeline.ticks[0])) * timeline.unit[0] / timeline.unit[1]
-
-
-def _check_reach(reel: Reel, key: slice) -> None:
-    """Refuses what would reach the frames that are missing."""
-    timeline = reel.timeline
-    if timeline.cut:
-        ends = (key.start, key.stop)
-        open_end = ((key.step or 1) > 0 and key.stop is None) or ((key.step or 1) < 0 and key.start is None)
-        if open_end or any(end is not None and (end < 0 or end > len(timeline.packets)) for end in ends):
-            raise ValueError(f'{timeline.cut}; the first {len(timeline.packets)} frames are there')
 
 
 def decode_video(record: Any, *_args: str) -> Video:

@@ -71,8 +71,8 @@ class Track:
     shown: npt.NDArray[np.bool_]
     """(n,): which lie in the part that is shown."""
     edit: tuple[int, int, int] | None
-    """The edit: when it begins, in units; which time of the track is shown then; for how many units (0: to
-    the end). None if there is none."""
+    """The edit: when it begins, in units; which time of the track is shown then; for how many units.
+    None if there is none."""
     header: bytes
     """A moov of this track without its samples: what a decoder has to know."""
 
@@ -203,10 +203,10 @@ def _track(moov: memoryview, content: memoryview, movie: int) -> Track:
     shown = np.ones(count, bool)
     if edit is not None:
         begin, first, length = edit
-        shown = times >= first
-        if length:
-            shown &= times < first + length
-        times = times - first + begin
+        shown = (times >= first) & (times < first + length)
+        # As libavformat has it: the first that is shown is so when the edit begins.
+        late = int(times[shown].min()) - first if shown.any() else 0
+        times = times - first - late + begin
     return Track(
         kind=bytes(mdia[b'hdlr'][8:12]).decode('latin-1'),
         codec=entries[0][0],
@@ -241,7 +241,7 @@ def _edit(trak: dict[bytes, memoryview], movie: int, scale: int) -> tuple[int, i
         length = (length * scale + movie // 2) // movie
         if first == -1:
             begin += length
-        elif first < 0:
+        elif first < 0 or not length:
             raise Unusual
         else:
             found = (begin, first, length)

@@ -45,7 +45,7 @@ BRIEF = {'probesize': '32', 'analyzeduration': '0'}
 """Options that keep libavformat from decoding at the start of the file what it is not asked for."""
 
 PLAIN = {
-    b'avc1', b'avc3', b'hvc1', b'hev1', b'vp09', b'av01', b'mp4v', b'FFV1', b'png ',
+    b'avc1', b'avc3', b'hvc1', b'hev1', b'vp09', b'av01', b'mp4v', b'FFV1',
     b'mp4a', b'Opus', b'fLaC', b'alac',
 }  # fmt: skip
 """Codecs of MP4 whose samples are packets as they are."""
@@ -65,7 +65,8 @@ class Table:
         times, durations: (n,): when what it holds is to be shown or heard, and how long; in ticks.
         keys, shown: (n,): whether decoding can begin there, and whether it is shown.
         unit: Seconds of a tick: numerator and denominator.
-        certain: Whether each packet that is shown is known to hold one frame, and when that is.
+        certain: Whether each packet that is shown is known to hold one frame.
+        timed: Whether all times are known; else they are those of decoding.
         cut: What is missing at the end; None if nothing is.
         skips: (n, 2): samples to leave out at the start and at the end of what a packet decodes to, or None.
     """
@@ -78,6 +79,7 @@ class Table:
     shown: npt.NDArray[np.bool_]
     unit: tuple[int, int]
     certain: bool = True
+    timed: bool = True
     cut: str | None = None
     skips: Int64s | None = None
 
@@ -210,11 +212,12 @@ def best_stream(container: Any, kind: str) -> Any:
     """
     stream = container.streams.best(kind)
     if stream is None:
-        found = ' and '.join(sorted({str(other.type) for other in container.streams})) or 'nothing'
-        raise ValueError(f'expected {kind}, got {found} alone')
+        found = ' and '.join(sorted({str(other.type) for other in container.streams} - {kind}))
+        found = f'{found} alone' if found else 'none of a codec that can be decoded'
+        raise ValueError(f'expected {kind}, got {found}')
     # Decoding a stream without a context crashes av before 18.1.
     if stream.codec_context is None:
-        raise ValueError(f'expected {kind} in the file, got a codec that there is no decoder for')
+        raise ValueError(f'expected {kind}, got none of a codec that can be decoded')
     return stream
 
 

@@ -46,7 +46,7 @@ class Reel:
         self.packets = packets
         self.timeline = timeline
         self.name = name
-        self._contexts: dict[int, Any] = {}
+        self._context: Any = None
         self._size: tuple[int, int] | None = None
 
     def over(self, file: BinaryIO) -> Reel:
@@ -54,31 +54,24 @@ class Reel:
         return Reel(file, self.packets.over(file), self.timeline, self.name)
 
     def close(self) -> None:
-        self._contexts.clear()
+        self._context = None
         self.file.close()
 
     def frame_size(self) -> tuple[int, int]:
         """Returns height and width of the frames: of the first, where the header does not say."""
         if self._size is None:
-            context = self._context(1)
+            context = self._alone()
             self._size = context.height, context.width
             if 0 in self._size:
                 ((_, frame),) = self.frames(np.array([0]))
                 self._size = frame.height, frame.width
         return self._size
 
-    def _context(self, threads: int) -> Any:
-        context = self._contexts.get(threads)
-        if context is None:
-            context = self.packets.context()
-            context.thread_count = threads
-            context.thread_type = 'AUTO' if threads != 1 else 'SLICE'
-            if context.name == 'h264':
-                # A stream that does not say by how much its frames are out of order loses some at first else.
-                context.options = {'strict': '1'}
-            context.open(strict=False)
-            self._contexts[threads] = context
-        return context
+    def _alone(self) -> Any:
+        """Returns the decoder of one thread, which is kept."""
+        if self._context is None:
+            self._context = _new_context(self.packets, 1)
+        return self._context
 
     def frames(self, numbers: Int64s, threads: int | None = None) -> Iterator[tuple[int, Any]]:
         """Decodes frames.
@@ -125,7 +118,8 @@ class Reel:
     ) -> Iterator[tuple[int, Any]]:
         """Decodes packets; stops at the first that is damaged, with the frames before it."""
         av = import_av()
-        context = self._context(threads)
+        # Threads do not outlive the call: after a fork there are none, and a decoder would wait for them.
+        context = self._alone() if threads == 1 else _new_context(self.packets, threads)
         context.flush_buffers()
         skips = context.name in SKIPS
         places = self.timeline.places[start:stop].tolist()
@@ -139,9 +133,24 @@ class Reel:
                         yield frame.pts, frame
         except (av.FFmpegError, ValueError) as exc:
             errors.append(exc)
+        except GeneratorExit:
+            # A decoder that is freed while its threads are at work waits for them, and they for the GIL.
+            context.flush_buffers()
+            raise
         for frame in _drain(context):
             if frame.pts is not None:
                 yield frame.pts, frame
+
+
+def _new_context(packets: Packets, threads: int) -> Any:
+    context = packets.context()
+    context.thread_count = threads
+    context.thread_type = 'SLICE' if threads == 1 else 'AUTO'
+    if context.name == 'h264':
+        # A stream that does not say by how much its frames are out of order loses some at first else.
+        context.options = {'strict': '1'}
+    context.open(strict=False)
+    return context
 
 
 def _drain(context: Any) -> list[Any]:
@@ -187,7 +196,7 @@ def open_reel(file: BinaryIO) -> Reel:
 def _decoded(reel: Reel, stop: int) -> list[int]:
     """Decodes the packets before `stop`; returns the packets whose frames come out, in that order."""
     av = import_av()
-    context = reel.packets.context()
+    context = _new_context(reel.packets, 1)
     found: list[int | None] = []
     for number, packet in enumerate(reel.packets.read(0, stop)):
         packet.pts, packet.dts = number, None
@@ -232,6 +241,6 @@ def _counted(reel: Reel) -> Timeline:
     # What belongs to a frame may go on until the packet of the next.
     holders = np.append(np.flatnonzero(shown), stop)
     stops = holders[np.searchsorted(holders, timeline.packets, 'right')]
-    ticks = np.sort(table.times[found])
+    ticks = table.times[found] if table.timed else np.sort(table.times[found])
     last = int(table.durations[found[-1]]) if len(found) else 0
     return replace(timeline, stops=stops, ticks=ticks, end=int(ticks[-1]) + last if len(found) else 0)

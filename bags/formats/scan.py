@@ -129,6 +129,12 @@ def _packets(
     certain = None not in times and len(set(times)) == len(times)
     if codec == 'mpeg4':
         certain = certain and min(sizes) > TRIVIAL
+    if cut:
+        # What is missing is decoded later than all that is there, and so shown later than this.
+        horizon = max((time for time in decoded if time is not None), default=None)
+        if horizon is not None and None not in times:
+            shown = tuple(is_shown and time <= horizon for is_shown, time in zip(shown, times, strict=True))
+    known_times = times
     if None in times:
         known = decoded if None not in decoded else range(len(rows))
         times = tuple(time if time is not None else other for time, other in zip(times, known, strict=True))
@@ -141,6 +147,7 @@ def _packets(
         shown=np.array(shown, bool),
         unit=unit,
         certain=certain,
+        timed=None not in known_times,
         cut=cut,
         skips=np.array(skips, np.int64),
     )

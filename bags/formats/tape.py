@@ -15,7 +15,7 @@ matter of the codec; with those in `BEFORE` its samples are what they are when a
 | Vorbis | 2 | equal |
 | MP3 | 32: its bits may lie in packets before | equal |
 | AAC | 4 | equal; see `Tape.exact` for noise |
-| Opus | 128: what it predicts from fades away | equal for music, within 1e-6 for speech |
+| Opus | 128: what it predicts from fades away | equal for music, within 3e-5 for speech |
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Playable(Protocol):
     channels: int
     length: int
     begin: float
+    cut: str | None
 
     def read(self, start: int, stop: int, exact: bool = True) -> Sound: ...
 
@@ -67,9 +68,11 @@ class WavTape:
         channels: How many there are.
         length: Samples of each.
         begin: When the first is heard, in seconds.
+        cut: What is missing at the end; None if nothing is.
     """
 
     begin = 0.0
+    cut: str | None = None
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -118,6 +121,7 @@ class Tape:
         self.packets = packets
         self._context = self._new_context()
         self._true: tuple[Any, int] | None = None
+        self.cut = packets.table.cut
         self.rate = 0
         self.channels = 0
         self._cuts = self._measure()
