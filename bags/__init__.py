@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from bags.opening import open
     from bags.prefetching import prefetch
     from bags.reader import DatasetReader
+    from bags.recovering import Recovery, recover
     from bags.selection import frames
     from bags.sharded_reader import ShardedDatasetReader
     from bags.sharded_writer import ShardedDatasetWriter
@@ -66,6 +67,7 @@ __all__ = [
     'Packed',
     'Padded',
     'Ragged',
+    'Recovery',
     'ShardedDatasetReader',
     'ShardedDatasetWriter',
     'SpecError',
@@ -85,6 +87,7 @@ __all__ = [
     'pack',
     'pad',
     'prefetch',
+    'recover',
     'remux',
     'samplers',
     'select',
@@ -117,6 +120,7 @@ _HOMES = {
     'prefetching': ('prefetch',),
     'reader': ('DatasetReader',),
     'selection': ('frames',),
+    'recovering': ('Recovery', 'recover'),
     'sharded_reader': ('ShardedDatasetReader',),
     'sharded_writer': ('ShardedDatasetWriter',),
     'verifying': ('Damage', 'Note', 'verify'),

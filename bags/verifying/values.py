@@ -36,6 +36,12 @@ def field_decode(field: Field, large: bool) -> Decode:
     if field.decoder.decode is None or field.decoder.decode is bytes:
         return record_decode(field.bag)
 
+    def value(index: int) -> None:
+        found = field.value(index)
+        if field.decoder.opens:
+            for _ in found:  # Of a film that is opened when it is asked for, every frame.
+                pass
+
     def decode(indices: Int64s) -> list[tuple[int, str]]:
         try:
             if field.array(indices) is not None:
@@ -46,7 +52,7 @@ def field_decode(field: Field, large: bool) -> Decode:
         except MissingDependencyError:
             raise
         except Exception:
-            return one_by_one(field.value, indices)
-        return one_by_one(field.value, indices)
+            return one_by_one(value, indices)
+        return one_by_one(value, indices)
 
     return decode
