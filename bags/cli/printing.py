@@ -32,11 +32,12 @@ def console() -> Console:
 
 def emit(out: Console, what: Any) -> None:
     """Prints something; where that is no terminal, without spaces at the ends of lines."""
+    whole = not isinstance(what, Table)  # Wrapping is the terminal's: so paths can be copied.
     if out.is_terminal:
-        out.print(what)
+        out.print(what, soft_wrap=whole)
         return
     with out.capture() as captured:
-        out.print(what)
+        out.print(what, soft_wrap=whole)
     print('\n'.join(line.rstrip() for line in captured.get().split('\n')), end='')
 
 

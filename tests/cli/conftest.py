@@ -1,0 +1,105 @@
+"""A folder with a dataset, a bag and a damaged dataset in it, for commands to work on."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import bags
+from bags.cli.app import build_app
+
+SPEC = {
+    'actions': 'array(float32,2)[]',
+    'clip': 'mp4?',
+    'id': 'int(8)',
+    'image': 'jpeg(95)',
+    'mask': 'rle',
+    'meta': 'json',
+    'sound': 'wav',
+    'views': 'png[]',
+    'words': 'utf8[]',
+}
+COUNT = 20
+
+
+def row(index):
+    chance = np.random.default_rng(index)
+    return {
+        'actions': [chance.random(2, np.float32) for _ in range(index % 5)],
+        'clip': np.full((4, 16, 16, 3), index, np.uint8) if index % 4 == 0 else None,
+        'id': index,
+        'image': chance.integers(0, 255, (24, 32, 3), np.uint8),
+        'mask': b'mask' * index,
+        'meta': {'source': 'simulation', 'index': index},
+        'sound': (np.zeros((800, 1), np.int16), 8000),
+        'views': [chance.integers(0, 255, (4, 5, 3), np.uint8) for _ in range(index % 3)],
+        'words': f'this is episode {index}'.split(),
+    }
+
+
+@pytest.fixture(scope='session')
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('cli')
+    encoders = {**bags.encoders, 'rle': bytes}
+    options = {'shard_length': 5, 'compression': ['meta']}
+    with bags.ShardedDatasetWriter(folder / 'episodes', SPEC, encoders, **options) as writer:
+        for index in range(COUNT):
+            writer.append(row(index))
+    with bags.bag.Writer(folder / 'texts.bagz') as writer:
+        for number in range(100):
+            writer.write(f'text {number}')
+    return folder
+
+
+@pytest.fixture
+def work(made, tmp_path, monkeypatch):
+    """A copy of it, which is the working directory."""
+    folder = shutil.copytree(made, tmp_path / 'work')
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def run():
+    """Runs the command in this process; returns exit code, output and errors."""
+    app = build_app()
+
+    def run(*args, code=0):
+        result = CliRunner().invoke(app, [str(arg) for arg in args])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == code, (result.exit_code, result.output)
+        return result
+
+    return run
+
+
+@pytest.fixture
+def environment():
+    root = Path(bags.__file__).parent.parent
+    return {**os.environ, 'PYTHONPATH': str(root), 'NO_COLOR': '1'}
+
+
+@pytest.fixture
+def spawn(environment):
+    """Runs a shell command in which `bags` is the command, in a process of its own."""
+
+    def spawn(line, check=True, **options):
+        line = f'bags() {{ "{sys.executable}" -W error -m bags "$@"; }}\n{line}'
+        done = subprocess.run(
+            ['bash', '-c', line],
+            env=environment,
+            capture_output=True,
+            check=False,
+            timeout=60,
+            **options,
+        )
+        assert not check or done.returncode == 0, done.stderr.decode()
+        return done
+
+    return spawn

@@ -1,0 +1,237 @@
+"""The commands by what they print: for people, and as JSON."""
+
+import json
+import os
+
+import pytest
+
+import bags
+from bags.cli.app import build_app
+
+
+def commands():
+    return {
+        info.name or info.callback.__name__.rstrip('_'): info.callback
+        for info in build_app().registered_commands
+    }
+
+
+def examples():
+    for name, function in commands().items():
+        for line in (function.__doc__ or '').splitlines():
+            if line.strip().startswith('Example: '):
+                yield name, line.strip().removeprefix('Example: ')
+
+
+@pytest.mark.parametrize('name', sorted(commands()))
+def test_help_has_an_example_and_json(name, run):
+    shown = run(name, '--help').output
+    assert f'Example: bags {name} ' in shown
+    assert '--json' in shown
+
+
+@pytest.mark.parametrize(('name', 'line'), list(examples()), ids=lambda each: each)
+def test_examples_run(name, line, work, spawn):
+    assert line.startswith(f'bags {name} ')
+    done = spawn(line)
+    assert not done.stderr
+
+
+def test_help_lists_all(run):
+    shown = run('--help').output
+    for name in ('cat', 'head', 'info', 'recover', 'show', 'tail', 'verify'):
+        assert f' {name} ' in shown
+    assert run('--version').output == f'bags {bags.__version__}\n'
+
+
+def test_info(work, run):
+    shown = run('info', 'episodes').output
+    assert '20 datapoints in 4 shards' in shown
+    lines = {line.split()[0]: line for line in shown.splitlines()[3:] if line}
+    assert 'array(float32,2)[]' in lines['actions']
+    assert '8 B' in lines['actions']
+    assert lines['actions'].rstrip().endswith('4')
+    assert '×' in lines['meta']
+    assert 'Not closed' not in shown
+
+
+def test_info_as_json(work, run):
+    facts = json.loads(run('info', 'episodes', '--json').stdout)
+    assert facts['kind'] == 'dataset'
+    assert (facts['datapoints'], facts['shards'], facts['sampled_shards']) == (20, 4, 4)
+    with bags.open('episodes') as dataset:
+        assert facts['bytes'] == dataset.size
+        assert {name: field['type'] for name, field in facts['fields'].items()} == dataset.spec
+    fields = facts['fields']
+    assert facts['refs_bytes'] + sum(field['bytes'] for field in fields.values()) == facts['bytes']
+    assert fields['actions']['items']['max'] == 4
+    assert fields['actions']['items']['count'] == 20
+    assert sum(fields['actions']['items']['counts']) == 20
+    assert (fields['id']['record_bytes']['min'], fields['id']['record_bytes']['max']) == (8, 8)
+    assert (fields['clip']['missing'], fields['id']['missing']) == (15, 0)
+    assert (fields['meta']['compressed'], fields['id']['compressed']) == (True, False)
+    assert fields['id']['ratio'] is None
+
+
+def test_info_of_bags(work, run):
+    assert '100 records' in run('info', 'texts.bagz').output
+    os.rename('texts.bagz', 'texts-00000-of-00001.bagz')
+    facts = json.loads(run('info', 'texts@*.bagz', '--json').stdout)
+    assert (facts['kind'], facts['records'], facts['bags'], facts['compressed']) == ('bag', 100, 1, True)
+
+
+def test_info_of_nothing(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with bags.DatasetWriter('empty', {'x': 'int(8)', 'y': 'utf8[]'}):
+        pass
+    assert '0 datapoints' in run('info', 'empty').output
+    assert json.loads(run('info', 'empty', '--json').stdout)['fields']['x']['record_bytes'] is None
+    run('show', 'empty')
+    run('verify', 'empty', '--decode')
+
+
+def test_show(work, run):
+    shown = run('show', 'episodes', '4').output
+    lines = {line.split()[0]: line for line in shown.splitlines()}
+    assert 'datapoint 4' in shown
+    assert lines['id'].split() == ['id', '4']
+    assert '4 items: float32 (2,) [' in lines['actions']
+    assert 'MP4 16×16 h264, 4 frames' in lines['clip']
+    assert 'JPEG 32×24 RGB' in lines['image']
+    assert '8,000 Hz × 1, 0.1 s' in lines['sound']
+    assert "'maskmaskmaskmask'" in lines['mask']
+    assert "{'source': 'simulation', 'index': 4}" in lines['meta']
+    assert "4 items: 'this'; 'is'" in lines['words']
+    assert '1 items: PNG 5×4 RGB' in lines['views']
+
+
+def test_show_ranges_and_fields(work, run):
+    def ids(*args):
+        lines = run('show', 'episodes', *args, '--fields', 'id', '--json').stdout.splitlines()
+        return [json.loads(line)['fields']['id'] for line in lines]
+
+    assert ids() == [0]
+    assert ids('-1') == [19]
+    assert ids('3:6') == [3, 4, 5]
+    assert ids('::5') == [0, 5, 10, 15]
+    assert ids('7,1:3,-2') == [7, 1, 2, 18]
+    shown = run('show', 'episodes', '0', '-f', 'meta,id').output
+    assert [line.split()[0] for line in shown.splitlines()] == ['datapoint', 'meta', 'id']
+
+
+def test_show_as_json(work, run):
+    line = json.loads(run('show', 'episodes', '1', '--json').stdout)
+    assert line['index'] == 1
+    fields = line['fields']
+    assert fields['clip'] is None
+    assert fields['meta'] == {'source': 'simulation', 'index': 1}
+    assert fields['words'] == ['this', 'is', 'episode', '1']
+    assert fields['image']['format'] == 'JPEG'
+    assert (fields['image']['width'], fields['image']['height']) == (32, 24)
+    assert fields['actions'][0]['shape'] == [2]
+    assert len(str(fields['actions'][0]['values'][0])) < 13
+
+
+def test_head_and_tail(work, run):
+    def ids(*args):
+        return [json.loads(line)['fields']['id'] for line in run(*args, '--json').stdout.splitlines()]
+
+    assert ids('head', 'episodes', '-n', '3') == [0, 1, 2]
+    assert ids('tail', 'episodes', '-n', '2') == [18, 19]
+    assert ids('head', 'episodes', '-n', '99') == list(range(20))
+    assert run('tail', 'texts.bagz', '-n', '1').output.split(maxsplit=1) == ['99', "7 B 'text 99'\n"]
+
+
+def test_save(work, run):
+    run('show', 'episodes', '8', '--save', 'out')
+    assert sorted(os.listdir('out')) == [
+        '000008.clip.mp4',
+        '000008.image.jpg',
+        '000008.mask.bin',
+        '000008.sound.wav',
+        '000008.views.0000.png',
+        '000008.views.0001.png',
+    ]
+    with bags.open('episodes', raw=True) as dataset, open('out/000008.image.jpg', 'rb') as file:
+        assert file.read() == dataset[8, 'image']['image']
+    shown = run('show', 'episodes', '8', '--save', 'out', code=1).stderr
+    assert '000008' in shown
+    assert 'exists' in shown
+
+
+def test_cat(work, run):
+    with bags.open('episodes', raw=True) as dataset:
+        row = dataset[2]
+    assert run('cat', 'episodes', '2', 'image').stdout_bytes == row['image']
+    assert run('cat', 'episodes', '2', 'words[3]').stdout_bytes == row['words'][3]
+    assert run('cat', 'episodes', '-18', 'words', '--item', '-1').stdout_bytes == row['words'][3]
+    assert run('cat', 'episodes', '2', 'meta').stdout_bytes == row['meta']
+    assert run('cat', 'texts.bagz', '-1').stdout_bytes == b'text 99'
+    facts = json.loads(run('cat', 'episodes', '2', 'image', '--json').stdout)
+    assert (facts['format'], facts['bytes']) == ('JPEG', len(row['image']))
+
+
+@pytest.mark.parametrize(
+    ('args', 'said'),
+    [
+        (['info', 'nowhere'], 'nowhere: no such dataset or bag'),
+        (['info', '.'], 'such as texts.bagz'),
+        (['show', 'episodes', '20'], 'no datapoint 20: there are 20'),
+        (['show', 'episodes', 'x'], 'expected an index'),
+        (['show', 'episodes', '0', '--fields', 'nope'], "no field 'nope'"),
+        (['show', 'texts.bagz', '0', '--fields', 'id'], 'a bag has no fields'),
+        (['cat', 'episodes', '0'], 'which field?'),
+        (['cat', 'episodes', '0', 'words'], 'expected an item'),
+        (['cat', 'episodes', '0', 'words[9]'], '9'),
+        (['cat', 'episodes', '1', 'clip'], 'has no value'),
+        (['cat', 'texts.bagz', '100'], 'no record 100: there are 100'),
+        (['verify', 'nowhere'], 'nowhere'),
+        (['recover', 'nowhere'], 'nowhere'),
+    ],
+)
+def test_mistakes_are_a_sentence(args, said, work, run):
+    result = run(*args, code=1)
+    assert said in result.stderr
+    assert result.stderr.startswith('bags: ')
+    assert result.stderr.count('\n') == 1
+    assert not result.stdout
+
+
+@pytest.mark.parametrize('args', [['show'], ['info', 'x', '--what'], ['what'], ['show', 'x', '0', '--what']])
+def test_mistakes_of_usage_exit_with_2(args, work, run):
+    run(*args, code=2)
+
+
+def test_verify(work, run):
+    assert run('verify', 'episodes', '--decode').stdout.endswith('no damage found\n')
+    path = os.path.join('episodes', '000001', 'views.bag')
+    with open(path, 'r+b') as file:
+        file.seek(40)
+        file.write(b'x')
+    run('verify', 'episodes')
+    shown = run('verify', 'episodes', '--decode', code=1).stdout
+    assert f"{path}, field 'views', record 0: " in shown
+    assert 'PNG chunk' in shown
+    found = json.loads(run('verify', 'episodes', '--decode', '--json', code=1).stdout)
+    assert (found['ok'], found['decoded'], len(found['damage'])) == (False, True, 1)
+    assert (found['damage'][0]['field'], found['damage'][0]['record']) == ('views', 0)
+    assert {note['field'] for note in found['notes']} == {'mask'}
+
+
+def test_damage_is_shown_where_it_is(work, run):
+    path = os.path.join('episodes', '000000', 'meta.bagz')
+    with open(path, 'r+b') as file:
+        file.write(b'xxxx')
+    shown = run('show', 'episodes', '0').output
+    assert 'CorruptError' in shown
+    assert 'JPEG' in shown
+    assert 'zstd' in run('cat', 'episodes', '0', 'meta', code=1).stderr
+
+
+def test_names_from_a_dataset_do_not_steer_the_terminal(tmp_path, run):
+    with bags.DatasetWriter(tmp_path / 'x', {'text': 'utf8', 'blob': 'bytes'}) as writer:
+        writer.append({'text': '[bold]red[/bold]\x1b[31m', 'blob': b'[red]'})
+    shown = run('show', tmp_path / 'x').output
+    assert '[bold]red[/bold]' in shown
+    assert '[red]' in shown
+    assert '\x1b' not in shown
