@@ -200,6 +200,34 @@ class Rows(abc.ABC):
                 f'field {field!r} of type {self.types[field].text}: expected {what} field; see {instead}'
             )
 
+    def __str__(self) -> str:
+        """What people are shown: how many datapoints, and a line for each field. `repr` is on one line."""
+        width = max(map(len, self.types), default=0)
+        lines = [f'  {name:<{width}}  {kind.text}' for name, kind in self.types.items()]
+        return '\n'.join([f'{self._heading()}:', *lines])
+
+    def _heading(self) -> str:
+        count = len(self)
+        shards = getattr(self, 'shards', 1)
+        return (
+            f'{type(self).__name__} of {count:,} datapoint{"" if count == 1 else "s"}'
+            f'{f" in {shards:,} shards" if shards != 1 else ""}'
+        )
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))  # What IPython shows.
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        from html import escape
+
+        rows = ''.join(
+            f'<tr><td style="text-align:left">{escape(name)}</td>'
+            f'<td style="text-align:left"><code>{escape(kind.text)}</code></td></tr>'
+            for name, kind in self.types.items()
+        )
+        return f'<p>{escape(self._heading())}</p><table>{rows}</table>'
+
     def __enter__(self) -> Any:
         return self
 

@@ -12,7 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ['bars', 'byte_count', 'console', 'emit', 'print_json', 'table', 'text']
+from bags.bag.files import store_for
+
+__all__ = ['as_given', 'bars', 'byte_count', 'console', 'emit', 'print_json', 'table', 'text']
 
 PIPED = 10_000  # Columns of what is no terminal: nothing is cut off or wrapped there.
 BARS = '▁▂▃▄▅▆▇█'
@@ -73,6 +75,12 @@ def byte_count(size: float) -> str:
             return f'{size:.0f} {unit}' if unit == 'B' or size >= 99.95 else f'{size:.1f} {unit}'
         size /= 1000
     return f'{size:,.0f} PB'
+
+
+def as_given(said: str, path: str) -> str:
+    """Returns a text that begins with the absolute form of a path with the path as it was given instead."""
+    found = store_for(path)[1]
+    return path.rstrip('/') + said[len(found) :] if found and said.startswith(found) else said
 
 
 def bars(counts: Sequence[int]) -> str:

@@ -25,19 +25,21 @@ def info(path: Path, json: Json = False) -> None:
     source = find_source(path)
     if source.kind == 'bags':
         bag = describe_bags(source)
-        print_json({'kind': 'bag', **dataclasses.asdict(bag)}) if json else _print_bag(bag)
+        print_json({'kind': 'bag', **dataclasses.asdict(bag)}) if json else _print_bag(path, bag)
     else:
         dataset = describe_dataset(source)
-        print_json({'kind': 'dataset', **dataclasses.asdict(dataset)}) if json else _print_dataset(dataset)
+        print_json({'kind': 'dataset', **dataclasses.asdict(dataset)}) if json else _print_dataset(
+            path, dataset
+        )
 
 
-def _print_dataset(facts: Any) -> None:
-    from bags.cli.printing import byte_count, console, emit, table, text
+def _print_dataset(path: str, facts: Any) -> None:
+    from bags.cli.printing import as_given, byte_count, console, emit, table, text
 
     out = console()
     shards, size = _count(facts.shards, 'shard'), byte_count(facts.bytes)
     head = f'{_count(facts.datapoints, "datapoint")} in {shards}, {size}'
-    emit(out, text(facts.path, 'bold'))
+    emit(out, text(path, 'bold'))
     emit(out, text(head))
     emit(out, '')
     columns = [('field', 'left'), ('type', 'left'), ('bytes', 'right')]
@@ -62,20 +64,20 @@ def _print_dataset(facts: Any) -> None:
     if facts.sampled_shards < facts.shards:
         emit(out, '')
         emit(out, text(f'Records and items: of {facts.sampled_shards} of {facts.shards:,} shards.', 'dim'))
-    _print_unclosed(facts.unclosed, out)
+    _print_unclosed([as_given(part, path) for part in facts.unclosed], out)
 
 
-def _print_bag(facts: Any) -> None:
-    from bags.cli.printing import byte_count, console, emit, text
+def _print_bag(path: str, facts: Any) -> None:
+    from bags.cli.printing import as_given, byte_count, console, emit, text
 
     out = console()
-    emit(out, text(facts.path, 'bold'))
+    emit(out, text(path, 'bold'))
     zstd = f', zstd {facts.ratio:.1f}×' if facts.ratio else ', zstd' if facts.compressed else ''
     where = f' in {_count(facts.bags, "bag")}' if facts.bags > 1 else ''
     emit(out, text(f'{_count(facts.records, "record")}{where}, {byte_count(facts.bytes)}{zstd}'))
     if facts.record_bytes:
         emit(out, text(f'bytes a record  {_histogram(facts.record_bytes, byte_count)}'))
-    _print_unclosed(facts.unclosed, out)
+    _print_unclosed([as_given(part, path) for part in facts.unclosed], out)
 
 
 def _print_unclosed(paths: list[str], out: Any) -> None:

@@ -18,7 +18,7 @@ def recover(path: Path, json: Json = False) -> None:
     """
     import dataclasses
 
-    from bags.cli.printing import console, emit, print_json, text
+    from bags.cli.printing import as_given, console, emit, print_json, text
     from bags.recovering import recover as close
 
     out = console()
@@ -30,7 +30,9 @@ def recover(path: Path, json: Json = False) -> None:
         elif recovery.action == 'nothing':
             quiet += 1
         else:
-            emit(out, text(str(recovery), 'green' if recovery.action == 'closed' else 'yellow'))
+            emit(
+                out, text(as_given(str(recovery), path), 'green' if recovery.action == 'closed' else 'yellow')
+            )
     if json:
         print_json({'path': path, 'done': done})
     elif quiet:

@@ -32,7 +32,7 @@ def verify(
     import dataclasses
 
     from bags.cli.failing import FAILED
-    from bags.cli.printing import console, emit, print_json, text
+    from bags.cli.printing import as_given, console, emit, print_json, text
     from bags.verifying import Damage
     from bags.verifying import verify as look
 
@@ -46,7 +46,8 @@ def verify(
         if json:
             listed['damage' if is_damage else 'notes'].append(dataclasses.asdict(finding))
         else:
-            emit(out, text(f'{"damage" if is_damage else "note"}: {finding}', 'red' if is_damage else 'dim'))
+            said = as_given(str(finding), path)
+            emit(out, text(f'{"damage" if is_damage else "note"}: {said}', 'red' if is_damage else 'dim'))
     if json:
         print_json({'path': path, 'ok': not damage, 'decoded': decode, **listed})
     else:

@@ -1,0 +1,25 @@
+"""docs/cli.md shows what the commands print: each is run, and compared but for numbers that codecs choose."""
+
+import re
+
+BLOCK = re.compile(r'^```(python|console)\n(.*?)^```', re.DOTALL | re.MULTILINE)
+
+
+def shape(text):
+    """A text without what differs between versions of codecs: its numbers and bars, and so its spaces."""
+    text = re.sub(r'[▁▂▃▄▅▆▇█][▁▂▃▄▅▆▇█ ]*', '▁ ', text)
+    return re.sub(r'[\d.,]*\d\b( [kMG]?B\b)?', '#', text).split()
+
+
+def test_what_it_shows_is_what_is_printed(kit, tmp_path, monkeypatch, spawn):
+    monkeypatch.chdir(tmp_path)
+    document = (kit.ROOT / 'docs' / 'cli.md').read_text(encoding='utf-8')
+    names = {}
+    for kind, content in BLOCK.findall(document):
+        if kind == 'python':
+            exec(content, names)
+            continue
+        for shown in re.split(r'^\$ ', content, flags=re.MULTILINE)[1:]:
+            line, _, expected = shown.partition('\n')
+            printed = spawn(f'PYTHONIOENCODING=utf-8 {line}', check=False).stdout.decode()
+            assert shape(printed) == shape(expected), f'{line}\n{printed}'
