@@ -53,6 +53,15 @@ def made(tmp_path_factory):
     with bags.bag.Writer(folder / 'texts.bagz') as writer:
         for number in range(100):
             writer.write(f'text {number}')
+    with bags.DatasetWriter(folder / 'dataset', {'jpg': 'jpeg', 'txt': 'utf8'}) as writer:
+        for index in range(3):
+            writer.append({'jpg': row(index)['image'], 'txt': f'picture {index}'})
+    (folder / 'photos').mkdir()
+    for index in range(3):
+        image = bags.encoders['jpeg'](row(index)['image'])
+        (folder / 'photos' / f'{index}.jpg').write_bytes(bytes(image))
+        (folder / 'photos' / f'{index}.cls').write_text(str(index))
+        (folder / 'photos' / f'{index}.json').write_text('{}')
     return folder
 
 
