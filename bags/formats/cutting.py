@@ -103,7 +103,10 @@ def why_not_copied(reel: Reel) -> tuple[str, str | None]:
         return codec, f'MP4 holds no {codec}'
     if not table.certain:
         return codec, 'not every packet is a frame with a time'
-    if len(reel.timeline.packets) < len(table.times):
+    places = reel.timeline.places
+    if table.cut and len(reel.timeline.keys):
+        places = places[: reel.timeline.keys[-1]]  # What comes after is not cut into clips anyway.
+    if (places < 0).any():
         return codec, 'some of its frames are not shown'
     if not table.keys[0] or int(table.times.argmin()):
         return codec, 'its first frames are made of others that are not there'
