@@ -1,6 +1,7 @@
 """The layers of the library: which module may know of which, and what the import of it all costs."""
 
 import ast
+import functools
 import importlib
 import json
 from pathlib import Path
@@ -36,6 +37,22 @@ PURE = [
 OUTSIDE = {'io', 'mmap', 'pathlib', 'socket', 'shutil', 'subprocess', 'tempfile', 'threading', 'fsspec'}
 
 
+@functools.cache
+def tree_of(path):
+    return ast.parse(path.read_text())
+
+
+@functools.cache
+def uses():
+    """What modules take from each module by name."""
+    found = {}
+    for path in MODULES:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ImportFrom):
+                found.setdefault(node.module, set()).update(alias.name for alias in node.names)
+    return found
+
+
 def name_of(path):
     parts = path.relative_to(PACKAGE.parent).with_suffix('').parts
     return '.'.join(parts[:-1] if parts[-1] == '__init__' else parts)
@@ -43,7 +60,7 @@ def name_of(path):
 
 def imports(path, top_level=False):
     """The modules that a module imports; at its top level only, or anywhere."""
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     nodes = tree.body if top_level else ast.walk(tree)
     for node in nodes:
         if isinstance(node, ast.If) and 'TYPE_CHECKING' in ast.dump(node.test):
@@ -107,7 +124,7 @@ def test_pure_modules_do_no_input_and_output(path):
     for other in imports(PACKAGE / path):
         assert other.split('.')[0] not in OUTSIDE, f'{path} imports {other}'
         assert not other.startswith('bags.bag.files'), f'{path} imports {other}'
-    calls = {node.func.id for node in ast.walk(ast.parse((PACKAGE / path).read_text()))
+    calls = {node.func.id for node in ast.walk(tree_of(PACKAGE / path))
              if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}  # fmt: skip
     assert not calls & {'open', 'print', 'input', 'exec', 'eval'}
 
@@ -117,7 +134,7 @@ def test_only_the_files_touch_the_system(path):
     """Above `bag/files` nothing opens, renames or lists a file."""
     if 'files' in path.parts or path.parts[-2] == 'formats':
         return
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == 'os':
             assert node.attr in {
                 'PathLike',
@@ -137,7 +154,7 @@ def test_all_is_complete_and_sorted(path):
         module = importlib.import_module(name_of(path))
     except bags.MissingDependencyError as exc:
         pytest.skip(str(exc))
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     # Constants, classes, functions, as ruff sorts them.
     order = sorted(module.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))
     assert module.__all__ == order
@@ -149,13 +166,7 @@ def test_all_is_complete_and_sorted(path):
         for node in tree.body
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith('_')
     }
-    used = {
-        alias.name
-        for other in MODULES
-        for node in ast.walk(ast.parse(other.read_text()))
-        if isinstance(node, ast.ImportFrom) and node.module == name_of(path)
-        for alias in node.names
-    }
+    used = uses().get(name_of(path), set())
     # What other modules take from a module is in its `__all__`, unless it is a module itself.
     missing = {name for name in used & defined if name not in module.__all__}
     assert not missing, f'not in __all__: {sorted(missing)}'
@@ -163,7 +174,7 @@ def test_all_is_complete_and_sorted(path):
 
 def test_every_module_says_what_it_is_for():
     for path in MODULES:
-        docstring = ast.get_docstring(ast.parse(path.read_text()))
+        docstring = ast.get_docstring(tree_of(path))
         assert docstring, path
         assert docstring.splitlines()[0].endswith(('.', ':')), f'{path}: {docstring.splitlines()[0]}'
 
