@@ -1,12 +1,12 @@
-"""Runs the benchmarks: `python -m benchmarks [--quick] [--only records cold datasets scale]`."""
+"""Runs the benchmarks: `python -m benchmarks [--quick] [--only records cold datasets loading scale]`."""
 
 import argparse
 import os
 
-from benchmarks import cold, data, datasets, records, report, scale
+from benchmarks import cold, data, datasets, loading, records, report, scale
 from benchmarks.peers import PEERS, present
 
-PARTS = ('records', 'cold', 'datasets', 'scale')
+PARTS = ('records', 'cold', 'datasets', 'loading', 'scale')
 
 
 def main() -> None:
@@ -37,6 +37,8 @@ def main() -> None:
         cold.main(output, quick=options.quick, whole=options.drop == 'system')
     if 'datasets' in options.only:
         datasets.main(output, quick=options.quick)
+    if 'loading' in options.only:
+        loading.main(output, quick=options.quick)
     if 'scale' in options.only:
         scale.main(output, quick=options.quick)
     output.summary()

@@ -12,7 +12,17 @@ from benchmarks.timing import Timing
 
 PACKAGES = (
     *('bags', 'numpy', 'msgpack', 'zstandard', 'bagz', 'sackli', 'granular', 'array_record'),
-    *('mosaicml-streaming', 'pylance', 'datasets', 'pyarrow'),
+    *(
+        'mosaicml-streaming',
+        'pylance',
+        'datasets',
+        'pyarrow',
+        'torch',
+        'grain',
+        'webdataset',
+        'litdata',
+        'loaderx',
+    ),
 )
 
 
