@@ -181,6 +181,8 @@ class Field:
         if decode is None:
             return records
         try:
+            if self.decoder.together is not None:
+                return self.decoder.together(records)
             return list(map(decode, records))
         except Exception:
             for index, record in zip(indices.tolist(), records, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -37,6 +37,8 @@ class Decoder:
         """Whether it takes a buffer over the file itself and does without a copy."""
         self.opens = opens
         """Whether it takes a `Record`, to open it when it is needed, instead of its bytes."""
+        self.together: Callable[[Sequence[Any]], list[Any]] | None = None
+        """Decodes several records, if that is quicker than one by one."""
         self.is_scalar = bool(self.dtype) and not isinstance(
             decode and decode(bytes(self.length)), np.ndarray
         )
@@ -64,6 +66,7 @@ def _decoder_for(kind: FieldType, decoders: Mapping[str, Callable[..., Any]], ra
     if getattr(function, 'opens', False):
         return Decoder(decode, None, False, opens=True)
     decoder = Decoder(None if decode is bytes else decode, fixed, False)
+    decoder.together = getattr(function, 'together', None)
     textual = function is formats.decoders['utf8'] or decode is bytes
     if function is formats.decoders['utf8']:
         # Its records come as bytes, and nothing is quicker than this.

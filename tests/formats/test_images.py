@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import struct
 import tracemalloc
 import zlib
@@ -282,3 +283,27 @@ def test_pictures_larger_than_the_format():
 def test_memory_layouts(photo):
     for array in (photo[::-1], photo[:, ::2], np.asfortranarray(photo), photo[:, :, ::-1]):
         assert np.array_equal(decoders['png'](encoders['png'](array)), array)
+
+
+def test_jpegs_decoded_together_are_the_same(photo):
+    large = np.tile(photo, (4, 6, 1))[:1100, :1300]
+    pictures = [photo, photo[:40, :30], photo[:40, :30, 0], large, *(photo[:64, size:] for size in range(30))]
+    records = [encoders['jpeg'](picture) for picture in pictures]
+    for chosen in (records, records[:1], records[2:3], []):
+        found = images.decode_jpegs([memoryview(record) for record in chosen])
+        assert len(found) == len(chosen)
+        for picture, record in zip(found, chosen, strict=True):
+            alone = decoders['jpeg'](record)
+            assert (picture.shape, picture.dtype) == (alone.shape, alone.dtype)
+            assert np.array_equal(picture, alone)
+            assert picture.flags.writeable
+            picture[:] = 7
+        assert not any(np.shares_memory(a, b) for a, b in itertools.pairwise(found))
+        assert all((picture == 7).all() for picture in found)
+
+
+def test_jpegs_that_end_early_among_others(photo):
+    records = [encoders['jpeg'](photo[:64, :64]) for _ in range(5)]
+    records[3] = records[3][:-200]
+    with pytest.raises(ValueError, match=r'cut off|end'):
+        images.decode_jpegs(records)
