@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from bags.formats import Audio, Video, decoders, encoders, remux
     from bags.formats.clips import Clip, clips
+    from bags.from_arrays import from_numpy
     from bags.indexing import index
     from bags.intake import convert, export
     from bags.joined_clips import Clips
@@ -81,6 +82,7 @@ __all__ = [
     'encoders',
     'export',
     'frames',
+    'from_numpy',
     'index',
     'join',
     'open',
@@ -110,6 +112,7 @@ _HOMES = {
         'SpecError',
         'StackError',
     ),
+    'from_arrays': ('from_numpy',),
     'formats': ('Audio', 'Video', 'decoders', 'encoders', 'remux'),
     'formats.clips': ('Clip', 'clips'),
     'indexing': ('index',),

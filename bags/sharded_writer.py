@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +15,7 @@ from bags.closing import Closing
 from bags.compressing import Compression, field_compressions
 from bags.encoder import bind_encoders
 from bags.errors import CorruptError, SpecError
-from bags.field_writer import RECORDS
+from bags.field_writer import RECORDS, Run
 from bags.reader import DatasetReader
 from bags.shard_index import INDEX
 from bags.shard_list import shard_numbers
@@ -212,6 +212,15 @@ class ShardedDatasetWriter:
         Returns:
             The index of the datapoint among all that this writer's folders have.
         """
+        writer = self._ready()
+        return self._past_length + writer.append(datapoint, flush)
+
+    def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
+        """Appends many datapoints, all to one folder; see `DatasetWriter.append_runs`."""
+        self._ready().append_runs(runs, refs)
+
+    def _ready(self) -> DatasetWriter:
+        """Returns the writer of the folder that has room."""
         if self._closed:
             raise ValueError(f'{self!r} is closed')
         if self._upload is not None and self._upload.failed:
@@ -222,7 +231,7 @@ class ShardedDatasetWriter:
         if self._writer is None:
             self._writer = self._start(self._is_begun)
             self._is_begun = False
-        return self._past_length + self._writer.append(datapoint, flush)
+        return self._writer
 
     def _is_full(self, writer: DatasetWriter) -> bool:
         return (

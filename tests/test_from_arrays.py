@@ -1,0 +1,111 @@
+"""Arrays as datasets."""
+
+import numpy as np
+import pytest
+
+import bags
+
+
+def arrays_of(count):
+    chance = np.random.default_rng(0)
+    return {
+        'image': chance.integers(0, 255, (count, 4, 5, 3), np.uint8),
+        'label': np.arange(count) - 3,
+        'small': np.arange(count).astype('uint16'),
+        'score': chance.random(count, np.float32),
+        'half': chance.random(count).astype('float16'),
+        'big': np.arange(2 * count, dtype='>i4').reshape(count, 2),
+        'flag': chance.random(count) < 0.5,
+        'name': np.array([f'näme {index}' for index in range(count)], 'U10'),
+        'tag': np.array([b'tag'] * count, 'S4'),
+        'wave': (chance.random((count, 2)) + 1j).astype('complex64'),
+        'none': np.zeros((count, 0)),
+        'columns': np.asfortranarray(chance.random((count, 3))),
+        'every': np.arange(3 * count)[::3],
+    }
+
+
+@pytest.mark.parametrize(
+    'options', [{}, {'shard_length': 7}, {'shard_size': 2000}, {'compression': ['image']}]
+)
+def test_arrays_come_back(tmp_path, options):
+    arrays = arrays_of(50)
+    assert bags.from_numpy(arrays, tmp_path / 'x', **options) == 50
+    dataset = bags.open(tmp_path / 'x')
+    batch = dataset.batch(range(50))
+    for name, array in arrays.items():
+        assert batch[name].shape == array.shape
+        assert (batch[name] == array).all()
+        assert batch[name].dtype == array.dtype.newbyteorder('<')
+    assert dataset[49, 'label'] == {'label': 46}
+    assert dataset.spec['score'] == 'float(4)'
+    assert dataset.spec['image'] == 'array(uint8,4,5,3)'
+    if 'shard_length' in options:
+        assert dataset.shards == 8
+        assert len(bags.open(tmp_path / 'x' / '000000')) == 7
+    if 'shard_size' in options:
+        assert dataset.shards > 1
+
+
+def test_files_are_mapped(tmp_path):
+    arrays = arrays_of(20)
+    for name in ('image', 'columns', 'label'):
+        np.save(tmp_path / f'{name}.npy', arrays[name])
+    paths = {name: tmp_path / f'{name}.npy' for name in ('image', 'columns')}
+    assert bags.from_numpy({**paths, 'label': str(tmp_path / 'label.npy')}, tmp_path / 'x') == 20
+    batch = bags.open(tmp_path / 'x').batch([5, 3])
+    assert all((batch[name] == arrays[name][[5, 3]]).all() for name in batch)
+    mapped = np.load(tmp_path / 'image.npy', mmap_mode='c')
+    mapped[:] = 7
+    bags.from_numpy(mapped[5:], tmp_path / 'y')
+    assert (mapped == 7).all()
+    assert (bags.open(tmp_path / 'y').batch(range(15))['data'] == 7).all()
+
+
+def test_written_as_one_by_one(tmp_path, kit):
+    arrays = {name: array for name, array in arrays_of(10).items() if name in ('image', 'label', 'flag')}
+    bags.from_numpy(arrays, tmp_path / 'x')
+    rows = [{name: array[index] for name, array in arrays.items()} for index in range(10)]
+    kit.fill(tmp_path / 'y', rows, bags.open(tmp_path / 'x').spec)
+    for path in (tmp_path / 'y').iterdir():
+        assert (tmp_path / 'x' / '000000' / path.name).read_bytes() == path.read_bytes()
+
+
+def test_memory_stays_the_same(tmp_path, kit):
+    with (tmp_path / 'x.npy').open('wb') as file:
+        header = {'descr': '<f4', 'fortran_order': False, 'shape': (60_000, 1024)}
+        np.lib.format.write_array_header_1_0(file, header)
+        file.truncate(file.tell() + 60_000 * 4096)
+    code = (
+        'import resource, sys, bags; bags.from_numpy([[1]], sys.argv[3]); '
+        'before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; '
+        'bags.from_numpy(sys.argv[1], sys.argv[2]); '
+        'print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)'
+    )
+    grown = int(kit.python(code, tmp_path / 'x.npy', tmp_path / 'x', tmp_path / 'y'))
+    assert grown < 60_000  # KiB, of 240,000 in the file.
+
+
+def test_none_at_all(tmp_path):
+    assert bags.from_numpy({'x': np.zeros((0, 3), 'f4')}, tmp_path / 'x') == 0
+    dataset = bags.open(tmp_path / 'x')
+    assert (len(dataset), dataset.spec) == (0, {'x': 'array(float32,3)'})
+
+
+def test_what_is_no_dataset(tmp_path):
+    np.savez(tmp_path / 'x.npz', a=np.ones(3))
+    for arrays, error, match in [
+        ({'a': np.ones(3), 'b': np.ones(4)}, ValueError, "one length, got {'a': 3, 'b': 4}"),
+        ({'a': np.float32(3)}, bags.SpecError, "field 'a': expected an array with a length"),
+        ({'a': np.array([{}, 1])}, bags.SpecError, "field 'a': .*object"),
+        ({'a': np.zeros(3, [('x', 'f4')])}, bags.SpecError, "field 'a'"),
+        ({'a': np.zeros(3, 'datetime64[s]')}, bags.SpecError, 'a view of int64'),
+        ({'a b': np.ones(3)}, bags.SpecError, 'a b'),
+        (tmp_path / 'x.npz', ValueError, 'expected a .npy file'),
+        (tmp_path / 'nope.npy', FileNotFoundError, 'nope'),
+    ]:
+        with pytest.raises(error, match=match):
+            bags.from_numpy(arrays, tmp_path / 'y')
+    bags.from_numpy(np.ones(3), tmp_path / 'z')
+    with pytest.raises(FileExistsError):
+        bags.from_numpy(np.ones(3), tmp_path / 'z')
