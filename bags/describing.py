@@ -36,7 +36,7 @@ SHARDS = 64  # As many are looked into.
 RECORDS = 1 << 20  # Of each, as many records of a field.
 HEADS = 1 << 10  # Of each, as many heads of frames.
 HEAD = 18  # Bytes of a frame that may say how much it holds.
-BINS = 10
+BINS = 8
 
 
 @dataclasses.dataclass

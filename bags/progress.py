@@ -53,7 +53,9 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
         Rates(),
         TimeRemainingColumn(),
     ]
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    # What is printed meanwhile goes above the bar, if it goes to a terminal; else to where it should.
+    above = sys.stdout is not None and sys.stdout.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=above) as bar:
         task = bar.add_task(what, total=total, size=0)
 
         sizes = [0]

@@ -35,12 +35,12 @@ def console() -> Console:
 def emit(out: Console, what: Any) -> None:
     """Prints something; where that is no terminal, without spaces at the ends of lines."""
     whole = not isinstance(what, Table)  # Wrapping is the terminal's: so paths can be copied.
-    if out.is_terminal:
-        out.print(what, soft_wrap=whole)
-        return
     with out.capture() as captured:
         out.print(what, soft_wrap=whole)
-    print('\n'.join(line.rstrip() for line in captured.get().split('\n')), end='')
+    shown = captured.get()
+    if not out.is_terminal:
+        shown = '\n'.join(line.rstrip() for line in shown.split('\n'))
+    print(shown, end='')  # And so above a bar of progress, if there is one.
 
 
 def text(content: str, style: str = '') -> Text:
@@ -54,13 +54,14 @@ def table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str | Text
     """Returns a table without lines.
 
     Args:
-        columns: Of each its heading and 'left' or 'right'.
+        columns: Of each its heading, and 'left', 'right' or 'whole', which is left and not divided.
         rows: Cells.
     """
     headed = any(heading for heading, _ in columns)
     made = Table(box=None, show_header=headed, pad_edge=False, header_style='dim', padding=(0, 2, 0, 0))
     for number, (heading, justify) in enumerate(columns):
-        made.add_column(heading, justify='right' if justify == 'right' else 'left', overflow='fold')
+        side: Any = 'right' if justify == 'right' else 'left'
+        made.add_column(heading, justify=side, overflow='fold', no_wrap=justify == 'whole')
         if not number:
             made.columns[0].style = 'bold'
     for row in rows:

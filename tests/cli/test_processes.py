@@ -134,3 +134,17 @@ def test_startup_imports_little(environment):
         [sys.executable, '-c', code], env=environment, capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {'numpy', 'rich.table', 'fsspec', 'PIL', 'av'} & set(loaded)
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='how a terminal ends differs')
+def test_a_bar_on_a_terminal_leaves_the_output_alone(work, environment):
+    line = f'"{sys.executable}" -m bags verify episodes --decode'
+    shown = in_terminal(['bash', '-c', f'{line} > found.txt'], environment, 80)
+    assert 'verifying' in shown
+    with open('found.txt') as file:
+        lines = file.read().splitlines()
+    assert lines[-1] == 'episodes: no damage found'
+    assert len(lines) == 5
+    together = in_terminal(['bash', '-c', line], environment, 80)
+    for each in lines:
+        assert each.split(' ')[-1] in together

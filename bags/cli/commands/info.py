@@ -46,10 +46,10 @@ def _print_dataset(path: str, facts: Any) -> None:
     ratios = any(field.ratio for field in facts.fields.values())
     if ratios:
         columns.append(('zstd', 'right'))
-    columns.append(('bytes a record', 'left'))
+    columns.append(('bytes a record', 'whole'))
     items = any(field.items for field in facts.fields.values())
     if items:
-        columns.append(('items', 'left'))
+        columns.append(('items', 'whole'))
     rows = []
     for name, field in facts.fields.items():
         row = [name, field.type, byte_count(field.bytes)]
