@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import logging
 import os
 import random
 import socket
@@ -20,6 +21,9 @@ from typing import Any, Self
 
 __all__ = ['Proxy', 'gcs_server', 's3_server']
 
+# Without it gcsfs asks by gRPC what kind of bucket each is, for minutes where nobody answers.
+os.environ.setdefault('GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT', 'false')
+
 BUCKET = 'bucket'
 
 
@@ -29,6 +33,7 @@ def s3_server() -> Iterator[str]:
     import boto3
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger('werkzeug').setLevel(logging.ERROR)
     server = ThreadedMotoServer('127.0.0.1', 0, verbose=False)
     server.start()
     try:
@@ -103,7 +108,8 @@ class Proxy:
         url: Where it is.
         requests: What was asked for so far: method, path, the Range.
         delay: Seconds that each request takes longer.
-        faults: By what is done to a request ('refuse' with 503, 'reset', 'truncate'), how probable it is.
+        faults: By what is done to a request ('refuse' with 503, 'deny', 'reset', 'truncate'), how
+            probable it is.
         most: Requests at a time so far, at most.
     """
 
@@ -122,6 +128,11 @@ class Proxy:
             protocol_version = 'HTTP/1.1'
             disable_nagle_algorithm = True
             wbufsize = -1
+
+            def handle_expect_100(self) -> bool:
+                done = super().handle_expect_100()
+                self.wfile.flush()
+                return done
 
             def setup(self) -> None:
                 super().setup()
@@ -200,6 +211,11 @@ class Proxy:
             data = handler.rfile.read(int(handler.headers.get('Content-Length') or 0))
         if fault == 'refuse':
             handler.send_response(503, 'Slow Down')
+            handler.send_header('Content-Length', '0')
+            handler.end_headers()
+            return
+        if fault == 'deny':
+            handler.send_response(403, 'Forbidden')
             handler.send_header('Content-Length', '0')
             handler.end_headers()
             return

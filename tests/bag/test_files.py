@@ -70,9 +70,16 @@ class FileTests:
             assert bytes(file.read(start, stop)) == data[start:stop]
             assert [bytes(part) for part in file.read_many(*arrays([(start, stop)]))] == [data[start:stop]]
 
+    READS = 1500
+    ROUNDS = 60
+
     @few
     @given(data=st.data())
     def test_any_ranges(self, file, data):
+        self.check_ranges(file, data)
+
+    @staticmethod
+    def check_ranges(file, data):
         edges = st.one_of(
             st.integers(0, len(DATA)),
             st.integers(0, len(DATA) // 512).map(lambda block: block * 512),
@@ -110,7 +117,7 @@ class FileTests:
 
         def work(seed):
             rng = np.random.default_rng(seed)
-            for _ in range(60):
+            for _ in range(self.ROUNDS):
                 starts = rng.integers(0, len(DATA) - 5000, 20)
                 stops = starts + rng.integers(0, 5000, 20)
                 expected = [DATA[a:b] for a, b in zip(starts, stops, strict=True)]
@@ -130,7 +137,7 @@ class FileTests:
     def test_a_parent_and_its_forked_child_read_at_the_same_time(self, file):
         def work(seed):
             rng = random.Random(seed)
-            for _ in range(1500):
+            for _ in range(self.READS):
                 start = rng.randrange(len(DATA) - 3000)
                 stop = start + rng.randrange(3000)
                 if bytes(file.read(start, stop)) != DATA[start:stop]:

@@ -6,7 +6,7 @@ import errno
 
 from bags.errors import CorruptError
 
-__all__ = ['Precondition', 'Transient', 'Unsatisfiable', 'by_status', 'changed', 'given_up']
+__all__ = ['Late', 'Precondition', 'Transient', 'Unsatisfiable', 'by_status', 'changed', 'given_up']
 
 
 class Transient(Exception):
@@ -17,6 +17,10 @@ class Transient(Exception):
         self.late = late
         """Whether it is that nothing came in time."""
         super().__init__(reason)
+
+
+class Late(TimeoutError):
+    """A storage did not answer in time. (Of a plain TimeoutError asyncio makes one without the path.)"""
 
 
 class Precondition(Exception):
@@ -47,7 +51,7 @@ def by_status(path: str, status: int, reason: str) -> Exception:
 def given_up(path: str, fault: Transient, tries: int) -> OSError:
     """Returns the error of a request that was tried often enough."""
     often = f'{tries} tries' if tries > 1 else 'one try'
-    kind, number = (TimeoutError, errno.ETIMEDOUT) if fault.late else (OSError, errno.EIO)
+    kind, number = (Late, errno.ETIMEDOUT) if fault.late else (OSError, errno.EIO)
     return kind(number, f'{fault.reason} (after {often})', path)
 
 

@@ -54,6 +54,7 @@ class Backend(Protocol):
 
     async def copy(self, path: str, target: str) -> None: ...
 
+    versions: str
     ordered: bool
     """Whether parts must arrive one after the other."""
 
@@ -151,6 +152,7 @@ class FsspecClient:
         self.backend = backend
         self.patience = patience
         self.concurrency = patience.concurrency
+        self.versions = backend.versions
         self._slots = asyncio.Semaphore(self.concurrency)
 
     def start(self, work: Callable[[], Awaitable[Result]]) -> Future[Result]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import secrets
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +20,7 @@ class GcsBackend:
     """GCS through gcsfs: the JSON interface, with gcsfs's credentials."""
 
     ordered = True
+    versions = 'generation'
 
     def __init__(self, filesystem: Any, patience: Patience) -> None:
         self.filesystem = filesystem
@@ -40,7 +43,7 @@ class GcsBackend:
                 url if '://' in url else f'{filesystem._location}{url}',  # noqa: SLF001
                 headers=filesystem._get_headers(headers),  # noqa: SLF001
                 params=filesystem._get_params(parameters),  # noqa: SLF001
-                data=data,
+                data=None if data is None else io.BytesIO(data),
                 allow_redirects=False,
             ) as answer:
                 content = await answer.read()
@@ -75,9 +78,13 @@ class GcsBackend:
     async def put(self, path: str, data: bytes, create: bool) -> None:
         bucket, key = _split(path)
         condition = {'ifGenerationMatch': '0'} if create else {}
+        mark = secrets.token_hex(16)
+        about = f'--{mark}\r\nContent-Type: application/json\r\n\r\n{json.dumps({"name": key})}\r\n'
+        begin = f'{about}--{mark}\r\nContent-Type: application/octet-stream\r\n\r\n'
+        body = b''.join((begin.encode(), data, f'\r\n--{mark}--\r\n'.encode()))
         url = f'/upload/storage/v1/b/{quote(bucket)}/o'
-        headers = {'Content-Type': 'application/octet-stream'}
-        await self._request('POST', path, url, headers, data, uploadType='media', name=key, **condition)
+        headers = {'Content-Type': f'multipart/related; boundary={mark}'}
+        await self._request('POST', path, url, headers, body, uploadType='multipart', **condition)
 
     async def begin(self, path: str, create: bool) -> tuple[str, str]:
         bucket, key = _split(path)

@@ -16,6 +16,7 @@ class HttpBackend:
     """A web server that answers ranges."""
 
     ordered = True
+    versions = 'etag'
 
     def __init__(self, filesystem: Any) -> None:
         self.filesystem = filesystem

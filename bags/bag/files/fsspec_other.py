@@ -12,22 +12,16 @@ from bags.bag.files.urls import unquoted
 __all__ = ['OtherBackend', 'fault_of', 'head_of', 'names_of']
 
 VERSIONS = (
-    'generation',
-    'etag',
-    'ETag',
-    'e_tag',
-    'version',
-    'mtime',
-    'last_modified',
-    'LastModified',
-    'created',
-)
+    'generation', 'etag', 'ETag', 'e_tag', 'version', 'created', 'mtime', 'last_modified', 'LastModified'
+)  # fmt: skip
 
 
 def head_of(info: Any) -> Stat:
     """Returns which object it is, from what fsspec tells of one."""
-    version = next((str(info[name]) for name in VERSIONS if info.get(name)), '')
-    return Stat(int(info.get('size') or 0), unquoted(version))
+    version = next((info[name] for name in VERSIONS if info.get(name)), '')
+    # One and the same time may be a datetime here and a number there.
+    version = version.timestamp() if hasattr(version, 'timestamp') else version
+    return Stat(int(info.get('size') or 0), unquoted(str(version)))
 
 
 def names_of(folder: str, entries: Any) -> dict[str, Stat | None]:
@@ -63,6 +57,7 @@ class OtherBackend:
     """
 
     ordered = True
+    versions = 'info'
 
     def __init__(self, filesystem: Any) -> None:
         self.filesystem = filesystem

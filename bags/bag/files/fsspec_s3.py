@@ -17,6 +17,7 @@ class S3Backend:
     """S3 through s3fs."""
 
     ordered = False
+    versions = 'etag'
 
     def __init__(self, filesystem: Any, patience: Patience) -> None:
         self.filesystem = filesystem

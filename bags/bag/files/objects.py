@@ -48,6 +48,8 @@ class Client(Protocol):
 
     gap: int
     """Bytes that are cheaper to read than to ask for separately."""
+    versions: str
+    """Of what kind its versions are: an object has the same one for all clients of that kind."""
     concurrency: int
     """Requests at a time."""
 

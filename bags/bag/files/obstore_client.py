@@ -7,6 +7,7 @@ neither tell whether the object has changed nor have more than ten requests on t
 
 from __future__ import annotations
 
+import errno
 import functools
 import itertools
 import queue
@@ -33,6 +34,7 @@ STATUS = re.compile(
     r'status code:? (\d{3})|status: (\d{3})|non-2xx status code: (\d{3})|\b(\d{3}) [A-Z][a-z]+ '
 )
 LATE = re.compile(r'timed? ?out', re.IGNORECASE)
+NO_RANGE = re.compile('non-partial response|CONTENT_RANGE')  # Or the object is empty.
 DENIED = re.compile(
     r'metadata endpoint|169\.254\.169\.254|metadata\.google\.internal|latest/api/token|credential',
     re.IGNORECASE,
@@ -51,6 +53,7 @@ class ObstoreClient:
     """
 
     gap = 1 << 16
+    versions = 'etag'
 
     def __init__(
         self,
@@ -146,6 +149,8 @@ class ObstoreClient:
             return self._spread(one, starts, stops)
         except (Precondition, Unsatisfiable) as exc:
             raise changed(path, str(head), str(exc)) from exc
+        except NotImplementedError as exc:
+            raise OSError(errno.EOPNOTSUPP, 'the server answers no ranges', path) from exc
 
     def _spread(
         self, one: Callable[[int, int], bytes], starts: Sequence[int], stops: Sequence[int]
@@ -323,7 +328,7 @@ def _fault(path: str, exc: Exception) -> Exception:
         return by_status(path, 403, text)
     if isinstance(exc, known.PreconditionError | known.AlreadyExistsError | known.NotModifiedError):
         return Precondition(text)
-    if isinstance(exc, known.NotSupportedError):
+    if isinstance(exc, known.NotSupportedError) or NO_RANGE.search(text):
         return NotImplementedError(text)
     if isinstance(exc, PermissionError | FileExistsError | TypeError | KeyboardInterrupt):
         return exc

@@ -23,6 +23,7 @@ class PlainClient:
     """A storage through a file system that blocks."""
 
     gap = 1 << 16
+    versions = 'info'
     concurrency = 1
 
     def __init__(self, filesystem: Any, patience: Patience) -> None:

@@ -10,7 +10,8 @@ from typing import BinaryIO
 import numpy as np
 
 from bags.bag.files.clients import Clients
-from bags.bag.files.objects import PART, Upload, part_size
+from bags.bag.files.faults import changed
+from bags.bag.files.objects import PART, Client, Upload, part_size
 from bags.bag.files.protocols import Buffer, Hints, Offsets, Stat
 from bags.bag.files.urls import join
 from bags.bag.ranges import merge
@@ -44,6 +45,7 @@ class RemoteFile:
         self.version = head.version
         self.tail = tail
         self.at_hand = head.size - len(tail)
+        self._versions = clients.client().versions
 
     def read(self, start: int, stop: int) -> Buffer:
         first = self.at_hand
@@ -70,6 +72,8 @@ class RemoteFile:
 
     def _fetch(self, starts: Offsets, stops: Offsets) -> list[bytes]:
         client = self.clients.client()
+        if client.versions != self._versions:
+            self._adopt(client)
         runs = merge(starts, stops, client.gap, RUN)
         pieces = self._pieces(runs.starts.tolist(), runs.stops.tolist())
         offsets = runs.starts[runs.owner]
@@ -94,6 +98,13 @@ class RemoteFile:
         for (number, _, _), piece in zip(cuts, found, strict=True):
             whole[number].append(piece)
         return [b''.join(parts) for parts in whole]
+
+    def _adopt(self, client: Client) -> None:
+        """Goes on, in a forked child, with a client that has versions of another kind."""
+        head = client.head(self.path)
+        if head.size != self.size:
+            raise changed(self.path, f'{self.size} bytes', f'{head.size}')
+        self.head, self._versions = head, client.versions
 
     def _check(self, stop: int) -> None:
         if stop > self.size:

@@ -1,0 +1,71 @@
+"""Storages of objects, on loopback: each as obstore reads it and as fsspec does."""
+
+from typing import NamedTuple
+
+import pytest
+
+from tests.bag.samples import records_of_many_kinds
+from tests.servers import Proxy, gcs_server, s3_server
+
+
+class Storage(NamedTuple):
+    """A storage, and the way to it."""
+
+    root: str
+    options: dict
+    server: str
+
+    def through(self, proxy):
+        """The options for reading it through a proxy."""
+        return {**self.options, 'endpoint_url': proxy.url}
+
+
+@pytest.fixture(scope='session')
+def s3():
+    with s3_server() as url:
+        yield url
+
+
+@pytest.fixture(scope='session')
+def gcs():
+    with gcs_server() as url:
+        yield url
+
+
+def make_storage(request, name):
+    scheme, _, client = name.partition('-')
+    if scheme == 'memory':
+        return Storage('memory://files', {}, '')
+    if scheme == 's3':
+        url = request.getfixturevalue('s3')
+        options = {'key': 'a', 'secret': 'b', 'endpoint_url': url, 'client': client}
+        return Storage(f's3://bucket/{client}', options, url)
+    url = request.getfixturevalue('gcs')
+    options = {'token': 'anon', 'project': 't', 'endpoint_url': url, 'client': client}
+    return Storage(f'gs://bucket/{client}', options, url)
+
+
+STORAGES = ['memory', 's3-obstore', 's3-fsspec', 'gs-obstore', 'gs-fsspec']
+
+
+@pytest.fixture(scope='module', params=STORAGES)
+def storage(request):
+    """Every storage in turn."""
+    return make_storage(request, request.param)
+
+
+@pytest.fixture(scope='module', params=['s3-obstore', 's3-fsspec'])
+def s3_storage(request):
+    """S3 in both ways, for what is told from the requests that it gets."""
+    return make_storage(request, request.param)
+
+
+@pytest.fixture
+def proxy(s3_storage):
+    with Proxy(s3_storage.server) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def records():
+    return records_of_many_kinds()

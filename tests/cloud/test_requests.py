@@ -1,0 +1,161 @@
+"""How many requests an operation costs, counted at the server, as docs/cloud.md says; and what they bring."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import bags
+from bags.bag.files import store_for
+
+SPEC = {'blob': 'bytes', 'id': 'int(8)', 'text': 'utf8', 'words': 'utf8[]?'}
+COUNT = 20_000  # So many that limits are more than what comes with the size.
+
+
+def make_row(index):
+    size = random.Random(index).randrange(30)
+    return {
+        'blob': bytes([index % 251]) * size,
+        'id': index,
+        'text': f'text {index}' * (index % 3),
+        'words': None if index % 5 == 0 else [str(index)] * (index % 4),
+    }
+
+
+@pytest.fixture(scope='module')
+def folder(s3_storage, tmp_path_factory):
+    """A dataset on S3, put there as files."""
+    local = tmp_path_factory.mktemp('local') / 'a'
+    with bags.DatasetWriter(local, SPEC) as writer:
+        for index in range(COUNT):
+            writer.append(make_row(index), flush=False)
+    store, root = store_for(f'{s3_storage.root}/folder', None, s3_storage.options)
+    for path in local.iterdir():
+        store.replace(store.join(root, path.name), path.read_bytes())
+    return root
+
+
+@pytest.fixture(scope='module')
+def shards(s3_storage):
+    root = f'{s3_storage.root}/shards'
+    with bags.ShardedDatasetWriter(root, SPEC, shard_length=2, storage_options=s3_storage.options) as writer:
+        for index in range(200):
+            writer.append(make_row(index))
+    return root
+
+
+def kinds(requests):
+    return Counter('list' if 'list-type' in path else path.rpartition('/')[2] for _, path, _ in requests)
+
+
+def test_a_folder(folder, s3_storage, proxy):
+    with proxy.counted() as opening:
+        dataset = bags.open(folder, storage_options=s3_storage.through(proxy))
+    assert len(dataset) == COUNT
+    assert len(opening) <= 6
+    with proxy.counted() as cold:
+        assert dataset[12_345] == make_row(12_345)
+    assert max(kinds(cold).values()) <= 3  # Rounds: the end of each file, the rest of its limits, the record.
+    for index in (12_346, 3, -1):
+        with proxy.counted() as warm:
+            assert dataset[index] == make_row(range(COUNT)[index])
+        assert max(kinds(warm).values(), default=0) <= 1
+    with proxy.counted() as one:
+        assert dataset[77, 'id'] == {'id': 77}
+    assert len(one) == 1
+
+
+def test_a_batch(folder, s3_storage, proxy):
+    dataset = bags.open(folder, storage_options=s3_storage.through(proxy))
+    dataset[0]
+    indices = np.random.default_rng(0).integers(0, COUNT, 256)
+    with proxy.counted() as requests:
+        batch = dataset.batch(indices)
+    assert (batch['id'] == indices).all()
+    assert batch['text'] == [make_row(index)['text'] for index in indices.tolist()]
+    assert len(requests) == 4  # Small records lie near each other: one request a field.
+    with proxy.counted() as requests:
+        assert dataset.__getitems__(indices) == [make_row(index) for index in indices.tolist()]
+    assert len(requests) == 4
+
+
+def test_limits_in_blocks_come_once(folder, s3_storage, proxy):
+    dataset = bags.open(folder, cache_index=False, storage_options=s3_storage.through(proxy))
+    with proxy.counted() as cold:
+        assert dataset[6] == make_row(6)
+    assert max(kinds(cold).values()) <= 3
+    with proxy.counted() as warm:
+        assert dataset[7] == make_row(7)
+    assert max(kinds(warm).values()) == 1
+    dataset.batch(range(0, COUNT, 100))
+    with proxy.counted() as requests:
+        assert dataset.batch(range(1, COUNT, 100))['id'].tolist() == list(range(1, COUNT, 100))
+    assert len(requests) <= 5
+
+
+def test_opening_a_hundred_shards(shards, s3_storage, proxy):
+    with proxy.counted() as requests:
+        dataset = bags.open(shards, storage_options=s3_storage.through(proxy))
+    assert (len(dataset), dataset.shards) == (200, 100)
+    assert kinds(requests)['list'] == 1
+    assert len(requests) <= 105
+    assert dataset.batch([199, 0, 77])['id'].tolist() == [199, 0, 77]
+    with proxy.counted() as requests:
+        assert dataset.batch([0, 199, 77])['id'].tolist() == [0, 199, 77]
+    assert not requests  # Files this small came whole with their size.
+
+
+def test_all_requests_of_a_batch_are_on_their_way_together(shards, s3_storage, proxy):
+    dataset = bags.open(shards, storage_options=s3_storage.through(proxy))
+    proxy.delay = 0.02
+    proxy.most = 0
+    dataset.batch(range(0, 200, 2))
+    assert 16 <= proxy.most <= 64
+    few = bags.open(shards, storage_options={**s3_storage.through(proxy), 'concurrency': 4})
+    proxy.most = 0
+    few.batch(range(0, 200, 20))
+    assert proxy.most <= 4
+
+
+def test_the_storage_loses_an_object_meanwhile(s3_storage):
+    root = f'{s3_storage.root}/lost'
+    options = {'storage_options': s3_storage.options}
+    with bags.ShardedDatasetWriter(root, SPEC, shard_length=5, **options) as writer:
+        for index in range(20):
+            writer.append(make_row(index))
+    dataset = bags.open(root, **options)
+    store, path = store_for(f'{root}/000002/blob.bag', None, s3_storage.options)
+    store.remove(path)
+    with pytest.raises((bags.CorruptError, FileNotFoundError), match=r'lost/000002.*blob\.bag'):
+        dataset.batch(range(20))
+    assert dataset[3] == make_row(3)
+
+
+def test_writing_and_going_on(storage, kit):
+    root = f'{storage.root}/written'
+    rows = [kit.make_row(index) for index in range(20)]
+    options = {'storage_options': storage.options}
+    with bags.ShardedDatasetWriter(
+        root, kit.SPEC, shard_length=6, compression=kit.COMPRESSED, **options
+    ) as writer:
+        for row in rows[:13]:
+            writer.append(row)
+    with pytest.raises(FileExistsError):
+        bags.ShardedDatasetWriter(root, kit.SPEC, **options)
+    with bags.ShardedDatasetWriter(root, kit.SPEC, shard_length=6, resume=True, **options) as writer:
+        assert len(writer) == 13
+        for row in rows[13:]:
+            writer.append(row)
+    dataset = bags.open(root, **options)
+    assert kit.equal(list(dataset), rows)
+    assert kit.equal(dataset.__getitems__(range(19, -1, -1)), rows[::-1])
+    batch = dataset.batch([7, 3], ('id', 'words'))
+    assert batch['id'].tolist() == [4, 0]
+    assert batch['words'] == [rows[7]['words'], rows[3]['words']]
+    assert dataset.file(2, 'text').read().decode() == rows[2]['text']
+    with bags.DatasetWriter(f'{root}/one', kit.SPEC, **options) as writer:
+        writer.append(rows[0])
+    with bags.DatasetWriter(f'{root}/one', kit.SPEC, resume=True, **options) as writer:
+        writer.append(rows[1])
+    assert kit.equal(list(bags.open(f'{root}/one', **options)), rows[:2])
