@@ -46,7 +46,9 @@ def sound_rows(
     if 'refs.bag' not in names:
         if any(name.endswith('.idx') for name in names):
             raise ValueError(f'{folder}: was written by Granular, and can be read but not resumed')
-        if any(name.endswith(('.bag', '.bagz')) and name != 'limits.refs.bag' for name in names):
+        if store.appendable and any(
+            name.endswith(('.bag', '.bagz')) and name != 'limits.refs.bag' for name in names
+        ):
             # The refs are made before all other bags, so this is no writer's doing.
             raise CorruptError(folder, None, 'has bags, but no refs.bag')
         return None

@@ -111,6 +111,8 @@ class DatasetWriter:
         if keep is not None and self._at_most is not None:
             keep = min(keep, self._at_most)
         mode = 'append' if resume else 'create'
+        if resume and keep is None and not store.appendable:
+            mode = 'overwrite'  # Bags that came before the refs, which a killed writer did not get to.
         self._refs = bag.Writer(
             store.join(path, 'refs.bag'), mode=mode, buffer_size=1 << 62, at_most=keep, **self._storage
         )

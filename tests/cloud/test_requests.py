@@ -90,7 +90,7 @@ def test_limits_in_blocks_come_once(folder, s3_storage, proxy):
     assert max(kinds(warm).values()) == 1
     dataset.batch(range(0, COUNT, 100))
     with proxy.counted() as requests:
-        assert dataset.batch(range(1, COUNT, 100))['id'].tolist() == list(range(1, COUNT, 100))
+        assert dataset.batch(range(0, COUNT, 100))['id'].tolist() == list(range(0, COUNT, 100))
     assert len(requests) <= 5
 
 
@@ -159,3 +159,20 @@ def test_writing_and_going_on(storage, kit):
     with bags.DatasetWriter(f'{root}/one', kit.SPEC, resume=True, **options) as writer:
         writer.append(rows[1])
     assert kit.equal(list(bags.open(f'{root}/one', **options)), rows[:2])
+
+
+def test_a_folder_that_a_killed_writer_left(storage):
+    root = f'{storage.root}/killed'
+    options = {'storage_options': storage.options}
+    with bags.DatasetWriter(f'{root}/000000', SPEC, **options) as writer:
+        for index in range(5):
+            writer.append(make_row(index))
+    store, path = store_for(f'{root}/000000/refs.bag', None, storage.options)
+    with bags.DatasetWriter(f'{root}/000001', SPEC, **options) as writer:
+        writer.append(make_row(77))
+    store.remove(path.replace('000000', '000001'))  # What is there when it is killed on its way to the refs.
+    assert len(bags.open(root, **options)) == 5
+    with bags.DatasetWriter(f'{root}/000001', SPEC, resume=True, **options) as writer:
+        assert not len(writer)
+        writer.append(make_row(5))
+    assert list(bags.open(root, **options)) == [make_row(index) for index in range(6)]
