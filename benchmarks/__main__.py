@@ -1,12 +1,12 @@
-"""Runs the benchmarks: `python -m benchmarks [--quick] [--only records cold datasets loading scale]`."""
+"""Runs the benchmarks: `python -m benchmarks [--quick] [--only records cold datasets …]`."""
 
 import argparse
 import os
 
-from benchmarks import cold, data, datasets, loading, records, report, scale
+from benchmarks import cold, data, datasets, loading, records, remote, report, scale
 from benchmarks.peers import PEERS, present
 
-PARTS = ('records', 'cold', 'datasets', 'loading', 'scale')
+PARTS = ('records', 'cold', 'datasets', 'loading', 'scale', 'remote')
 
 
 def main() -> None:
@@ -41,6 +41,8 @@ def main() -> None:
         loading.main(output, quick=options.quick)
     if 'scale' in options.only:
         scale.main(output, quick=options.quick)
+    if 'remote' in options.only:
+        remote.main(output, quick=options.quick)
     output.summary()
 
 

@@ -1,0 +1,125 @@
+"""A storage on loopback: nginx on a folder, which S3 clients read from, and a wire that delays requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+BUCKET = 'bench'
+CONFIG = """
+worker_processes 1;
+daemon off;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off; sendfile on; tcp_nodelay on; keepalive_requests 1000000; keepalive_timeout 600;
+  client_body_temp_path {folder}/tmp; proxy_temp_path {folder}/tmp; fastcgi_temp_path {folder}/tmp;
+  uwsgi_temp_path {folder}/tmp; scgi_temp_path {folder}/tmp;
+  server {{ listen 127.0.0.1:{port}; root {root}; location / {{ etag on; }} }}
+}}
+"""
+
+
+def nginx_path() -> str | None:
+    """Where nginx is, if it is installed."""
+    return shutil.which('nginx') or shutil.which('nginx', path='/usr/sbin:/usr/local/sbin')
+
+
+@contextlib.contextmanager
+def nginx(root: Path) -> Iterator[str]:
+    """Serves a folder, whose first level are buckets; yields the address."""
+    folder = root.parent / 'nginx'
+    (folder / 'tmp').mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    (folder / 'nginx.conf').write_text(CONFIG.format(folder=folder, root=root, port=port))
+    command = [nginx_path() or 'nginx', '-e', str(folder / 'error.log'), '-c', str(folder / 'nginx.conf')]
+    with served(command, port) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def delayed(url: str, seconds: float) -> Iterator[str]:
+    """A wire to a server on which all that clients send takes so long; yields its address."""
+    port = free_port()
+    command = [sys.executable, '-m', 'benchmarks.far', str(port), url.rpartition(':')[2], str(seconds)]
+    with served(command, port) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def served(command: list[str], port: int) -> Iterator[str]:
+    """Runs a server until the block ends."""
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[1])
+    try:
+        for _ in range(200):
+            with contextlib.suppress(OSError), socket.create_connection(('127.0.0.1', port), 1):
+                break
+            time.sleep(0.05)
+        yield f'http://127.0.0.1:{port}'
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as found:
+        found.bind(('127.0.0.1', 0))
+        return int(found.getsockname()[1])
+
+
+async def wire(port: int, target: int, seconds: float) -> None:
+    """Passes bytes on: those of clients late, in order, without holding up later ones."""
+
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+
+        async def collect() -> None:
+            data = b'x'
+            while data:
+                data = await reader.read(1 << 16)
+                queue.put_nowait((time.monotonic() + seconds, data))
+
+        task = asyncio.ensure_future(collect())
+        try:
+            while True:
+                due, data = await queue.get()
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                if not data:
+                    break
+                writer.write(data)
+                await writer.drain()
+        finally:
+            task.cancel()
+            writer.close()
+
+    async def at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(1 << 20):
+                writer.write(data)
+                await writer.drain()
+        finally:
+            writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        to, back = await asyncio.open_connection('127.0.0.1', target, limit=1 << 20)
+        await asyncio.gather(late(reader, back), at_once(to, writer), return_exceptions=True)
+
+    server = await asyncio.start_server(serve, '127.0.0.1', port, limit=1 << 20)
+    async with server:
+        await server.serve_forever()
+
+
+if __name__ == '__main__':
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(wire(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
+    os._exit(0)

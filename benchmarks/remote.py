@@ -1,0 +1,247 @@
+"""Storages: random records and epochs over a wire, with latency and without, beside peers and clients."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import bags
+from benchmarks import data, report
+from benchmarks.far import BUCKET, delayed, nginx, nginx_path
+from benchmarks.timing import Contestant, race
+
+LATENCY = 0.02
+GATHER = 1024
+RECORDS, SIZE = 20_000, 30_000
+ROWS = 4_000
+SHARDS = 8
+KEYS = {'key': 'a', 'secret': 'b'}
+FLOORS = {'obstore get_ranges': 0.8, 's3fs cat_ranges': 0.8}
+SPEC = {'id': 'int(8)', 'text': 'utf8', 'vector': 'array(float32,256)', 'blob': 'bytes'}
+
+
+def main(output: report.Report, *, quick: bool) -> None:
+    """Prints a table for records and one for epochs, with latency and without."""
+    report.heading('remote: S3 requests to nginx on loopback')
+    if nginx_path() is None:
+        print('skipped: nginx is not installed')
+        return
+    os.environ.update(
+        AWS_ACCESS_KEY_ID='a',
+        AWS_SECRET_ACCESS_KEY='b',
+        AWS_DEFAULT_REGION='us-east-1',
+        AWS_ALLOW_HTTP='true',
+    )
+    root = data.directory() / 'remote'
+    prepare(root / BUCKET)
+    with nginx(root) as url, delayed(url, LATENCY) as slow:
+        for address, name, floors in (
+            (slow, f'{LATENCY * 1e3:g} ms a request', dict.fromkeys(PEERS, 1.0)),
+            (url, 'no latency', FLOORS),
+        ):
+            title = f'{GATHER} random records of 30 KB, {name}'
+            output.contest(title, measure(records(root, address), quick), 'bags', floors, unit='ms')
+            title, floors = f'epoch of {ROWS} rows of 4 fields, {name}', dict.fromkeys(PEERS, 1.0)
+            output.contest(title, measure(epochs(address), quick), 'bags', floors, unit='ms')
+
+
+def measure(contestants: dict[str, Contestant], quick: bool) -> dict[str, Any]:
+    return race(contestants, seconds=2 if quick else 20, least=2 if quick else 5, most=11)
+
+
+def row(number: int) -> dict[str, Any]:
+    """A datapoint of 4 fields, 30 KB in all."""
+    chance = np.random.default_rng(number)
+    return {
+        'id': number,
+        'text': f'a text of number {number} ' * (1 + number % 8),
+        'vector': chance.random(256, np.float32),
+        'blob': chance.bytes(29_000),
+    }
+
+
+# What is on the storage.
+
+
+def prepare(folder: Path) -> None:
+    """Writes what is not there yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    writers: dict[str, tuple[str, Callable[[Path], None]]] = {
+        'records.bag': ('bags', write_records),
+        'bags': ('bags', write_bags),
+        'mds': ('streaming', write_mds),
+        'litdata': ('litdata', write_litdata),
+        'webdataset': ('webdataset', write_webdataset),
+    }
+    for name, (module, write) in writers.items():
+        if importlib.util.find_spec(module) and not (folder / name).exists():
+            target = folder / f'{name}.new'
+            shutil.rmtree(target, ignore_errors=True)
+            write(target)
+            target.rename(folder / name)
+
+
+def write_records(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    with bags.bag.Writer(path, compression='none') as writer:
+        for number in range(RECORDS):
+            writer.write(np.random.default_rng(number).bytes(SIZE))
+
+
+def write_bags(path: Path) -> None:
+    with bags.ShardedDatasetWriter(path, SPEC, shard_length=-(-ROWS // SHARDS)) as writer:
+        for number in range(ROWS):
+            writer.append(row(number))
+    bags.index(path)
+
+
+def write_mds(path: Path) -> None:
+    from streaming import MDSWriter
+
+    columns = {'id': 'int', 'text': 'str', 'vector': 'ndarray:float32:256', 'blob': 'bytes'}
+    with MDSWriter(out=str(path), columns=columns, size_limit=1 << 24) as writer:
+        for number in range(ROWS):
+            writer.write(row(number))
+
+
+def write_litdata(path: Path) -> None:
+    from litdata.streaming import Cache
+
+    path.mkdir()
+    cache = Cache(str(path), chunk_bytes=1 << 24)
+    for number in range(ROWS):
+        cache[number] = {**row(number), 'vector': row(number)['vector']}
+    cache.done()
+    cache.merge()
+
+
+def write_webdataset(path: Path) -> None:
+    import webdataset
+
+    path.mkdir()
+    with webdataset.ShardWriter(str(path / '%06d.tar'), maxcount=-(-ROWS // SHARDS), verbose=0) as sink:
+        for number in range(ROWS):
+            one = row(number)
+            fields = {'id': one['id'], 'txt': one['text'], 'npy': one['vector'], 'bin': one['blob']}
+            sink.write({'__key__': f'{number:06}', **fields})
+
+
+# Random records.
+
+
+def records(root: Path, url: str) -> dict[str, Contestant]:
+    """Records of one bag, opened before: the bare clients are told where they are."""
+    path, key = f's3://{BUCKET}/records.bag', 'records.bag'
+    limits = bags.bag.Reader(root / BUCKET / key)
+    size = len(limits[0])
+
+    def places() -> tuple[list[int], list[int], list[int]]:
+        chosen = np.random.default_rng().integers(0, RECORDS, GATHER)
+        return chosen.tolist(), (chosen * size).tolist(), ((chosen + 1) * size).tolist()
+
+    found: dict[str, Contestant] = {}
+    for client in ('obstore', 'fsspec'):
+        options = {'endpoint_url': url, 'client': client, **KEYS}
+        reader = bags.bag.Reader(path, storage_options=options, limits_storage='in_memory')
+        check = reader.read_indices([5])[0]
+        assert check == limits[5]
+        name = 'bags' if client == 'obstore' else 'bags with s3fs'
+        found[name] = Contestant(lambda chosen, reader=reader: reader.read_indices(chosen[0]), GATHER, places)
+    with contextlib.suppress(ImportError):
+        import obstore
+
+        store = obstore.store.S3Store(
+            BUCKET, endpoint=url, access_key_id='a', secret_access_key='b', region='us-east-1',
+            virtual_hosted_style_request=False, client_options={'allow_http': True},
+        )  # fmt: skip
+
+        def get_ranges(chosen: Any) -> object:
+            return obstore.get_ranges(store, key, starts=chosen[1], ends=chosen[2], coalesce=0)
+
+        found['obstore get_ranges'] = Contestant(get_ranges, GATHER, places)
+    with contextlib.suppress(ImportError):
+        import s3fs
+
+        system = s3fs.S3FileSystem(endpoint_url=url, **KEYS, skip_instance_cache=True)
+        full = f'{BUCKET}/{key}'
+        found['s3fs cat_ranges'] = Contestant(
+            lambda chosen: system.cat_ranges([full] * GATHER, chosen[1], chosen[2]), GATHER, places
+        )
+    return found
+
+
+# Epochs.
+
+
+def epochs(url: str) -> dict[str, Contestant]:
+    """A pass over all rows, from opening on, without anything kept from the last."""
+    known = {'bags': True}
+    for name, module in PEERS.items():
+        known[name] = importlib.util.find_spec(module) is not None
+    return {
+        name: Contestant(lambda folder, run=run: run(url, folder), ROWS, tempfile.mkdtemp, shutil.rmtree)
+        for name, run in EPOCHS.items()
+        if known[name]
+    }
+
+
+def run_bags(url: str, _folder: str) -> None:
+    options = {'endpoint_url': url, **KEYS}
+    with contextlib.closing(bags.open(f's3://{BUCKET}/bags', storage_options=options)) as reader:
+        count = sum(
+            len(batch['id']) for batch in bags.Loader(reader, 64, shuffle=False, epochs=1, workers=16)
+        )
+    assert count >= ROWS  # The last batch is filled up.
+
+
+def run_streaming(url: str, folder: str) -> None:
+    from streaming import StreamingDataset
+    from streaming.base.util import clean_stale_shared_memory
+
+    os.environ['S3_ENDPOINT_URL'] = url
+    clean_stale_shared_memory()
+    remote = f's3://{BUCKET}/mds'
+    dataset = StreamingDataset(remote=remote, local=f'{folder}/mds', shuffle=False, batch_size=64)
+    assert sum(1 for _ in dataset) == ROWS
+
+
+def run_litdata(url: str, folder: str) -> None:
+    from litdata import StreamingDataset
+    from litdata.streaming import downloader
+
+    # Else it speaks to servers with TLS alone.
+    vars(downloader)['_OBSTORE_CLIENT_OPTIONS']['allow_http'] = True
+    dataset = StreamingDataset(
+        f's3://{BUCKET}/litdata',
+        cache_dir=folder,
+        storage_options={
+            'endpoint_url': url,
+            'aws_access_key_id': 'a',
+            'aws_secret_access_key': 'b',
+        },
+    )
+    assert sum(1 for _ in dataset) == ROWS
+
+
+def run_webdataset(url: str, _folder: str) -> None:
+    import webdataset
+
+    names = f'pipe:curl -s {url}/{BUCKET}/webdataset/{{000000..{SHARDS - 1:06}}}.tar'
+    assert sum(1 for _ in webdataset.WebDataset(names, shardshuffle=False).decode()) == ROWS
+
+
+PEERS = {'MosaicML Streaming': 'streaming', 'LitData': 'litdata', 'WebDataset': 'webdataset'}
+EPOCHS = {
+    'bags': run_bags,
+    'MosaicML Streaming': run_streaming,
+    'LitData': run_litdata,
+    'WebDataset': run_webdataset,
+}
