@@ -73,7 +73,8 @@ def stack(column: Any) -> Any:
         column: A `Ragged`, or a list of arrays, numbers or lists of them; or a batch, for all such columns.
 
     Returns:
-        The array, shape (B, *shape).
+        The array, shape (B, *shape); over the memory of the values if they lie in it side by side, as JPEGs
+        of one batch and size do.
 
     Raises:
         StackError: Values of different shapes, or one that is missing; says which.
@@ -86,7 +87,31 @@ def stack(column: Any) -> Any:
     shapes = [None if array is None else array.shape for array in arrays]
     if len(set(shapes)) > 1 or None in shapes:
         raise StackError(shapes)
-    return np.stack(arrays) if arrays else np.empty(0)  # type: ignore[arg-type]
+    if not arrays:
+        return np.empty(0)
+    found: list[Array] = arrays  # type: ignore[assignment]
+    return _side_by_side(found) if _are_side_by_side(found) else np.stack(found)
+
+
+def _are_side_by_side(arrays: list[Array]) -> bool:
+    """Tells whether arrays lie in one block of memory with nothing between, as pictures of a batch may."""
+    first, count = arrays[0], len(arrays)
+    if count < 2 or not isinstance(first.base, np.ndarray) or not first.nbytes:
+        return False
+    start, size, dtype = first.__array_interface__['data'][0], first.nbytes, first.dtype
+    return all(
+        array.base is first.base
+        and array.dtype == dtype
+        and array.flags.c_contiguous
+        and array.__array_interface__['data'][0] == place
+        for array, place in zip(arrays, range(start, start + count * size, size), strict=True)
+    )
+
+
+def _side_by_side(arrays: list[Array]) -> Array:
+    first = arrays[0]
+    shape, strides = (len(arrays), *first.shape), (first.nbytes, *first.strides)
+    return np.lib.stride_tricks.as_strided(first, shape, strides)
 
 
 def pack(column: Any, *, dtype: npt.DTypeLike = np.int32) -> Any:

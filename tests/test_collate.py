@@ -79,3 +79,22 @@ def test_by_field():
         collator(5)
     with pytest.raises(TypeError, match="'pad', 'stack' or 'pack' for 's', got 'sum'"):
         collator({'s': 'sum'})
+
+
+def test_stacking_what_lies_side_by_side_copies_nothing():
+    block = np.arange(48).reshape(4, 3, 4)
+    values = list(block)
+    assert np.shares_memory(bags.stack(values), block)
+    for chosen in (values, values[1:3], values[::-1], values[::2], values[:1], [values[0], values[0]]):
+        assert np.array_equal(bags.stack(chosen), np.stack(chosen))
+    for chosen in (
+        list(block[:, :, ::2]),
+        list(block.transpose(1, 0, 2)),
+        [values[0], values[1].view(float)],
+    ):
+        assert np.array_equal(bags.stack(chosen), np.stack(chosen))
+    assert not np.shares_memory(bags.stack(values[::-1]), block)
+    empty = list(np.empty((3, 0, 2)))
+    assert bags.stack(empty).shape == (3, 0, 2)
+    other = np.arange(12).reshape(3, 4)
+    assert np.array_equal(bags.stack([values[0], other]), np.stack([values[0], other]))

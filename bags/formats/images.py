@@ -44,7 +44,7 @@ any size."""
 
 SHARING = 1 << 20
 """Bytes of a picture, at most, that shares a block with others: whoever keeps it, keeps the block."""
-BLOCK = 16 << 20
+BLOCK = 64 << 20
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
 
