@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from bags.prefetching import prefetch
     from bags.reader import DatasetReader
     from bags.recovering import Recovery, recover
+    from bags.rewrite import copy
     from bags.selection import frames
     from bags.sharded_reader import ShardedDatasetReader
     from bags.sharded_writer import ShardedDatasetWriter
@@ -78,6 +79,7 @@ __all__ = [
     'clips',
     'concat',
     'convert',
+    'copy',
     'decoders',
     'encoders',
     'export',
@@ -122,6 +124,7 @@ _HOMES = {
     'opening': ('open',),
     'prefetching': ('prefetch',),
     'reader': ('DatasetReader',),
+    'rewrite': ('copy',),
     'selection': ('frames',),
     'recovering': ('Recovery', 'recover'),
     'sharded_reader': ('ShardedDatasetReader',),

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from bags.bag.indices import as_indices, check_index
 from bags.batch import Column, offsets_of
 from bags.selection import Fields, Selection, select_fields
+from bags.spans import Spans
 from bags.spec import Spec
 
 __all__ = ['Datapoint', 'Dataset', 'Records', 'Rows']
@@ -78,6 +79,10 @@ class Rows(abc.ABC):
     @abc.abstractmethod
     def records_at(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
         """Returns records undecoded: of a plain field, or one item of a sequence for each index."""
+
+    def spans(self, indices: Int64s, field: str) -> Spans | None:
+        """Returns where the records of a field lie, of some datapoints; None if they are in no bag."""
+        return None
 
     @abc.abstractmethod
     def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:

@@ -26,6 +26,7 @@ from bags.refs import MISSING, RefsFormat
 from bags.refs_reader import RefsReader
 from bags.schema import Schema, Schemas
 from bags.selection import Each, FrameSelection, Selection, select_fields
+from bags.spans import Source, Spans
 from bags.spec import FieldType
 
 __all__ = ['DatasetReader']
@@ -255,6 +256,17 @@ class DatasetReader(Rows):
         present = refs != MISSING
         found = iter(self._checked(indices[present], lambda: reader.sources(refs[present])))
         return [next(found) if there else None for there in present.tolist()]
+
+    def spans(self, indices: Int64s, field: str) -> Spans:
+        refs, reader = self._refs.of(indices, [field])[field], self._fields[field]
+        firsts, counts = refs if reader.kind.sequence else (refs, None)
+        self._checked(indices, lambda: reader.check(firsts, counts))
+        if counts is None:
+            counts = np.ones(len(indices), np.int64)
+            if reader.kind.optional:
+                counts[firsts == MISSING] = 0
+        source = Source(reader.bag, self._folder.starts)
+        return Spans([source], np.zeros(len(indices), np.int64), firsts, counts)
 
     def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
         select_fields(field, self.types)

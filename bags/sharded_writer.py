@@ -226,18 +226,39 @@ class ShardedDatasetWriter:
         if self._upload is not None and self._upload.failed:
             self._end_upload()
         # Not after the datapoint that fills it: if closing fails, nothing was appended.
-        if self._writer is not None and self._is_full(self._writer):
-            self._end_shard(self._writer)
+        if self.is_due:
+            self.end_shard()
+        return self.begun()
+
+    def begun(self) -> DatasetWriter:
+        """Returns the writer of the folder that is being written, however full; begins one if there is none."""
         if self._writer is None:
             self._writer = self._start(self._is_begun)
             self._is_begun = False
         return self._writer
 
-    def _is_full(self, writer: DatasetWriter) -> bool:
+    @property
+    def current(self) -> DatasetWriter | None:
+        """The writer of the folder that is being written; None before the first datapoint of one."""
+        return self._writer
+
+    def end_shard(self) -> None:
+        """Ends the folder that is being written, if there is one."""
+        if self._writer is not None:
+            self._end_shard(self._writer)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next datapoint begins another folder."""
+        writer = self._writer
+        return writer is not None and self.is_full(writer.size, len(writer), writer.largest)
+
+    def is_full(self, size: int, length: int, records: int) -> bool:
+        """Tells if a folder of so many bytes, datapoints, and records of a field is full."""
         return (
-            (self._shard_size is not None and writer.size >= self._shard_size)
-            or (self._shard_length is not None and len(writer) >= self._shard_length)
-            or writer.largest >= RECORDS - ROOM
+            (self._shard_size is not None and size >= self._shard_size)
+            or (self._shard_length is not None and length >= self._shard_length)
+            or records >= RECORDS - ROOM
         )
 
     def _end_shard(self, writer: DatasetWriter) -> None:

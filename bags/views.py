@@ -20,6 +20,7 @@ from bags.batch import Column, join_columns, take
 from bags.dataset import Datapoint, Rows
 from bags.errors import SpecError
 from bags.selection import Selection, divide
+from bags.spans import Spans, join_spans
 
 __all__ = ['Concat', 'Join', 'Parts', 'Select', 'concat', 'join', 'select']
 
@@ -104,6 +105,14 @@ class Parts(Rows):
             records.extend(self.parts[part].records_at(within, field, chosen))
         return [records[place] for place in back.tolist()]
 
+    def spans(self, indices: Int64s, field: str) -> Spans | None:
+        if not len(indices):
+            return None
+        groups, back = self._groups(indices)
+        found: list[Spans | None] = [self.parts[part].spans(within, field) for part, within, _ in groups]
+        known = [spans for spans in found if spans is not None]
+        return join_spans(known, back) if len(known) == len(found) else None
+
     def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
         part, within = self.layout.one(check_index(index, self.layout.total))
         file: BinaryIO = self.parts[part].file(within, field, item)
@@ -163,6 +172,9 @@ class Select(Rows):
 
     def records_at(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
         return self.dataset.records_at(self._outer(indices), field, items)
+
+    def spans(self, indices: Int64s, field: str) -> Spans | None:
+        return self.dataset.spans(self._outer(indices), field)
 
     def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
         return self.dataset.file(int(self.indices[check_index(index, len(self.indices))]), field, item)
@@ -244,6 +256,9 @@ class Join(Rows):
 
     def records_at(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
         return self.owners[field].records_at(indices, field, items)
+
+    def spans(self, indices: Int64s, field: str) -> Spans | None:
+        return self.owners[field].spans(indices, field)
 
     def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
         if field not in self.owners:

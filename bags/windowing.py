@@ -36,6 +36,7 @@ from bags.selection import (
     select_items,
     select_many,
 )
+from bags.spans import Spans
 from bags.spec import parse_type
 
 __all__ = ['Windows', 'windows']
@@ -211,6 +212,15 @@ class Windows(Rows):
         if items is not None and field in self.fields:
             items = items + starts
         return self.dataset.records_at(rows, field, items)
+
+    def spans(self, indices: Int64s, field: str) -> Spans | None:
+        if field in self.films:
+            return None
+        rows, starts, counts = self._origins(indices)
+        found = self.dataset.spans(rows, field)
+        if found is None or field not in self.fields:
+            return found
+        return found._replace(firsts=found.firsts + starts, counts=counts)
 
     def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
         row, start, count = self._origin(check_index(index, len(self)))

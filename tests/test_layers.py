@@ -18,6 +18,7 @@ LAYERS = [
     ['batch', 'spec'],
     ['shard_index'],
     ['compressing', 'encoder', 'permutation', 'refs', 'selection', 'steps', 'pace'],
+    ['spans'],
     ['dataset', 'field_writer', 'refs_reader', 'resume', 'schema'],
     ['joined_clips', 'record'],
     ['field', 'folder'],
@@ -29,7 +30,6 @@ LAYERS = [
         'opening',
         'indexing',
         'prefetching',
-        'rewrite',
         'sources',
         'describing',
         'verifying',
@@ -37,11 +37,12 @@ LAYERS = [
     ],
     ['intake'],
     ['collate', 'fingerprint', 'recipe', 'samplers', 'worker_processes', 'worker_threads'],
+    ['adding', 'authoring', 'chunking', 'copying', 'crew', 'inputs', 'moving', 'provenance', 'rewrite'],
     ['loader', 'turns', 'torch', 'grain', 'jax', 'beam', 'cli', '__main__'],
 ]
 PURE = [
     'bag/limits.py', 'bag/sharding.py', 'bag/ranges.py', 'bag/options.py',
-    'spec.py', 'refs.py', 'shard_index.py', 'selection.py', 'batch.py', 'errors.py',
+    'spec.py', 'refs.py', 'shard_index.py', 'selection.py', 'batch.py', 'errors.py', 'spans.py',
     'collate.py', 'pace.py', 'permutation.py', 'samplers.py', 'steps.py',
 ]  # fmt: skip
 OUTSIDE = {'io', 'mmap', 'pathlib', 'socket', 'shutil', 'subprocess', 'tempfile', 'threading', 'fsspec'}

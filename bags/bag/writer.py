@@ -18,6 +18,7 @@ from bags.bag.records import as_record
 __all__ = ['Writer']
 
 SMALL = 1 << 12  # Records that are smaller in the mean are joined to one write.
+JOINED = 1 << 15  # Likewise in runs: 50,000 buffers of 4 KB take the system twice as long as one.
 PIECE = 1 << 22
 RUN = 1 << 26  # Bytes of a run that one system call is given: it takes less than 2 GiB.
 
@@ -152,7 +153,8 @@ class Writer:
             ValueError: Sizes that are not those of the data, or a record too large to be compressed.
             OSError: The disk is full, say; the bag is as before.
         """
-        views = [as_bytes(part) for part in (data if isinstance(data, list) else [data])]
+        parts = data if isinstance(data, list) else [data]
+        views = [part if type(part) is bytes else as_bytes(part) for part in parts]
         sizes = np.asarray(sizes, np.int64)
         total, found = int(sizes.sum()), sum(map(len, views))
         if total != found or (len(sizes) and int(sizes.min()) < 0):
@@ -169,7 +171,7 @@ class Writer:
         if not len(sizes):
             return
         try:
-            if total < SMALL * len(views):
+            if len(views) > 1 and total < JOINED * len(views):
                 views = [memoryview(b''.join(views))]
             if total <= RUN:
                 self._bag.put(views, total)

@@ -13,7 +13,7 @@ from bags.bag.options import AccessPattern, CachePolicy
 from bags.bag.ranges import merge
 from bags.bag.threads import dealt
 
-__all__ = ['PreadFile', 'advise']
+__all__ = ['Extent', 'PreadFile', 'advise']
 
 GAP = 1 << 14  # A hint or a read costs about as much as reading this many bytes more.
 LARGE = 1 << 17  # From this size on, reads are dealt out to threads ...
@@ -147,3 +147,28 @@ class PreadFile:
         finally:
             os.close(probe)
         return False
+
+
+class Extent:
+    """A part of a local file, from where it begins, as what copies files takes one."""
+
+    def __init__(self, file: PreadFile, start: int, stop: int) -> None:
+        self._file = file
+        self._position = start
+        self._stop = stop
+        self.name = file.path
+
+    def fileno(self) -> int:
+        return self._file.fd
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int) -> int:
+        self._position = offset
+        return offset
+
+    def read(self, size: int) -> bytes:
+        data = self._file.fetch(self._position, min(self._position + size, self._stop))
+        self._position += len(data)
+        return data

@@ -1,0 +1,59 @@
+"""What a dataset is made from: kept beside its shards, so that making it can be gone on with."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bags.bag.files import Store
+
+__all__ = ['Provenance']
+
+NAME = 'source.json'
+
+
+class Provenance:
+    """The file `source.json` of a dataset: what it is made from, and what of that it leaves out.
+
+    Args:
+        store, directory: The dataset.
+        source: What it is made from, as JSON holds it.
+    """
+
+    def __init__(self, store: Store, directory: str, source: dict[str, Any]) -> None:
+        self._store = store
+        self._path = store.join(directory, NAME)
+        self._source = source
+        self.state: dict[str, Any] = {}
+        """What else there is to know, as JSON holds it."""
+
+    def begin(self) -> None:
+        """Says what a new dataset is made from."""
+        self.save()
+
+    def resume(self, length: int) -> None:
+        """Goes on with a dataset of so many datapoints.
+
+        Raises:
+            ValueError: It is made from something else, or nobody knows what from.
+        """
+        if not self._store.exists(self._path):
+            if length:
+                raise ValueError(
+                    f'{self._path}: is missing, so nobody knows how far {length} datapoints have come; '
+                    f'expected what an earlier run of this left'
+                )
+            self.save()
+            return
+        found = json.loads(self._store.read(self._path))
+        for name, value in self._source.items():
+            if found.get(name) != value:
+                raise ValueError(
+                    f'{self._path}: the dataset is made from something else: expected {name} {value!r}, '
+                    f'got {found.get(name)!r}'
+                )
+        self.state = found.get('state', {})
+
+    def save(self) -> None:
+        """Makes the state last."""
+        self._store.replace(self._path, json.dumps({**self._source, 'state': self.state}).encode())
