@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bags import bag, samplers
+    from bags.authoring import write
     from bags.bag import Index, MultiIndex
     from bags.batch import Ragged
     from bags.collate import Packed, Padded, pack, pad, stack
@@ -98,9 +99,11 @@ __all__ = [
     'stack',
     'verify',
     'windows',
+    'write',
 ]
 
 _HOMES = {
+    'authoring': ('write',),
     'bag': ('Index', 'MultiIndex'),
     'batch': ('Ragged',),
     'collate': ('Packed', 'Padded', 'pack', 'pad', 'stack'),

@@ -215,6 +215,11 @@ class ShardedDatasetWriter:
         writer = self._ready()
         return self._past_length + writer.append(datapoint, flush)
 
+    def append_records(self, records: list[Any], flush: bool | None = None) -> int:
+        """Appends a datapoint that is encoded already; see `DatasetWriter.append_records`."""
+        writer = self._ready()
+        return self._past_length + writer.append_records(records, flush)
+
     def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
         """Appends many datapoints, all to one folder; see `DatasetWriter.append_runs`."""
         self._ready().append_runs(runs, refs)
@@ -231,7 +236,7 @@ class ShardedDatasetWriter:
         return self.begun()
 
     def begun(self) -> DatasetWriter:
-        """Returns the writer of the folder that is being written, however full; begins one if there is none."""
+        """Returns the writer of the folder that is being written, however full; there may be none yet."""
         if self._writer is None:
             self._writer = self._start(self._is_begun)
             self._is_begun = False
