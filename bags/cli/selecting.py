@@ -1,10 +1,11 @@
-"""Which datapoints, which field and which item a command line means."""
+"""What a command line means: which datapoints, which field and item, how many bytes, which compression."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
-__all__ = ['parse_field', 'parse_rows']
+__all__ = ['parse_byte_count', 'parse_compression', 'parse_field', 'parse_rows']
 
 NUMBER = r'[+-]?[0-9]+'
 SLICE = re.compile(rf'(?P<start>{NUMBER})?:(?P<stop>{NUMBER})?(:(?P<step>{NUMBER})?)?')
@@ -57,3 +58,34 @@ def parse_field(text: str, item: int | None = None) -> tuple[str, int | None]:
     if item is not None:
         raise ValueError(f'expected one item, got {text} and --item {item}')
     return match['field'], int(match['item'])
+
+
+def parse_byte_count(text: str) -> int:
+    """Returns how many bytes are meant: `500000`, `2GB`, `1.5 GiB`.
+
+    Raises:
+        ValueError: Something else.
+    """
+    match = re.fullmatch(r'([0-9]+(?:[.][0-9]+)?)\s*(?:([kmgt])(i?)b?|b)?', text.strip().lower())
+    if match is None:
+        raise ValueError(f'expected a number of bytes as 500000, 2GB or 1.5GiB, got {text!r}')
+    number, unit, binary = match.groups()
+    power = ' kmgt'.index(unit or ' ')
+    return int(float(number) * (1 << 10 * power if binary else int(f'1{"000" * power}')))
+
+
+def parse_compression(text: str) -> dict[str, Any]:
+    """Returns how fields are to be compressed: `meta,words=19,text=dictionary`.
+
+    Raises:
+        ValueError: A level that is none.
+    """
+    found: dict[str, Any] = {}
+    for part in filter(None, map(str.strip, text.split(','))):
+        name, given, how = part.partition('=')
+        if given and how != 'dictionary' and not re.fullmatch(NUMBER, how):
+            raise ValueError(
+                f"compression of field {name!r}: expected a zstd level or 'dictionary', got {how!r}"
+            )
+        found[name] = 3 if not given else how if how == 'dictionary' else int(how)
+    return found

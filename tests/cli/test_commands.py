@@ -46,7 +46,7 @@ def test_examples_run(name, line, work, spawn):
 
 def test_help_lists_all(run):
     shown = run('--help').output
-    for name in ('cat', 'head', 'index', 'info', 'prefetch', 'recover', 'show', 'tail', 'verify'):
+    for name in ('cat', 'copy', 'head', 'index', 'info', 'prefetch', 'recover', 'show', 'tail', 'verify'):
         assert f' {name} ' in shown
     assert run('--version').output == f'bags {bags.__version__}\n'
 
@@ -236,6 +236,28 @@ def test_index_and_prefetch(work, run):
     )
     assert 0 < found['bytes'] < json.loads(run('info', url, '--json').stdout)['bytes']
     assert '0 B' in run('prefetch', 'episodes', '--cache', 'cache').stdout  # What is local needs none.
+
+
+def test_copy(work, run):
+    done = json.loads(
+        run(
+            'copy', 'episodes', 'half', '--rows', '::2', '-f', 'id,meta', '--shard-length', '4', '--json'
+        ).stdout
+    )
+    assert (done['datapoints'], done['shards'], done['skipped']) == (10, 3, [])
+    with bags.open('half') as dataset:
+        assert list(dataset.spec) == ['id', 'meta']
+        assert [row['id'] for row in dataset] == list(range(0, 20, 2))
+    run('copy', 'episodes', 'packed', '--compression', 'words=19,id', '--shard-size', '1.5MB')
+    assert os.path.exists('packed/000000/words.bagz')
+    assert os.path.exists('packed/000000/meta.bag')
+    assert 'resume' in run('copy', 'episodes', 'half', code=1).stderr
+    assert 'number of bytes' in run('copy', 'episodes', 'x', '--shard-size', 'many', code=1).stderr
+    assert not os.path.exists('x')
+    with open('episodes/000000/meta.bagz', 'r+b') as file:
+        file.write(b'xxxx')
+    assert 'meta.bagz' in run('copy', 'episodes', 'y', '--compression', 'id', code=1).stderr
+    assert 'left out: datapoint 0' in run('copy', 'episodes', 'z', '--skip').stdout
 
 
 def test_damage_is_shown_where_it_is(work, run):
