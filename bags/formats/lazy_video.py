@@ -234,16 +234,19 @@ class Video:
         return np.where(found < 0, found + count, found)
 
     def _read(self, reel: Reel, numbers: npt.NDArray[np.int64]) -> Pixels:
-        distinct, back = np.unique(numbers, return_inverse=True)
+        places: dict[int, list[int]] = {}
+        for place, number in enumerate(numbers.tolist()):
+            places.setdefault(number, []).append(place)
+        distinct = np.array(sorted(places), np.int64)
         size = reel.frame_size()
         shape = self._frame_shape(reel)
-        pixels = np.empty((len(distinct), *shape), np.uint8)
+        pixels = np.empty((len(numbers), *shape), np.uint8)
         convert = import_av().video.reformatter.VideoReformatter()
-        places = dict(zip(distinct.tolist(), range(len(distinct)), strict=True))
         for number, frame in reel.frames(distinct, self._threads):
-            pixels[places[number]] = self._pixels(convert, frame, size, number)
-        in_order = len(distinct) == len(numbers) and bool((back[1:] > back[:-1]).all())
-        return pixels if in_order else pixels[back]
+            found = self._pixels(convert, frame, size, number)
+            for place in places[number]:
+                pixels[place] = found
+        return pixels
 
     def _pixels(self, convert: Any, frame: Any, size: tuple[int, int], number: int) -> Pixels:
         if (frame.height, frame.width) != size:

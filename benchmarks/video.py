@@ -1,0 +1,193 @@
+"""Frames of a long video, side by side: bags, torchcodec and the plain loop of seeking and decoding with av.
+
+    python -m benchmarks.video
+
+Milliseconds a call, medians of turns in alternation; and the part of the file that bags reads. The film is
+H.264 of 640 x 360 pixels with B-frames, ten minutes long, with a key frame every two seconds: that of the
+examples, again and again. All decode with one thread, as torchcodec does unless told; it needs
+FFmpeg's libraries.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+
+from bags import Video
+from benchmarks.timing import Contestant, race
+
+FILM = Path(__file__).parents[1] / 'examples/data/bunny.mp4'
+FRAMES, RATE, GROUP = 15_000, 25, 50
+
+
+def long_film(path):
+    """Encodes the film of the examples, and writes its packets until ten minutes are full."""
+    with av.open(str(FILM)) as source:
+        pictures = [frame.reformat(format='yuv420p') for frame in source.decode(video=0)][: 2 * GROUP]
+    short = io.BytesIO()
+    with av.open(short, 'w', format='mp4') as target:
+        settings = {'x264-params': f'keyint={GROUP}:min-keyint={GROUP}:scenecut=0:bframes=3', 'b': '2500k'}
+        stream = target.add_stream('libx264', rate=RATE, options=settings)
+        stream.height, stream.width, stream.pix_fmt = 360, 640, 'yuv420p'
+        for number, picture in enumerate(pictures):
+            picture.pts, picture.time_base = number, Fraction(1, RATE)
+            target.mux(stream.encode(picture))
+        target.mux(stream.encode(None))
+    short.seek(0)
+    with av.open(short) as source, av.open(str(path), 'w') as target:
+        stream = source.streams.video[0]
+        copy = target.add_stream_from_template(stream)
+        packets = [packet for packet in source.demux(stream) if packet.size]
+        length = round(len(packets) / RATE / stream.time_base)
+        for turn in range(FRAMES // len(packets)):
+            for packet in packets:
+                again = av.Packet(bytes(packet))
+                again.pts, again.dts = packet.pts + turn * length, packet.dts + turn * length
+                again.time_base, again.stream, again.is_keyframe = packet.time_base, copy, packet.is_keyframe
+                target.mux(again)
+
+
+class Bags:
+    def __init__(self, path):
+        self.video = Video(path, threads=1)
+
+    def get(self, numbers):
+        return self.video[numbers]
+
+
+class Loop:
+    """What one writes with av: seek to the key frame before each frame that is not ahead, and decode."""
+
+    def __init__(self, path):
+        self.container = av.open(path)
+        self.stream = self.container.streams.video[0]
+        self.stream.thread_count = 1
+        self.step = round(1 / RATE / self.stream.time_base)
+
+    def get(self, numbers):
+        found, frames, last = {}, None, -1
+        for number in sorted({*numbers}):
+            if frames is None or number // GROUP != last // GROUP:
+                self.container.seek(number * self.step, stream=self.stream)
+                frames = self.container.decode(self.stream)
+            for frame in frames:
+                if frame.pts == number * self.step:
+                    found[number] = frame.to_ndarray(format='rgb24')
+                    break
+            last = number
+        return np.stack([found[number] for number in numbers])
+
+
+class Torchcodec:
+    mode = 'exact'
+
+    def __init__(self, path):
+        from torchcodec.decoders import VideoDecoder
+
+        self.decoder = VideoDecoder(path, dimension_order='NHWC', seek_mode=self.mode)
+
+    def get(self, numbers):
+        return self.decoder.get_frames_at(list(numbers)).data.numpy()
+
+
+class Approximate(Torchcodec):
+    mode = 'approximate'
+
+
+CANDIDATES = {
+    'bags': Bags,
+    'av, seek and decode': Loop,
+    'torchcodec': Torchcodec,
+    'torchcodec, approximate': Approximate,
+}
+
+
+def questions(count=12):
+    """What is asked, a list of calls for each."""
+    chance = random.Random(0)
+    starts = [chance.randrange(FRAMES - 16) for _ in range(count)]
+    many = [[chance.randrange(FRAMES) for _ in range(32)] for _ in range(2)]
+    near = [
+        [start + chance.randrange(min(400, FRAMES - start)) for _ in range(32)]
+        for start in starts[: count // 4]
+    ]
+    return {
+        '16 frames in a row': [range(start, start + 16) for start in starts],
+        'one frame': [[start] for start in starts],
+        '32 frames, sorted': [sorted(numbers) for numbers in many],
+        '32 frames, unsorted': many,
+        '32 of 16 s, unsorted': near,
+    }
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / 'film.mp4')
+        long_film(path)
+        size = Path(path).stat().st_size
+        print(f'{FRAMES} frames, {size / 1e6:.0f} MB, {8e-6 * size / FRAMES * RATE:.1f} Mbit/s\n')
+        makers = {}
+        for name, make in CANDIDATES.items():
+            try:
+                makers[name] = make(path)
+            except (ImportError, RuntimeError, OSError) as exc:
+                print(f'{name} is left out: {str(exc).splitlines()[0]}')
+        print(f'{"milliseconds":34}' + ''.join(f'{name:>26}' for name in makers))
+        opening = {
+            name: Contestant(lambda _, make=make: make(path).get(range(7500, 7516)), 1)
+            for name, make in CANDIDATES.items()
+            if name in makers
+        }
+        row('opening, and 16 frames', race(opening, seconds=3, least=3))
+        for title, calls in questions().items():
+            expected = [makers['bags'].get(numbers) for numbers in calls[:2]]
+            for name, made in makers.items():
+                for numbers, frames in zip(calls, expected, strict=False):
+                    difference = np.abs(made.get(numbers)[::5].astype(int) - frames[::5]).mean()
+                    assert difference < 2, (name, title, difference)
+            contestants = {
+                name: Contestant(
+                    lambda _, made=made, calls=calls: [made.get(numbers) for numbers in calls], len(calls)
+                )
+                for name, made in makers.items()
+            }
+            row(title, race(contestants, seconds=4, least=3))
+        print(f'\nopening and a slice from the middle: bags reads {part(path):.2%} of the file')
+
+
+def row(title, timings):
+    print(f'{title:34}' + ''.join(f'{1000 * timing.wall:26.2f}' for timing in timings.values()), flush=True)
+
+
+def part(path):
+    """The part of the file that is read for a first slice from the middle."""
+    total = 0
+
+    class Counting(io.FileIO):
+        def read(self, size=-1):
+            nonlocal total
+            data = super().read(size)
+            total += len(data)
+            return data
+
+    class Source:
+        name = path
+
+        def open(self):
+            return Counting(path)
+
+        def error(self, exc):
+            return exc
+
+    Video(Source())[FRAMES // 2 : FRAMES // 2 + 16]
+    return total / Path(path).stat().st_size
+
+
+if __name__ == '__main__':
+    main()
