@@ -128,7 +128,7 @@ class ShardedDatasetWriter:
                 path = self._store.join(shard, f'{name}.zdict')
                 compressions[name] = how._replace(dictionary=check_dictionary(self._store.read(path), path))
 
-    def _first_uploaded(self, numbers: dict[int, str], mine: list[int]) -> DatasetWriter:
+    def _first_uploaded(self, numbers: dict[int, str], mine: list[int]) -> DatasetWriter | None:
         """Goes on after the last whole shard of a storage whose files do not grow: what is not whole goes."""
         store = self._store
         while mine:
@@ -145,6 +145,7 @@ class ShardedDatasetWriter:
         if mine:
             self._find_dictionaries(store.join(self.directory, numbers[mine[-1]]))
             self._number = mine[-1] + self._step
+            return None  # The next begins with its first datapoint: there may be none.
         return self._start(False)
 
     def _count(self, path: str) -> None:

@@ -356,3 +356,16 @@ def test_a_killed_copy_is_gone_on_with(kit, tmp_path, sources):
 @pytest.mark.slow
 def test_a_copy_killed_at_many_moments(kit, tmp_path, sources):
     kill_at_random(kit, tmp_path, sources[0]['shards'], 20, 1)
+
+
+def test_to_a_storage_and_back(tmp_path, sources, kit):
+    found, rows = sources
+    for name in ('plain', 'trained'):
+        url = f'memory://{tmp_path.name}/{name}'
+        bags.copy(found[name], url, shard_length=22)
+        with bags.open(url) as there:
+            same(kit, there, rows)
+            bags.copy(there[::-1], tmp_path / name, compression=['blob'])
+        done = bags.copy(found[name], url, shard_length=22, resume=True)
+        assert (done.datapoints, done.shards) == (ROWS, 3)
+        same(kit, bags.open(tmp_path / name), rows[::-1])
