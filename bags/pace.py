@@ -11,8 +11,10 @@ import numpy as np
 __all__ = ['Pace', 'keep_memory']
 
 SECONDS = 0.004  # Of work in a run; to wake the thread that waits for it takes 0.02 to 0.1 ms.
-BYTES = 1 << 20  # Of batches in a run: as much as stays in a core's cache until it is used.
+BYTES = 1 << 21  # Of batches in a run: few enough to be in a core's cache still when they are used.
 COPYING = 1 << 30  # Bytes a second that are copied rather than decoded: one thread is as quick as several.
+LEAST_HELD, MOST_HELD = 0.6, 1.3  # Processors that threads have together if they wait for the GIL.
+CERTAIN = 3  # Runs in succession that tell so.
 GROWTH = 4
 MOST = 1024
 
@@ -27,12 +29,28 @@ class Pace:
     def __init__(self, most: int = MOST) -> None:
         self.most = max(1, min(most, MOST))
         self.count = 1
-        self.is_copying = False
-        """Whether batches are made so fast that threads would only wait for each other."""
+        self.is_alone = False
+        """Whether one thread is as quick as several, which would only be in each other's way."""
+        self._contended = 0
 
-    def took(self, count: int, seconds: float, size: int) -> None:
-        """Learns from a run: its batches, seconds and bytes."""
-        self.is_copying = size > COPYING * seconds
+    def took(self, count: int, seconds: float, size: int, busy: float = 0.0, threads: int = 1) -> None:
+        """Learns from a run.
+
+        Args:
+            count: Its batches.
+            seconds: How long it took.
+            size: Bytes of the batches.
+            busy: Seconds of the processor that the thread had.
+            threads: How many threads were making batches.
+        """
+        # Threads that wait for storage have much less than one processor together, those that decode have
+        # more. About one means that they take turns holding the GIL, which costs more than it gains.
+        if threads > 1 and LEAST_HELD < threads * busy / max(seconds, 1e-9) < MOST_HELD and self.count > 1:
+            self._contended += 1
+            seconds = busy
+        elif threads > 1 or self.count == 1:
+            self._contended = 0
+        self.is_alone = self._contended >= CERTAIN or size > COPYING * seconds
         fitting = min(SECONDS / max(seconds / count, 1e-7), BYTES / max(size / count, 1.0))
         self.count = max(1, min(int(fitting), GROWTH * count, self.most))
 

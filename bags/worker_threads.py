@@ -119,6 +119,8 @@ class _Shared:
         self.total = recipe.steps.total
         self.claimed = 0
         """Batches that are finished or begun."""
+        self.working = 0
+        """Threads that make a run."""
         self.taken = 0
         """Batches of runs that were taken."""
         self.runs: dict[int, list[Made]] = {}
@@ -139,12 +141,13 @@ class _Shared:
                     return None
                 count = self.pace.count
                 ahead = self.prefetch or 2 * self.threads * count
-                if self.claimed < self.taken + ahead and not (thread and self.pace.is_copying):
+                if self.claimed < self.taken + ahead and not (thread and self.pace.is_alone):
                     count = min(count, self.taken + ahead - self.claimed)
                     if self.total is not None:
                         count = min(count, self.total - self.claimed)
                     first = self.claimed
                     self.claimed += count
+                    self.working += 1
                     return first, count
                 (self.spare if thread else self.room).wait()
         return None
@@ -154,7 +157,7 @@ class _Shared:
             self._do(*claim)
 
     def _do(self, first: int, count: int) -> None:
-        began = time.thread_time()  # Without the time in which other threads had the GIL.
+        began, begun = time.perf_counter(), time.thread_time()
         run: list[Made] = []
         try:
             for made in self.recipe.make(first, count):
@@ -164,11 +167,13 @@ class _Shared:
         except BaseException as exc:
             run.append(Made(None, first, error=exc))
         with self.lock:
+            working, self.working = self.working, self.working - 1
             if self.stopped:
                 return
             self.runs[first] = run
             if run[-1].error is None:
-                self.pace.took(count, time.thread_time() - began, sum(made.size for made in run))
+                seconds, busy = time.perf_counter() - began, time.thread_time() - begun
+                self.pace.took(count, seconds, sum(made.size for made in run), busy, working)
             else:
                 self.total = self.claimed  # Nothing behind it will be asked for.
             if first == self.taken:
@@ -187,7 +192,7 @@ class _Shared:
 
     def _wake(self) -> None:
         self.room.notify()
-        if not self.pace.is_copying:
+        if not self.pace.is_alone:
             self.spare.notify_all()
 
     def stop(self) -> None:

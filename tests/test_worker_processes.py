@@ -84,7 +84,7 @@ def run(dataset, kit, code, tmp_path):
         env={**os.environ, 'PYTHONPATH': str(kit.ROOT)},
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=600,
         text=True,
     )
     return done.returncode, done.stdout, done.stderr
@@ -266,7 +266,7 @@ def test_many_times(dataset, kit, tmp_path):
 
         cycle(0)
         before = descriptors(), shared()
-        for number in range(60):
+        for number in range(30):
             cycle(number)
         assert not active_children()
         assert (descriptors(), shared()) == before
