@@ -10,7 +10,7 @@ BIN := .venv/bin
 PIP := -m pip install -qq --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow demo bench bench-remote test-adapters test-freethreaded clean
+.PHONY: help test lint format slow demo bench bench-remote test-adapters test-cloud test-freethreaded clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -29,6 +29,13 @@ format: .venv/ready ## puts the code in the house format
 
 slow: .venv/ready ## the tests that take long
 	$(BIN)/pytest -m slow $(ARGS)
+
+# Of local files, minus what only those can do; then the tests of storages, of which the quick ones are in `test` too.
+CLOUD := $(shell python3 -c 'from tests.cloud.local_only import FILES; print(*FILES)')
+test-cloud: .venv/ready ## the tests of bags and datasets over HTTP: an S3 and a GCS server, obstore and fsspec
+	for storage in s3-obstore s3-fsspec gs-obstore gs-fsspec; do \
+	  $(BIN)/pytest -q -n auto --maxprocesses 8 --storage $$storage $(CLOUD) $(ARGS) || exit 1; done
+	$(BIN)/pytest -n auto --maxprocesses 8 -m 'slow or not slow' tests/cloud $(ARGS)
 
 demo: .venv/ready ## writes and reads a small dataset of real media; a contact sheet lands in out/
 	$(BIN)/python examples/demo.py

@@ -143,3 +143,48 @@ def kit():
         fill=fill,
         python=python,
     )
+
+
+# The tests over storages of objects: pytest --storage s3-obstore tests/test_reader.py
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        '--storage', help='have local paths be objects: s3-obstore, s3-fsspec, gs-obstore, gs-fsspec'
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption('--storage') is not None:
+        from tests.cloud.local_only import is_local_only
+
+        for item in items:
+            if is_local_only(item.nodeid):
+                item.add_marker(pytest.mark.skip(reason='of local files'))
+
+
+@pytest.fixture(scope='session', autouse=True)
+def storage_of_all(request):
+    """With --storage, local paths lead to a storage on loopback."""
+    name = request.config.getoption('--storage')
+    if name is None:
+        yield
+        return
+    from bags.bag import files
+    from bags.bag.files.clients import clients_for
+    from bags.bag.files.remote import RemoteStore
+    from tests.cloud.synced import SyncedStore
+    from tests.servers import gcs_server, s3_server
+
+    scheme, _, client = name.partition('-')
+    with (s3_server if scheme == 's3' else gcs_server)() as url, pytest.MonkeyPatch.context() as patch:
+        own = {'key': 'a', 'secret': 'b'} if scheme == 's3' else {'token': 'anon', 'project': 't'}
+        clients = clients_for(scheme, None, {**own, 'endpoint_url': url, 'client': client})
+        known = {}
+
+        def local(path):
+            store = SyncedStore(RemoteStore(clients), f'{scheme}://bucket', known)
+            return store, os.path.abspath(path) if path else path
+
+        patch.setattr(files, '_local', local)
+        yield

@@ -21,6 +21,7 @@ from bags.bag.files import Lock, Output, Store
 from bags.bag.files.memory import MemoryOutput
 from bags.bag.files.protocols import Buffer
 from bags.bag.limits import ENTRY
+from bags.bag.opened import OpenBag
 from bags.bag.opening import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
 from bags.errors import CorruptError
@@ -100,6 +101,7 @@ class GrowingBag:
         ends, beside = np.empty(0, '<i8'), limits_name(self._path)
         if at_most != 0:
             bag = open_bag(self._store, self._path, self._reader_options())
+            self._check_separate(bag)
             ends = np.array(bag.span(0, bag.count)[1], '<i8')[:at_most]
         self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
         self._data = self._store.resume(self._path, self.end)
@@ -126,13 +128,17 @@ class GrowingBag:
     def _reader_options(self) -> ReaderOptions:
         return ReaderOptions(limits_placement=self._placement)
 
-    def _resume(self, beside: str, at_most: int | None) -> None:
-        """Goes on where a bag ends, under the lock."""
-        bag = open_bag(self._store, self._path, self._reader_options())
+    def _check_separate(self, bag: OpenBag) -> None:
+        """Refuses a bag that seems to have no records, because its limits are elsewhere."""
         if self._placement is LimitsPlacement.SEPARATE and bag.file.size and not bag.count:
             other = open_bag(self._store, self._path, ReaderOptions())
             if other.limits is other.file:
                 raise CorruptError(self._path, None, 'has limits at its end, expected separate ones')
+
+    def _resume(self, beside: str, at_most: int | None) -> None:
+        """Goes on where a bag ends, under the lock."""
+        bag = open_bag(self._store, self._path, self._reader_options())
+        self._check_separate(bag)
         ends = np.array(bag.span(0, bag.count)[1], '<i8')[:at_most]
         self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
         if bag.limits is bag.file and bag.count:

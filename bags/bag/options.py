@@ -171,7 +171,7 @@ class ReaderOptions:
     access_pattern: AccessPattern = AccessPattern.SYSTEM
     cache_policy: CachePolicy = CachePolicy.SYSTEM
     read_ahead_bytes: int = 1 << 20
-    """Bytes on disk that iterators read at a time."""
+    """Bytes on disk that iterators read at a time; from a storage that is waited for, 16 times as many."""
     mapped: bool = True
     """Read local files through a map. False reads with `pread`: for network file systems, where a
     map can fault."""

@@ -25,6 +25,7 @@ from bags.errors import BagsError
 __all__ = ['Reader']
 
 LONGEST = 4096  # Records an iterator reads at a time, however small they are.
+FAR = 16  # Times as much from a storage that is waited for.
 
 
 class Reader(Sequence[bytes]):
@@ -277,11 +278,15 @@ class Reader(Sequence[bytes]):
         if isinstance(indices, range) and not indices:
             return iter(())
         mean = self.approximate_bytes_per_record()
-        length = int(self._options.read_ahead_bytes // max(mean, 1)) or 1
-        length = (
-            min(length, LONGEST) if read_ahead_count is None else max(1, operator.index(read_ahead_count))
-        )
         bag = bags[0]
+        # What is waited for is read further ahead, by several requests at once.
+        times = FAR if self._shards.waits and bag.overlaps else 1
+        length = int(times * self._options.read_ahead_bytes // max(mean, 1)) or 1
+        length = (
+            min(length, times * LONGEST)
+            if read_ahead_count is None
+            else max(1, operator.index(read_ahead_count))
+        )
         if length <= 2 and isinstance(indices, range) and not bag.overlaps:
             get = self._get  # Large records, mapped: the kernel reads ahead by itself.
             return (get(index) for index in indices)

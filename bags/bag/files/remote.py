@@ -19,7 +19,7 @@ from bags.bag.ranges import merge
 __all__ = ['NoLock', 'RemoteFile', 'RemoteOutput', 'RemoteStore']
 
 TAIL = 1 << 16  # Bytes read when a file is opened: the limits of small bags come with its size.
-RUN = 1 << 23  # Longer ranges are read in pieces, several at a time.
+RUN = 1 << 22  # Longer ranges are read in pieces, several at a time.
 PIECE = 1 << 22
 
 

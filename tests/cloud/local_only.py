@@ -1,0 +1,64 @@
+"""Tests of what only local files can do: left out where the others run over a storage of objects."""
+
+__all__ = ['FILES', 'LOCAL_ONLY', 'is_local_only']
+
+FILES = [
+    *('tests/bag/test_damage.py', 'tests/bag/test_golden.py', 'tests/bag/test_index.py'),
+    *('tests/bag/test_reader.py', 'tests/bag/test_writer.py'),
+    *('tests/test_append.py', 'tests/test_batch.py', 'tests/test_reader.py', 'tests/test_refs.py'),
+    *('tests/test_sharded.py', 'tests/test_views.py', 'tests/test_writer.py'),
+]
+"""Those that run: `make test-cloud`."""
+
+LOCAL_ONLY = {
+    'are read while they grow, or go on after a writer that was killed': [
+        'test_a_partly_appended_tail_is_tolerated',
+        'test_a_shard_that_grew_stays_as_it_was',
+        'test_a_writer_may_end_between_any_two_system_calls',
+        'test_an_unclosed_bag_is_readable',
+        'test_append_may_keep_only_the_first_records',
+        'test_ctrl_c_at_any_line_leaves_a_bag_that_goes_on',
+        'test_limits_that_do_not_fit_leave_none_behind',
+        'test_readers_poll_while_a_writer_works',
+        'test_resuming_counts_on',
+        'test_resuming_leaves_closed_shards_alone',
+        'test_the_last_folder_may_be_one_that_is_being_made',
+        'TestWriting',
+    ],
+    'are mapped': [
+        'test_a_view_costs_no_memory',
+        'test_raw_values_alias_the_file',
+        'test_views_of_a_mapped_plain_bag_are_the_file_itself',
+    ],
+    'have limits beside them, whose names count': [
+        'test_limits_beside_records_that_end_before_them',
+        'test_limits_of_another_bag_beside_a_closed_one',
+        'test_nothing_is_overwritten_unless_asked_for',
+    ],
+    'have locks, modes, descriptors, a full disk, and folders without anything in them': [
+        'test_a_file_that_fails_leaves_the_bag_as_before',
+        'test_a_folder_that_lost_its_spec_or_refs_is_damage',
+        'test_a_fork_while_a_thread_waits_for_limits',
+        'test_a_run_for_which_there_is_no_room_leaves_the_bag_as_before',
+        'test_a_writer_knows_a_lock_per_share',
+        'test_any_other_folder_without_spec_or_refs_is_damage',
+        'test_appending_keeps_the_mode_bits',
+        'test_two_writers',
+    ],
+    'change under an open reader, which here was read as a whole at open': [
+        'test_a_file_that_became_shorter_since_it_was_opened',
+        'test_an_index_does_not_find_in_damaged_records',
+    ],
+    'are named in errors as they are, not by the URL that they are put behind': [
+        'test_a_file_cut_short_anywhere_never_gives_another_record',
+        'test_random_files',
+    ],
+}
+"""By what local files do: names of functions, or of classes."""
+
+NAMES = {name for names in LOCAL_ONLY.values() for name in names}
+
+
+def is_local_only(nodeid: str) -> bool:
+    names = nodeid.partition('[')[0].split('::')[1:]
+    return bool(NAMES & set(names)) or '[live' in nodeid or '-live' in nodeid
