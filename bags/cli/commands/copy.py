@@ -35,7 +35,7 @@ def copy(
             help='Fields to compress, as meta,text=19 or text=dictionary; as they are held unless given.',
         ),
     ] = None,
-    shard_size: Annotated[str, typer.Option(metavar='BYTES', help='From which on a shard is full.')] = '10GB',
+    shard_size: Annotated[str, typer.Option(metavar='BYTES', help='From which on a shard is full.')] = '10GiB',
     shard_length: Annotated[
         int | None, typer.Option(min=1, show_default=False, help='Datapoints from which on a shard is full.')
     ] = None,
@@ -53,7 +53,7 @@ def copy(
 
     Example: bags copy episodes half --rows ::2 --fields id,words
 
-    Example: bags copy episodes small --compression words,meta=19 --shard-length 100
+    Example: bags copy episodes small --compression words,meta=19
     """
     import bags
     from bags.cli.printing import byte_count, console, emit, print_json, text
