@@ -35,7 +35,9 @@ def copy(
             help='Fields to compress, as meta,text=19 or text=dictionary; as they are held unless given.',
         ),
     ] = None,
-    shard_size: Annotated[str, typer.Option(metavar='BYTES', help='From which on a shard is full.')] = '10GiB',
+    shard_size: Annotated[
+        str, typer.Option(metavar='BYTES', help='From which on a shard is full.')
+    ] = '10GiB',
     shard_length: Annotated[
         int | None, typer.Option(min=1, show_default=False, help='Datapoints from which on a shard is full.')
     ] = None,
