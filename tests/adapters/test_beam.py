@@ -223,7 +223,7 @@ def test_bundles_are_balanced_by_bytes(shape, tmp_path):
     sizes = {
         'even': [100] * 3000,
         'growing': [i // 10 for i in range(3000)],
-        'one large': [100] * 1500 + [3000] + [100] * 1500,
+        'one large': [100] * 1500 + [3000] + [100] * 1499,
         'random': [rng.choice((1, 10, 1000)) for _ in range(3000)],
     }[shape]
     for shard in range(3):

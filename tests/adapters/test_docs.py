@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r'^```py\n(.*?)^```', re.DOTALL | re.MULTILINE)
-DOCUMENTS = [ROOT / 'docs/frameworks.md']
+DOCUMENTS = [path for path in sorted(ROOT.glob('docs/*.md')) if BLOCK.search(path.read_text('utf-8'))]
 
 
 @pytest.mark.parametrize('path', DOCUMENTS, ids=lambda path: path.name)
