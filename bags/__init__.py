@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bags import bag, samplers
-    from bags.authoring import write
+    from bags.authoring.from_arrays import from_numpy
+    from bags.authoring.rewrite import copy
+    from bags.authoring.writing import write
     from bags.bag import Index, MultiIndex
     from bags.batch import Ragged
-    from bags.collate import Packed, Padded, pack, pad, stack
     from bags.dataset import Dataset
     from bags.errors import (
         BagsError,
@@ -29,16 +30,15 @@ if TYPE_CHECKING:
     )
     from bags.formats import Audio, Video, decoders, encoders, remux
     from bags.formats.clips import Clip, clips
-    from bags.from_arrays import from_numpy
     from bags.indexing import index
     from bags.intake import convert, export
     from bags.joined_clips import Clips
-    from bags.loader import Loader, LoaderIterator
+    from bags.loading.collate import Packed, Padded, pack, pad, stack
+    from bags.loading.loader import Loader, LoaderIterator
     from bags.opening import open
     from bags.prefetching import prefetch
     from bags.reader import DatasetReader
     from bags.recovering import Recovery, recover
-    from bags.rewrite import copy
     from bags.selection import frames
     from bags.sharded_reader import ShardedDatasetReader
     from bags.sharded_writer import ShardedDatasetWriter
@@ -103,10 +103,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    'authoring': ('write',),
+    'authoring.writing': ('write',),
     'bag': ('Index', 'MultiIndex'),
     'batch': ('Ragged',),
-    'collate': ('Packed', 'Padded', 'pack', 'pad', 'stack'),
+    'loading.collate': ('Packed', 'Padded', 'pack', 'pad', 'stack'),
     'dataset': ('Dataset',),
     'errors': (
         'BagsError',
@@ -117,17 +117,17 @@ _HOMES = {
         'SpecError',
         'StackError',
     ),
-    'from_arrays': ('from_numpy',),
+    'authoring.from_arrays': ('from_numpy',),
     'formats': ('Audio', 'Video', 'decoders', 'encoders', 'remux'),
     'formats.clips': ('Clip', 'clips'),
     'indexing': ('index',),
     'joined_clips': ('Clips',),
-    'loader': ('Loader', 'LoaderIterator'),
+    'loading.loader': ('Loader', 'LoaderIterator'),
     'intake': ('convert', 'export'),
     'opening': ('open',),
     'prefetching': ('prefetch',),
     'reader': ('DatasetReader',),
-    'rewrite': ('copy',),
+    'authoring.rewrite': ('copy',),
     'selection': ('frames',),
     'recovering': ('Recovery', 'recover'),
     'sharded_reader': ('ShardedDatasetReader',),
@@ -139,7 +139,7 @@ _HOMES = {
 }
 
 # Of these the last three are not in `__all__`: `from bags import *` would hide the packages of these names.
-_MODULES = ('bag', 'samplers', 'grain', 'jax', 'torch')
+_MODULES = ('bag', 'beam', 'samplers', 'grain', 'jax', 'torch')
 
 
 def __getattr__(name: str) -> Any:

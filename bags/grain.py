@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bags.errors import MissingDependencyError
-from bags.loader import Loader
-from bags.steps import Place
-from bags.turns import Turn
+from bags.loading.loader import Loader
+from bags.loading.steps import Place
+from bags.loading.turns import Turn
 
 __all__ = ['batches', 'iter_dataset']
 

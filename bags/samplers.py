@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.batch import offsets_of
-from bags.permutation import Permutation, hashed
+from bags.loading.permutation import Permutation, hashed
 
 __all__ = [
     'Bucketed',

@@ -10,8 +10,8 @@ import numpy as np
 
 from bags.batch import Ragged, convert
 from bags.errors import MissingDependencyError
-from bags.loader import Loader
-from bags.turns import Turn
+from bags.loading.loader import Loader
+from bags.loading.turns import Turn
 
 __all__ = ['IterableDataset', 'to_torch']
 

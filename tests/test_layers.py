@@ -17,7 +17,7 @@ LAYERS = [
     ['bag', 'formats'],
     ['batch', 'spec'],
     ['shard_index'],
-    ['compressing', 'encoder', 'permutation', 'refs', 'selection', 'steps', 'pace'],
+    ['compressing', 'encoder', 'refs', 'selection'],
     ['spans'],
     ['dataset', 'field_writer', 'refs_reader', 'resume', 'schema'],
     ['joined_clips', 'record'],
@@ -25,25 +25,15 @@ LAYERS = [
     ['compiled', 'shard_list'],
     ['reader', 'writer', 'closing', 'views', 'windowing'],
     ['sharded_reader', 'sharded_writer'],
-    [
-        'from_arrays',
-        'opening',
-        'indexing',
-        'prefetching',
-        'sources',
-        'describing',
-        'verifying',
-        'recovering',
-    ],
-    ['intake'],
-    ['collate', 'fingerprint', 'recipe', 'samplers', 'worker_processes', 'worker_threads'],
-    ['adding', 'authoring', 'chunking', 'copying', 'crew', 'inputs', 'moving', 'provenance', 'rewrite'],
-    ['loader', 'turns', 'torch', 'grain', 'jax', 'beam', 'cli', '__main__'],
+    ['opening', 'indexing', 'prefetching', 'sources', 'describing', 'verifying', 'recovering'],
+    ['fingerprint'],
+    ['authoring', 'intake', 'loading', 'samplers'],
+    ['torch', 'grain', 'jax', 'beam', 'cli', '__main__'],
 ]
 PURE = [
     'bag/limits.py', 'bag/sharding.py', 'bag/ranges.py', 'bag/options.py',
     'spec.py', 'refs.py', 'shard_index.py', 'selection.py', 'batch.py', 'errors.py', 'spans.py',
-    'collate.py', 'pace.py', 'permutation.py', 'samplers.py', 'steps.py',
+    'loading/collate.py', 'loading/pace.py', 'loading/permutation.py', 'loading/steps.py', 'samplers.py',
 ]  # fmt: skip
 OUTSIDE = {'io', 'mmap', 'pathlib', 'socket', 'shutil', 'subprocess', 'tempfile', 'threading', 'fsspec'}
 

@@ -11,6 +11,7 @@ from torch.utils import data
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import bags
+from bags.loading.turns import Turn
 
 WORKERS = [(0, None), (2, 'fork')]
 # Spawned workers import torch, which takes seconds: they get the kind that holds all others.
@@ -331,7 +332,7 @@ def test_a_stateful_loader_of_batches_goes_on_where_it_was(make, workers):
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 def test_the_state_of_other_workers_is_refused(make):
     dataset, _ = make('views')
-    turn = bags.turns.Turn(loader(dataset), 0, 2)
+    turn = Turn(loader(dataset), 0, 2)
     next(turn)
     with pytest.raises(ValueError, match='1 workers, got that of 2'):
         iter(iterable(dataset)).load_state_dict(turn.state_dict())

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from bags.bag.files.arena import ALIGNMENT, Arena
-from bags.pace import Pace
-from bags.recipe import Made, Recipe
+from bags.loading.pace import Pace
+from bags.loading.recipe import Made, Recipe
 
 __all__ = ['Processes', 'check_picklable']
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bags.adding import Added
+from bags.authoring.adding import Added
+from bags.authoring.moving import Layout, lay_out, move, read_other
 from bags.bag.limits import ENTRY
 from bags.compressing import Compressed
 from bags.dataset import Rows
 from bags.errors import SpecError
 from bags.field_writer import Run
-from bags.moving import Layout, lay_out, move, read_other
 from bags.refs import RefsFormat
 from bags.spans import Pieces, Tail, pieces_of
 from bags.spec import FieldType, Spec

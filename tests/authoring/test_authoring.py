@@ -205,9 +205,9 @@ def test_killed_at_many_moments(kit, tmp_path, processes, ordered):
 @pytest.mark.parametrize('torn', [0, 1, 3, 7])
 def test_a_ledger_knows_how_much_of_a_flush_lasted(tmp_path, torn):
     """Of a crash in the middle of a flush."""
+    from bags.authoring.inputs import Ledger
+    from bags.authoring.provenance import Provenance
     from bags.bag.files import store_for
-    from bags.inputs import Ledger
-    from bags.provenance import Provenance
 
     store, path = store_for(tmp_path)
     ledger = Ledger(Provenance(store, path, {}), 0)

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from bags.crew import Outcome, Task
-from bags.provenance import Provenance
+from bags.authoring.crew import Outcome, Task
+from bags.authoring.provenance import Provenance
 
 __all__ = ['Inputs', 'Ledger']
 

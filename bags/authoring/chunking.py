@@ -6,7 +6,7 @@ import collections
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from bags.copying import Chunk, Copier, Plan
+from bags.authoring.copying import Chunk, Copier, Plan
 from bags.errors import CorruptError, DecodeError
 from bags.spans import Tail
 

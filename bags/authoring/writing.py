@@ -10,16 +10,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any
 
+from bags.authoring.crew import Crew, Outcome, Processes, Task, Threads, can_be_sent
+from bags.authoring.inputs import LONG, Inputs, Ledger
+from bags.authoring.provenance import Provenance
 from bags.bag.files import store_for
 from bags.compressing import Compression
-from bags.crew import Crew, Outcome, Processes, Task, Threads, can_be_sent
 from bags.dataset import Rows
 from bags.encoder import Encoder, collect
 from bags.fingerprint import fingerprint
-from bags.inputs import LONG, Inputs, Ledger
 from bags.progress import Advance
 from bags.progress import progress as show_progress
-from bags.provenance import Provenance
 from bags.sharded_writer import GB, ShardedDatasetWriter
 from bags.spec import parse_spec
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.steps import Place, Steps
+from bags.loading.steps import Place, Steps
 
 START = Place()
 RUNS = st.fixed_dictionaries(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bags
-from bags.collate import collator
+from bags.loading.collate import collator
 
 RAGGED = bags.Ragged(np.arange(6, dtype='f4').reshape(6, 1), np.array([0, 2, 2, 6]))
 

@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-from bags.pace import Pace
-from bags.recipe import Made, Recipe
+from bags.loading.pace import Pace
+from bags.loading.recipe import Made, Recipe
 
 __all__ = ['Inline', 'Threads']
 

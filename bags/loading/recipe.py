@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from bags.batch import Column, Ragged
 from bags.errors import BagsError, StackError
+from bags.loading.steps import Step, Steps, Turns
 from bags.samplers import Sampler
 from bags.selection import Fields
-from bags.steps import Step, Steps, Turns
 
 __all__ = ['MASK', 'Made', 'Recipe', 'part_of', 'size_of']
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bags.pace import Pace
+from bags.loading.pace import Pace
 
 
 def after(runs, **options):

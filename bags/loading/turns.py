@@ -7,8 +7,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, Self
 
-from bags.loader import Loader
-from bags.steps import Place
+from bags.loading.loader import Loader
+from bags.loading.steps import Place
 
 __all__ = ['Turn']
 

@@ -7,17 +7,17 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from bags.adding import Added
+from bags.authoring.adding import Added
+from bags.authoring.chunking import Portions, loaded
+from bags.authoring.copying import Copier, copied_type, held_as
+from bags.authoring.provenance import Provenance
 from bags.bag.files import store_for
-from bags.chunking import Portions, loaded
 from bags.compressing import Compressed, Compression, field_compressions
-from bags.copying import Copier, copied_type, held_as
 from bags.dataset import Rows
 from bags.encoder import Encoder
 from bags.fingerprint import fingerprint
 from bags.opening import open as open_dataset
 from bags.progress import progress as show_progress
-from bags.provenance import Provenance
 from bags.selection import Fields, select_fields
 from bags.sharded_writer import GB, ShardedDatasetWriter
 from bags.spec import Spec, parse_spec

@@ -8,14 +8,14 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
-from bags.collate import collator
 from bags.fingerprint import fingerprint
-from bags.pace import keep_memory
-from bags.recipe import MASK, Recipe
+from bags.loading.collate import collator
+from bags.loading.pace import keep_memory
+from bags.loading.recipe import MASK, Recipe
+from bags.loading.steps import Place, Steps, Turns
+from bags.loading.worker_threads import Inline, Threads
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
 from bags.selection import Fields, select_fields
-from bags.steps import Place, Steps, Turns
-from bags.worker_threads import Inline, Threads
 
 __all__ = ['Loader', 'LoaderIterator']
 
@@ -98,7 +98,7 @@ class Loader:
         self._standing = _Standing(self._steps(self.begin, epochs))
         self._fingerprint: str | None = None
         if processes and self.workers:
-            from bags.worker_processes import check_picklable
+            from bags.loading.worker_processes import check_picklable
 
             check_picklable(self.recipe(self.begin, epochs))
 
@@ -194,7 +194,7 @@ class Loader:
         if not self.workers:
             return Inline(recipe), self._standing
         if self.processes:
-            from bags.worker_processes import Processes
+            from bags.loading.worker_processes import Processes
 
             return Processes(recipe, self.workers, self.prefetch), self._standing
         return Threads(recipe, self.workers, self.prefetch), self._standing
