@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -15,6 +16,9 @@ from bags import formats
 from bags.spec import parse_spec
 
 ROOT = Path(__file__).parent.parent
+
+hypothesis.settings.register_profile('bags', deadline=None)  # How long an example takes says nothing here.
+hypothesis.settings.load_profile('bags')
 
 SPEC = {
     'any': 'array',
