@@ -56,6 +56,8 @@ class Rows(abc.ABC):
 
     types: Spec
     """Types by field, taken apart."""
+    waits = False
+    """Whether reads mostly wait, for a storage, so that several are done at the same time."""
 
     @abc.abstractmethod
     def __len__(self) -> int: ...

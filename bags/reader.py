@@ -81,14 +81,14 @@ class DatasetReader(Rows):
     def start(self, folder: Folder, schemas: Schemas) -> None:
         folder.look()
         refs = folder.open_refs()
-        self._waits = not folder.store.appendable
-        if self._waits and refs is not None and folder.options.limits_storage is LimitsStorage.IN_MEMORY:
+        self.waits = not folder.store.appendable
+        if self.waits and refs is not None and folder.options.limits_storage is LimitsStorage.IN_MEMORY:
             refs = folder.keep(refs)
         schema = folder.schema(schemas)
         self.types = schema.types
         self._folder = folder
         self._schemas = schemas
-        self._fields: Any = Kept(_opener(folder, schema, refs, self._waits), len(self.types) + 1)
+        self._fields: Any = Kept(_opener(folder, schema, refs, self.waits), len(self.types) + 1)
         self._quick: Callable[[int], Datapoint | None] | None = None
         self._last_row: tuple[int, ...] | None = None
         self._length = folder.shortest(self.types) if refs is None else refs.count
@@ -159,7 +159,7 @@ class DatasetReader(Rows):
         return super().__getitem__(key)
 
     def row(self, index: Any, selection: Selection | None) -> Datapoint:
-        if self._waits:
+        if self.waits:
             return self._row_waiting(index, selection)
         refs = self._row_refs(index)
         try:
@@ -183,21 +183,21 @@ class DatasetReader(Rows):
         refs = self._opening(chosen, lambda: self._row_refs(index))
         fields = [self._fields[name] for name in chosen]
         if selection is None and not any(field.bag.overlaps for field in fields):
-            self._waits = False  # Nothing is waited for any more: all of it is in local copies.
+            self.waits = False  # Nothing is waited for any more: all of it is in local copies.
 
         def work(field: Field) -> Any:
             items = chosen[field.name]
             return field.read(refs) if items is True else field.read_items(refs, items)
 
         try:
-            return dict(zip(chosen, overlapped(work, fields, self._waits), strict=True))
+            return dict(zip(chosen, overlapped(work, fields, self.waits), strict=True))
         except BadRef as exc:
             raise CorruptError(self._refs.path, index, exc.detail) from None
 
     def _opening(self, names: Iterable[str], work: Callable[[], Any]) -> Any:
         """Does work, and opens at the same time those of the fields that are not open, where that waits."""
         fields = self._fields
-        closed = [name for name in names if name not in fields] if self._waits else []
+        closed = [name for name in names if name not in fields] if self.waits else []
         if not closed:
             return work()
         works: list[Callable[[], Any]] = [work]
@@ -218,7 +218,7 @@ class DatasetReader(Rows):
             found: list[Any] = self._checked(indices, lambda: _values(field, refs[name], items))
             return found
 
-        columns = overlapped(work, list(selection), self._waits or self._refs.overlaps)
+        columns = overlapped(work, list(selection), self.waits or self._refs.overlaps)
         if not columns:
             return [{} for _ in range(len(indices))]
         return [dict(zip(selection, values, strict=True)) for values in zip(*columns, strict=True)]
@@ -232,7 +232,7 @@ class DatasetReader(Rows):
             return found
 
         return dict(
-            zip(selection, overlapped(work, list(selection), self._waits or self._refs.overlaps), strict=True)
+            zip(selection, overlapped(work, list(selection), self.waits or self._refs.overlaps), strict=True)
         )
 
     def _checked(self, indices: Int64s, work: Callable[[], Any]) -> Any:

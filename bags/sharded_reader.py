@@ -129,7 +129,7 @@ class ShardedDatasetReader(Parts):
 
     def _begin(self, store: Store, path: str, options: ReaderOptions, schemas: Schemas) -> None:
         self._store, self.directory, self._options, self._schemas = store, path, options, schemas
-        self._waits = not store.appendable
+        self.waits = not store.appendable
 
     def _folder(self, shard: Shard) -> Folder:
         return Folder(self._store, self._store.join(self.directory, shard.name), self._options, shard)
@@ -152,7 +152,7 @@ class ShardedDatasetReader(Parts):
             with _shard(folder.path):
                 return folder.length(self._schemas)
 
-        for place, length in zip(unknown, overlapped(work, unknown, self._waits), strict=True):
+        for place, length in zip(unknown, overlapped(work, unknown, self.waits), strict=True):
             lengths[place] = length
         return [length for length in lengths if length is not None]
 

@@ -62,10 +62,8 @@ class Parts(Rows):
         shares = divide(selection, [places for _, _, places in groups])
         each = [(part, within, share) for (part, within, _), share in zip(groups, shares, strict=True)]
         return overlapped(
-            lambda group: work(self.parts[group[0]], group[1], group[2]), each, self._waits
+            lambda group: work(self.parts[group[0]], group[1], group[2]), each, self.waits
         ), back
-
-    _waits = False
 
     def rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
         found, back = self._each(indices, selection, lambda part, within, share: part.rows(within, share))
@@ -91,7 +89,8 @@ class Parts(Rows):
 
     def lengths_at(self, indices: Int64s | None, field: str) -> Int64s:
         if indices is None:
-            each = [self.parts[part].lengths_at(None, field) for part in range(len(self.layout.starts) - 1)]
+            parts = range(len(self.layout.starts) - 1)
+            each = overlapped(lambda part: self.parts[part].lengths_at(None, field), parts, self.waits)
             return np.concatenate(each) if each else np.empty(0, np.int64)
         found, back = self._each(indices, {}, lambda part, within, _: part.lengths_at(within, field))
         lengths: Int64s = np.concatenate(found)[back] if found else np.empty(0, np.int64)
@@ -99,17 +98,22 @@ class Parts(Rows):
 
     def records_at(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
         groups, back = self._groups(indices)
-        records: list[bytes | None] = []
-        for part, within, places in groups:
+
+        def work(group: tuple[int, Int64s, Int64s]) -> list[bytes | None]:
+            part, within, places = group
             chosen = None if items is None else items[places]
-            records.extend(self.parts[part].records_at(within, field, chosen))
+            return list(self.parts[part].records_at(within, field, chosen))
+
+        records = [record for found in overlapped(work, groups, self.waits) for record in found]
         return [records[place] for place in back.tolist()]
 
     def spans(self, indices: Int64s, field: str) -> Spans | None:
         if not len(indices):
             return None
         groups, back = self._groups(indices)
-        found: list[Spans | None] = [self.parts[part].spans(within, field) for part, within, _ in groups]
+        found: list[Spans | None] = overlapped(
+            lambda group: self.parts[group[0]].spans(group[1], field), groups, self.waits
+        )
         known = [spans for spans in found if spans is not None]
         return join_spans(known, back) if len(known) == len(found) else None
 
@@ -130,6 +134,7 @@ class Concat(Parts):
                 )
         self.parts = list(datasets)
         self.types = datasets[0].types
+        self.waits = any(dataset.waits for dataset in datasets)
         self.layout = Concatenated([len(dataset) for dataset in datasets])
 
     def __repr__(self) -> str:
@@ -148,6 +153,7 @@ class Select(Rows):
         self.indices = indices
         """Of datapoints of the dataset."""
         self.types = dataset.types
+        self.waits = dataset.waits
 
     def _outer(self, indices: Int64s) -> Int64s:
         if isinstance(self.indices, range):
@@ -198,6 +204,7 @@ class Join(Rows):
 
     def __init__(self, datasets: Sequence[Rows], replace: bool) -> None:
         self.datasets = list(datasets)
+        self.waits = any(dataset.waits for dataset in datasets)
         self.replace = replace
         self.owners: dict[str, Rows] = {}
         """Which dataset each field is read from."""
@@ -227,16 +234,23 @@ class Join(Rows):
             shares.setdefault(id(owner), (owner, {}))[1][name] = items
         return list(shares.values())
 
+    def _each(self, selection: Selection, work: Callable[[Rows, Selection], Any]) -> list[Any]:
+        return overlapped(lambda share: work(*share), self._shares(selection), self.waits)
+
     def row(self, index: Any, selection: Selection | None) -> Datapoint:
         index = check_index(index, len(self))
         asked = dict.fromkeys(self.types, True) if selection is None else selection
         found: Datapoint = {}
-        for dataset, share in self._shares(asked):
-            found |= dataset.row(index, share)
+        if self.waits:
+            for part in self._each(asked, lambda dataset, share: dataset.row(index, share)):
+                found |= part
+        else:
+            for dataset, share in self._shares(asked):
+                found |= dataset.row(index, share)
         return {name: found[name] for name in asked}
 
     def rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
-        each = [dataset.rows(indices, share) for dataset, share in self._shares(selection)]
+        each = overlapped(lambda share: share[0].rows(indices, share[1]), self._shares(selection), self.waits)
         if not each:
             return [{} for _ in range(len(indices))]
         merged = [
@@ -247,8 +261,8 @@ class Join(Rows):
 
     def columns(self, indices: Int64s, selection: Selection) -> dict[str, Column]:
         found: dict[str, Column] = {}
-        for dataset, share in self._shares(selection):
-            found |= dataset.columns(indices, share)
+        for part in self._each(selection, lambda dataset, share: dataset.columns(indices, share)):
+            found |= part
         return {name: found[name] for name in selection}
 
     def lengths_at(self, indices: Int64s | None, field: str) -> Int64s:

@@ -59,6 +59,7 @@ class Windows(Rows):
         self.length = length
         self.stride = stride
         self.drop_last = drop_last
+        self.waits = dataset.waits
         self.films = {name for name in fields if dataset.types[name].word in FILMS}
         """Those of the fields whose windows are of frames."""
         self.types = {

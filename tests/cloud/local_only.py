@@ -23,6 +23,7 @@ LOCAL_ONLY = {
         'test_resuming_counts_on',
         'test_resuming_leaves_closed_shards_alone',
         'test_the_last_folder_may_be_one_that_is_being_made',
+        'test_values_that_do_not_fit',
         'TestWriting',
     ],
     'are mapped': [
@@ -31,6 +32,7 @@ LOCAL_ONLY = {
         'test_views_of_a_mapped_plain_bag_are_the_file_itself',
     ],
     'have limits beside them, whose names count': [
+        'test_append_to_a_bag_whose_limits_are_elsewhere_loses_nothing',
         'test_limits_beside_records_that_end_before_them',
         'test_limits_of_another_bag_beside_a_closed_one',
         'test_nothing_is_overwritten_unless_asked_for',
@@ -38,6 +40,7 @@ LOCAL_ONLY = {
     'have locks, modes, descriptors, a full disk, and folders without anything in them': [
         'test_a_file_that_fails_leaves_the_bag_as_before',
         'test_a_folder_that_lost_its_spec_or_refs_is_damage',
+        'test_a_full_disk',
         'test_a_fork_while_a_thread_waits_for_limits',
         'test_a_run_for_which_there_is_no_room_leaves_the_bag_as_before',
         'test_a_writer_knows_a_lock_per_share',
@@ -48,6 +51,13 @@ LOCAL_ONLY = {
     'change under an open reader, which here was read as a whole at open': [
         'test_a_file_that_became_shorter_since_it_was_opened',
         'test_an_index_does_not_find_in_damaged_records',
+    ],
+    'are read a little ahead, as nothing is waited for': [
+        'test_a_budget_of_bytes_bounds_what_is_read_ahead',
+    ],
+    'are asked ten thousand times and more in a test, which would take minutes': [
+        'test_records_of_one_length_but_perhaps_for_one',
+        'test_threads_read_records_of_one_length_while_these_are_found_to_be_so',
     ],
     'are named in errors as they are, not by the URL that they are put behind': [
         'test_a_file_cut_short_anywhere_never_gives_another_record',

@@ -176,3 +176,30 @@ def test_a_folder_that_a_killed_writer_left(storage):
         assert not len(writer)
         writer.append(make_row(5))
     assert list(bags.open(root, **options)) == [make_row(index) for index in range(6)]
+
+
+def test_datasets_that_are_joined_are_asked_at_the_same_time(s3_storage, proxy):
+    options = {'storage_options': s3_storage.options}
+    for name in 'abcd':
+        with bags.DatasetWriter(f'{s3_storage.root}/joined/{name}', {name: 'bytes'}, **options) as writer:
+            for index in range(3):
+                writer.append({name: bytes([index]) * 100_000})
+        with bags.DatasetWriter(f'{s3_storage.root}/parts/{name}', {'x': 'bytes'}, **options) as writer:
+            writer.append({'x': name.encode() * 100_000})
+    options = {'storage_options': s3_storage.through(proxy)}
+    joined = bags.join([bags.open(f'{s3_storage.root}/joined/{name}', **options) for name in 'abcd'])
+    parts = bags.concat([bags.open(f'{s3_storage.root}/parts/{name}', **options) for name in 'abcd'])
+    expected = dict.fromkeys('abcd', b'\1' * 100_000)
+    whole = [name.encode() * 100_000 for name in 'abcd']
+    assert joined[1] == expected
+    proxy.delay = 0.2
+    for read, values in [
+        (lambda: joined[1], expected),
+        (lambda: joined[:].__getitems__([1]), [expected]),
+        (lambda: joined.batch([1]), {name: [value] for name, value in expected.items()}),
+        (lambda: parts.batch(range(4))['x'], whole),
+        (lambda: parts.field('x')[:], whole),
+    ]:
+        proxy.most = 0
+        assert read() == values
+        assert proxy.most >= 4
