@@ -31,7 +31,8 @@ PARALLEL_FRAME = 1 << 10  # Smaller frames spend too much of their time holding 
 WORTH = 1.5e-3  # Seconds of work, by how long a part of it took, that are worth a second thread.
 MANY = 16  # Fewer frames, or larger ones, are not worth the steps of decompressing them together.
 HALVED = 768  # From as many small frames on, two threads share them.
-SMALL_FRAME = 1 << 14
+SMALL_FRAME = 1 << 11  # Larger ones gain little: the memory of the whole is new at each call.
+LITTLE = 1 << 16
 PIECE = 1 << 18  # Bytes of frames that are decompressed together: with their records they stay in the cache.
 TOGETHER = 1 << 25  # Bytes of records that are decompressed together, at most.
 SENTINEL = zstandard.ZstdCompressor().compress(b'!')
@@ -246,7 +247,9 @@ class Zstd:
         if int(contents.min()) < 1 or int(contents.max()) > self.max_record_size or total > TOGETHER:
             return None
         # Behind a frame a skippable one is bytes too many, but a stream is read on over it.
-        if not are_whole(joined, ends - sizes, ends) and may_skip(joined):
+        # Of little data that is told sooner by its bytes, of much by the headers of its frames.
+        sure = len(joined) > LITTLE and are_whole(joined, ends - sizes, ends)
+        if not sure and may_skip(joined):
             return None
         whole = memoryview(joined)[:-24]
         if parallelism < 2 or len(sizes) < HALVED or total < int(ends[-1]):
