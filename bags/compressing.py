@@ -32,8 +32,11 @@ def field_compressions(compression: Compression, spec: Spec) -> dict[str, Compre
 
     Raises:
         SpecError: No such field.
+        TypeError: A string, where names are expected.
         ValueError: No way to compress one.
     """
+    if isinstance(compression, str):
+        raise TypeError(f'compression: expected names of fields, or a mapping of them, got {compression!r}')
     asked = compression if isinstance(compression, Mapping) else dict.fromkeys(compression or (), LEVEL)
     found = {}
     for name, value in asked.items():

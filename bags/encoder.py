@@ -143,7 +143,7 @@ def bind_encoders(
         except KeyError:
             raise SpecError(name, f'a type of {", ".join(sorted(functions))}', kind.text) from None
         except ValueError as exc:
-            raise SpecError(name, str(exc), kind.text) from exc
+            raise SpecError.of_type(name, kind.text, exc) from exc
     return bound
 
 

@@ -74,6 +74,12 @@ class SpecError(BagsError, ValueError):
         subject = 'spec' if field is None else f'field {field!r}'
         super().__init__(f'{prefix}{subject}: expected {expected}, got {got!r}')
 
+    @classmethod
+    def of_type(cls, field: str, type: str, reason: ValueError, where: object = None) -> SpecError:
+        """Returns the error of a type whose arguments its format refuses: 'expected this, got that'."""
+        expected = str(reason).removeprefix('expected ').replace(', got ', ', not ')
+        return cls(field, expected, type, where)
+
 
 class EncodeError(BagsError, ValueError):
     """A value that could not be turned into a record; the reason is the `__cause__`.

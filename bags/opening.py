@@ -32,6 +32,8 @@ def open(
         FileNotFoundError: No such folder, or no dataset in it.
         SpecError, CorruptError: As the readers.
     """
+    if isinstance(directory, bytes) or not isinstance(directory, str | os.PathLike | Iterable):
+        raise TypeError(f'open: expected a path, or several, got {type(directory).__name__}')
     if not isinstance(directory, str | os.PathLike):
         return join([open(part, *args, **keywords) for part in directory], replace=True)
     names = {field.name for field in dataclasses.fields(ReaderOptions)}

@@ -146,7 +146,7 @@ class DatasetReader(Rows):
         return f'bags.DatasetReader({self._folder.path!r}, {self.spec}, {self._length} datapoints)'
 
     def close(self) -> None:
-        self._refs = self._fields = self._row_refs = Closed(repr(self))
+        self._refs = self._fields = self._row_refs = Closed(f'bags.DatasetReader({self._folder.path!r})')
         self._quick = None
 
     # Datapoints.

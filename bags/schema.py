@@ -111,7 +111,7 @@ class Schema:
             words = ', '.join(sorted(self.functions))
             raise SpecError(name, f'a type of {words}', kind.text, where) from None
         except ValueError as exc:
-            raise SpecError(name, str(exc), kind.text, where) from exc
+            raise SpecError.of_type(name, kind.text, exc, where) from exc
         self._decoders[name] = decoder
         return decoder
 

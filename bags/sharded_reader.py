@@ -243,7 +243,7 @@ class ShardedDatasetReader(Parts):
         )
 
     def close(self) -> None:
-        self.parts = Closed(repr(self))
+        self.parts = Closed(f'bags.ShardedDatasetReader({self.directory!r})')
 
     def __getstate__(self) -> dict[str, Any]:
         return {

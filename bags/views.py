@@ -288,6 +288,8 @@ class Join(Rows):
 
 
 def _datasets(datasets: Iterable[Any], what: str) -> list[Rows]:
+    if isinstance(datasets, Rows):
+        raise TypeError(f'{what}: expected several datasets, got a {type(datasets).__name__} alone')
     found = list(datasets)
     for number, dataset in enumerate(found):
         if not isinstance(dataset, Rows):

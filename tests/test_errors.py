@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 
 import bags
@@ -71,3 +72,39 @@ def test_the_tree():
     for name in bags.errors.__all__:
         assert issubclass(getattr(bags.errors, name), bags.BagsError)
         assert getattr(bags, name) is getattr(bags.errors, name)
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'numbers', {'id': 'int'}) as writer:
+        for number in range(9):
+            writer.append({'id': number})
+    return bags.open(tmp_path / 'numbers')
+
+
+@pytest.mark.parametrize(
+    ('call', 'kind', 'message'),
+    [
+        (lambda d, path: bags.open(None), TypeError, 'open: expected a path, or several, got NoneType'),
+        (lambda d, path: bags.open(b'x'), TypeError, 'open: expected a path, or several, got bytes'),
+        (lambda d, path: bags.select(d, np.arange(9) > 4), TypeError, 'flatnonzero'),
+        (lambda d, path: bags.concat(d), TypeError, 'expected several datasets, got a DatasetReader alone'),
+        (lambda d, path: bags.Index(d), TypeError, 'Index: expected records'),
+        (lambda d, path: bags.Loader(d, 3, shard=2), TypeError, 'shard: expected a pair'),
+        (lambda d, path: bags.Loader(d, 3, transform=3), TypeError, 'transform: expected a function, got 3'),
+        (lambda d, path: bags.copy(d, path, add={'x': len}), TypeError, "add: .* for field 'x'"),
+        (lambda d, path: bags.copy(d, path, compression='id'), TypeError, 'compression: expected names'),
+        (lambda d, path: bags.write([1], path, None), bags.SpecError, 'expected a mapping'),
+        (lambda d, path: bags.write([1], path, {'a': 'int'}, transform=3), TypeError, 'transform: expected'),
+        (lambda d, path: bags.from_numpy({'a': __file__}, path), ValueError, 'expected a .npy'),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_named_before_anything_is_written(numbers, tmp_path, call, kind, message):
+    with pytest.raises(kind, match=message):
+        call(numbers, tmp_path / 'new')
+    assert not (tmp_path / 'new').exists()
+
+
+def test_a_wrong_argument_of_a_type_is_said_once(tmp_path):
+    with pytest.raises(bags.SpecError, match=r"field 'a': expected a NumPy dtype, not 'floaty', got 'array"):
+        bags.DatasetWriter(tmp_path / 'new', {'a': 'array(floaty,3)'})

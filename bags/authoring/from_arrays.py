@@ -92,7 +92,11 @@ def from_numpy(
 
 def _opened(name: str, array: Any) -> Any:
     if isinstance(array, str | os.PathLike):
-        found = np.load(array, mmap_mode='r', allow_pickle=False)
+        try:
+            found = np.load(array, mmap_mode='r', allow_pickle=False)
+        except (ValueError, EOFError) as exc:
+            expected = 'expected a .npy file with an array of a dtype that needs no pickle'
+            raise ValueError(f'{os.fspath(array)}: {expected} ({exc})') from exc
         if not isinstance(found, np.ndarray):
             found.close()
             raise ValueError(f'{os.fspath(array)}: expected a .npy file with one array, got one with several')

@@ -102,6 +102,10 @@ def copy(
     if batch_size < 1:
         raise ValueError(f'batch_size: expected at least 1, got {batch_size}')
     workers = workers or os.cpu_count() or 1
+    pairs: Mapping[str, Any] = add or {}
+    for name, pair in pairs.items():
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[1])):
+            raise TypeError(f'add: expected a type and a function for field {name!r}, got {pair!r}')
     new = parse_spec({name: kind for name, (kind, _) in (add or {}).items()})
     held = {name: held_as(source, name) for name in _names(fields, source) if name not in new}
     types = {name: copied_type(source.types[name], unsigned) for name, (_, unsigned) in held.items()}

@@ -127,6 +127,9 @@ def write(
         )
     if workers is not None and workers < 1:
         raise ValueError(f'workers: expected at least 1, got {workers}')
+    if transform is not None and not callable(transform):
+        raise TypeError(f'transform: expected a function, got {transform!r}')
+    parse_spec(spec)
     work = Encode(dict(spec), encoders, transform, dataset)
     start = _crew(work, workers or os.cpu_count() or 1, processes)
     storage: dict[str, Any] = {'filesystem': filesystem, 'storage_options': storage_options}

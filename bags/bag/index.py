@@ -31,7 +31,10 @@ class _Table(Generic[Found]):
         # A part of its own, which is not closed with the reader.
         self._reader = reader[:] if isinstance(reader, Reader) else reader
         count = len(reader)
-        hashes = np.fromiter(map(hash, reader), np.int64, count)
+        try:
+            hashes = np.fromiter(map(hash, reader), np.int64, count)
+        except TypeError as exc:
+            raise TypeError(f'Index: expected records, as of a bag or of a field, got {reader!r}') from exc
         order = np.argsort(hashes, kind='stable')
         self._order = order.astype(np.uint32) if count < 1 << 32 else order
         self._hashes = hashes[order]

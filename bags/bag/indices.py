@@ -13,6 +13,7 @@ from bags.bag.limits import Int64s
 __all__ = ['as_indices', 'check_index']
 
 _BOOLS = frozenset((bool, np.bool_))
+_MASK = 'indices: expected integers, got a mask of bools; numpy.flatnonzero makes indices of it'
 
 
 def check_index(index: Any, count: int) -> int:
@@ -38,9 +39,12 @@ def as_indices(indices: Iterable[SupportsIndex], count: int) -> Int64s:
         IndexError: One out of range; says which.
     """
     if isinstance(indices, np.ndarray):
+        if indices.dtype == bool and indices.ndim == 1 and len(indices):
+            raise TypeError(_MASK)
         if indices.ndim != 1 or (indices.dtype.kind not in 'iu' and len(indices)):
             raise TypeError(
-                f'indices: expected one dimension of integers, got {indices.ndim} of {indices.dtype}'
+                f'indices: expected one dimension of integers, '
+                f'got {indices.ndim} dimensions of {indices.dtype}'
             )
         chosen = indices.astype(np.int64, copy=False)
         if indices.dtype == np.uint64 and len(chosen) and int(indices.max()) >= count:
@@ -62,9 +66,7 @@ def as_indices(indices: Iterable[SupportsIndex], count: int) -> Int64s:
         except TypeError as exc:
             raise TypeError(f'indices: expected integers ({exc})') from None
         if isinstance(indices, list) and any(map(_BOOLS.__contains__, map(type, indices[:2]))):
-            raise TypeError(
-                'indices: expected integers, got a mask of bools; numpy.flatnonzero makes indices of it'
-            )
+            raise TypeError(_MASK)
     if len(chosen):
         low, high = int(np.minimum.reduce(chosen)), int(np.maximum.reduce(chosen))
         if low < -count or high >= count:

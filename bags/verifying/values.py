@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from bags.bag.limits import Int64s
 from bags.bag.opened import OpenBag
 from bags.errors import MissingDependencyError
@@ -9,6 +12,9 @@ from bags.field import Field
 from bags.verifying.records import Decode, one_by_one
 
 __all__ = ['field_decode', 'record_decode']
+
+SAMPLES = 1 << 16
+"""Of a recording, in memory at a time."""
 
 
 def record_decode(bag: OpenBag) -> Decode:
@@ -26,6 +32,13 @@ def record_decode(bag: OpenBag) -> Decode:
     return decode
 
 
+def _parts(value: Any) -> Iterable[Any]:
+    """Returns what a value decodes piece by piece: the frames of a film, the samples of a recording."""
+    if hasattr(value, 'blocks'):
+        return value.blocks(SAMPLES)  # type: ignore[no-any-return]
+    return value if isinstance(value, Iterable) else ()
+
+
 def field_decode(field: Field, large: bool) -> Decode:
     """Returns what decodes the records of a field.
 
@@ -39,7 +52,7 @@ def field_decode(field: Field, large: bool) -> Decode:
     def value(index: int) -> None:
         found = field.value(index)
         if field.decoder.opens:
-            for _ in found:  # Of a film that is opened when it is asked for, every frame.
+            for _ in _parts(found):  # All that a handle decodes only when it is asked for.
                 pass
 
     def decode(indices: Int64s) -> list[tuple[int, str]]:

@@ -293,6 +293,29 @@ def test_datasets_of_others(kit):
         assert list(bags.verify(kit.GOLDEN / name, decode=True, notes=True)) == [], name
 
 
+def test_recordings_are_decoded(tmp_path):
+    samples = np.random.default_rng(0).integers(-9999, 9999, (40_000, 1)).astype(np.int16)
+    with bags.DatasetWriter(tmp_path / 'sounds', {'flac': 'audio', 'wav': 'audio?'}) as writer:
+        flac = bags.encoders['flac']((samples, 16_000))
+        writer.append({'flac': flac, 'wav': (samples, 16_000)})
+        writer.append({'flac': flac[: len(flac) // 2]})
+    assert [(found.field, found.record) for found in bags.verify(tmp_path / 'sounds', decode=True)] == [
+        ('flac', 1)
+    ]
+
+
+def test_what_a_decoder_of_ones_own_opens_may_be_anything(tmp_path):
+    def decode_size(record):
+        with record.open() as file:
+            return len(file.read())
+
+    decode_size.opens = True
+    with bags.DatasetWriter(tmp_path / 'sizes', {'size': 'bytes'}) as writer:
+        writer.append({'size': b'abc'})
+    with bags.open(tmp_path / 'sizes', {**bags.decoders, 'bytes': decode_size}) as reader:
+        assert list(bags.verify(reader, decode=True)) == []
+
+
 def test_nothing_there(tmp_path):
     with pytest.raises(FileNotFoundError, match='nowhere'):
         bags.verify(tmp_path / 'nowhere')
