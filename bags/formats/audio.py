@@ -18,14 +18,15 @@ from bags.formats.media import Encoded, already_encoded, decodes
 from bags.formats.scalars import Buffer
 from bags.formats.wav import Samples, samples_and_rate
 
-__all__ = ['OPUS_RATE', 'decode_flac', 'decode_opus', 'encode_flac', 'encode_opus', 'opus_bitrate']
+__all__ = ['CHECKED', 'OPUS_RATE', 'decode_flac', 'decode_opus', 'encode_flac', 'encode_opus', 'opus_bitrate']
 
 OPUS_RATE = 48_000
 """Samples a second of all Opus, whatever went in."""
 
 _LAYOUTS = ('mono', 'stereo', '3.0', 'quad', '5.0', '5.1', '6.1', '7.1')
 _BLOCK = 1 << 16
-_CHECKED = {'err_detect': 'crccheck+explode'}
+CHECKED = {'err_detect': 'crccheck+explode'}
+"""Options with which a decoder of FLAC looks at the checksums of frames."""
 
 
 def encode_flac(value: Any) -> Encoded:
@@ -66,7 +67,7 @@ def decode_flac(data: Buffer) -> tuple[Samples, int]:
     expected = int.from_bytes(data[18:26], 'big') & (1 << 36) - 1
     # What was written to a pipe does not say how many there are; a packet holds less than 2 GiB.
     framed = expected > 0 and len(data) < 2**31 - 64
-    samples, rate = _decode_frames(data) if framed else _decode(data, 'flac', _CHECKED)
+    samples, rate = _decode_frames(data) if framed else _decode(data, 'flac', CHECKED)
     if expected and len(samples) != expected:
         raise ValueError(f'FLAC is cut off or damaged: expected {expected} samples, got {len(samples)}')
     return samples, rate
@@ -89,7 +90,7 @@ def _decode_frames(data: Buffer) -> tuple[Samples, int]:
         last, start = block >> 31, start + 4 + (block & 0xFFFFFF)
     context = av.CodecContext.create('flac', 'r')
     context.extradata = bytes(data[8:42])  # Stream info, always the first block.
-    context.options = _CHECKED
+    context.options = CHECKED
     context.thread_count = 1  # Frame threads would take one frame of a packet.
     frames = context.decode(av.Packet(memoryview(data)[start:]))[::-1]
     return _joined(frames.pop() for _ in range(len(frames)))

@@ -12,6 +12,7 @@ import pytest
 
 import bags
 from bags import Audio
+from bags.formats.packets import open_packets
 from tests.formats.films import Source, film
 
 DATA = Path(__file__).parents[2] / 'examples/data'
@@ -222,3 +223,34 @@ def test_what_is_cut_off(kind):
     # MP3 and Ogg may end anywhere.
     assert kind in ('MP3', 'Opus', 'FLAC')
     assert np.array_equal(found[:-3000], samples[: len(found)][:-3000])
+
+
+@pytest.mark.parametrize('place', [20_000, 30_000, 90_000])
+@pytest.mark.parametrize('count', [1, 300, 20_000])
+def test_damage_to_a_flac_is_never_other_samples(place, count):
+    data, samples, _ = example('the demo')
+    hurt = bytearray(data)
+    for index in range(place, place + count):
+        hurt[index] ^= 0x15
+    for part in (slice(None), slice(0, 2000), slice(50_000, 52_000), slice(-2000, None)):
+        try:
+            found = Audio(bytes(hurt))[part]
+        except ValueError:
+            continue
+        assert part != slice(None)
+        assert np.array_equal(found, samples[part])
+
+
+def test_a_flac_that_ends_early_between_two_packets():
+    data = example('the demo')[0]
+    packets, _ = open_packets(io.BytesIO(data), 'audio')
+    with pytest.raises(ValueError, match='cut off'):
+        Audio(data[: int(packets.table.offsets[20])])[:]
+
+
+def test_a_flac_whose_samples_look_like_the_header_of_a_frame():
+    array = np.zeros((4, 5), np.int32)
+    array[0, 0], array[0, 2], array[3, 1] = -512, 1280, -256
+    audio = Audio(bags.encoders['flac']((array, 48_000)))
+    assert np.array_equal(audio[:], array.astype(np.float32) / 2**31)
+    assert np.array_equal(audio[1:3], audio[:][1:3])
