@@ -45,7 +45,9 @@ def _move(store: Store, path: str, target: str) -> None:
             raise FileNotFoundError(2, 'is gone before it was finished', path)
         return
     names = _names(store, path)
-    if _is_there(store, target) and (names is None or store.appendable):
+    if _is_there(store, target) and (
+        store.appendable or (names is None and not _is_copy(store, target, path))
+    ):
         raise FileExistsError(17, 'something is there already', target)
     if names is None or store.appendable:
         store.rename(path, target)
@@ -53,6 +55,11 @@ def _move(store: Store, path: str, target: str) -> None:
     # A folder where there are none, only names of files: the refs go last, without which it does not count.
     for name in sorted(names, key=lambda name: (name != 'spec.json', name == 'refs.bag', name)):
         store.rename(store.join(path, name), store.join(target, name))
+
+
+def _is_copy(store: Store, target: str, path: str) -> bool:
+    """Tells whether a file may be what an earlier attempt made of another, which it had still to remove."""
+    return store.size(target) == store.size(path)
 
 
 def _is_there(store: Store, path: str) -> bool:

@@ -7,6 +7,7 @@ import itertools
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from bags import formats
@@ -21,6 +22,7 @@ from bags.sharded_writer import GB, ShardedDatasetWriter
 __all__ = ['Converted', 'convert']
 
 WINDOW = 64  # Datapoints that are loaded ahead, at most.
+MOST = 1 << 26  # Bytes of them, about; few are ahead where they are large.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +65,8 @@ def convert(
         source: A folder, a tar, several tars, or what `open_source` returned.
         directory: The dataset, which is a sharded one.
         layout, spec: As in `open_source`.
-        on_error: 'raise' ends with the first file that is damaged, 'skip' leaves its datapoint out.
+        on_error: 'raise' ends with the first file that is damaged, 'skip' leaves its datapoint out. Of a
+            damaged tar, it takes what stands before the damage.
         workers: Threads that read files ahead.
         compression, shard_size, shard_length, filesystem, storage_options: As in `ShardedDatasetWriter`.
         resume: Go on with a conversion that was interrupted.
@@ -79,9 +82,11 @@ def convert(
     if on_error not in ('raise', 'skip'):
         raise ValueError(f"on_error: expected 'raise' or 'skip', got {on_error!r}")
     if not isinstance(source, Source):
-        source = open_source(source, layout=layout, spec=spec, storage_options=source_options)
+        source = open_source(
+            source, layout=layout, spec=spec, storage_options=source_options, on_error=on_error
+        )
     kept = dict.fromkeys(('json', 'msgpack', 'tree'), _as_it_is)
-    skipped: list[tuple[str, str]] = []
+    skipped = list(source.damaged)
     storage: dict[str, Any] = {'filesystem': filesystem, 'storage_options': storage_options}
     with ShardedDatasetWriter(
         directory,
@@ -115,7 +120,8 @@ def _append(writer: ShardedDatasetWriter, loaded: Callable[[], dict[str, Any]]) 
     try:
         writer.append(datapoint)
     except EncodeError as exc:
-        raise Damaged(str(datapoint.get(KEY)), str(exc)) from exc
+        name = str(datapoint[KEY]).encode('utf-8', 'backslashreplace').decode()
+        raise Damaged(name, str(exc)) from exc
 
 
 def _as_it_is(value: Any, *_args: str) -> bytes:
@@ -133,19 +139,30 @@ def _after(entries: Iterator[Any], count: int, directory: Any, storage: dict[str
     raise ValueError(f'resume: expected a source with the datapoint {last!r}, the last in {directory}')
 
 
+def _size(loaded: Future[dict[str, Any]]) -> int:
+    """Returns about how many bytes a datapoint takes in memory."""
+    if loaded.exception() is not None:
+        return 0
+    return sum(len(value) for value in loaded.result().values() if isinstance(value, bytes | str))
+
+
 def _ahead(
     load: Callable[[Any], dict[str, Any]], entries: Iterator[Any], workers: int
 ) -> Iterator[Callable[[], dict[str, Any]]]:
     """Yields in order what gives each entry's datapoint, or its error, with some loaded ahead in threads."""
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(max(1, workers), 'bags-import') as threads:
         pending: deque[Future[dict[str, Any]]] = deque()
+        limit = 1  # More when it is known how large they are.
         try:
             for entry in entries:
                 pending.append(threads.submit(load, entry))
-                if len(pending) >= min(4 * workers, WINDOW):
-                    yield pending.popleft().result
+                while len(pending) >= limit:
+                    loaded = pending.popleft()
+                    size = _size(loaded)
+                    yield loaded.result
+                    limit = max(1, min(2 * limit, 4 * workers, WINDOW, MOST // max(1, size)))
             yield from (pending.popleft().result for _ in itertools.repeat(None, len(pending)))
         finally:
             threads.shutdown(wait=True, cancel_futures=True)

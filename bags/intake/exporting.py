@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,8 @@ def export(
     """Writes the datapoints of a dataset as files, their records untouched.
 
     Files are called by the field `__key__`, or by the number of the datapoint, then the field, then an
-    extension that fits the type. Numbers become text, arrays `.npy`. Missing values have no file.
+    extension that fits the type. Numbers become text, arrays `.npy`. Missing values have no file. An export
+    that fails takes back what it wrote.
 
     Args:
         dataset: A reader or a view.
@@ -51,7 +52,7 @@ def export(
 
     Raises:
         FileExistsError: Something is in the target.
-        ValueError: A key that is no name for files, or that two datapoints in a row have.
+        ValueError: A key that is no name for files, or that two datapoints have: in a row, for tars.
     """
     if not isinstance(dataset, Rows):
         raise TypeError(f'export: expected a dataset, got {type(dataset).__name__}')
@@ -80,9 +81,15 @@ def export(
                 out.add(key, files)
                 count += len(files)
                 advance(1, sum(len(data) for _, data in files))
+        out.close(True)
         complete = True
+    except OSError as exc:
+        if exc.filename is None and exc.errno is not None:
+            raise type(exc)(exc.errno, exc.strerror, os.fspath(target)) from exc
+        raise
     finally:
-        out.close(complete)
+        if not complete:
+            out.close(False)
     return count
 
 
@@ -90,7 +97,7 @@ def _samples(dataset: Rows, fields: list[str]) -> Iterator[tuple[str, list[tuple
     """Yields each datapoint's key, and its files: what follows the key in their names, and their content."""
     start, step = 0, 1
     while start < len(dataset):
-        indices = np.arange(start, min(start + step, len(dataset)))
+        indices = np.arange(start, _stop(dataset, start, step))
         columns = {name: _column(dataset, name, indices) for name in fields}
         keys: list[Any] = [f'{index:09}' for index in indices.tolist()]
         if KEY in dataset.types:
@@ -111,12 +118,23 @@ def _samples(dataset: Rows, fields: list[str]) -> Iterator[tuple[str, list[tuple
         step = min(2 * step, 4096) if size < MOST else max(1, step // 2)
 
 
+def _stop(dataset: Rows, start: int, step: int) -> int:
+    """Returns the end of a run of at most `step` datapoints, few enough bytes where that is known."""
+    before = getattr(dataset, 'bytes_before', None)
+    if before is None:
+        return min(start + min(step, 64), len(dataset))
+    stop, first = min(start + step, len(dataset)), before(start)
+    while stop - start > 1 and before(stop) - first > MOST:
+        stop = (start + stop) // 2
+    return stop
+
+
 def _column(dataset: Rows, field: str, indices: Any) -> list[list[tuple[str, bytes]]]:
     """Returns the files that a field becomes, for each datapoint."""
     kind = dataset.types[field]
     name = extension_of(field, kind.word)
     if kind.sequence:
-        stem, dot, extension = name.rpartition('.')
+        stem, dot, extension = (name or field).rpartition('.')
         counts = dataset.lengths_at(indices, field)
         rows = np.repeat(indices, counts)
         items = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -171,10 +189,14 @@ class Files:
     def __init__(self, fs: Any, root: str) -> None:
         self._fs, self._root = fs, root
         self._made: set[str] = set()
+        self._written: set[str] = set()
 
     def add(self, key: str, files: list[tuple[str, bytes]]) -> None:
         for name, data in files:
-            path = posixpath.join(self._root, f'{_checked(key)}.{name}' if name != 'data' else _checked(key))
+            path = posixpath.join(self._root, f'{_checked(key)}.{name}' if name else _checked(key))
+            if path in self._written:
+                raise ValueError(f'{KEY}: expected another key for each datapoint, got {key!r} twice')
+            self._written.add(path)
             folder = posixpath.dirname(path)
             if folder not in self._made:
                 self._fs.makedirs(folder, exist_ok=True)
@@ -182,7 +204,8 @@ class Files:
             self._fs.pipe_file(path, data)
 
     def close(self, complete: bool) -> None:
-        pass
+        if not complete:
+            _remove(self._fs, self._written)
 
 
 class Tars:
@@ -192,6 +215,7 @@ class Tars:
         self._fs, self._root = fs, root
         self._most, self._longest = most, longest
         self._number = self._size = self._length = 0
+        self._written: set[str] = set()
         self._file: Any = None
         self._tar: Any = None
 
@@ -205,26 +229,41 @@ class Tars:
         folder, slash, base = _checked(key).rpartition('/')
         stem = folder + slash + base.replace('.', '%2E')  # A key ends at its first dot.
         if self._tar is None:
+            self._written |= {self._path, self._path + '.new'}
             self._file = self._fs.open(self._path + '.new', 'wb')
             self._tar = tarfile.TarFile(fileobj=self._file, mode='w')
         for name, data in files:
-            member = tarfile.TarInfo(f'{stem}.{name}')
+            member = tarfile.TarInfo(f'{stem}.{name or "data"}')
             member.size, member.mode = len(data), 0o644
             self._tar.addfile(member, io.BytesIO(data))
             self._size += len(data)
         self._length += 1
         if self._size >= self._most or (self._longest is not None and self._length >= self._longest):
-            self.close(True)
+            self._finish()
 
-    def close(self, complete: bool) -> None:
+    def _finish(self) -> None:
         if self._tar is None:
             return
         self._tar.close()
         self._file.close()
-        if complete:
-            self._fs.mv(self._path + '.new', self._path)
-        else:
-            self._fs.rm(self._path + '.new')
+        self._fs.mv(self._path + '.new', self._path)
         self._tar = self._file = None
         self._size = self._length = 0
         self._number += 1
+
+    def close(self, complete: bool) -> None:
+        if complete:
+            self._finish()
+            return
+        try:
+            if self._file is not None:
+                self._file.close()
+        except OSError:
+            pass  # What could not be written, a disk that is full, is removed.
+        _remove(self._fs, self._written)
+
+
+def _remove(fs: Any, paths: Iterable[str]) -> None:
+    for path in paths:
+        if fs.exists(path):
+            fs.rm_file(path)

@@ -53,7 +53,10 @@ def split_name(name: str) -> tuple[str, str]:
 
 def field_of(extension: str) -> str:
     """Returns the name of the field for files of an extension, which may have several parts (`seg.png`)."""
-    name = _UNNAMEABLE.sub('_', extension).rstrip('.') or 'data'
+    name = _UNNAMEABLE.sub('_', extension).rstrip('.')
+    if name == 'data':
+        return '_data'  # `data` is the field of files without an extension.
+    name = name or 'data'
     return name if name[0].isalpha() or name[0] == '_' else f'_{name}'
 
 
@@ -66,12 +69,16 @@ def extension_of(field: str, word: str) -> str:
     """Returns the extension of files that a field's records become.
 
     A field that is called like an extension of its type keeps it, others get one: `jpg` and `seg.png` stay,
-    `photo` of type jpeg becomes `photo.jpg`.
+    `photo` of type jpeg becomes `photo.jpg`. What came from files without one gets none.
     """
+    if field == '_data':
+        return 'data'
     if field[0] == '_' and field[1:2].isdigit():
         field = field[1:]
     last = field.rpartition('.')[2]
     usual = _EXTENSIONS.get(word)
+    if field == 'data' and usual is None:
+        return ''
     if usual is None or _TYPES.get(last) == _TYPES.get(usual, word) or (word == 'array' and last == 'npy'):
         return field
     return f'{field}.{usual}'

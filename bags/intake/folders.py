@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,20 +19,18 @@ STREAMED = 1 << 24  # Local media from this size on are copied in without being 
 
 
 def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> list[str]:
-    """Returns the files below a folder by their paths in it; without hidden ones.
-
-    Raises:
-        FileNotFoundError: No such folder, or no file in it.
-    """
+    """Returns the files below a folder by their paths in it; no hidden ones, none in linked folders."""
     import fsspec
 
     fs, path = fsspec.core.url_to_fs(root, **(storage_options or {}))
     path = path.rstrip('/')
-    found = [name[len(path) + 1 :] for name in fs.find(path) if name != path]
-    names = [name for name in found if not any(part.startswith('.') for part in name.split('/'))]
-    if not names:
-        raise FileNotFoundError(2, 'no files to import', root)
-    return sorted(names)
+    found: dict[str, dict[str, Any]] = fs.find(path, detail=True)
+    names = [
+        name[len(path) + 1 :]
+        for name, facts in found.items()
+        if name != path and (facts['type'] == 'file' or (facts.get('islink') and not fs.isdir(name)))
+    ]
+    return sorted(name for name in names if not any(part.startswith('.') for part in name.split('/')))
 
 
 class FolderSource:
@@ -51,11 +50,14 @@ class FolderSource:
         layout: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
+        import fsspec
+
         if layout is not None and layout not in LAYOUTS:
             raise ValueError(f'layout: expected one of {", ".join(LAYOUTS)}, got {layout!r}')
         self.root = root
+        self.damaged: list[tuple[str, str]] = []
         self.layout = layout or find_layout(names)
-        self.storage_options = dict(storage_options or {})
+        self._fs, self._path = fsspec.core.url_to_fs(root.rstrip('/') or '/', **(storage_options or {}))
         self.groups: list[Group] = group(names, self.layout)
         self.count = len(self.groups)
         counts: Counter[str] = Counter(field for _, files in self.groups for field in files)
@@ -91,13 +93,13 @@ class FolderSource:
         return datapoint
 
     def _read(self, name: str, word: str) -> Any:
-        import fsspec
-
-        path = f'{self.root.rstrip("/")}/{name}'
+        path, inner = f'{self.root.rstrip("/")}/{name}', f'{self._path.rstrip("/")}/{name}'
         try:
-            fs, inner = fsspec.core.url_to_fs(path, **self.storage_options)
-            if word in ('video', 'audio') and 'file' in fs.protocol and fs.size(inner) >= STREAMED:
-                return inner
-            return value_of(path, word, fs.cat_file(inner))
+            if 'file' in self._fs.protocol:
+                if word in ('video', 'audio') and os.path.getsize(inner) >= STREAMED:
+                    return inner
+                with open(inner, 'rb') as file:
+                    return value_of(path, word, file.read())
+            return value_of(path, word, self._fs.cat_file(inner))
         except OSError as exc:
             raise Damaged(path, f'cannot be read: {exc}') from exc

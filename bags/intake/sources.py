@@ -40,6 +40,8 @@ class Source(Protocol):
     """Datapoints."""
     layout: str
     """How files are divided into datapoints."""
+    damaged: list[tuple[str, str]]
+    """Of a source opened with `on_error='skip'`: what was found damaged at once, and why."""
 
     def entries(self) -> Iterator[Any]:
         """Yields what `load` needs for each datapoint: small, and picklable."""
@@ -60,6 +62,7 @@ def open_source(
     layout: str | None = None,
     spec: Mapping[str, str | None] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    on_error: str = 'raise',
 ) -> Source:
     """Finds out what a folder, a tar or several tars would be as a dataset.
 
@@ -68,6 +71,7 @@ def open_source(
         layout: Of a folder: 'files', 'stems', 'classes' or 'episodes'; unless told, what fits its names.
         spec: Changes to the spec: a type by field, or None to leave a field out.
         storage_options: Of the storage behind a URL.
+        on_error: 'raise' refuses a tar that is damaged, 'skip' takes what stands before the damage.
 
     Raises:
         FileNotFoundError: Nothing is there.
@@ -77,23 +81,25 @@ def open_source(
     from bags.intake.folders import FolderSource, list_files
     from bags.intake.tars import TarSource, is_tar
 
-    if not isinstance(source, str | os.PathLike):
-        return _adjusted(TarSource([os.fspath(part) for part in source], storage_options), spec)
-    root = os.fspath(source)
-    if is_tar(root) or any(letter in root for letter in '*?['):
-        return _adjusted(TarSource([root], storage_options), spec)
-    names = list_files(root, storage_options)
-    if layout is None and names and all(map(is_tar, names)):
-        return _adjusted(
-            TarSource([f'{root.rstrip("/")}/{name}' for name in sorted(names)], storage_options), spec
-        )
-    return _adjusted(FolderSource(root, names, layout, storage_options), spec)
+    parts = [source] if isinstance(source, str | os.PathLike) else source
+    tars = [os.fspath(part) for part in parts]
+    if isinstance(source, str | os.PathLike) and not is_tar(root := tars[0]):
+        names = list_files(root, storage_options)
+        if names and (layout is not None or not all(map(is_tar, names))):
+            return _adjusted(FolderSource(root, names, layout, storage_options), spec)
+        if names:
+            tars = [f'{root.rstrip("/")}/{name}' for name in sorted(names)]
+        elif not any(letter in root for letter in '*?['):
+            raise FileNotFoundError(2, 'no files to import; expected a folder of files, or tars', root)
+    return _adjusted(TarSource(tars, storage_options, on_error), spec)
 
 
 def _adjusted(source: Source, changes: Mapping[str, str | None] | None) -> Source:
     for field, kind in (changes or {}).items():
         if field not in source.spec:
             raise SpecError(field, f'one of the fields {", ".join(source.spec)}', field)
+        if field == KEY and kind != 'utf8':
+            raise SpecError(field, 'utf8, since it says where an interrupted import goes on', str(kind))
         if kind is None:
             del source.spec[field]
         else:
@@ -110,6 +116,8 @@ def infer(fields: Mapping[str, tuple[str, bool, int]], count: int) -> dict[str, 
     """
     spec = {KEY: 'utf8'}
     for field, (extension, is_sequence, present) in sorted(fields.items()):
+        if field == KEY:
+            raise ValueError(f'.{extension}: expected another extension, this is what the keys are called')
         spec[field] = type_of(extension) + '[]' * is_sequence + '?' * (present < count)
     return spec
 
@@ -153,9 +161,9 @@ def value_of(name: str, word: str, data: bytes) -> Any:
         if word in _CONTAINERS:
             _check_container(word, data)
         elif word == 'utf8':
-            return str(data, 'utf-8')
+            return _text(data)
         elif word == 'json':
-            json.loads(data)
+            json.loads(_text(data))
         elif word in _NUMBERS:
             return _NUMBERS[word](str(data, 'utf-8').strip())
         elif word == 'array':
@@ -165,6 +173,13 @@ def value_of(name: str, word: str, data: bytes) -> Any:
             name, f'{type(exc).__name__}: {exc}' if isinstance(exc, KeyError) else str(exc)
         ) from exc
     return data
+
+
+def _text(data: bytes) -> str:
+    try:
+        return str(data, 'utf-8')
+    except UnicodeDecodeError as exc:
+        raise ValueError(f"{exc}; with 'bytes' as the type of the field it can be kept") from exc
 
 
 def _check_container(word: str, data: bytes) -> None:

@@ -17,7 +17,7 @@ from bags.spec import parse_type
 
 __all__ = ['TarSource', 'is_tar']
 
-Entry = tuple[str, str, dict[str, tuple[int, int]] | dict[str, bytes]]
+Entry = tuple[str, str, dict[str, Any]]
 """The tar, the key, and by field where the content is in the tar, or the content of a compressed one."""
 
 
@@ -32,6 +32,7 @@ class TarSource:
     Args:
         tars: Paths, URLs or globs of them.
         storage_options: Of the storage behind URLs.
+        on_error: 'raise', or 'skip' to go on with the next tar where one is damaged.
 
     Raises:
         FileNotFoundError: None is there.
@@ -40,27 +41,39 @@ class TarSource:
 
     layout = 'webdataset'
 
-    def __init__(self, tars: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        tars: list[str],
+        storage_options: Mapping[str, Any] | None = None,
+        on_error: str = 'raise',
+    ) -> None:
         import fsspec
 
         self.storage_options = dict(storage_options or {})
         self.tars: list[str] = []
+        self.damaged: list[tuple[str, str]] = []
         for tar in tars:
             fs, path = fsspec.core.url_to_fs(tar, **self.storage_options)
-            found = sorted(fs.glob(path)) if any(letter in path for letter in '*?[') else [path]
-            self.tars += [fs.unstrip_protocol(name) for name in found]
+            is_glob = any(letter in path for letter in '*?[') and not fs.exists(path)
+            found = sorted(fs.glob(path)) if is_glob else [path]
+            self.tars += found if 'file' in fs.protocol else map(fs.unstrip_protocol, found)
         if not self.tars:
             raise FileNotFoundError(2, 'no tars to import', ', '.join(tars))
         counts: Counter[str] = Counter()
         self.count = 0
         for tar in self.tars:
-            for _, files in self._samples(tar, False):
-                counts.update(files.keys())
-                self.count += 1
+            try:
+                for _, files in self._samples(tar, False):
+                    counts.update(files.keys())
+                    self.count += 1
+            except Damaged as exc:
+                if on_error == 'raise':
+                    raise
+                self.damaged.append((exc.name, exc.detail))
         self.spec = infer({field: (field, False, counts[field]) for field in counts}, self.count)
 
     def _samples(self, tar: str, contents: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yields keys and, by field, the places of the contents, or the contents of a compressed tar."""
+        """Yields keys and, by field, the places of the contents; or the contents where they have no place."""
         import fsspec
 
         key: str | None = None
@@ -70,9 +83,11 @@ class TarSource:
                 fsspec.open(tar, 'rb', **self.storage_options) as file,
                 tarfile.open(fileobj=file) as members,
             ):
+                # Whatever a tar is called, it may be compressed.
+                has_places = members.fileobj is file
                 while (member := members.next()) is not None:
                     members.members = []  # type: ignore[attr-defined]  # Else it keeps all that were ever seen.
-                    if not member.isfile() or (member.name.startswith('__') and '/' not in member.name):
+                    if not member.isfile() or _is_left_out(member.name):
                         continue
                     name, field = _split(member.name)
                     if name != key:
@@ -80,13 +95,15 @@ class TarSource:
                             yield key, files
                         key, files = name, {}
                     if field in files:
-                        raise ValueError(f'{member.name}: is there twice in one datapoint')
-                    if contents:
+                        files[field] = Damaged(f'{tar}: {member.name}', 'is there twice in one datapoint')
+                    elif has_places and not member.issparse():
+                        files[field] = member.offset_data, member.size
+                    elif not contents:
+                        files[field] = None
+                    else:
                         found = members.extractfile(member)
                         assert found is not None
                         files[field] = found.read()
-                    else:
-                        files[field] = member.offset_data, member.size
         except (tarfile.TarError, ValueError, EOFError, OSError) as exc:
             if isinstance(exc, FileNotFoundError | PermissionError):
                 raise
@@ -95,9 +112,14 @@ class TarSource:
             yield key, files
 
     def entries(self) -> Iterator[Entry]:
+        damaged = {name for name, _ in self.damaged}
         for tar in self.tars:
-            for key, files in self._samples(tar, not tar.endswith('.tar')):
-                yield tar, key, files
+            try:
+                for key, files in self._samples(tar, True):
+                    yield tar, key, files
+            except Damaged as exc:
+                if exc.name not in damaged:
+                    raise
 
     def load(self, entry: Entry) -> dict[str, Any]:
         tar, key, files = entry
@@ -106,6 +128,8 @@ class TarSource:
             found = files.get(field)
             if field == KEY:
                 datapoint[field] = key
+            elif isinstance(found, Damaged):
+                raise found
             elif found is not None:
                 data = found if isinstance(found, bytes) else self._read(tar, *found)
                 datapoint[field] = value_of(f'{tar}: {key}.{field}', parse_type(field, kind).word, data)
@@ -122,6 +146,12 @@ class TarSource:
         if len(data) != size:
             raise Damaged(tar, f'expected {size} bytes at {start}, got {len(data)}')
         return data
+
+
+def _is_left_out(name: str) -> bool:
+    """Tells which files are of no datapoint: what WebDataset says about a tar, and hidden ones."""
+    base = name.rpartition('/')[2]
+    return base.startswith('.') or (name == base and name.startswith('__') and name.endswith('__'))
 
 
 def _split(name: str) -> tuple[str, str]:

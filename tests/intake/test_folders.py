@@ -218,3 +218,69 @@ def test_json_stays_as_it_was_written(tmp_path):
     bags.convert(make(tmp_path / 'in', {'x.json': text}), tmp_path / 'out')
     with bags.open(tmp_path / 'out') as dataset:
         assert dataset.field('json')[0] == text
+
+
+ODD = {
+    'ä ö/日本 語.txt': b'1',
+    'a::b.txt': b'2',
+    "it's *[1] #%?~.txt": b'3',
+    'v1.0/a.b.c.txt': b'4',
+    'two\nlines.txt': b'5',
+    'x' * 200 + '/' + 'y' * 240 + '.txt': b'6',
+    'Makefile': b'7',
+    'iris.data': b'8',
+    'iris': b'9',
+    'z.7z': b'',
+    'f.odd extension': b'10',
+    'end.': b'11',
+}
+
+
+def test_odd_names_come_back(tmp_path):
+    source = make(tmp_path / 'in[1]', ODD)
+    bags.convert(source, tmp_path / 'out', layout='stems')
+    with bags.open(tmp_path / 'out') as dataset:
+        bags.export(dataset, tmp_path / 'files', format='files')
+    assert tree(tmp_path / 'files') == ODD
+
+
+def test_links_to_folders_are_not_followed(tmp_path):
+    source = make(tmp_path / 'in', {'d/a.txt': b'a', 'd/.hidden.txt': b'h'})
+    (source / 'loop').symlink_to(source)
+    (source / 'b.txt').symlink_to(source / 'd' / 'a.txt')
+    (source / 'gone.txt').symlink_to(source / 'nothing.txt')
+    with pytest.raises(Damaged, match='gone'):
+        bags.convert(source, tmp_path / 'raised')
+    done = bags.convert(source, tmp_path / 'out', on_error='skip')
+    assert [Path(name).name for name, _ in done.skipped] == ['gone.txt']
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.batch(range(2), '__key__') == {'__key__': ['b', 'd/a']}
+
+
+def test_json_that_could_not_be_decoded_is_damaged(tmp_path):
+    files = {'a.json': b'\xef\xbb\xbf{}', 'b.json': '{}'.encode('utf-16'), 'c.json': b'{}'}
+    done = bags.convert(make(tmp_path / 'in', files), tmp_path / 'out', on_error='skip')
+    assert [Path(name).name for name, _ in done.skipped] == ['a.json', 'b.json']
+
+
+def test_the_key_stays(tmp_path):
+    source = make(tmp_path / 'in', {'a.txt': b''})
+    with pytest.raises(bags.SpecError, match='goes on'):
+        open_source(source, spec={'__key__': None})
+    with pytest.raises(ValueError, match='another extension'):
+        open_source(make(tmp_path / 'key', {'a.__key__': b''}))
+
+
+def test_an_export_that_fails_takes_back_what_it_wrote(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'in', {'__key__': 'utf8', 'txt': 'utf8'}) as writer:
+        for key in ('a', 'b', 'a'):
+            writer.append({'__key__': key, 'txt': 'x'})
+        writer.append({'__key__': '../a', 'txt': 'x'})
+    with bags.open(tmp_path / 'in') as dataset:
+        with pytest.raises(ValueError, match="'a' twice"):
+            bags.export(dataset, tmp_path / 'out', format='files')
+        assert not tree(tmp_path / 'out')
+        with pytest.raises(ValueError, match='relative name'):
+            bags.export(dataset, tmp_path / 'out', shard_length=1)
+        assert not tree(tmp_path / 'out')
+        bags.export(dataset[:2], tmp_path / 'out')

@@ -113,3 +113,43 @@ def test_two_datapoints_of_one_key_cannot_go_into_a_tar(tmp_path):
     assert not list((tmp_path / 'tars').iterdir())
     with bags.open(tmp_path / 'in') as dataset, pytest.raises(FileExistsError):
         bags.export(dataset, tmp_path / 'in')
+
+
+def make_tar(path, files, mode='w'):
+    with tarfile.open(path, mode) as tar:
+        for name, data in files:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+def keys_of(path):
+    with bags.open(path) as dataset:
+        return dataset.batch(range(len(dataset)), '__key__')['__key__']
+
+
+def test_a_compressed_tar_of_another_name(tmp_path):
+    source = make_tar(tmp_path / 'x[1].tar', [('a.txt', b'one'), ('b.txt', b'two')], 'w:gz')
+    bags.convert(source, tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.batch(range(2), 'txt') == {'txt': ['one', 'two']}
+
+
+def test_what_webdataset_leaves_out_is_left_out(tmp_path):
+    names = ['__meta__', '__kept__.txt', '._a.txt', 'd/._b.txt', 'd/b.txt']
+    bags.convert(make_tar(tmp_path / 'a.tar', [(name, b'x') for name in names]), tmp_path / 'out')
+    assert keys_of(tmp_path / 'out') == ['__kept__', 'd/b']
+
+
+def test_damaged_tars_are_skipped_from_the_damage_on(tmp_path):
+    cut = make_tar(tmp_path / '0.tar', [(f'0{i}.txt', b'x' * 3000) for i in range(5)])
+    cut.write_bytes(cut.read_bytes()[:9000])
+    (tmp_path / '1.tar').write_bytes(b'')
+    make_tar(tmp_path / '2.tar', [(f'2{name}.txt', b'x') for name in 'abbc'])
+    source = str(tmp_path / '*.tar')
+    with pytest.raises(Damaged, match=r'0\.tar'):
+        bags.convert(source, tmp_path / 'raised')
+    done = bags.convert(source, tmp_path / 'out', on_error='skip')
+    assert [Path(name.partition(':')[0]).name for name, _ in done.skipped] == ['0.tar', '1.tar', '2.tar']
+    assert keys_of(tmp_path / 'out') == ['00', '01', '2a', '2c']

@@ -67,11 +67,14 @@ def import_(
         if not equals:
             raise ValueError(f'--type: expected FIELD=TYPE, got {change!r}')
         spec[field] = None if kind == 'none' else kind
-    found = open_source(sources[0] if len(sources) == 1 else sources, layout=layout, spec=spec)
+    on_error = 'skip' if skip else 'raise'
+    found = open_source(
+        sources[0] if len(sources) == 1 else sources, layout=layout, spec=spec, on_error=on_error
+    )
     if dry_run:
         _print(json, {'layout': found.layout, 'datapoints': found.count, 'spec': found.spec})
         return
-    done = convert(found, target, on_error='skip' if skip else 'raise', workers=workers, resume=resume)
+    done = convert(found, target, on_error=on_error, workers=workers, resume=resume)
     skipped = [{'file': name, 'why': detail} for name, detail in done.skipped]
     _print(
         json, {'layout': found.layout, 'datapoints': done.datapoints, 'spec': done.spec, 'skipped': skipped}
