@@ -1,5 +1,6 @@
 """A writer that is killed loses nothing that was flushed, and leaves nothing that is not whole."""
 
+import itertools
 import os
 import random
 import select
@@ -188,7 +189,7 @@ CALLS = ['pwritev', 'pwrite', 'replace', 'rename', 'unlink', 'ftruncate', 'copy_
 
 def die_at(step, halfway):
     """Has this process end at its n-th call that can change a file: before it, or when half of it is done."""
-    count = [0]
+    numbers = itertools.count(1)  # Several threads close files.
 
     def wrap(name):
         original = getattr(os, name)
@@ -196,8 +197,7 @@ def die_at(step, halfway):
         def call(*args, **keywords):
             if name == 'open' and not args[1] & (os.O_CREAT | os.O_TRUNC):
                 return original(*args, **keywords)
-            count[0] += 1
-            if count[0] == step:
+            if next(numbers) == step:
                 if halfway and name == 'pwritev':
                     data = b''.join(args[1])
                     os_pwrite(args[0], data[: len(data) // 2], args[2])
