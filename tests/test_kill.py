@@ -187,9 +187,22 @@ def kill_often(path, sharded, compression, times, seed=0):
 CALLS = ['pwritev', 'pwrite', 'replace', 'rename', 'unlink', 'ftruncate', 'copy_file_range', 'close', 'open']
 
 
+def do_half(name, original, args, keywords):
+    """Does half of what a call would; those that are one step for the system, wholly."""
+    if name == 'pwritev':
+        data = b''.join(args[1])
+        original(args[0], [data[: len(data) // 2]], args[2])
+    elif name == 'pwrite':
+        original(args[0], bytes(args[1])[: len(args[1]) // 2], args[2])
+    elif name == 'copy_file_range':
+        original(args[0], args[1], max(1, args[2] // 2), *args[3:])
+    else:
+        original(*args, **keywords)
+
+
 def die_at(step, halfway):
     """Has this process end at its n-th call that can change a file: before it, or when half of it is done."""
-    numbers = itertools.count(1)  # Several threads close files.
+    numbers = itertools.count(1)  # No number is passed over, whatever thread or finalizer calls.
 
     def wrap(name):
         original = getattr(os, name)
@@ -198,21 +211,15 @@ def die_at(step, halfway):
             if name == 'open' and not args[1] & (os.O_CREAT | os.O_TRUNC):
                 return original(*args, **keywords)
             if next(numbers) == step:
-                if halfway and name == 'pwritev':
-                    data = b''.join(args[1])
-                    os_pwrite(args[0], data[: len(data) // 2], args[2])
-                elif halfway and name == 'pwrite':
-                    os_pwrite(args[0], bytes(args[1])[: len(args[1]) // 2], args[2])
-                elif halfway and name == 'copy_file_range':
-                    original(args[0], args[1], max(1, args[2] // 2), *args[3:])
-                elif halfway:
-                    original(*args, **keywords)
-                os._exit(9)
+                try:
+                    if halfway:
+                        do_half(name, original, args, keywords)
+                finally:
+                    os._exit(9)  # Even if the call itself fails, as one that is tried for its speed may.
             return original(*args, **keywords)
 
         return call
 
-    os_pwrite = os.pwrite
     for name in CALLS:
         if hasattr(os, name):
             setattr(os, name, wrap(name))

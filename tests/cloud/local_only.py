@@ -1,6 +1,6 @@
 """Tests of what only local files can do: left out where the others run over a storage of objects."""
 
-__all__ = ['FILES', 'LOCAL_ONLY', 'is_local_only']
+__all__ = ['FILES', 'LOCAL_ONLY', 'PART', 'is_local_only']
 
 FILES = [
     *('tests/bag/test_damage.py', 'tests/bag/test_golden.py', 'tests/bag/test_index.py'),
@@ -9,6 +9,9 @@ FILES = [
     *('tests/test_sharded.py', 'tests/test_views.py', 'tests/test_writer.py'),
 ]
 """Those that run: `make test-cloud`."""
+
+PART = ['tests/bag/test_writer.py', 'tests/test_batch.py', 'tests/test_sharded.py', 'tests/test_writer.py']
+"""Those that run with the second client of a storage as well."""
 
 LOCAL_ONLY = {
     'are read while they grow, or go on after a writer that was killed': [
@@ -67,7 +70,7 @@ LOCAL_ONLY = {
         'test_records_of_one_length_but_perhaps_for_one',
         'test_threads_read_records_of_one_length_while_these_are_found_to_be_so',
     ],
-    'take no memory of the process, as a server of objects in it does': [
+    'take no memory, as a server in the process does, and copies of whole objects': [
         'test_a_large_record_is_streamed',
         'test_files_of_any_size_are_copied_in_pieces',
         'test_generators_give_one_value_at_a_time',

@@ -46,6 +46,10 @@ class TestRemote(FileTests):
     def open(cls, path):
         return store_for(path, None, cls.storage.options)[0].open(path, Hints())
 
+    @pytest.mark.parametrize('size', [0, 1, (64 << 10) - 1, 64 << 10, (64 << 10) + 1, len(DATA)])
+    def test_whole_files_and_their_edges(self, place, size):
+        super().test_whole_files_and_their_edges(place, size)
+
     @settings(few, max_examples=4)
     @given(data=st.data())
     def test_any_ranges(self, file, data):
@@ -301,6 +305,7 @@ def read_in_child(reader, records):
     assert reader.read() == records
 
 
+@pytest.mark.slow
 def test_a_reader_goes_on_in_a_spawned_process(s3_storage, records):
     path = f'{s3_storage.root}/bags/spawned.bag'
     options = {'storage_options': s3_storage.options}

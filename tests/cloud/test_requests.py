@@ -10,6 +10,7 @@ import bags
 from bags.bag.files import store_for
 
 SPEC = {'blob': 'bytes', 'id': 'int(8)', 'text': 'utf8', 'words': 'utf8[]?'}
+SMALL = {'id': 'int(8)', 'text': 'utf8'}
 COUNT = 20_000  # So many that limits are more than what comes with the size.
 
 
@@ -36,12 +37,14 @@ def folder(s3_storage, tmp_path_factory):
     return root
 
 
-@pytest.fixture(scope='module')
-def shards(s3_storage):
-    root = f'{s3_storage.root}/shards'
-    with bags.ShardedDatasetWriter(root, SPEC, shard_length=2, storage_options=s3_storage.options) as writer:
+@pytest.fixture(scope='session')
+def shards(s3):
+    """A hundred small shards, written once for all clients."""
+    root = 's3://bucket/shards'
+    options = {'key': 'a', 'secret': 'b', 'endpoint_url': s3}
+    with bags.ShardedDatasetWriter(root, SMALL, shard_length=2, storage_options=options) as writer:
         for index in range(200):
-            writer.append(make_row(index))
+            writer.append({'id': index, 'text': f'text {index}'})
     return root
 
 
@@ -137,13 +140,13 @@ def test_writing_and_going_on(storage, kit):
     rows = [kit.make_row(index) for index in range(20)]
     options = {'storage_options': storage.options}
     with bags.ShardedDatasetWriter(
-        root, kit.SPEC, shard_length=6, compression=kit.COMPRESSED, **options
+        root, kit.SPEC, shard_length=10, compression=kit.COMPRESSED, **options
     ) as writer:
         for row in rows[:13]:
             writer.append(row)
     with pytest.raises(FileExistsError):
         bags.ShardedDatasetWriter(root, kit.SPEC, **options)
-    with bags.ShardedDatasetWriter(root, kit.SPEC, shard_length=6, resume=True, **options) as writer:
+    with bags.ShardedDatasetWriter(root, kit.SPEC, shard_length=10, resume=True, **options) as writer:
         assert len(writer) == 13
         for row in rows[13:]:
             writer.append(row)
