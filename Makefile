@@ -53,7 +53,7 @@ bench-remote: .venv-bench/ready ## the part of it about storages, beside MosaicM
 	.venv-bench/bin/python -m benchmarks --only remote $(ARGS)
 
 # Each file in a process of its own: PyTorch forks, which the threads of Grain had better not see.
-test-adapters: .venv-adapters/ready ## datasets with PyTorch, Grain and JAX, the real ones; installs 2 GB first
+test-adapters: .venv-adapters/ready ## datasets with PyTorch, Grain, JAX and Beam, the real ones; installs 2 GB first
 	.venv-adapters/bin/python -m pytest -n 2 --dist loadfile tests/adapters $(ARGS)
 
 # Without the formats: they have no threads, and there are no wheels of the codecs as new as bags asks for.
