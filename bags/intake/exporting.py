@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from bags.dataset import Rows
-from bags.intake.extensions import KEY, extension_of
+from bags.formats.containers import HEAD, identify
+from bags.intake.extensions import CONTAINERS, KEY, extension_of, type_of
 from bags.progress import progress as show_progress
 from bags.selection import Fields, select_fields
 
@@ -139,12 +140,31 @@ def _column(dataset: Rows, field: str, indices: Any) -> list[list[tuple[str, byt
         rows = np.repeat(indices, counts)
         items = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         found = iter(_contents(dataset, field, rows, items))
+        if _is_unnamed(name, kind.word):
+            return [
+                [_named(f'{name}.{item:06}', next(found) or b'', kind.word) for item in range(count)]
+                for count in counts.tolist()
+            ]
         return [
             [(f'{stem}{dot}{item:06}.{extension}', next(found) or b'') for item in range(count)]
             for count in counts.tolist()
         ]
     contents = _contents(dataset, field, indices, None)
+    if _is_unnamed(name, kind.word):
+        return [[] if data is None else [_named(name, data, kind.word)] for data in contents]
     return [[] if data is None else [(name, data)] for data in contents]
+
+
+def _is_unnamed(name: str, word: str) -> bool:
+    """Tells if the files of a field hold media of which neither its name nor its type says the format."""
+    return word in ('video', 'audio') and type_of(name) != word
+
+
+def _named(name: str, data: bytes, word: str) -> tuple[str, bytes]:
+    extension = CONTAINERS.get(identify(data[:HEAD]))
+    if word == 'audio' and extension in ('mp4', 'mov'):
+        extension = 'm4a'
+    return f'{name}.{extension}' if extension else name, data
 
 
 def _contents(dataset: Rows, field: str, rows: Any, items: Any) -> list[bytes | None]:

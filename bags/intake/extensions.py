@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ['KEY', 'extension_of', 'field_of', 'split_name', 'type_of']
+__all__ = ['CONTAINERS', 'KEY', 'extension_of', 'field_of', 'split_name', 'type_of']
 
 KEY = '__key__'
 """The field that holds what files of a datapoint are called without their extensions, as in WebDataset."""
@@ -39,6 +39,11 @@ _EXTENSIONS = {
     'tree': 'msgpack',
     'array': 'npy',
 }
+CONTAINERS = {
+    'MP4': 'mp4', 'QuickTime': 'mov', 'WebM': 'webm', 'Matroska': 'mkv', 'AVI': 'avi', 'WAV': 'wav',
+    'RF64': 'wav', 'FLAC': 'flac', 'Ogg Opus': 'opus', 'Ogg': 'ogg', 'MP3': 'mp3',
+}  # fmt: skip
+"""Extensions of films and recordings, by what `identify` finds."""
 _EXTENSION = re.compile(r'[A-Za-z0-9_-]{1,16}')
 _UNNAMEABLE = re.compile(r'[^A-Za-z0-9_.-]')
 

@@ -284,3 +284,21 @@ def test_an_export_that_fails_takes_back_what_it_wrote(tmp_path):
             bags.export(dataset, tmp_path / 'out', shard_length=1)
         assert not tree(tmp_path / 'out')
         bags.export(dataset[:2], tmp_path / 'out')
+
+
+def test_films_and_recordings_are_named_after_what_they_are(tmp_path):
+    data = Path(__file__).parents[2] / 'examples/data'
+    spec = {'film': 'video', 'mp4': 'video', 'takes': 'audio[]'}
+    with bags.DatasetWriter(tmp_path / 'dataset', spec) as writer:
+        takes = [data / 'austen-2.flac', data / 'austen-3.flac']
+        writer.append({'film': data / 'bunny.mp4', 'mp4': data / 'bunny.mp4', 'takes': takes})
+    with bags.open(tmp_path / 'dataset') as dataset:
+        bags.export(dataset, tmp_path / 'out', format='files')
+    found = {path.name: path.read_bytes() for path in (tmp_path / 'out').iterdir()}
+    film = (data / 'bunny.mp4').read_bytes()
+    assert found == {
+        '000000000.film.mp4': film,
+        '000000000.mp4': film,
+        '000000000.takes.000000.flac': takes[0].read_bytes(),
+        '000000000.takes.000001.flac': takes[1].read_bytes(),
+    }
