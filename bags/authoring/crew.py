@@ -222,11 +222,21 @@ def _serve(connection: Any, work: bytes) -> None:
     """What a worker process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers.
     do = pickle.loads(work)  # noqa: S301 - from the parent
+    todo: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+
+    def receive() -> None:
+        try:
+            while True:
+                todo.put(connection.recv_bytes())
+        except (EOFError, OSError):
+            todo.put(None)  # The parent is gone.
+
+    # Apart, since the parent sends the next task while this sends a result: neither may wait for the other.
+    threading.Thread(target=receive, name='bags-receive', daemon=True).start()
     try:
         connection.send(None)
-        while True:
-            task = connection.recv()
-            outcome = _do(do, task)
+        while (received := todo.get()) is not None:
+            outcome = _do(do, pickle.loads(received))  # noqa: S301 - from the parent
             try:
                 message = pickle.dumps((outcome.result, outcome.error, outcome.seconds))
                 if outcome.error is not None:

@@ -86,6 +86,15 @@ def test_files_that_encoders_return(tmp_path):
         assert row == {'one': bytes([number]) * 3000, 'more': [b'\1' * 3000] * number}
 
 
+@pytest.mark.parametrize('size', [2_000, 300_000])
+def test_inputs_that_fill_pipes(tmp_path, size):
+    rows = ({'blob': bytes([i % 256]) * size} for i in range(4_000_000 // size))
+    bags.write(rows, tmp_path / 'd', {'blob': 'bytes'}, workers=2)
+    with bags.open(tmp_path / 'd') as dataset:
+        assert dataset.field('blob')[-1] == bytes([(len(dataset) - 1) % 256]) * size
+        assert len(dataset) == 4_000_000 // size
+
+
 @pytest.mark.parametrize('way', ['alone', 'threads', 'processes', 'processes, any order'])
 def test_an_error_names_the_input_and_keeps_what_came_before(tmp_path, way):
     options = WAYS[way]
