@@ -85,6 +85,8 @@ def open_source(
     tars = [os.fspath(part) for part in parts]
     if isinstance(source, str | os.PathLike) and not is_tar(root := tars[0]):
         names = list_files(root, storage_options)
+        if any(name.rpartition('/')[2] == 'refs.bag' for name in names):
+            raise ValueError(f'{root}: is a dataset already; bags.copy copies one')
         if names and (layout is not None or not all(map(is_tar, names))):
             return _adjusted(FolderSource(root, names, layout, storage_options), spec)
         if names:

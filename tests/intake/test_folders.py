@@ -180,6 +180,13 @@ def test_resume_goes_on_behind_the_last_datapoint(tmp_path):
     assert keys == [f'{i:03}' for i in range(50) if i != 30]
 
 
+def test_a_dataset_is_no_folder_of_files(tmp_path):
+    with bags.ShardedDatasetWriter(tmp_path / 'in', {'id': 'int'}) as writer:
+        writer.append({'id': 1})
+    with pytest.raises(ValueError, match=r'bags\.copy'):
+        bags.convert(tmp_path / 'in', tmp_path / 'out')
+
+
 def test_keys_lead_nowhere_else(tmp_path):
     for key in ('../x', '/x', 'a/../../x', '', 'a\\b', 'a//b'):
         folder = tmp_path / f'{random.random()}'
