@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bags
-from bags import chunking
+from bags.authoring import chunking
 from bags.bag import dictionary
 
 ROWS = 60
@@ -323,7 +323,7 @@ def test_a_copy_is_gone_on_with_only_from_what_it_is_of(tmp_path, sources):
 
 KILLED = """
 import sys, bags
-from bags import chunking
+from bags.authoring import chunking
 from bags.bag import dictionary
 chunking.LIMIT = 1 << 15
 source = bags.open(sys.argv[1])
