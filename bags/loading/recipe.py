@@ -45,6 +45,20 @@ class Made:
     """Bytes, about."""
     error: BaseException | None = None
 
+    def deliver(self, how: Callable[[Any], Any] | None) -> Any:
+        """Returns the batch, after what is done to it last; or raises why there is none.
+
+        The error stays with whoever catches it: its traceback has what it was raised from, and were it kept
+        here too, that would be a cycle, with open files.
+        """
+        if self.error is not None:
+            error, self.error = self.error, None
+            try:
+                raise error
+            finally:
+                del error
+        return self.batch if how is None else how(self.batch)
+
 
 class Recipe:
     """Makes the batches of steps, by number.
@@ -109,6 +123,11 @@ class Recipe:
             parts.append(self.sampler.take(epoch, positions))
             sizes += lengths
         plan = np.concatenate(parts), [0, *itertools.accumulate(sizes)]
+        if len(plan[0]) != plan[1][-1]:
+            raise ValueError(
+                f'{self.sampler!r:.200}: expected a datapoint for each of {plan[1][-1]} positions, '
+                f'got {len(plan[0])}'
+            )
         # What is remembered costs time only, where threads are in each other's way.
         while len(self._planned) >= REMEMBERED:
             self._planned.pop(next(iter(self._planned)), None)

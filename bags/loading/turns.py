@@ -48,11 +48,11 @@ class Turn(Iterator[Any]):
         if made is None:
             self.close()
             raise StopIteration
-        if made.error is not None:
+        try:
+            batch = made.deliver(self._loader.deliver)
+        except BaseException:
             self.close()
-            raise made.error
-        deliver = self._loader.deliver
-        batch = made.batch if deliver is None else deliver(made.batch)
+            raise
         self._standing.number = made.number
         self._place, self._skip = self._standing.place, self._workers - 1
         return batch

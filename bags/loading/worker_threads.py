@@ -12,7 +12,7 @@ from bags.loading.recipe import Made, Recipe
 
 __all__ = ['Inline', 'Threads']
 
-PATIENCE = 10.0  # Seconds that `close` waits for a thread in the middle of a batch.
+PATIENCE = 10.0  # Seconds that `close` waits for threads in the middle of a batch.
 
 
 class Inline:
@@ -21,7 +21,7 @@ class Inline:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._pace = Pace()
-        self._number = 0
+        self._number = self._next_number = 0
         self._run: Iterator[Made] = iter(())
         self._count = self._size = 0
         self._began = 0.0
@@ -29,6 +29,17 @@ class Inline:
 
     def get(self) -> Made | None:
         """Returns the next batch; None at the end."""
+        try:
+            made = self._get()
+        except BaseException:
+            self._run = iter(())  # Ctrl-C has ended it: what it had yet to make is made by another.
+            self._number, self._count = self._next_number, 0
+            raise
+        if made is not None:
+            self._next_number = made.number + 1
+        return made
+
+    def _get(self) -> Made | None:
         made = self._next()
         if made is None and not self._closed:
             if self._count:
@@ -71,14 +82,17 @@ class Threads:
         self._process = os.getpid()
         # Daemons: an iterator that is never closed must not keep the process from ending. The threads know
         # what they share and nothing else, so that an iterator nobody has any more is freed, and closed.
-        self._threads = [
-            threading.Thread(
-                target=self._shared.work, args=(number,), name=f'bags-loader-{number}', daemon=True
-            )
-            for number in range(count)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []
+        try:
+            for number in range(count):
+                thread = threading.Thread(
+                    target=self._shared.work, args=(number,), name=f'bags-loader-{number}', daemon=True
+                )
+                thread.start()
+                self._threads.append(thread)
+        except BaseException:  # There can be no more threads: those there are do not stay.
+            self.close()
+            raise
 
     def get(self) -> Made | None:
         """Returns the next batch, waiting for it; None at the end.
@@ -102,10 +116,13 @@ class Threads:
             return
         self._run = iter(())
         self._shared.stop()
+        # The garbage collector may call this in any thread: in one of ours, which may hold the lock that the
+        # others need to end, there is no waiting.
+        if threading.current_thread() in self._threads:
+            return
+        until = time.monotonic() + PATIENCE
         for thread in self._threads:
-            # The garbage collector may call this in any thread.
-            if thread is not threading.current_thread():
-                thread.join(PATIENCE)
+            thread.join(max(0.0, until - time.monotonic()))
 
 
 class _Shared:

@@ -7,6 +7,7 @@ import pickle
 import random
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -254,8 +255,9 @@ def test_a_run_goes_on_at_any_step(dataset, workers):
         assert same([*before, *other], whole)
 
 
-def test_a_run_goes_on_in_another_process(dataset, tmp_path, kit):
-    """One that was killed, 20 times in all."""
+@pytest.mark.parametrize('times', [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_run_goes_on_in_another_process(dataset, tmp_path, kit, times):
+    """One that is killed at random steps."""
     code = """
         import json, os, signal, sys, bags
         loader = bags.Loader(bags.open(sys.argv[1]), 7, workers=2, even=False)
@@ -278,7 +280,7 @@ def test_a_run_goes_on_in_another_process(dataset, tmp_path, kit):
 
     chance = random.Random(1)
     total = 0
-    for _ in range(4):
+    for _ in range(times):
         steps = chance.randrange(1, 30)
         total += steps
         done = subprocess.run(
@@ -286,7 +288,7 @@ def test_a_run_goes_on_in_another_process(dataset, tmp_path, kit):
             env={**os.environ, 'PYTHONPATH': str(kit.ROOT)},
             cwd=tmp_path,
             check=False,
-            timeout=60,
+            timeout=600,
         )
         assert done.returncode == -9
     stream = iter(bags.Loader(dataset, 7, even=False))
@@ -398,6 +400,13 @@ def test_a_sampler_of_ones_own(dataset):
     with pytest.raises(IndexError, match='103'):
         next(batches)
 
+    class Short(Backwards):
+        def take(self, epoch, positions):
+            return positions[1:]
+
+    with pytest.raises(ValueError, match='a datapoint for each of 104 positions, got 103'):
+        next(iter(bags.Loader(dataset, 4, sampler=Short(), epochs=1)))
+
 
 # Errors.
 
@@ -418,6 +427,69 @@ def test_errors_come_in_their_place(dataset, workers):
     assert batches.get_state()['consumed'] == 48
     assert list(batches) == []
     del caught
+    assert has_no_threads()
+
+
+@pytest.mark.parametrize('workers', [0, 2])
+@pytest.mark.parametrize('where', ['transform', 'deliver'])
+def test_an_error_keeps_no_loader(dataset, workers, where):
+    def fails(batch):
+        if 50 in batch['id']:
+            raise ArithmeticError('fifty')
+        return batch
+
+    gc.collect()
+    gc.disable()
+    try:
+        loader = bags.Loader(dataset, 4, shuffle=False, workers=workers, **{where: fails})
+        batches = iter(loader)
+        with pytest.raises(ArithmeticError, match='fifty') as caught:
+            for _ in batches:
+                pass
+        assert has_no_threads()
+        assert list(batches) == []
+        assert batches.get_state()['consumed'] == 48
+        left = weakref.ref(loader)
+        del caught, batches, loader, _
+        assert left() is None
+    finally:
+        gc.enable()
+
+
+def test_ctrl_c_loses_no_batch(dataset):
+    """One that comes while a batch is made: what is asked for next is that batch."""
+    chance, done = random.Random(0), []
+
+    def transform(batch):
+        if batch['id'][0] not in done and chance.random() < 0.2:
+            done.append(batch['id'][0])
+            raise KeyboardInterrupt
+        return batch
+
+    batches = iter(bags.Loader(dataset, 1, shuffle=False, epochs=1, workers=0, transform=transform))
+    found = []
+    while len(found) < COUNT:
+        try:
+            found.append(next(batches)['id'].item())
+        except KeyboardInterrupt:
+            continue
+    assert found == list(range(COUNT))
+    assert done
+
+
+def test_threads_that_cannot_all_start_do_not_stay(dataset, monkeypatch):
+    start, started = threading.Thread.start, []
+
+    def limited(thread):
+        if len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, 'start', limited)
+    with pytest.raises(RuntimeError, match='start new thread'):
+        iter(bags.Loader(dataset, 4, workers=4))
+    assert len(started) == 2
     assert has_no_threads()
 
 
