@@ -200,7 +200,7 @@ class Zstd:
     ) -> list[bytes] | None:
         """Decodes frames in pieces that stay in the processor's cache; the first tells if threads pay off."""
         count, total = len(sizes), int(sizes.sum())
-        if total <= PIECE:
+        if total <= 2 * PIECE:
             return self._decode_piece(take(0, count), sizes, parallelism)
         ends = np.cumsum(sizes)
         cuts = [*np.searchsorted(ends, np.arange(PIECE, total, PIECE)).tolist(), count]
