@@ -84,6 +84,11 @@ class Loader:
     ) -> None:
         if not hasattr(dataset, 'batch') or not hasattr(dataset, '__len__'):
             raise TypeError(f'dataset: expected a reader or a view, got {type(dataset).__name__}')
+        for name, function in (('transform', transform), ('deliver', deliver)):
+            if function is not None and not callable(function):
+                raise TypeError(f'{name}: expected a function, got {function!r}')
+        if not hasattr(shard, '__len__') or len(shard) != 2:
+            raise TypeError(f'shard: expected a pair of host and hosts, got {shard!r}')
         self.dataset = dataset
         self.fields: Any = fields if fields is None or isinstance(fields, str | Mapping) else tuple(fields)
         self.seed = int(seed)
