@@ -17,8 +17,11 @@ from bags.spec import parse_spec
 
 ROOT = Path(__file__).parent.parent
 
-hypothesis.settings.register_profile('bags', deadline=None)  # How long an example takes says nothing here.
-hypothesis.settings.load_profile('bags')
+# How long an example takes says nothing here, and a run says the same as the last one: who looks for more
+# takes the profile `search`.
+hypothesis.settings.register_profile('bags', deadline=None, derandomize=True)
+hypothesis.settings.register_profile('search', deadline=None, max_examples=2000)
+hypothesis.settings.load_profile(os.environ.get('HYPOTHESIS_PROFILE', 'bags'))
 
 SPEC = {
     'any': 'array',

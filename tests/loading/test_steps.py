@@ -52,7 +52,8 @@ def test_hosts_take_the_whole_epoch(run, epochs):
 
 @given(RUNS, st.data())
 def test_after_any_step_what_was_taken_is_the_beginning(run, data):
-    hosts = hosts_of(run, 2)
+    # Where hosts may take different numbers of steps, they are in different epochs after the first.
+    hosts = hosts_of(run, 1 if run['even'] is False else 2)
     done = data.draw(st.integers(0, min(steps.total for steps in hosts)))
     if not done:
         return
