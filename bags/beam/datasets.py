@@ -12,10 +12,10 @@ from apache_beam.io import iobase, range_trackers
 from apache_beam.transforms.display import DisplayDataItem
 
 from bags.bag.files import store_for
+from bags.beam.dividing import Divided
 from bags.beam.finishing import begin, finish
-from bags.beam.splitting import cuts
 from bags.compressing import Compression, field_compressions
-from bags.dataset import Datapoint, Rows
+from bags.dataset import Datapoint
 from bags.encoder import bind_encoders
 from bags.opening import open as open_dataset
 from bags.selection import Fields, select_fields
@@ -46,44 +46,20 @@ class ReadDataset(beam.PTransform):  # type: ignore[misc]
         return pbegin | iobase.Read(self._source)
 
 
-class DatasetSource(iobase.BoundedSource):  # type: ignore[misc]
+class DatasetSource(Divided):
     """A dataset as a source, divided by bytes into ranges of datapoints."""
 
     def __init__(self, directory: str, fields: Fields, options: Mapping[str, Any]) -> None:
         self._directory, self._fields, self._options = directory, fields, dict(options)
-        self._dataset: Any = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), '_dataset': None}
-
-    def _open(self) -> Any:
-        if self._dataset is None:
-            self._dataset = open_dataset(self._directory, **self._options)
-        return self._dataset
-
-    def estimate_size(self) -> int:
-        size: int = self._open().size
-        return size
-
-    def split(
-        self, desired_bundle_size: int, start_position: int | None = None, stop_position: int | None = None
-    ) -> Iterator[iobase.SourceBundle]:
-        dataset = self._open()
-        stop = len(dataset) if stop_position is None else stop_position
-        for first, last, size in cuts(start_position or 0, stop, desired_bundle_size, dataset.bytes_before):
-            yield iobase.SourceBundle(size, self, first, last)
-
-    def get_range_tracker(
-        self, start_position: int | None, stop_position: int | None
-    ) -> range_trackers.OffsetRangeTracker:
-        stop = len(self._open()) if stop_position is None else stop_position
-        return range_trackers.OffsetRangeTracker(start_position or 0, stop)
+    def open(self) -> Any:
+        return open_dataset(self._directory, **self._options)
 
     def read(self, range_tracker: range_trackers.OffsetRangeTracker) -> Iterator[Datapoint]:
         start, stop = range_tracker.start_position(), range_tracker.stop_position()
-        dataset: Rows = self._open()
+        dataset = self.opened()
         selection = select_fields(self._fields, dataset.types)
-        mean = self._open().size // max(1, len(dataset))
+        mean = dataset.size // max(1, len(dataset))
         step = max(1, min(1024, TOGETHER // max(1, mean)))
         for first in range(start, stop, step):
             indices = np.arange(first, min(first + step, stop))

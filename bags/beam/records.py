@@ -17,8 +17,8 @@ from bags.bag.files import store_for
 from bags.bag.opening import limits_name
 from bags.bag.options import LimitsPlacement, ReaderOptions, WriterOptions, merge
 from bags.bag.sharding import shard_name
+from bags.beam.dividing import Divided
 from bags.beam.finishing import begin, finish
-from bags.beam.splitting import cuts
 
 __all__ = ['ReadFromBag', 'ReadFromBagz', 'WriteToBag', 'WriteToBagz']
 
@@ -50,43 +50,20 @@ class ReadFromBag(beam.PTransform):  # type: ignore[misc]
         return pbegin | iobase.Read(self._source)
 
 
-class BagSource(iobase.BoundedSource):  # type: ignore[misc]
+class BagSource(Divided):
     """Bags as a source, divided by bytes into ranges of records."""
 
     def __init__(self, pattern: str, coder: coders.Coder, options: Mapping[str, Any]) -> None:
         self._pattern, self._coder, self._options = pattern, coder, dict(options)
         merge(ReaderOptions, None, self._options)  # What is no option is known now.
-        self._reader: bag.Reader | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), '_reader': None}
-
-    def _open(self) -> bag.Reader:
-        if self._reader is None:
-            self._reader = bag.Reader(self._pattern, **self._options)
-        return self._reader
-
-    def estimate_size(self) -> int:
-        return self._open().size
-
-    def split(
-        self, desired_bundle_size: int, start_position: int | None = None, stop_position: int | None = None
-    ) -> Iterator[iobase.SourceBundle]:
-        reader = self._open()
-        stop = len(reader) if stop_position is None else stop_position
-        for first, last, size in cuts(start_position or 0, stop, desired_bundle_size, reader.bytes_before):
-            yield iobase.SourceBundle(size, self, first, last)
-
-    def get_range_tracker(
-        self, start_position: int | None, stop_position: int | None
-    ) -> range_trackers.OffsetRangeTracker:
-        stop = len(self._open()) if stop_position is None else stop_position
-        return range_trackers.OffsetRangeTracker(start_position or 0, stop)
+    def open(self) -> bag.Reader:
+        return bag.Reader(self._pattern, **self._options)
 
     def read(self, range_tracker: range_trackers.OffsetRangeTracker) -> Iterator[Any]:
         start, stop = range_tracker.start_position(), range_tracker.stop_position()
         decode = self._coder.decode
-        records = self._open().read_range_iter(start, stop - start)
+        records = self.opened().read_range_iter(start, stop - start)
         for index, record in enumerate(records, start):
             if not range_tracker.try_claim(index):
                 return
