@@ -2,6 +2,7 @@
 
 records     `ReadFromBag`, `WriteToBag`: records of bags (also as `ReadFromBagz`, `WriteToBagz`)
 datasets    `ReadDataset`, `WriteDataset`: datapoints
+dividing    what the two kinds of sources share
 splitting   how much of a source is one bundle: by bytes
 finishing   how what bundles wrote becomes files with consecutive numbers
 """
