@@ -4,39 +4,27 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from bags import formats
-from bags.bag.gather import Kept, overlapped
+from bags.bag.indices import check_index
 from bags.bag.opened import OpenBag
-from bags.batch import Column, Ragged, offsets_of, spread
 from bags.errors import BagsError, DecodeError
-from bags.formats.lazy_video import Video
-from bags.joined_clips import Joined, length_of
+from bags.films import Films
 from bags.record import Record, open_record
-from bags.refs import MISSING, dangling
+from bags.refs import MISSING, BadRef, dangling
 from bags.schema import Decoder
-from bags.selection import Each, FrameSelection, Items, select_items, select_many
+from bags.selection import FrameSelection, select_items
 from bags.spec import FieldType
 
-__all__ = ['BadRef', 'Field']
+__all__ = ['Field']
 
 Int64s = npt.NDArray[np.int64]
 
-OPEN = 16  # Videos of a field that stay open, to be asked again.
 FEW = 4  # Items that are quicker read one by one than as a batch.
-CONSTANT = (str, bytes, int, float, type(None))
-
-
-class BadRef(Exception):
-    """A ref that leads nowhere: its position among those asked for, and what is wrong with it."""
-
-    def __init__(self, position: int, detail: str) -> None:
-        self.position = position
-        self.detail = detail
 
 
 class Field:
@@ -144,7 +132,7 @@ class Field:
         span = self.span(first, count)
         return self.values([span[item] for item in select_items(items, count)])
 
-    def values(self, indices: Sequence[int]) -> list[Any]:
+    def values(self, indices: Sequence[int] | Int64s) -> list[Any]:
         """Returns the values of records, by their indices in the bag."""
         if len(indices) <= FEW and not self.apart:
             return [self.value(index) for index in indices]
@@ -222,42 +210,15 @@ class Field:
         return None if formats.invalid_row(values) is not None else values
 
     @functools.cached_property
-    def videos(self) -> Kept[int, Video]:
-        """Videos by the index of their record, the last ones that were asked for."""
-        bag, name, text = self.bag, self.name, self.kind.text
-        return Kept(lambda index: Video(Record(bag, index, name, text)), OPEN)
-
-    @functools.cached_property
-    def frame_counts(self) -> dict[int, int]:
-        """Frames of videos that were asked for, by the index of their record."""
-        return {}
+    def films(self) -> Films:
+        """Its videos, if that is what its records are."""
+        return Films(self.bag, self.name, self.kind.text)
 
     def frames(self, first: int, count: int, selection: FrameSelection) -> Any:
         """Returns frames of a row's video, or of its clips as one; None if it is missing."""
         if self.kind.optional and first == MISSING and not (self.kind.sequence and count):
             return None
-        span, videos, counts = self.span(first, count), self.videos, self.frame_counts
-
-        def length(clip: int) -> tuple[int, Exception | None]:
-            index = span[clip]
-            if index in counts:
-                return counts[index], None
-            found = length_of(videos[index])
-            if found[1] is None:
-                counts[index] = found[0]
-            return found
-
-        clips = Joined(count, lambda clip: videos[span[clip]], length, self.bag.overlaps)
-        return len(clips) if selection.key is None else clips[selection.key]
-
-    # Batches.
-
-    def frames_of(self, refs: Any, selection: FrameSelection) -> list[Any]:
-        """Returns frames of many rows."""
-        firsts, counts = refs if self.kind.sequence else (refs, np.ones(len(refs), np.int64))
-        self.check(*(refs if self.kind.sequence else (refs, None)))
-        rows = zip(firsts.tolist(), counts.tolist(), strict=True)
-        return overlapped(lambda row: self.frames(*row, selection), list(rows), self.bag.overlaps)
+        return self.films.frames(self.span(first, count), selection)
 
     def check(self, firsts: Int64s, counts: Int64s | None) -> None:
         """Checks many refs at once.
@@ -271,117 +232,20 @@ class Field:
             last = firsts[position] if counts is None else firsts[position] + counts[position] - 1
             raise BadRef(position, self.beyond(int(last)))
 
-    def column(self, refs: Any, items: Items | Literal[True]) -> Column:
-        """Returns the column of a batch.
-
-        Args:
-            refs: For a plain field, indices (B,); for a sequence, firsts and counts.
-            items: True, or which items of each sequence.
-        """
-        if isinstance(items, FrameSelection):
-            found = self.frames_of(refs, items)
-            shapes = {np.shape(frames) if frames is not None else None for frames in found}
-            return np.stack(found) if len(shapes) == 1 and None not in shapes else found
-        if self.kind.sequence:
-            firsts, counts = refs
-            return self._sequence_column(firsts, counts, items)
-        self.check(refs, None)
-        if self.kind.optional:
-            present = refs != MISSING
-            values = iter(self.decoded(refs[present]))
-            return [next(values) if there else None for there in present.tolist()]
-        return self._dense(refs)
-
-    def _dense(self, indices: Int64s) -> npt.NDArray[Any] | list[Any]:
-        array = self.array(indices)
-        if array is not None:
-            return array
-        values = self.decoded(indices)
-        if self.decoder.dtype is None or not all(isinstance(value, int) for value in values):
-            return values
-        try:
-            # Integers whose records differ in length, as Granular has them.
-            return np.array(values, self.decoder.dtype)
-        except OverflowError:
-            return values
-
-    def _sequence_column(
-        self, firsts: Int64s, counts: Int64s, items: Items | Literal[True]
-    ) -> Ragged | list[Any]:
-        present = (firsts != MISSING) | (counts > 0) if self.kind.optional else None
-        self.check(firsts, counts)
-        if items is True:
-            members = spread(firsts, counts)
-        else:
-            members, counts = select_many(items, firsts, counts)
-        values = self._once(members) if type(items) is Each else self._dense(members)
-        if isinstance(values, np.ndarray):
-            return Ragged(values, offsets_of(counts), present)
-        if self.decoder.dtype is not None and not values:
-            empty = np.empty((0, *self.decoder.shape), self.decoder.dtype)
-            return Ragged(empty, offsets_of(counts), present)
-        there = [True] * len(counts) if present is None else present.tolist()
-        parts = _parts(values, counts)
-        return [part if is_there else None for part, is_there in zip(parts, there, strict=True)]
-
-    def each(self, firsts: Int64s, counts: Int64s, items: Each) -> list[list[Any]]:
-        """Returns items that differ from row to row as rows have them: lists of values."""
-        self.check(firsts, counts)
-        members, counts = select_many(items, firsts, counts)
-        values = self._once(members)
-        if isinstance(values, np.ndarray):
-            if self.decoder.is_scalar:
-                values = values.tolist()
-            else:
-                values = [values[position, ...] for position in range(len(values))]
-        return _parts(values, counts)
-
-    def _once(self, members: Int64s) -> npt.NDArray[Any] | list[Any]:
-        """As `_dense`, for overlapping runs: what several of them have is read and decoded once."""
-        if self.bag.is_sliced and self.decoder.dtype is not None:
-            return self._dense(members)
-        indices, first, back = np.unique(members, return_index=True, return_inverse=True)
-        if len(indices) == len(members):
-            return self._dense(members)
-        values = self._dense(indices)
-        if isinstance(values, np.ndarray):
-            return values[back]
-        found = [values[place] for place in back.tolist()]
-        repeated = np.ones(len(members), bool)
-        repeated[first] = False
-        # Every run owns its values: what is written to one does not show in another.
-        for position in np.flatnonzero(repeated).tolist():
-            value = found[position]
-            if type(value) is np.ndarray:
-                found[position] = value.copy()
-            elif self.decoder.decode is not None and not isinstance(value, CONSTANT):
-                found[position] = self.value(int(members[position]))
-        return found
-
-    def together(self, firsts: Int64s, counts: Int64s, items: Any) -> list[Any]:
-        """Returns the values of many rows as rows have them, read at once."""
-        self.check(firsts, counts)
-        present = (firsts != MISSING) | (counts > 0)
-        if items is True:
-            members = spread(firsts, counts)
-        else:
-            members, counts = select_many(items, firsts, counts)
-        values = iter(_parts(self.values(members), counts))  # type: ignore[arg-type]
-        return [value if there else None for there, value in zip(present.tolist(), values, strict=True)]
-
     def sources(self, indices: Int64s) -> list[bytes]:
         """Returns records as bytes, undecoded, by their indices in the bag."""
         self.check(indices, None)
         return self.bag.read(indices)
 
-    def open(self, index: int) -> BinaryIO:
-        """Opens a record as a file: its bytes on disk, or in memory if it is compressed."""
+    def open(self, row: tuple[int, ...], item: SupportsIndex | None) -> BinaryIO | None:
+        """Opens a row's record, or that of an item of its sequence, as a file; None if its value is missing.
+
+        What is compressed is read into memory.
+        """
+        first, count = row[self.place], row[self.place + 1] if self.kind.sequence else 1
+        if self.kind.optional and first == MISSING and not (self.kind.sequence and count):
+            return None
+        index = first if item is None else self.span(first, count)[check_index(item, count)]
         if index >= self.bag.count:
             raise BadRef(0, self.beyond(index))
         return open_record(self.bag, index)
-
-
-def _parts(values: list[Any], counts: Int64s) -> list[list[Any]]:
-    """Cuts a list into parts of these lengths."""
-    ends = np.cumsum(counts).tolist()
-    return [values[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if ends else []

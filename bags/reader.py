@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from bags.bag.files import store_to_read
-from bags.bag.gather import Closed, Kept, overlapped
+from bags.bag.gather import Closed, overlapped
 from bags.bag.indices import check_index
 from bags.bag.limits import ENTRY
-from bags.bag.opened import OpenBag
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions, merge
 from bags.batch import Column
+from bags.columns import read_column, read_values
 from bags.compiled import compile_row
 from bags.dataset import Datapoint, Rows
 from bags.errors import CorruptError
-from bags.field import BadRef, Field
 from bags.folder import Folder, reader_options
-from bags.refs import MISSING, RefsFormat
+from bags.open_fields import OpenFields
+from bags.refs import MISSING, BadRef
 from bags.refs_reader import RefsReader
-from bags.schema import Schema, Schemas
-from bags.selection import Each, FrameSelection, Selection, select_fields
+from bags.schema import Schemas
+from bags.selection import Selection, select_fields
 from bags.spans import Source, Spans
-from bags.spec import FieldType
 
 __all__ = ['DatasetReader']
 
@@ -88,7 +86,7 @@ class DatasetReader(Rows):
         self.types = schema.types
         self._folder = folder
         self._schemas = schemas
-        self._fields: Any = Kept(_opener(folder, schema, refs, self.waits), len(self.types) + 1)
+        self._fields: Any = OpenFields(folder, schema, refs, self.waits)
         self._quick: Callable[[int], Datapoint | None] | None = None
         self._last_row: tuple[int, ...] | None = None
         self._length = folder.shortest(self.types) if refs is None else refs.count
@@ -180,42 +178,21 @@ class DatasetReader(Rows):
         """As `row`, where reads wait: first the refs and the fields not open yet, then all values at once."""
         chosen: Selection = dict.fromkeys(self.types, True) if selection is None else selection
         index = check_index(index, len(self))
-        refs = self._opening(chosen, lambda: self._row_refs(index))
-        fields = [self._fields[name] for name in chosen]
-        if selection is None and not any(field.bag.overlaps for field in fields):
-            self.waits = False  # Nothing is waited for any more: all of it is in local copies.
-
-        def work(field: Field) -> Any:
-            items = chosen[field.name]
-            return field.read(refs) if items is True else field.read_items(refs, items)
-
+        refs = self._fields.beside(chosen, lambda: self._row_refs(index))
+        if selection is None and not any(self._fields[name].bag.overlaps for name in chosen):
+            self.waits = self._fields.waits = False  # Nothing is, any more: all of it is in local copies.
         try:
-            return dict(zip(chosen, overlapped(work, fields, self.waits), strict=True))
+            values: Datapoint = self._fields.row(refs, chosen)
         except BadRef as exc:
             raise CorruptError(self._refs.path, index, exc.detail) from None
-
-    def _opening(self, names: Iterable[str], work: Callable[[], Any]) -> Any:
-        """Does work, and opens at the same time those of the fields that are not open, where that waits."""
-        fields = self._fields
-        closed = [name for name in names if name not in fields] if self.waits else []
-        if not closed:
-            return work()
-        works: list[Callable[[], Any]] = [work]
-        works += [functools.partial(fields.__getitem__, name) for name in closed]
-        if self._last_row is None:
-            works.append(lambda: _last_row(self._refs.format, self._refs.bag))
-        found = overlapped(lambda work: work(), works, True)
-        row = self._last_row = found[-1] if self._last_row is None else self._last_row
-        for name in closed:
-            _check_table(self._refs.format, name, fields[name].bag, row)
-        return found[0]
+        return values
 
     def rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
-        refs = self._opening(selection, lambda: self._refs.of(indices, selection))
+        refs = self._fields.beside(selection, lambda: self._refs.of(indices, selection))
 
         def work(name: str) -> list[Any]:
             field, items = self._fields[name], selection[name]
-            found: list[Any] = self._checked(indices, lambda: _values(field, refs[name], items))
+            found: list[Any] = self._checked(indices, lambda: read_values(field, refs[name], items))
             return found
 
         columns = overlapped(work, list(selection), self.waits or self._refs.overlaps)
@@ -224,11 +201,11 @@ class DatasetReader(Rows):
         return [dict(zip(selection, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def columns(self, indices: Int64s, selection: Selection) -> dict[str, Column]:
-        refs = self._opening(selection, lambda: self._refs.of(indices, selection))
+        refs = self._fields.beside(selection, lambda: self._refs.of(indices, selection))
 
         def work(name: str) -> Column:
-            field = self._fields[name]
-            found: Column = self._checked(indices, lambda: field.column(refs[name], selection[name]))
+            field, items = self._fields[name], selection[name]
+            found: Column = self._checked(indices, lambda: read_column(field, refs[name], items))
             return found
 
         return dict(
@@ -247,7 +224,7 @@ class DatasetReader(Rows):
         return counts
 
     def records_at(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
-        refs = self._opening([field], lambda: self._refs.of(indices, [field]))[field]
+        refs = self._fields.beside([field], lambda: self._refs.of(indices, [field]))[field]
         reader = self._fields[field]
         if items is not None:
             return list(self._checked(indices, lambda: reader.sources(refs[0] + items)))
@@ -275,16 +252,13 @@ class DatasetReader(Rows):
         if kind.sequence != (item is not None):
             what = 'an item, as it is a sequence' if kind.sequence else 'no item, as it is no sequence'
             raise TypeError(f'field {field!r} of type {kind.text}: expected {what}')
-        refs, reader = self._opening([field], lambda: self._row_refs(number)), self._fields[field]
-        ref = refs[reader.place]
-        if kind.optional and ref == MISSING and not (kind.sequence and refs[reader.place + 1]):
-            raise ValueError(f'{self._folder.path}, datapoint {number}: field {field!r} has no value')
+        refs = self._fields.beside([field], lambda: self._row_refs(number))
         try:
-            if item is not None:
-                ref = reader.span(ref, refs[reader.place + 1])[check_index(item, refs[reader.place + 1])]
-            file: BinaryIO = reader.open(ref)
+            file: BinaryIO | None = self._fields[field].open(refs, item)
         except BadRef as exc:
             raise CorruptError(self._refs.path, number, exc.detail) from None
+        if file is None:
+            raise ValueError(f'{self._folder.path}, datapoint {number}: field {field!r} has no value')
         return file
 
     # Other processes.
@@ -317,84 +291,3 @@ class DatasetReader(Rows):
             self._length = self._refs.count = length
             self._row_refs = self._refs.row_reader()
             self._quick = None
-
-
-def _opener(folder: Folder, schema: Schema, refs: OpenBag | None, waits: bool) -> Callable[[str], Field]:
-    """Returns what opens a field. It does not refer to the reader, which else would be in a cycle with it."""
-
-    def make(name: str) -> Field:
-        decoder = schema.decoder(name, folder.path)
-        bag = folder.open_bag(name)
-        length = decoder.length
-        if length and bag.codec is None and bag.count * length != bag.size - bag.count * ENTRY:
-            _check_sizes(schema.types[name], bag, length)
-        if not waits:
-            _check_table(schema.format, name, bag, _last_row(schema.format, refs))
-        return Field(name, schema.types[name], schema.format.places[name], bag, decoder)
-
-    return make
-
-
-def _last_row(format: RefsFormat, refs: OpenBag | None) -> tuple[int, ...]:
-    """Returns the last row of refs; empty if there is none."""
-    if refs is None or not refs.count:
-        return ()
-    try:
-        return format.unpack(refs.record(refs.count - 1))
-    except (CorruptError, ValueError):
-        return ()  # To be met where that datapoint is read.
-
-
-def _check_table(format: RefsFormat, name: str, bag: OpenBag, row: tuple[int, ...]) -> None:
-    """Meets a last limit that is too large by a few limits' length.
-
-    The table then seems to begin later: there are fewer records, and each is another one. What tells is the
-    last datapoint, whose record is not there, and the number before the table, which is a limit by its size.
-    """
-    if not row:
-        return
-    place = format.places[name]
-    count = row[place + 1] if format.spec[name].sequence else int(row[place] != MISSING)
-    last = row[place] + count - 1
-    if not count or last < bag.count or not bag.count or bag.limits is not bag.file or bag.offset < ENTRY:
-        return
-    before = int.from_bytes(bag.limits.read(bag.offset - ENTRY, bag.offset), 'little')
-    if before <= int(bag.ends[0:1][0]):
-        detail = f'has {bag.count} records, but the last datapoint refers to record {last}'
-        raise CorruptError(bag.path, None, f'{detail}, and there is a limit before the first one')
-
-
-def _check_sizes(kind: FieldType, bag: OpenBag, length: int) -> None:
-    """Meets limits cut off at the end of a bag, which would make other numbers of its last records."""
-    if kind.word == 'int' and not kind.args:
-        return  # Granular's integers differ in length.
-    if bag.limits.path == bag.file.path:
-        found = bag.size - bag.count * ENTRY
-        raise CorruptError(
-            bag.path, None, f'{bag.count} records of {length} bytes, but they take {found} bytes'
-        )
-
-
-def _values(field: Field, refs: Any, items: Any) -> list[Any]:
-    """Returns the values of a field as rows have them."""
-    if isinstance(items, FrameSelection):
-        return field.frames_of(refs, items)
-    if field.kind.sequence:
-        firsts, counts = refs
-        if type(items) is Each:
-            return field.each(firsts, counts, items)
-        if field.apart:
-            return field.together(firsts, counts, items)
-        field.check(firsts, counts)
-        rows = zip(firsts.tolist(), counts.tolist(), strict=True)
-        place = field.place
-        return [
-            field.read((0,) * place + row) if items is True else field.read_items((0,) * place + row, items)
-            for row in rows
-        ]
-    field.check(refs, None)
-    if not field.kind.optional:
-        return field.decoded(refs)
-    present = refs != MISSING
-    found = iter(field.decoded(refs[present]))
-    return [next(found) if there else None for there in present.tolist()]

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from bags.spec import FieldType, Spec
 
-__all__ = ['MISSING', 'RefsFormat', 'dangling']
+__all__ = ['MISSING', 'BadRef', 'RefsFormat', 'dangling']
 
 MISSING = 0xFFFFFFFF
 """The record index that stands for no value."""
@@ -54,6 +54,14 @@ def dangling(
             missing &= counts == 0
         bad = bad & ~missing if kind.optional else bad | missing
     return bad
+
+
+class BadRef(Exception):
+    """A ref that leads nowhere: its position among those asked for, and what is wrong with it."""
+
+    def __init__(self, position: int, detail: str) -> None:
+        self.position = position
+        self.detail = detail
 
 
 class RefsFormat:
