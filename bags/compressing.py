@@ -32,10 +32,10 @@ def field_compressions(compression: Compression, spec: Spec) -> dict[str, Compre
 
     Raises:
         SpecError: No such field.
-        TypeError: A string, where names are expected.
+        TypeError: A string, say, where names are expected.
         ValueError: No way to compress one.
     """
-    if isinstance(compression, str):
+    if isinstance(compression, str) or not isinstance(compression, Iterable | None):
         raise TypeError(f'compression: expected names of fields, or a mapping of them, got {compression!r}')
     asked = compression if isinstance(compression, Mapping) else dict.fromkeys(compression or (), LEVEL)
     found = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import itertools
 import operator
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Protocol, SupportsIndex, runtime_checkable
 
@@ -17,7 +18,7 @@ from bags.selection import Fields, Selection, select_fields
 from bags.spans import Spans
 from bags.spec import Spec
 
-__all__ = ['Datapoint', 'Dataset', 'Records', 'Rows']
+__all__ = ['Datapoint', 'Dataset', 'Records', 'Rows', 'check_dataset']
 
 Datapoint = dict[str, Any]
 Int64s = npt.NDArray[np.int64]
@@ -291,3 +292,10 @@ class Records(Sequence[Any]):
 
     def __repr__(self) -> str:
         return f'{self._dataset!r}[{self._field!r}]'
+
+
+def check_dataset(what: str, value: Any) -> None:
+    """Raises TypeError for what is no dataset; it says so for `what`."""
+    if not isinstance(value, Rows):
+        advice = ' (bags.open opens one)' if isinstance(value, str | os.PathLike) else ''
+        raise TypeError(f'{what}: expected a dataset, got {value!r:.80}{advice}')

@@ -81,20 +81,22 @@ class Encoder:
                 )
 
 
-def _encode(name: str, kind: FieldType, function: Callable[[Any], Any], value: Any) -> Any:
+def _encode(
+    name: str, kind: FieldType, function: Callable[[Any], Any], value: Any, item: int | None = None
+) -> Any:
     try:
         record = function(value)
     except BagsError:
         raise
     except Exception as exc:
-        raise EncodeError(name, kind.text, f'{type(exc).__name__}: {exc}') from exc
+        raise EncodeError(name, kind.text, f'{type(exc).__name__}: {exc}', item) from exc
     if type(record) is bytes or hasattr(record, 'read'):
         return record
     try:
         return bytes(memoryview(record))
     except TypeError:
         detail = f'expected bytes from the encoder, got {type(record).__name__}'
-        raise EncodeError(name, kind.text, detail) from None
+        raise EncodeError(name, kind.text, detail, item) from None
 
 
 def _encode_items(name: str, kind: FieldType, function: Callable[[Any], Any], values: Any) -> Iterator[Any]:
@@ -105,7 +107,7 @@ def _encode_items(name: str, kind: FieldType, function: Callable[[Any], Any], va
     except TypeError:
         detail = f'expected several values to iterate over, got {type(values).__name__}'
         raise EncodeError(name, kind.text, detail) from None
-    return (_encode(name, kind, function, value) for value in items)
+    return (_encode(name, kind, function, value, item) for item, value in enumerate(items))
 
 
 def collect(records: list[Any]) -> list[Any]:
@@ -136,6 +138,8 @@ def bind_encoders(
         SpecError: A word without a function, or arguments that a built-in type cannot have.
     """
     functions = formats.encoders if encoders is None else encoders
+    if not isinstance(functions, Mapping):
+        raise TypeError(f'encoders: expected a mapping of words to functions, got {functions!r:.80}')
     bound = {}
     for name, kind in spec.items():
         try:

@@ -3,7 +3,7 @@
     BagsError
     ├ CorruptError(ValueError)            path, record, detail
     ├ SpecError(ValueError)               field, expected, got
-    ├ EncodeError(ValueError)             field, type; from the cause
+    ├ EncodeError(ValueError)             field, type, item; from the cause
     ├ DecodeError(ValueError)             field, index, type; from the cause
     ├ StackError(ValueError)              shapes, field, datapoints
     └ MissingDependencyError(ImportError) package, extra
@@ -87,12 +87,15 @@ class EncodeError(BagsError, ValueError):
     Attributes:
         field: Name of the field.
         type: The field's type.
+        item: Index of the item in the datapoint's sequence, or None where it is no item.
     """
 
-    def __init__(self, field: str, type: str, detail: str) -> None:
+    def __init__(self, field: str, type: str, detail: str, item: int | None = None) -> None:
         self.field = field
         self.type = type
-        super().__init__(f'field {field!r} of type {type}: {detail}')
+        self.item = item
+        where = '' if item is None else f', item {item}'
+        super().__init__(f'field {field!r} of type {type}{where}: {detail}')
 
 
 class DecodeError(BagsError, ValueError):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from bags.bag.gather import Kept, overlapped
 from bags.bag.indices import check_index
-from bags.dataset import Rows
+from bags.dataset import Rows, check_dataset
 from bags.errors import DecodeError
 from bags.formats.lazy_video import Frames, Video
 from bags.selection import FILMS, select_fields
@@ -214,8 +214,7 @@ class Clips(Joined):
     """
 
     def __init__(self, dataset: Any, index: SupportsIndex, field: str, **options: Any) -> None:
-        if not isinstance(dataset, Rows):
-            raise TypeError(f'Clips: expected a dataset, got {type(dataset).__name__}')
+        check_dataset('Clips', dataset)
         select_fields(field, dataset.types)
         kind = dataset.types[field]
         if kind.word not in FILMS:

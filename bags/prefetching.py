@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bags.bag.files.cached import CachedStore
 from bags.bag.options import CacheMode
 from bags.bag.threads import in_threads
-from bags.dataset import Rows
+from bags.dataset import Rows, check_dataset
 from bags.folder import Folder
 from bags.progress import Advance
 from bags.progress import progress as show_progress
@@ -57,8 +57,7 @@ def prefetch(dataset: Any, fields: str | Iterable[str] | None = None, *, progres
         KeyError: No such field.
         OSError: Something cannot be fetched, or the disk is full. What came stays.
     """
-    if not isinstance(dataset, Rows):
-        raise TypeError(f'prefetch: expected a dataset, got {type(dataset).__name__}')
+    check_dataset('prefetch', dataset)
     names = fields if fields is None or isinstance(fields, str) else tuple(fields)
     needs = list(_needs(dataset, None, list(select_fields(names, dataset.types))))
     for need in needs:

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import fractions
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from bags.arguments import at_least
 from bags.batch import offsets_of
 from bags.loading.permutation import Permutation, hashed
 
@@ -57,21 +57,11 @@ class Sampler(Protocol):
         ...
 
 
-def _at_least(name: str, value: Any, least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f'{name}: expected an integer, got {value!r}') from None
-    if number < least:
-        raise ValueError(f'{name}: expected at least {least}, got {number}')
-    return number
-
-
 class Sequential:
     """Each datapoint once, in order."""
 
     def __init__(self, length: int) -> None:
-        self.length = _at_least('length', length, 0)
+        self.length = at_least('length', length, 0)
 
     def __len__(self) -> int:
         return self.length
@@ -96,9 +86,9 @@ class Sliding:
     """
 
     def __init__(self, length: int, window: int, stride: int | None = None) -> None:
-        self.length = _at_least('length', length, 1)
-        self.window = _at_least('window', window, 1)
-        self.stride = self.window if stride is None else _at_least('stride', stride, 1)
+        self.length = at_least('length', length, 1)
+        self.window = at_least('window', window, 1)
+        self.stride = self.window if stride is None else at_least('stride', stride, 1)
 
     def __len__(self) -> int:
         return -(-self.length // self.stride) * self.window
@@ -115,7 +105,7 @@ class Shuffled:
     """Each datapoint once, in an order that the seed and the epoch determine; takes no memory."""
 
     def __init__(self, length: int, seed: int = 0) -> None:
-        self.length = _at_least('length', length, 0)
+        self.length = at_least('length', length, 0)
         self.seed = seed
         self._last = (-1, Permutation(0))
 
@@ -143,9 +133,9 @@ class Random:
     """
 
     def __init__(self, length: int, seed: int = 0, samples: int | None = None) -> None:
-        self.length = _at_least('length', length, 1)
+        self.length = at_least('length', length, 1)
         self.seed = seed
-        self.samples = self.length if samples is None else _at_least('samples', samples, 1)
+        self.samples = self.length if samples is None else at_least('samples', samples, 1)
 
     def __len__(self) -> int:
         return self.samples
@@ -174,7 +164,7 @@ class ShardShuffled:
         if len(self.lengths) and int(self.lengths.min()) < 0:
             raise ValueError(f'lengths: expected at least 0, got {int(self.lengths.min())}')
         self.seed = seed
-        self.window = _at_least('window', window, 1)
+        self.window = at_least('window', window, 1)
         self._starts = offsets_of(self.lengths)
         self._last: tuple[int, Any] = (-1, None)
 
@@ -243,7 +233,7 @@ class Mixture:
         shuffle: bool = True,
         samples: int | None = None,
     ) -> None:
-        self.lengths = [_at_least('lengths', length, 0) for length in lengths]
+        self.lengths = [at_least('lengths', length, 0) for length in lengths]
         if len(weights) != len(self.lengths):
             raise ValueError(
                 f'weights: expected one for each of {len(self.lengths)} datasets, got {len(weights)}'
@@ -257,7 +247,7 @@ class Mixture:
                 )
         self.seed = seed
         self.shuffle = shuffle
-        self.samples = sum(self.lengths) if samples is None else _at_least('samples', samples, 1)
+        self.samples = sum(self.lengths) if samples is None else at_least('samples', samples, 1)
         self._firsts = offsets_of(np.array(self.lengths, np.int64))
         self._owners, self._ranks = _schedule(self.counts)
 
@@ -339,9 +329,9 @@ class Bucketed:
 
     def __init__(self, lengths: Any, batch_size: int, seed: int = 0, *, pool: int = POOL) -> None:
         self.lengths = np.array(lengths, np.int64).reshape(-1)
-        self.batch_size = _at_least('batch_size', batch_size, 1)
+        self.batch_size = at_least('batch_size', batch_size, 1)
         self.seed = seed
-        self.pool = _at_least('pool', pool, 1)
+        self.pool = at_least('pool', pool, 1)
         self._last: tuple[tuple[int, int], Int64s] = ((-1, -1), self.lengths)
 
     def __len__(self) -> int:

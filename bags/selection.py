@@ -25,6 +25,7 @@ __all__ = [
     'select_fields',
     'select_items',
     'select_many',
+    'select_whole',
 ]
 
 Int64s = npt.NDArray[np.int64]
@@ -95,6 +96,19 @@ def select_fields(fields: Fields, spec: Spec) -> Selection:
         elif items is not False:
             selection[name] = _as_items(name, items, spec)
     return selection
+
+
+def select_whole(fields: Fields, spec: Spec, what: str) -> list[str]:
+    """Returns the names of fields that are asked for as a whole; `what` needs them so.
+
+    Raises:
+        KeyError, TypeError: As `select_fields`; also for items of a sequence.
+    """
+    selection = select_fields(fields, spec)
+    for name, items in selection.items():
+        if items is not True:
+            raise TypeError(f'{what}: expected fields as a whole, got items {items!r} of {name!r}')
+    return list(selection)
 
 
 def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 1) -> FrameSelection:

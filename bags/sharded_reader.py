@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bags.arguments import at_least
 from bags.bag.files import Store, store_to_read
 from bags.bag.gather import Closed, Kept, descriptors, overlapped
 from bags.bag.options import ReaderOptions
@@ -107,10 +108,10 @@ class ShardedDatasetReader(Parts):
         shard_start: int,
         shard_step: int,
     ) -> None:
-        if shard_start < 0 or shard_step < 1:
-            raise ValueError(
-                f'expected shard_start >= 0 and shard_step >= 1, got {shard_start} and {shard_step}'
-            )
+        shard_start, shard_step = (
+            at_least('shard_start', shard_start, 0),
+            at_least('shard_step', shard_step, 1),
+        )
         self._begin(store, path, options, schemas)
         if not listed.shards:
             raise FileNotFoundError(errno.ENOENT, 'no shard of a dataset', path)

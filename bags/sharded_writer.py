@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from bags.arguments import at_least, at_least_or_none
 from bags.bag.dictionary import check_dictionary
 from bags.bag.files import store_for
 from bags.closing import Closing
@@ -70,13 +71,12 @@ class ShardedDatasetWriter:
     ) -> None:
         self._writer: DatasetWriter | None = None
         self._closed = True  # Until it is open.
-        if shard_start < 0 or shard_step < 1:
-            raise ValueError(
-                f'expected shard_start >= 0 and shard_step >= 1, got {shard_start} and {shard_step}'
-            )
-        for name, bound in (('shard_size', shard_size), ('shard_length', shard_length)):
-            if bound is not None and bound < 1:
-                raise ValueError(f'{name}: expected at least 1 or None, got {bound}')
+        shard_start, shard_step = (
+            at_least('shard_start', shard_start, 0),
+            at_least('shard_step', shard_step, 1),
+        )
+        shard_size = at_least_or_none('shard_size', shard_size, 1)
+        shard_length = at_least_or_none('shard_length', shard_length, 1)
         self.types: Spec = parse_spec(spec)
         check_names(self.types)
         bind_encoders(self.types, encoders)

@@ -7,6 +7,7 @@ Join     the fields of several datasets of one length
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, BinaryIO, SupportsIndex
 
@@ -17,7 +18,7 @@ from bags.bag.gather import overlapped
 from bags.bag.indices import as_indices, check_index
 from bags.bag.sharding import Concatenated
 from bags.batch import Column, join_columns, take
-from bags.dataset import Datapoint, Rows
+from bags.dataset import Datapoint, Rows, check_dataset
 from bags.errors import SpecError
 from bags.selection import Selection, divide
 from bags.spans import Spans, join_spans
@@ -290,10 +291,11 @@ class Join(Rows):
 def _datasets(datasets: Iterable[Any], what: str) -> list[Rows]:
     if isinstance(datasets, Rows):
         raise TypeError(f'{what}: expected several datasets, got a {type(datasets).__name__} alone')
+    if isinstance(datasets, str | os.PathLike) or not isinstance(datasets, Iterable):
+        raise TypeError(f'{what}: expected several datasets, got {datasets!r}')
     found = list(datasets)
     for number, dataset in enumerate(found):
-        if not isinstance(dataset, Rows):
-            raise TypeError(f'{what}: expected datasets, got {type(dataset).__name__} for dataset {number}')
+        check_dataset(f'{what}, dataset {number}', dataset)
     if not found:
         raise ValueError(f'{what}: expected at least one dataset, got none')
     return found

@@ -22,9 +22,10 @@ from typing import Any, BinaryIO, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from bags.arguments import at_least
 from bags.bag.indices import as_indices, check_index
 from bags.batch import Column, offsets_of, spread
-from bags.dataset import Datapoint, Rows
+from bags.dataset import Datapoint, Rows, check_dataset
 from bags.formats.arrays import encode_array
 from bags.selection import (
     FILMS,
@@ -278,8 +279,7 @@ def windows(
         KeyError, TypeError: No such field, or it is no sequence.
         ValueError: Sequences of a datapoint that differ in length, or a length or stride below 1.
     """
-    if not isinstance(dataset, Rows):
-        raise TypeError(f'windows: expected a dataset, got {type(dataset).__name__}')
+    check_dataset('windows', dataset)
     names = tuple(select_fields(fields, dataset.types))
     if not names:
         raise ValueError('windows: expected at least one field, got none')
@@ -287,10 +287,5 @@ def windows(
         kind = dataset.types[name]
         if not kind.sequence and kind.word not in FILMS:
             raise TypeError(f'windows: expected sequences or videos, got {name!r} of type {kind.text}')
-    sizes = {'length': length, 'stride': stride}
-    for what, value in sizes.items():
-        if not hasattr(value, '__index__') or isinstance(value, bool):
-            raise TypeError(f'windows: expected an integer as {what}, got {value!r}')
-        if value < 1:
-            raise ValueError(f'windows: expected a {what} of at least 1, got {value}')
-    return Windows(dataset, names, int(length), int(stride), bool(drop_last))
+    length, stride = at_least('length', length, 1), at_least('stride', stride, 1)
+    return Windows(dataset, names, length, stride, bool(drop_last))

@@ -41,6 +41,12 @@ ERRORS = [
         ValueError,
     ),
     (
+        bags.EncodeError('x', 'int(8)[]', 'too large', 3),
+        "field 'x' of type int(8)[], item 3: too large",
+        {'field': 'x', 'type': 'int(8)[]', 'item': 3},
+        ValueError,
+    ),
+    (
         bags.DecodeError('x', 3, 'utf8', 'not text', 'a/x.bag'),
         "a/x.bag, field 'x' of type utf8, record 3: not text",
         {'field': 'x', 'index': 3, 'type': 'utf8'},

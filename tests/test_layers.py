@@ -13,7 +13,7 @@ import bags
 PACKAGE = Path(bags.__file__).parent
 MODULES = sorted(PACKAGE.rglob('*.py'))
 LAYERS = [
-    ['errors', 'progress'],
+    ['arguments', 'errors', 'progress'],
     ['bag', 'formats'],
     ['batch', 'spec'],
     ['shard_index'],
@@ -33,7 +33,8 @@ LAYERS = [
 ]
 PURE = [
     'bag/limits.py', 'bag/sharding.py', 'bag/ranges.py', 'bag/options.py',
-    'spec.py', 'refs.py', 'shard_index.py', 'selection.py', 'batch.py', 'errors.py', 'spans.py',
+    'arguments.py', 'errors.py', 'spec.py', 'refs.py', 'shard_index.py', 'selection.py', 'batch.py',
+    'spans.py',
     'loading/collate.py', 'loading/pace.py', 'loading/permutation.py', 'loading/steps.py', 'samplers.py',
 ]  # fmt: skip
 OUTSIDE = {'io', 'mmap', 'pathlib', 'socket', 'shutil', 'subprocess', 'tempfile', 'threading', 'fsspec'}

@@ -207,15 +207,15 @@ def test_what_cannot_be_meant(kit, sources, tmp_path):
         bags.windows(dataset, 'x', 4)
     with pytest.raises(ValueError, match='at least one field'):
         bags.windows(dataset, [], 4)
-    with pytest.raises(TypeError, match='expected a dataset, got list'):
+    with pytest.raises(TypeError, match=r'expected a dataset, got \[1\]'):
         bags.windows([1], 'steps', 4)
     for wrong in (0, -1):
         with pytest.raises(ValueError, match='at least 1'):
             bags.windows(dataset, 'steps', wrong)
         with pytest.raises(ValueError, match='at least 1'):
             bags.windows(dataset, 'steps', 1, wrong)
-    with pytest.raises(TypeError, match='integer as length'):
-        bags.windows(dataset, 'steps', 2.0)
+    with pytest.raises(TypeError, match=r'length: expected an integer, got 2.5'):
+        bags.windows(dataset, 'steps', 2.5)
     for wrong in (10**6, -(10**6)):
         with pytest.raises(IndexError, match='out of range'):
             bags.windows(dataset, 'steps', 4)[wrong]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bags.arguments import at_least_or_none
 from bags.compressing import Compression
 from bags.errors import SpecError
 from bags.field_writer import Run
@@ -51,6 +52,8 @@ def from_numpy(
         ValueError: Arrays of different lengths, or a file that holds no array.
         FileExistsError: Something is there.
     """
+    shard_size = at_least_or_none('shard_size', shard_size, 1)
+    shard_length = at_least_or_none('shard_length', shard_length, 1)
     fields = {
         name: _opened(name, array)
         for name, array in (arrays if isinstance(arrays, Mapping) else {'data': arrays}).items()

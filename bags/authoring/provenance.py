@@ -27,10 +27,6 @@ class Provenance:
         self.state: dict[str, Any] = {}
         """What else there is to know, as JSON holds it."""
 
-    def begin(self) -> None:
-        """Says what a new dataset is made from."""
-        self.save()
-
     def resume(self, length: int) -> None:
         """Goes on with a dataset of so many datapoints.
 
@@ -48,12 +44,24 @@ class Provenance:
         found = json.loads(self._store.read(self._path))
         for name, value in self._source.items():
             if found.get(name) != value:
-                raise ValueError(
-                    f'{self._path}: the dataset is made from something else: expected {name} {value!r}, '
-                    f'got {found.get(name)!r}'
-                )
+                raise ValueError(f'{self._path}: {_difference(name, found.get(name), value)}')
         self.state = found.get('state', {})
 
     def save(self) -> None:
         """Makes the state last."""
         self._store.replace(self._path, json.dumps({**self._source, 'state': self.state}).encode())
+
+
+def _difference(name: str, there: Any, given: Any) -> str:
+    """Returns in what a dataset is made from something else, and what can be done."""
+    if name == 'length' and isinstance(there, int) and isinstance(given, int):
+        if given < there:
+            return (
+                f'resume: expected the {there:,} inputs that the dataset was begun with, got only {given:,}'
+            )
+        return (
+            f'resume: the inputs have grown: expected the {there:,} that the dataset was begun with, got '
+            f'{given:,}. Go on with the first {there:,} of them; write the others to a dataset of their own, '
+            f'which bags.concat puts behind this one'
+        )
+    return f'resume: the dataset is made from something else: expected {name} {there!r}, got {given!r}'

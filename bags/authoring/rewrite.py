@@ -7,18 +7,19 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from bags.arguments import at_least, at_least_or_none, one_of
 from bags.authoring.adding import Added
 from bags.authoring.chunking import Portions, loaded
 from bags.authoring.copying import Copier, copied_type, held_as
 from bags.authoring.provenance import Provenance
 from bags.bag.files import store_for
 from bags.compressing import Compressed, Compression, field_compressions
-from bags.dataset import Rows
+from bags.dataset import check_dataset
 from bags.encoder import Encoder
 from bags.fingerprint import fingerprint
 from bags.opening import open as open_dataset
 from bags.progress import progress as show_progress
-from bags.selection import Fields, select_fields
+from bags.selection import Fields, select_whole
 from bags.sharded_writer import GB, ShardedDatasetWriter
 from bags.spec import Spec, parse_spec
 
@@ -95,19 +96,19 @@ def copy(
         ValueError: With `resume`, what is there is no copy of this dataset.
     """
     source = open_dataset(dataset, raw=not add) if isinstance(dataset, str | os.PathLike) else dataset
-    if not isinstance(source, Rows):
-        raise TypeError(f'copy: expected a dataset or the path of one, got {type(dataset).__name__}')
-    if on_error not in ('raise', 'skip'):
-        raise ValueError(f"on_error: expected 'raise' or 'skip', got {on_error!r}")
-    if batch_size < 1:
-        raise ValueError(f'batch_size: expected at least 1, got {batch_size}')
-    workers = workers or os.cpu_count() or 1
+    check_dataset('copy', source)
+    one_of('on_error', on_error, ('raise', 'skip'))
+    batch_size = at_least('batch_size', batch_size, 1)
+    workers = at_least_or_none('workers', workers, 1) or os.cpu_count() or 1
+    if not isinstance(add, Mapping | None):
+        raise TypeError(f'add: expected a mapping of fields to a type and a function, got {add!r:.80}')
     pairs: Mapping[str, Any] = add or {}
     for name, pair in pairs.items():
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[1])):
             raise TypeError(f'add: expected a type and a function for field {name!r}, got {pair!r}')
     new = parse_spec({name: kind for name, (kind, _) in (add or {}).items()})
-    held = {name: held_as(source, name) for name in _names(fields, source) if name not in new}
+    names = select_whole(fields, source.types, 'copy')
+    held = {name: held_as(source, name) for name in names if name not in new}
     types = {name: copied_type(source.types[name], unsigned) for name, (_, unsigned) in held.items()}
     spec = {name: kind.text for name, kind in sorted({**types, **new}.items())}
     compressions, anew = _compressions(
@@ -163,14 +164,6 @@ def copy(
                 planned += portion.plan.size
                 portions.scale = (writer.size - before) / planned
     return Copied(len(writer), writer.shards, writer.size, skipped)
-
-
-def _names(fields: Fields, dataset: Rows) -> list[str]:
-    selection = select_fields(fields, dataset.types)
-    for name, items in selection.items():
-        if items is not True:
-            raise TypeError(f'copy: expected fields as a whole, got items {items!r} of {name!r}')
-    return list(selection)
 
 
 def _compressions(

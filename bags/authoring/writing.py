@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any
 
+from bags.arguments import at_least_or_none
 from bags.authoring.crew import Crew, Outcome, Processes, Task, Threads, can_be_sent
 from bags.authoring.inputs import LONG, Inputs, Ledger
 from bags.authoring.provenance import Provenance
@@ -125,8 +126,7 @@ def write(
         raise TypeError(
             f'write: expected a dataset or something to iterate over, got {type(source).__name__}'
         )
-    if workers is not None and workers < 1:
-        raise ValueError(f'workers: expected at least 1, got {workers}')
+    workers = at_least_or_none('workers', workers, 1)
     if transform is not None and not callable(transform):
         raise TypeError(f'transform: expected a function, got {transform!r}')
     parse_spec(spec)

@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from bags.arguments import at_least, at_least_or_none
+
 __all__ = [
     'AccessPattern',
     'CacheMode',
@@ -124,10 +126,17 @@ class CompressionZstd:
     """A trained dictionary or any bytes that records have in common; needed for reading too."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.level, int):
+            raise TypeError(f'zstd level: expected an integer from -131072 to 22, got {self.level!r}')
         if not -131072 <= self.level <= 22:
             raise ValueError(f'zstd level: expected -131072 to 22, got {self.level}')
-        # Any buffer will do; what is kept is the object's own.
-        object.__setattr__(self, 'dictionary', bytes(memoryview(self.dictionary)))
+        try:
+            # Any buffer will do; what is kept is the object's own.
+            object.__setattr__(self, 'dictionary', bytes(memoryview(self.dictionary)))
+        except TypeError:
+            raise TypeError(
+                f'zstd dictionary: expected bytes or a buffer, got {type(self.dictionary).__name__}'
+            ) from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,7 +198,7 @@ class ReaderOptions:
 
     def __setattr__(self, name: str, value: Any) -> None:
         convert = _CONVERSIONS.get(name)
-        object.__setattr__(self, name, convert(value) if convert else value)
+        object.__setattr__(self, name, convert(name, value) if convert else value)
 
 
 @dataclasses.dataclass(slots=True)
@@ -207,36 +216,44 @@ class WriterOptions:
 
     def __setattr__(self, name: str, value: Any) -> None:
         convert = _CONVERSIONS.get(name)
-        object.__setattr__(self, name, convert(value) if convert else value)
+        object.__setattr__(self, name, convert(name, value) if convert else value)
 
 
-def _folder(value: Any) -> str | None:
-    return None if value is None else os.path.abspath(os.path.expanduser(value))
+def _folder(name: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f'{name}: expected the path of a folder or None, got {value!r}')
+    return os.path.abspath(os.path.expanduser(os.fspath(value)))
 
 
-def _bound(value: Any) -> int | None:
-    return None if value is None else _positive(value)
+def _positive(name: str, value: Any) -> int:
+    return at_least(name, value, 1)
 
 
-def _positive(value: Any) -> int:
-    number = int(value)
-    if number < 1:
-        raise ValueError(f'expected a number of at least 1, got {value!r}')
-    return number
+def _choice(kind: type[Choice]) -> Callable[[str, Any], Choice]:
+    def convert(name: str, value: Any) -> Choice:
+        try:
+            return kind(value)
+        except ValueError:
+            known = ' or '.join(repr(choice.lower()) for choice in kind.__members__)
+            raise ValueError(f'{name}: expected {known}, got {value!r}') from None
+
+    return convert
 
 
-_CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
-    'sharding_layout': ShardingLayout,
-    'limits_placement': LimitsPlacement,
-    'compression': as_compression,
-    'limits_storage': LimitsStorage,
+_CONVERSIONS: Mapping[str, Callable[[str, Any], Any]] = {
+    'sharding_layout': _choice(ShardingLayout),
+    'limits_placement': _choice(LimitsPlacement),
+    'compression': lambda _name, value: as_compression(value),
+    'limits_storage': _choice(LimitsStorage),
     'max_parallelism': _positive,
-    'access_pattern': AccessPattern,
-    'cache_policy': CachePolicy,
+    'access_pattern': _choice(AccessPattern),
+    'cache_policy': _choice(CachePolicy),
     'read_ahead_bytes': _positive,
     'cache': _folder,
-    'cache_size': _bound,
-    'cache_mode': CacheMode,
+    'cache_size': lambda name, value: at_least_or_none(name, value, 1),
+    'cache_mode': _choice(CacheMode),
     'max_record_size': _positive,
     'buffer_size': _positive,
 }

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from bags import formats
+from bags.arguments import at_least, one_of
 from bags.compressing import Compression
 from bags.errors import EncodeError
 from bags.intake.extensions import KEY
@@ -79,8 +80,8 @@ def convert(
         Damaged: A file that is not what its name says; names it. What came before can be resumed.
         SpecError: A type that cannot be.
     """
-    if on_error not in ('raise', 'skip'):
-        raise ValueError(f"on_error: expected 'raise' or 'skip', got {on_error!r}")
+    one_of('on_error', on_error, ('raise', 'skip'))
+    workers = at_least('workers', workers, 1)
     if not isinstance(source, Source):
         source = open_source(
             source, layout=layout, spec=spec, storage_options=source_options, on_error=on_error
@@ -152,7 +153,7 @@ def _ahead(
     """Yields in order what gives each entry's datapoint, or its error, with some loaded ahead in threads."""
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(max(1, workers), 'bags-import') as threads:
+    with ThreadPoolExecutor(workers, 'bags-import') as threads:
         pending: deque[Future[dict[str, Any]]] = deque()
         limit = 1  # More when it is known how large they are.
         try:

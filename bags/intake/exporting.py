@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from bags.dataset import Rows
+from bags.arguments import at_least, at_least_or_none, one_of
+from bags.dataset import Rows, check_dataset
 from bags.formats.containers import HEAD, identify
 from bags.intake.extensions import CONTAINERS, KEY, extension_of, type_of
+from bags.opening import open as open_dataset
 from bags.progress import progress as show_progress
-from bags.selection import Fields, select_fields
+from bags.selection import Fields, select_whole
 
 __all__ = ['export']
 
@@ -40,7 +42,7 @@ def export(
     that fails takes back what it wrote.
 
     Args:
-        dataset: A reader or a view.
+        dataset: A reader, a view, or the path of a dataset.
         target: A folder, which must be new or empty: path or URL.
         format: 'webdataset' for tars `000000.tar`, …, or 'files' for a folder of files.
         fields: Which; all unless given.
@@ -55,17 +57,23 @@ def export(
         FileExistsError: Something is in the target.
         ValueError: A key that is no name for files, or that two datapoints have: in a row, for tars.
     """
-    if not isinstance(dataset, Rows):
-        raise TypeError(f'export: expected a dataset, got {type(dataset).__name__}')
-    if format not in ('webdataset', 'files'):
-        raise ValueError(f"format: expected 'webdataset' or 'files', got {format!r}")
+    if isinstance(dataset, str | os.PathLike):
+        with open_dataset(dataset) as opened:
+            return export(
+                opened, target, format=format, fields=fields, shard_size=shard_size,
+                shard_length=shard_length, progress=progress, storage_options=storage_options,
+            )  # fmt: skip
+    check_dataset('export', dataset)
+    one_of('format', format, ('webdataset', 'files'))
+    shard_size = at_least('shard_size', shard_size, 1)
+    shard_length = at_least_or_none('shard_length', shard_length, 1)
+    chosen = [name for name in select_whole(fields, dataset.types, 'export') if name != KEY]
     import fsspec
 
     fs, root = fsspec.core.url_to_fs(os.fspath(target), **(storage_options or {}))
     if fs.exists(root) and fs.ls(root):
         raise FileExistsError(17, 'something is there already', os.fspath(target))
     fs.makedirs(root, exist_ok=True)
-    chosen = [name for name in select_fields(fields, dataset.types) if name != KEY]
     samples = _samples(dataset, chosen)
     out: Files | Tars = Files(fs, root)
     if format == 'webdataset':

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bags.arguments import one_of
 from bags.intake.extensions import KEY, split_name
 from bags.intake.grouping import LAYOUTS, Group, find_layout, group
 from bags.intake.sources import Damaged, infer, value_of
@@ -52,8 +53,8 @@ class FolderSource:
     ) -> None:
         import fsspec
 
-        if layout is not None and layout not in LAYOUTS:
-            raise ValueError(f'layout: expected one of {", ".join(LAYOUTS)}, got {layout!r}')
+        if layout is not None:
+            one_of('layout', layout, LAYOUTS)
         self.root = root
         self.damaged: list[tuple[str, str]] = []
         self.layout = layout or find_layout(names)

@@ -81,8 +81,14 @@ def open_source(
     from bags.intake.folders import FolderSource, list_files
     from bags.intake.tars import TarSource, is_tar
 
+    if not isinstance(source, str | os.PathLike | Iterable):
+        raise TypeError(f'source: expected a folder, a tar or several tars, got {source!r:.80}')
+    if not isinstance(spec, Mapping | None):
+        raise TypeError(f'spec: expected a mapping of fields to types, got {spec!r:.80}')
     parts = [source] if isinstance(source, str | os.PathLike) else source
     tars = [os.fspath(part) for part in parts]
+    if not tars:
+        raise ValueError('source: expected a folder, a tar or several tars, got none')
     if isinstance(source, str | os.PathLike) and not is_tar(root := tars[0]):
         names = list_files(root, storage_options)
         if any(name.rpartition('/')[2] == 'refs.bag' for name in names):

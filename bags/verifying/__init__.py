@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from bags.arguments import at_least_or_none
 from bags.dataset import Rows
 from bags.errors import SpecError
 from bags.progress import progress as show_progress
@@ -60,6 +61,9 @@ def verify(
         FileNotFoundError: Nothing is there, or no dataset or bag.
         MissingDependencyError: To decode, a package is needed that is not installed.
     """
+    workers = at_least_or_none('workers', workers, 1)
+    if not isinstance(source, Rows | str | os.PathLike):
+        raise TypeError(f'verify: expected a dataset, or the path of one or of a bag, got {source!r:.80}')
     places = list(_places(source)) if isinstance(source, Rows) else [os.fspath(source)]
     sources = [find_source(place, filesystem, storage_options) for place in places]
     return _verify(sources, decode, notes, Schemas(decoders, False), workers, progress)

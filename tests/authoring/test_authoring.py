@@ -130,8 +130,15 @@ def test_what_cannot_be_written(tmp_path):
     bags.write(rows, tmp_path / 'd', samples.SPEC)
     with pytest.raises(FileExistsError):
         bags.write(rows, tmp_path / 'd', samples.SPEC)
-    with pytest.raises(ValueError, match='made from something else: expected length 2'):
+    with pytest.raises(
+        ValueError, match=r'inputs have grown: expected the 1 .* got 2. Go on with the first 1'
+    ):
         bags.write(rows * 2, tmp_path / 'd', samples.SPEC, resume=True)
+    with pytest.raises(ValueError, match=r'expected the 1 inputs .* got only 0'):
+        bags.write([], tmp_path / 'd', samples.SPEC, resume=True)
+    with pytest.raises(ValueError, match='made from something else: expected length 1, got None'):
+        bags.write(iter(rows), tmp_path / 'd', samples.SPEC, resume=True)
+    assert bags.write(rows, tmp_path / 'd', samples.SPEC, resume=True).datapoints == 1
     with pytest.raises(ValueError, match='expected at least 1 inputs'):
         bags.write(iter(()), tmp_path / 'g', samples.SPEC, resume=not _generator(tmp_path / 'g', rows))
     with pytest.raises(TypeError, match='sent to other processes'):
@@ -175,40 +182,53 @@ def test_a_script_that_is_not_guarded_is_told_so(tmp_path, kit):
 
 
 KILLED = """
-import sys, bags
+import os, sys, bags
 from tests import authoring_samples as samples
 options = {{'processes': {processes}, 'ordered': {ordered}, 'workers': 2, 'shard_length': 60}}
+
+def inputs(there):
+    for number in range({rows}):
+        if number == min(there + 8, {rows} - 1):
+            print('at work', flush=True)
+        yield number
+
 if __name__ == '__main__':
-    print('begun', flush=True)
-    bags.write(range({rows}), sys.argv[1], samples.SPEC, transform=samples.uneven, resume=True, **options)
+    there = len(bags.open(sys.argv[1])) if os.path.exists(sys.argv[1]) else 0
+    bags.write(inputs(there), sys.argv[1], samples.SPEC, transform=samples.uneven, resume=True, **options)
 """
 
 
-def kill_at_random(kit, tmp_path, times, seed, processes, ordered, rows=600):
+def kill_at_random(kit, tmp_path, times, seed, processes, ordered, rows):
     chance = random.Random(seed)
     code = KILLED.format(processes=processes, ordered=ordered, rows=rows)
+    reached = [0]
     for _ in range(times):
         process = kit.python(code, tmp_path / 'd', wait=False)
         process.stdout.readline()
-        time.sleep(chance.random() * (3 if processes else 0.8))
+        time.sleep(chance.random() * 0.15)
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdin.close()
         process.stdout.close()
+        if (tmp_path / 'd' / '000000' / 'refs.bag').exists():
+            reached.append(len(bags.open(tmp_path / 'd')))
+    assert reached == sorted(reached)
+    assert len(set(reached)) > times // 3
+    assert reached[-1] < rows
     kit.python(code, tmp_path / 'd')
     check(tmp_path / 'd', range(rows), ordered)
 
 
 @pytest.mark.parametrize('ordered', [True, False])
 def test_killed_and_gone_on_with(kit, tmp_path, ordered):
-    kill_at_random(kit, tmp_path, 2, 0, False, ordered)
+    kill_at_random(kit, tmp_path, 2, 0, False, ordered, 600)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('processes', [True, False])
 @pytest.mark.parametrize('ordered', [True, False])
 def test_killed_at_many_moments(kit, tmp_path, processes, ordered):
-    kill_at_random(kit, tmp_path, 20, 1, processes, ordered, 3000)
+    kill_at_random(kit, tmp_path, 20, 1, processes, ordered, 6000)
 
 
 @pytest.mark.parametrize('torn', [0, 1, 3, 7])

@@ -310,9 +310,15 @@ def test_a_copy_is_gone_on_with_only_from_what_it_is_of(tmp_path, sources):
     found, _ = sources
     bags.copy(found['plain'], tmp_path / 'copy')
     assert bags.copy(found['zstd'], tmp_path / 'copy', resume=True).datapoints == ROWS  # The same, elsewhere.
-    for other in (found['plain'][1:], found['plain'][::-1]):
-        with pytest.raises(ValueError, match='made from something else'):
+    more = bags.concat([found['plain'], found['plain']])
+    for other, said in (
+        (found['plain'][1:], 'expected the 60 inputs .* got only 59'),
+        (more, 'inputs have grown: expected the 60 .* got 120. Go on with the first 60'),
+        (found['plain'][::-1], 'made from something else'),
+    ):
+        with pytest.raises(ValueError, match=said):
             bags.copy(other, tmp_path / 'copy', resume=True)
+    assert bags.copy(more[:ROWS], tmp_path / 'copy', resume=True).datapoints == ROWS
     with pytest.raises(bags.SpecError):
         bags.copy(found['plain'], tmp_path / 'copy', fields='id', resume=True)
     with bags.ShardedDatasetWriter(tmp_path / 'written', {'id': 'int(8)'}) as writer:

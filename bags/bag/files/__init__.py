@@ -35,8 +35,11 @@ def store_for(
             unless given, obstore where it can be used).
 
     Raises:
+        TypeError: No path.
         ValueError: A URL of a kind that is not supported.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f'expected a path or a URL, got {path!r:.80}')
     text = os.fspath(path)
     if filesystem is None:
         found = locate(text)

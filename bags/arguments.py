@@ -1,0 +1,41 @@
+"""What options must be: numbers and choices, refused by the name of the option."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ['at_least', 'at_least_or_none', 'one_of']
+
+
+def at_least(name: str, value: Any, least: int) -> int:
+    """Returns a whole number, which may also be given as a float that is one, such as `5e9`.
+
+    Raises:
+        TypeError: No whole number.
+        ValueError: Less than the least.
+    """
+    return _checked(name, value, least, '')
+
+
+def at_least_or_none(name: str, value: Any, least: int) -> int | None:
+    """As `at_least`, for an option that may also be None."""
+    return None if value is None else _checked(name, value, least, ' or None')
+
+
+def _checked(name: str, value: Any, least: int, other: str) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not hasattr(value, '__index__'):
+        raise TypeError(f'{name}: expected an integer{other}, got {value!r}')
+    number = int(value)
+    if number < least:
+        raise ValueError(f'{name}: expected at least {least}{other}, got {number}')
+    return number
+
+
+def one_of(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Raises ValueError for what is no choice."""
+    known = list(choices)
+    if value not in known:
+        raise ValueError(f'{name}: expected {" or ".join(map(repr, known))}, got {value!r}')
