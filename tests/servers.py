@@ -14,7 +14,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Self
@@ -111,6 +111,7 @@ class Proxy:
         faults: By what is done to a request ('refuse' with 503, 'deny', 'reset', 'truncate'), how
             probable it is.
         most: Requests at a time so far, at most.
+        before: Is called before a request is passed on, with the number of those before it.
     """
 
     def __init__(self, upstream: str, delay: float = 0.0, seed: int = 0) -> None:
@@ -120,6 +121,7 @@ class Proxy:
         self.requests: list[tuple[str, str, str]] = []
         self.spoiled = 0
         self.active = self.most = 0
+        self.before: Callable[[int], object] = int
         self.lock = threading.Lock()
         self.random = random.Random(seed)
         proxy = self
@@ -196,6 +198,7 @@ class Proxy:
             self.active += 1
             self.most = max(self.most, self.active)
             fault = self.fault()
+            self.before(len(self.requests) - 1)
         try:
             if self.delay:
                 time.sleep(self.delay)

@@ -1,8 +1,9 @@
 """Storages through obstore: S3, GCS, Azure and HTTP, with little work a request.
 
-Requests are made by threads for the length of a call. obstore waits outside the GIL, so eight of them make
-1,024 requests for 30 KB from a server beside it in 50 ms, as quickly as its own `get_ranges` does, which can
-neither tell whether the object has changed nor have more than ten requests on their way.
+Requests are made by threads for the length of a call, each for one range, on the condition that the object
+is still the same. Where a storage is near, all that work for a range takes as long as the request itself; so
+`get_ranges` reads many at once there. It takes no condition: the first range is read before the others with
+it, and the last one after them.
 """
 
 from __future__ import annotations
@@ -10,35 +11,30 @@ from __future__ import annotations
 import errno
 import functools
 import itertools
-import queue
-import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from bags.bag.files.faults import Precondition, Transient, Unsatisfiable, by_status, changed
+from bags.bag.files.faults import Precondition, Transient, Unsatisfiable, changed
 from bags.bag.files.objects import PART, Client, Upload
+from bags.bag.files.obstore_faults import fault_of
+from bags.bag.files.obstore_upload import StreamedUpload
 from bags.bag.files.patience import Patience, persist
 from bags.bag.files.protocols import Stat
+from bags.bag.files.slots import Slots
 from bags.bag.files.urls import split, unquoted
-from bags.bag.threads import in_threads
+from bags.bag.threads import dealt, in_threads
 
 __all__ = ['ObstoreClient']
 
 Result = TypeVar('Result')
 
-NEAR = 2e-3  # Seconds: a storage that answers within these needs few requests at a time,
+NEAR = 3e-3  # Seconds: a storage that answers within these needs few requests at a time,
 FEW = 8  # namely these.
-STATUS = re.compile(
-    r'status code:? (\d{3})|status: (\d{3})|non-2xx status code: (\d{3})|\b(\d{3}) [A-Z][a-z]+ '
-)
-LATE = re.compile(r'timed? ?out', re.IGNORECASE)
-NO_RANGE = re.compile('non-partial response|CONTENT_RANGE')  # Or the object is empty.
-DENIED = re.compile(
-    r'metadata endpoint|169\.254\.169\.254|metadata\.google\.internal|latest/api/token|credential',
-    re.IGNORECASE,
-)
+MANY = 64  # From so many ranges on, of not more than that many bytes each, `get_ranges` is quicker there:
+SHORT = 1 << 18
+CALLS = 4  # in so many calls,
+EACH = 10  # of which each makes so many requests at a time.
 
 
 class ObstoreClient:
@@ -68,8 +64,9 @@ class ObstoreClient:
         self._make_uploader = uploader
         self._sends_all = sends_all
         self._stores: dict[str, Any] = {}
-        self._quickest = 1.0  # Seconds that a small request took at least.
-        self._slots = threading.BoundedSemaphore(self.concurrency)
+        self.quickest = 1.0
+        """Seconds that a small request took at least."""
+        self._slots = Slots(self.concurrency)
 
     def _at(self, path: str) -> tuple[Any, str]:
         """Returns the store of a path, and the path in it."""
@@ -80,16 +77,19 @@ class ObstoreClient:
             try:
                 self._stores[bucket] = self._make(bucket)
             except Exception as exc:
-                raise _fault(path, exc) from exc
+                raise fault_of(path, exc) from exc
         return self._stores[bucket], key
 
     def _ask(self, path: str, work: Callable[[], Result]) -> Result:
         """Makes one request, with its errors mapped."""
         try:
-            with self._slots:
+            self._slots.take()
+            try:
                 return work()
+            finally:
+                self._slots.give()
         except Exception as exc:
-            fault = _fault(path, exc)
+            fault = fault_of(path, exc)
             if fault is exc:
                 raise
             raise fault from exc
@@ -111,7 +111,7 @@ class ObstoreClient:
             data = found.buffer().to_bytes()
             if len(data) != stop - start or stop != head.size:
                 raise Transient(f'expected {stop - start} bytes, got {len(data)}')
-            self._quickest = min(self._quickest, time.perf_counter() - begun)
+            self.quickest = min(self.quickest, time.perf_counter() - begun)
             return head, data
 
         try:
@@ -130,11 +130,13 @@ class ObstoreClient:
 
         def one(start: int, stop: int) -> bytes:
             def work() -> bytes:
+                begun = time.perf_counter()
                 found = obstore.get(
                     store,
                     key,
                     options={'range': (start, stop), **condition},  # type: ignore[arg-type]
                 )
+                self.quickest = min(self.quickest, time.perf_counter() - begun)
                 got = _head(found.meta)
                 if got != head:
                     raise changed(path, str(head), str(got))
@@ -145,12 +147,50 @@ class ObstoreClient:
 
             return self._persist(path, work)
 
+        def many(starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
+            self._slots.take(EACH)
+            try:
+                found = obstore.get_ranges(store, key, starts=starts, ends=stops, coalesce=0)
+                return [data.to_bytes() for data in found]
+            finally:
+                self._slots.give(EACH)
+
         try:
+            if not weak and self._is_quicker_together(starts, stops):
+                return self._together(one, many, starts, stops)
             return self._spread(one, starts, stops)
         except (Precondition, Unsatisfiable) as exc:
             raise changed(path, str(head), str(exc)) from exc
         except NotImplementedError as exc:
             raise OSError(errno.EOPNOTSUPP, 'the server answers no ranges', path) from exc
+
+    def _is_quicker_together(self, starts: Sequence[int], stops: Sequence[int]) -> bool:
+        count = len(starts)
+        short = sum(stops) - sum(starts) <= SHORT * count
+        return self.quickest < NEAR and count >= MANY and short and self.concurrency >= EACH
+
+    def _together(
+        self,
+        one: Callable[[int, int], bytes],
+        many: Callable[[Sequence[int], Sequence[int]], list[bytes]],
+        starts: Sequence[int],
+        stops: Sequence[int],
+    ) -> list[bytes]:
+        """Reads ranges by a few calls, but the first before all others and the last after them.
+
+        Both are read on the condition that the object is the same, so all that is between is of it as well.
+        """
+        first = one(starts[0], stops[0])
+        begins, ends = starts[1:-1], stops[1:-1]
+        try:
+            calls = min(CALLS, self.concurrency // EACH)
+            middle = dealt(lambda part: many(begins[part], ends[part]), len(begins), calls)
+            whole = list(map(len, middle)) == list(map(int.__sub__, ends, begins))
+        except Exception:
+            whole = False
+        if not whole:  # One by one those that failed are tried again, and it shows why they did.
+            middle = self._spread(one, begins, ends)
+        return [first, *middle, one(starts[-1], stops[-1])]
 
     def _spread(
         self, one: Callable[[int, int], bytes], starts: Sequence[int], stops: Sequence[int]
@@ -169,7 +209,7 @@ class ObstoreClient:
                     pass
                 raise
 
-        most = FEW if self._quickest < NEAR else self.concurrency
+        most = FEW if self.quickest < NEAR else self.concurrency
         in_threads(work, range(min(count, most)), most)
         return results
 
@@ -235,9 +275,11 @@ class ObstoreClient:
 
     def upload(self, path: str, create: bool) -> Upload:
         other = self._uploader
-        return StreamedUpload(self, path, create) if other is None else other.upload(path, create)
+        if other is not None:
+            return other.upload(path, create)
+        return StreamedUpload(lambda parts: self._stream(path, parts, create))
 
-    def stream(self, path: str, parts: Iterator[bytes], create: bool) -> None:
+    def _stream(self, path: str, parts: Iterator[bytes], create: bool) -> None:
         """Sends an object whose size is not known yet."""
         import obstore
 
@@ -268,75 +310,5 @@ class ObstoreClient:
         self._persist(path, lambda: obstore.copy(store, key, self._at(target)[1]))
 
 
-class StreamedUpload:
-    """An upload by a thread that takes parts from a queue, all of one size: about 320 GB at most."""
-
-    def __init__(self, client: ObstoreClient, path: str, create: bool) -> None:
-        self._path = path
-        parts: queue.Queue[bytes | BaseException | None] = queue.Queue(2)
-        errors: list[BaseException] = []
-
-        def taken() -> Iterator[bytes]:
-            while (part := parts.get()) is not None:
-                if isinstance(part, BaseException):
-                    raise part
-                yield part
-
-        def work() -> None:
-            try:
-                client.stream(path, taken(), create)
-            except BaseException as exc:
-                errors.append(exc)
-                while not isinstance(parts.get(), BaseException | None):
-                    pass
-
-        self._parts, self._errors = parts, errors
-        self._thread = threading.Thread(target=work, name='bags-upload', daemon=True)
-        self._thread.start()
-
-    def send(self, part: bytes) -> None:
-        if self._errors:
-            raise self._errors[0]
-        self._parts.put(part)
-
-    def complete(self, last: bytes) -> None:
-        self.send(last)
-        self._parts.put(None)
-        self._thread.join()
-        if self._errors:
-            raise self._errors[0]
-
-    def abort(self) -> None:
-        self._parts.put(InterruptedError('the upload was given up'))
-        self._thread.join()
-
-
 def _head(meta: Mapping[str, Any]) -> Stat:
     return Stat(meta['size'], unquoted(meta['e_tag'] or meta['version']))
-
-
-def _fault(path: str, exc: Exception) -> Exception:
-    """Returns the error that one of obstore's stands for."""
-    import obstore.exceptions as known
-
-    if type(exc).__module__.startswith('bags.'):
-        return exc
-    text = str(exc).partition('Debug source')[0]
-    if isinstance(exc, FileNotFoundError):
-        return by_status(path, 404, text)
-    if isinstance(exc, known.PermissionDeniedError | known.UnauthenticatedError):
-        return by_status(path, 403, text)
-    if isinstance(exc, known.PreconditionError | known.AlreadyExistsError | known.NotModifiedError):
-        return Precondition(text)
-    if isinstance(exc, known.NotSupportedError) or NO_RANGE.search(text):
-        return NotImplementedError(text)
-    if isinstance(exc, PermissionError | FileExistsError | TypeError | KeyboardInterrupt):
-        return exc
-    status = STATUS.search(str(exc))
-    if DENIED.search(text):
-        return PermissionError(
-            13, f'no credentials (anon=True needs none): {" ".join(text.split())[:300]}', path
-        )
-    if status is not None:
-        return by_status(path, int(next(filter(None, status.groups()))), text)
-    return Transient(' '.join(text.split())[:300], bool(LATE.search(str(exc))))

@@ -14,6 +14,7 @@ from bags.bag.files.faults import changed
 from bags.bag.files.objects import PART, Client, Upload, part_size
 from bags.bag.files.protocols import Buffer, Hints, Offsets, Stat
 from bags.bag.files.urls import join
+from bags.bag.heap import retain
 from bags.bag.ranges import merge
 
 __all__ = ['NoLock', 'RemoteFile', 'RemoteOutput', 'RemoteStore']
@@ -75,6 +76,7 @@ class RemoteFile:
         if client.versions != self._versions:
             self._adopt(client)
         runs = merge(starts, stops, client.gap, RUN)
+        retain(int((stops - starts).sum()))
         pieces = self._pieces(runs.starts.tolist(), runs.stops.tolist())
         offsets = runs.starts[runs.owner]
         places = zip(
