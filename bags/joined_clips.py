@@ -94,16 +94,49 @@ class Joined:
                 raise self._cut
             with self._lock:
                 if len(ends) < self._count and not self._cut:
-                    length, self._cut = self._length(len(ends))
-                    ends.append((ends[-1] if ends else 0) + length)
+                    self._look(self._needed(stop))
         return ends[-1] if ends else 0
+
+    def _needed(self, stop: int | None) -> int:
+        """Returns how many clips have to be looked at next: all at once, where that waits.
+
+        Up to a frame that is as many as it takes if none is longer than those before.
+        """
+        ends, left = self._ends, self._count - len(self._ends)
+        if not self._waits or (stop is not None and not ends):
+            return 1
+        if stop is None:
+            return left
+        longest = max(end - start for start, end in zip([0, *ends], ends, strict=False))
+        return min(left, -(-(stop - ends[-1]) // max(1, longest)))
+
+    def _look(self, count: int) -> None:
+        """Notes the lengths of the next clips, up to one that is damaged."""
+
+        def work(clip: int) -> tuple[int, Exception | None] | Exception:
+            try:
+                return self._length(clip)
+            except Exception as exc:
+                return exc
+
+        first, ends = len(self._ends), self._ends
+        for found in overlapped(work, range(first, first + count), self._waits):
+            if isinstance(found, Exception):
+                if len(ends) == first:
+                    raise found
+                break  # Whoever needs that clip will look again.
+            length, self._cut = found
+            ends.append((ends[-1] if ends else 0) + length)
+            if self._cut:
+                break
 
     def _times(self) -> tuple[Seconds, float]:
         if self._clock is None:
             self._reach(None)
             parts, end = [np.empty(0)], 0.0
-            for clip in range(self._count):
-                timeline = self._video(clip).timeline
+            for timeline in overlapped(
+                lambda clip: self._video(clip).timeline, range(self._count), self._waits
+            ):
                 seconds = timeline.seconds(np.append(timeline.ticks, timeline.end))
                 parts.append(end + seconds[:-1] - seconds[0])
                 end += float(seconds[-1] - seconds[0])
@@ -225,7 +258,7 @@ class Clips(Joined):
         videos: Kept[int, Video] = Kept(
             lambda clip: Video(_Item(dataset, row, field, clip if kind.sequence else None), **options), OPEN
         )
-        super().__init__(count, videos.__getitem__, lambda clip: length_of(videos[clip]), False)
+        super().__init__(count, videos.__getitem__, lambda clip: length_of(videos[clip]), dataset.waits)
 
     def __reduce__(self) -> Any:
         return _restored, self._arguments

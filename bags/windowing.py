@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.arguments import at_least
+from bags.bag.gather import overlapped
 from bags.bag.indices import as_indices, check_index
 from bags.batch import Column, offsets_of, spread
 from bags.dataset import Datapoint, Rows, check_dataset
@@ -169,10 +170,14 @@ class Windows(Rows):
     ) -> dict[str, list[npt.NDArray[Any]]]:
         """Returns windows of frames: views of what is decoded together of each datapoint."""
         films = {name: [np.empty(0)] * len(rows) for name in selection if name in self.films}
-        for row in np.unique(rows).tolist() if films else []:
+
+        def work(row: int) -> tuple[Int64s, Datapoint]:
             places = np.flatnonzero(rows == row)
             frames = FrameSelection(spread(starts[places], counts[places]))
-            found = self.dataset.row(row, dict.fromkeys(films, frames))
+            return places, self.dataset.row(row, dict.fromkeys(films, frames))
+
+        chosen = np.unique(rows).tolist() if films else []
+        for places, found in overlapped(work, chosen, self.waits):
             ends = np.cumsum(counts[places]).tolist()
             for place, start, end in zip(places.tolist(), [0, *ends], ends, strict=False):
                 for name, windows in films.items():
