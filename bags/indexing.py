@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -57,7 +58,7 @@ def index(
             sizes.setdefault(folder, {})[file] = stat.size
     names = list(numbered(sizes, path).values())
     if not names:
-        raise FileNotFoundError(2, 'no shard of a dataset', path)
+        raise FileNotFoundError(errno.ENOENT, 'no shard folder here: expected 000000, 000001, …', path)
     schemas = Schemas(None, True)
     with show_progress('indexing', len(names), 'shards', show=progress) as advance:
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 
 from bags.bag.files import Store
 from bags.bag.limits import ENTRY
@@ -49,7 +50,11 @@ def list_shards(store: Store, directory: str) -> ShardList:
 
 
 def _local(store: Store, directory: str) -> ShardList:
-    found = store.names(directory)
+    try:
+        found = store.names(directory)
+    except NotADirectoryError:
+        detail = 'expected a dataset, which is a folder, got a file'
+        raise NotADirectoryError(errno.ENOTDIR, detail, directory) from None
     names = list(numbered(found, directory).values())
     if INDEX in found:
         known = _agreeing(store, directory, names)

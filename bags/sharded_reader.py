@@ -114,7 +114,8 @@ class ShardedDatasetReader(Parts):
         )
         self._begin(store, path, options, schemas)
         if not listed.shards:
-            raise FileNotFoundError(errno.ENOENT, 'no shard of a dataset', path)
+            detail = 'no dataset here: expected spec.json, or shard folders 000000, 000001, …'
+            raise FileNotFoundError(errno.ENOENT, detail, path)
         chosen = listed.shards[shard_start::shard_step]
         # Of more workers than shards, some have nothing to read; they still know the spec.
         first, types = listed.shards[0], listed.types

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
@@ -102,12 +103,14 @@ class ShardedDatasetWriter:
         names = store.names(self.directory)
         if 'spec.json' in names or (not resume and self._step == 1 and names):
             raise FileExistsError(
-                17, 'something is there already (resume=True goes on with shards)', self.directory
+                errno.EEXIST, 'something is there already (resume=True goes on with shards)', self.directory
             )
         numbers = shard_numbers(store, self.directory)
         mine = [number for number in numbers if number >= start and (number - start) % self._step == 0]
         if mine and not resume:
-            raise FileExistsError(17, 'is there already', store.join(self.directory, numbers[mine[0]]))
+            raise FileExistsError(
+                errno.EEXIST, 'is there already', store.join(self.directory, numbers[mine[0]])
+            )
         if not mine:
             return self._start(False)
         if not store.appendable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -90,7 +91,9 @@ class DatasetWriter:
         lock = store.lock(path)
         if not resume and store.names(path):
             lock.release()
-            raise FileExistsError(17, 'something is there already (resume=True goes on with a dataset)', path)
+            raise FileExistsError(
+                errno.EEXIST, 'something is there already (resume=True goes on with a dataset)', path
+            )
         return lock
 
     def _open(self, resume: bool) -> None:

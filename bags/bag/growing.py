@@ -79,7 +79,7 @@ class GrowingBag:
     def _create(self, path: str) -> None:
         # The limits come first: a bag without `limits.NAME` beside it counts as closed.
         if self._store.exists(path):
-            raise FileExistsError(17, 'a bag is there already', path)
+            raise FileExistsError(errno.EEXIST, 'a bag is there already', path)
         self._path = path
         beside = limits_name(path)
         self._limits: Output = MemoryOutput(beside) if self._is_whole else self._store.create(beside)
@@ -112,7 +112,7 @@ class GrowingBag:
         beside = limits_name(self._path)
         if not self._store.exists(beside):
             if self._placement is LimitsPlacement.SEPARATE:
-                raise FileNotFoundError(2, 'the bag has no separate limits', beside)
+                raise FileNotFoundError(errno.ENOENT, 'the bag has no separate limits', beside)
             # It must be closed. With limits beside it, a damaged one would count as one being written.
             open_bag(self._store, self._path, self._reader_options())
             self._store.create(beside).close()

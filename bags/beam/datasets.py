@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -130,7 +131,7 @@ class DatasetSink(iobase.Sink):  # type: ignore[misc]
         store, path = self._store()
         store.make_folder(path)
         if 'spec.json' in store.names(path) or shard_numbers(store, path):
-            raise FileExistsError(17, 'a dataset is there already', path)
+            raise FileExistsError(errno.EEXIST, 'a dataset is there already', path)
         return begin(store, path)
 
     def open_writer(self, init_result: str, uid: str) -> ShardWriter:

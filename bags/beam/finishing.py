@@ -6,6 +6,7 @@ writes another one, and what the first left is removed in the end. Renaming may 
 
 from __future__ import annotations
 
+import errno
 import uuid
 from collections.abc import Sequence
 
@@ -42,13 +43,13 @@ def finish(store: Store, unfinished: str, moves: Sequence[tuple[str, str]]) -> N
 def _move(store: Store, path: str, target: str) -> None:
     if not _is_there(store, path):
         if not _is_there(store, target):
-            raise FileNotFoundError(2, 'is gone before it was finished', path)
+            raise FileNotFoundError(errno.ENOENT, 'is gone before it was finished', path)
         return
     names = _names(store, path)
     if _is_there(store, target) and (
         store.appendable or (names is None and not _is_copy(store, target, path))
     ):
-        raise FileExistsError(17, 'something is there already', target)
+        raise FileExistsError(errno.EEXIST, 'something is there already', target)
     if names is None or store.appendable:
         store.rename(path, target)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -145,7 +146,7 @@ class BagSink(iobase.Sink):  # type: ignore[misc]
         store.make_folder(folder)
         for name in store.names(folder):
             if (pattern.fullmatch(name) and self._shards != 0) or name in self._names(self.num_shards):
-                raise FileExistsError(17, 'something is there already', store.join(folder, name))
+                raise FileExistsError(errno.EEXIST, 'something is there already', store.join(folder, name))
         return begin(store, folder)
 
     def open_writer(self, init_result: str, uid: str) -> BagWriter:

@@ -2,7 +2,7 @@
 
 0     done
 1     it failed, or damage was found
-2     the command line was not understood
+2     the command line was not understood, or names a field that is not there
 130   interrupted with Ctrl-C
 141   whoever read the output went away
 """
@@ -18,9 +18,10 @@ import typer
 
 from bags.errors import BagsError
 
-__all__ = ['FAILED', 'INTERRUPTED', 'UNHEARD', 'fail', 'guarded', 'sentence']
+__all__ = ['FAILED', 'INTERRUPTED', 'MISUSED', 'UNHEARD', 'Misused', 'fail', 'guarded', 'sentence']
 
 FAILED = 1
+MISUSED = 2
 INTERRUPTED = 130
 UNHEARD = 141
 
@@ -37,6 +38,10 @@ EXPECTED = (
 )
 
 
+class Misused(ValueError):
+    """An argument that means nothing, or a field that is not there."""
+
+
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
     """Has a command end with a sentence and an exit code, whatever it raises that a user can cause."""
 
@@ -51,26 +56,27 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             _hush()
             raise typer.Exit(UNHEARD) from None
         except EXPECTED as exc:
-            fail(sentence(exc))
+            fail(sentence(exc), MISUSED if isinstance(exc, Misused) else FAILED)
 
     return run
 
 
-def fail(message: str) -> NoReturn:
+def fail(message: str, code: int = FAILED) -> NoReturn:
     """Prints a sentence on standard error, and exits."""
     try:
         sys.stdout.flush()
     except OSError:
         _hush()
     print(f'bags: {message}', file=sys.stderr)
-    raise typer.Exit(FAILED)
+    raise typer.Exit(code)
 
 
 def sentence(error: BaseException) -> str:
     """Returns what an error says, as a sentence: where, what, expected, got."""
     if isinstance(error, OSError) and error.strerror:
         where = f'{error.filename}: ' if error.filename else ''
-        return f'{where}{error.strerror[0].lower()}{error.strerror[1:]}{_advice(error)}'
+        said = error.strerror.replace('resume=True', '--resume')
+        return f'{where}{said[0].lower()}{said[1:]}{_advice(error)}'
     if isinstance(error, KeyError) and error.args:
         return str(error.args[0])  # Its own text would be in quotes.
     if isinstance(error, MemoryError):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ['Fields', 'Json', 'Path', 'chosen_fields']
+__all__ = ['Fields', 'Json', 'Path']
 
 Path = Annotated[
     str,
@@ -21,8 +21,3 @@ Fields = Annotated[
         '--fields', '-f', metavar='NAMES', show_default=False, help='Only these, with commas between.'
     ),
 ]
-
-
-def chosen_fields(fields: str | None) -> list[str] | None:
-    """Returns the names in what was given to `--fields`."""
-    return None if fields is None else [name.strip() for name in fields.split(',') if name.strip()]

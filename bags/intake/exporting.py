@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import posixpath
@@ -72,7 +73,7 @@ def export(
 
     fs, root = fsspec.core.url_to_fs(os.fspath(target), **(storage_options or {}))
     if fs.exists(root) and fs.ls(root):
-        raise FileExistsError(17, 'something is there already', os.fspath(target))
+        raise FileExistsError(errno.EEXIST, 'something is there already', os.fspath(target))
     fs.makedirs(root, exist_ok=True)
     samples = _samples(dataset, chosen)
     out: Files | Tars = Files(fs, root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -98,7 +99,9 @@ def open_source(
         if names:
             tars = [f'{root.rstrip("/")}/{name}' for name in sorted(names)]
         elif not any(letter in root for letter in '*?['):
-            raise FileNotFoundError(2, 'no files to import; expected a folder of files, or tars', root)
+            raise FileNotFoundError(
+                errno.ENOENT, 'no files to import; expected a folder of files, or tars', root
+            )
     return _adjusted(TarSource(tars, storage_options, on_error), spec)
 
 

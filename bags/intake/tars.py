@@ -6,6 +6,7 @@ it is the field: `000017.jpg`, `000017.seg.png`.
 
 from __future__ import annotations
 
+import errno
 import tarfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -58,7 +59,7 @@ class TarSource:
             found = sorted(fs.glob(path)) if is_glob else [path]
             self.tars += found if 'file' in fs.protocol else map(fs.unstrip_protocol, found)
         if not self.tars:
-            raise FileNotFoundError(2, 'no tars to import', ', '.join(tars))
+            raise FileNotFoundError(errno.ENOENT, 'no tars to import', ', '.join(tars))
         counts: Counter[str] = Counter()
         self.count = 0
         for tar in self.tars:

@@ -21,7 +21,7 @@ from bags.progress import progress as show_progress
 from bags.schema import Schemas
 from bags.sources import Source, find_source
 from bags.verifying.findings import Damage, Finding, Note
-from bags.verifying.folders import bag_job, folder_job
+from bags.verifying.folders import bag_job, folder_job, gaps
 from bags.verifying.running import Job, at_once, run
 
 __all__ = ['Damage', 'Finding', 'Note', 'verify']
@@ -90,6 +90,8 @@ def _jobs(source: Source, decode: bool, schemas: Schemas) -> Iterator[Job]:
         for path in source.parts:
             yield bag_job(store, path, options, decode)
         return
+    if source.kind == 'shards':
+        yield lambda: gaps(source.path, source.parts)
     first: list[dict[str, str] | None] = []
 
     def expected() -> dict[str, str] | None:

@@ -22,7 +22,7 @@ from bags.verifying.rows import look_at_rows
 from bags.verifying.running import Job, Result
 from bags.verifying.values import field_decode, record_decode
 
-__all__ = ['bag_job', 'folder_job']
+__all__ = ['bag_job', 'folder_job', 'gaps']
 
 LARGE = frozenset(
     ['jpeg', 'jpg', 'png', 'webp', 'avif', 'mp4', 'webm', 'mkv', 'video', 'wav', 'flac', 'opus', 'audio']
@@ -99,6 +99,25 @@ def folder_job(
         return Result(findings, _fields(folder, schema, refs, broken, decode))
 
     return look
+
+
+def gaps(path: str, shards: list[str]) -> Result:
+    """Notes numbers of shard folders that are not there."""
+    missing: list[str] = []
+    after = 0
+    for shard in shards:
+        name = _name(shard)
+        if (number := int(name)) > after:
+            first, last = (str(each).rjust(len(name), '0') for each in (after, number - 1))
+            missing.append(first if first == last else f'{first} to {last}')
+        after = number + 1
+    if not missing:
+        return Result([])
+    detail = (
+        f'has no shard folder {", ".join(missing)}: it was removed, or its writer did not get to it '
+        f'(with shard_start and shard_step). Opening takes those there are, one after the other'
+    )
+    return Result([Note(path, None, detail)])
 
 
 def _name(path: Any) -> str:

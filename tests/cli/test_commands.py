@@ -181,14 +181,13 @@ def test_cat(work, run):
 @pytest.mark.parametrize(
     ('args', 'said'),
     [
+        (['copy', 'texts.bagz', 'x'], 'expected a dataset, which is a folder, got a file'),
+        (['export', 'photos', 'x'], 'no dataset here: expected spec.json, or shard folders 000000'),
+        (['export', 'episodes', 'photos'], 'something is there already; choose another place'),
+        (['import', 'nowhere', 'x'], 'no files to import'),
         (['info', 'nowhere'], 'nowhere: no such dataset or bag'),
         (['info', '.'], 'such as texts.bagz'),
         (['show', 'episodes', '20'], 'no datapoint 20: there are 20'),
-        (['show', 'episodes', 'x'], 'expected an index'),
-        (['show', 'episodes', '0', '--fields', 'nope'], "no field 'nope'"),
-        (['show', 'texts.bagz', '0', '--fields', 'id'], 'a bag has no fields'),
-        (['cat', 'episodes', '0'], 'which field?'),
-        (['cat', 'episodes', '0', 'words'], 'expected an item'),
         (['cat', 'episodes', '0', 'words[9]'], '9'),
         (['cat', 'episodes', '1', 'clip'], 'has no value'),
         (['cat', 'texts.bagz', '100'], 'no record 100: there are 100'),
@@ -197,14 +196,63 @@ def test_cat(work, run):
     ],
 )
 def test_mistakes_are_a_sentence(args, said, work, run):
-    result = run(*args, code=1)
+    check_sentence(run(*args, code=1), said)
+
+
+@pytest.mark.parametrize(
+    ('args', 'said'),
+    [
+        (['show', 'episodes', 'x'], 'expected an index'),
+        (['show', 'episodes', '0', '--fields', 'nope'], "no field 'nope'; those there are: actions, "),
+        (['show', 'texts.bagz', '0', '--fields', 'id'], 'a bag has no fields'),
+        (['head', 'episodes', '--fields', ','], "no field in ','"),
+        (['cat', 'episodes', '0'], 'which field?'),
+        (['cat', 'episodes', '0', 'nope'], "no field 'nope'"),
+        (['cat', 'episodes', '0', 'words'], 'expected an item'),
+        (['cat', 'episodes', '0', 'id', '--item', '0'], 'expected no item'),
+        (['copy', 'episodes', 'x', '--rows', '3:x'], 'a range as 10:20'),
+        (['copy', 'episodes', 'x', '--fields', 'nope'], "no field 'nope'"),
+        (['copy', 'episodes', 'x', '--compression', 'nope'], "no field 'nope'"),
+        (['copy', 'episodes', 'x', '--compression', 'meta=fast'], "or 'dictionary', got 'fast'"),
+        (['copy', 'episodes', 'x', '--compression', 'meta=99'], "or 'dictionary', got '99'"),
+        (['copy', 'episodes', 'x', '--shard-size', 'many'], 'number of bytes'),
+        (['export', 'episodes', 'x', '--fields', 'nope'], "no field 'nope'"),
+        (['export', 'episodes', 'x', '--shard-size', '0'], 'at least one byte'),
+        (['import', 'photos'], 'the dataset to make'),
+        (['import', 'photos', 'x', '--type', 'cls'], 'FIELD=TYPE'),
+        (['import', 'photos', 'x', '--type', 'cls=nope'], "field 'cls': expected a type of "),
+        (['import', 'photos', 'x', '--type', 'nope=utf8'], "field 'nope': expected one of the fields"),
+        (['prefetch', 'episodes', '--cache', 'x', '--rows', 'x'], 'expected an index'),
+        (['prefetch', 'episodes', '--cache', 'x', '--fields', 'nope'], "no field 'nope'"),
+        (['prefetch', 'episodes', '--cache', 'x', '--size', 'many'], 'number of bytes'),
+    ],
+)
+def test_arguments_that_mean_nothing_are_a_sentence_too(args, said, work, run):
+    check_sentence(run(*args, code=2), said)
+    assert not os.path.exists('x')
+
+
+def check_sentence(result, said):
     assert said in result.stderr
     assert result.stderr.startswith('bags: ')
     assert result.stderr.count('\n') == 1
     assert not result.stdout
 
 
-@pytest.mark.parametrize('args', [['show'], ['info', 'x', '--what'], ['what'], ['show', 'x', '0', '--what']])
+@pytest.mark.parametrize(
+    'args',
+    [
+        ['show'],
+        ['info', 'x', '--what'],
+        ['what'],
+        ['show', 'x', '0', '--what'],
+        ['cat', 'episodes', 'x', 'id'],
+        ['export', 'episodes', 'x', '--format', 'zip'],
+        ['import', 'photos', 'x', '--layout', 'nope'],
+        ['import', 'photos', 'x', '--workers', '0'],
+        ['prefetch', 'episodes', '--cache', 'x', '--mode', 'nope'],
+    ],
+)
 def test_mistakes_of_usage_exit_with_2(args, work, run):
     run(*args, code=2)
 
@@ -251,8 +299,7 @@ def test_copy(work, run):
     run('copy', 'episodes', 'packed', '--compression', 'words=19,id', '--shard-size', '1.5MB')
     assert os.path.exists('packed/000000/words.bagz')
     assert os.path.exists('packed/000000/meta.bag')
-    assert 'resume' in run('copy', 'episodes', 'half', code=1).stderr
-    assert 'number of bytes' in run('copy', 'episodes', 'x', '--shard-size', 'many', code=1).stderr
+    assert '(--resume goes on' in run('copy', 'episodes', 'half', code=1).stderr
     assert not os.path.exists('x')
     with open('episodes/000000/meta.bagz', 'r+b') as file:
         file.write(b'xxxx')

@@ -218,6 +218,23 @@ def test_what_was_not_closed_is_a_note(tmp_path, kit):
     writer.close()
 
 
+@pytest.mark.parametrize(
+    ('gone', 'said'), [([0], '000000:'), ([1, 3], '000001, 000003:'), ([2, 3], '000002 to 000003:')]
+)
+def test_numbers_without_a_shard_are_a_note(tmp_path, kit, gone, said):
+    path = tmp_path / 'd'
+    kit.fill(path, map(row, range(10)), SPEC, shard_length=2)
+    assert not damage(path, notes=True)
+    for number in gone:
+        shutil.rmtree(path / f'{number:06}')
+    assert not damage(path)
+    (note,) = damage(path, notes=True)
+    assert (note.path, note.field) == (str(path), None)
+    assert note.detail.startswith(f'has no shard folder {said}')
+    there = [index for index in range(10) if index // 2 not in gone]
+    assert [found['id'] for found in bags.open(path)] == there
+
+
 def test_records_that_nothing_refers_to_are_a_note(tmp_path):
     path = tmp_path / 'orphans'
     with bags.DatasetWriter(path, {'id': 'int(8)', 'words': 'utf8[]'}) as writer:

@@ -7,6 +7,7 @@ merging, tries after a failure, a look whether the object is still the same, and
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -241,7 +242,7 @@ class FsspecClient:
         except Precondition as exc:
             # Perhaps it is what was sent before, and only the answer did not arrive.
             if next(tries) < 2 or self.tail(path, len(data) + 1)[1] != data:
-                raise FileExistsError(17, 'is there already', path) from exc
+                raise FileExistsError(errno.EEXIST, 'is there already', path) from exc
 
     def upload(self, path: str, create: bool) -> Upload:
         return PartedUpload(self, path, create)
@@ -291,7 +292,7 @@ class PartedUpload:
             self._do(lambda: backend.complete(token, receipts, offset, last, self._create)).result()
         except Precondition as exc:
             self.abort()
-            raise FileExistsError(17, 'is there already', self._path) from exc
+            raise FileExistsError(errno.EEXIST, 'is there already', self._path) from exc
 
     def abort(self) -> None:
         for future in self._sent:

@@ -264,14 +264,14 @@ class ObstoreClient:
         except Precondition as exc:
             # Perhaps it is what was sent before, and only the answer did not arrive.
             if next(tries) < 2 or self.tail(path, len(data) + 1)[1] != data:
-                raise FileExistsError(17, 'is there already', path) from exc
+                raise FileExistsError(errno.EEXIST, 'is there already', path) from exc
 
     def _check_absent(self, path: str) -> None:
         try:
             self.head(path)
         except FileNotFoundError:
             return
-        raise FileExistsError(17, 'is there already', path)
+        raise FileExistsError(errno.EEXIST, 'is there already', path)
 
     def upload(self, path: str, create: bool) -> Upload:
         other = self._uploader

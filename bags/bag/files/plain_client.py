@@ -5,6 +5,7 @@ One request at a time: whether such a file system may be used by several threads
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -97,7 +98,7 @@ class PlainClient:
     def put(self, path: str, data: bytes, create: bool) -> None:
         def work(inner: str) -> None:
             if create and self.filesystem.exists(inner):
-                raise FileExistsError(17, 'is there already', path)
+                raise FileExistsError(errno.EEXIST, 'is there already', path)
             parent = self.filesystem._parent(inner)  # noqa: SLF001
             if parent:
                 self.filesystem.makedirs(parent, exist_ok=True)
@@ -106,7 +107,7 @@ class PlainClient:
         try:
             self._ask(path, work)
         except Precondition as exc:
-            raise FileExistsError(17, 'is there already', path) from exc
+            raise FileExistsError(errno.EEXIST, 'is there already', path) from exc
 
     def upload(self, path: str, create: bool) -> PlainUpload:
         return PlainUpload(self, path, create)
@@ -150,7 +151,7 @@ class PlainUpload:
                 pass
             else:
                 client.remove(self._beside)
-                raise FileExistsError(17, 'is there already', self._path)
+                raise FileExistsError(errno.EEXIST, 'is there already', self._path)
         client._ask(  # noqa: SLF001
             self._beside,
             lambda inner: client.filesystem.mv(inner, client.filesystem._strip_protocol(self._path)),  # noqa: SLF001

@@ -52,24 +52,31 @@ def _open(path: str, index: int, field: str, item: int | None) -> Any:
     import io
 
     import bags
-    from bags.cli.selecting import parse_field, parse_rows
+    from bags.cli.failing import Misused
+    from bags.cli.selecting import check_field, parse_field, parse_rows
     from bags.cli.showing import open_for_show
     from bags.sources import find_source
 
     if find_source(path).kind == 'bags':
         if field or item is not None:
-            raise ValueError(f'{path}: a bag has no fields and no items, got {field or item!r}')
+            raise Misused(f'{path}: a bag has no fields and no items, got {field or item!r}')
         with bags.bag.Reader(path) as reader:
             ((found,), _) = parse_rows(str(index), len(reader), 'record')
             return io.BytesIO(reader[found])
     with open_for_show(path) as dataset:
         if not field:
-            raise ValueError(f'{path}: which field? There are {", ".join(dataset.spec)}')
+            raise Misused(f'{path}: which field? There are {", ".join(dataset.spec)}')
         name, item = parse_field(field, item)
         if name not in dataset.spec and field in dataset.spec:
             name, item = field, None
+        check_field(name, dataset.spec)
         ((found,), _) = parse_rows(str(index), len(dataset))
-        return dataset.file(found, name, item)
+        try:
+            return dataset.file(found, name, item)
+        except TypeError as exc:
+            raise Misused(str(exc)) from exc
+        except IndexError as exc:
+            raise IndexError(f'datapoint {found}, field {name!r}: no item {item}: {exc}') from exc
 
 
 def _print_json(index: int, field: str, item: int | None, file: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bags.cli.options import Fields, Json, chosen_fields
+from bags.cli.options import Fields, Json
 
 __all__ = ['PANEL', 'copy']
 
@@ -59,15 +59,15 @@ def copy(
     """
     import bags
     from bags.cli.printing import byte_count, console, emit, print_json, text
-    from bags.cli.selecting import parse_byte_count, parse_compression, parse_rows
+    from bags.cli.selecting import parse_byte_count, parse_compression, parse_fields, parse_rows
 
     with bags.open(source, raw=True) as dataset:
         view = bags.select(dataset, parse_rows(rows, len(dataset))[0]) if rows else dataset
         done = bags.copy(
             view,
             target,
-            fields=chosen_fields(fields),
-            compression=None if compression is None else parse_compression(compression),
+            fields=parse_fields(fields, dataset.spec),
+            compression=None if compression is None else parse_compression(compression, dataset.spec),
             shard_size=parse_byte_count(shard_size),
             shard_length=shard_length,
             resume=resume,

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 import typer
 
-from bags.cli.options import Fields, Json, Path, chosen_fields
+from bags.cli.options import Fields, Json, Path
 
 __all__ = ['PANEL', 'export']
 
 PANEL = 'Make'
 
 
+class Format(enum.StrEnum):
+    WEBDATASET = 'webdataset'
+    FILES = 'files'
+
+
 def export(
     path: Path,
     target: Annotated[str, typer.Argument(show_default=False, help='A new or empty folder.')],
     format: Annotated[
-        str, typer.Option(help='webdataset for tars, files for a folder of files.')
-    ] = 'webdataset',
+        Format,
+        typer.Option(help='webdataset for tars, files for a folder of files.'),
+    ] = Format.WEBDATASET,
     fields: Fields = None,
-    shard_size: Annotated[int, typer.Option(help='Bytes from which on a tar is full.')] = 1 << 30,
+    shard_size: Annotated[str, typer.Option(metavar='BYTES', help='From which on a tar is full.')] = '1GiB',
     json: Json = False,
 ) -> None:
     """Writes a dataset as WebDataset tars, or as a folder of files. Records go out byte for byte.
@@ -31,10 +38,15 @@ def export(
     """
     import bags
     from bags.cli.printing import print_json
+    from bags.cli.selecting import parse_byte_count, parse_fields
 
     with bags.open(path) as dataset:
         files = bags.export(
-            dataset, target, format=format, fields=chosen_fields(fields), shard_size=shard_size
+            dataset,
+            target,
+            format=format,
+            fields=parse_fields(fields, dataset.spec),
+            shard_size=parse_byte_count(shard_size),
         )
         count = len(dataset)
     if json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,13 @@ from bags.cli.options import Json
 __all__ = ['PANEL', 'import_']
 
 PANEL = 'Make'
+
+
+class Layout(enum.StrEnum):
+    FILES = 'files'
+    STEMS = 'stems'
+    CLASSES = 'classes'
+    EPISODES = 'episodes'
 
 
 def import_(
@@ -23,9 +31,10 @@ def import_(
         ),
     ],
     layout: Annotated[
-        str | None,
+        Layout | None,
         typer.Option(
-            show_default=False, help='Of a folder: files, stems, classes or episodes; else what fits it.'
+            show_default=False,
+            help='Of a folder: how files are divided into datapoints; else what fits its names.',
         ),
     ] = None,
     types: Annotated[
@@ -45,7 +54,7 @@ def import_(
     resume: Annotated[
         bool, typer.Option('--resume', help='Go on with an import that was interrupted.')
     ] = False,
-    workers: Annotated[int, typer.Option(help='Threads that read ahead.')] = 4,
+    workers: Annotated[int, typer.Option(min=1, help='Threads that read ahead.')] = 4,
     json: Json = False,
 ) -> None:
     """Makes a dataset of a folder of media, or of WebDataset tars. Files go in byte for byte.
@@ -56,25 +65,37 @@ def import_(
 
     Example: bags import photos dataset --dry-run --type cls='int(8)' --type json=none
     """
+    from bags.cli.failing import Misused, fail
+    from bags.encoder import bind_encoders
+    from bags.errors import SpecError
     from bags.intake import convert, open_source
+    from bags.intake.sources import Damaged
+    from bags.spec import parse_spec
 
     *sources, target = source if len(source) > 1 or not dry_run else [*source, '']
     if not sources:
-        raise ValueError('expected a source and then the dataset to make, got one path')
+        raise Misused('expected a source and then the dataset to make, got one path')
     spec: dict[str, str | None] = {}
     for change in types or ():
         field, equals, kind = change.partition('=')
         if not equals:
-            raise ValueError(f'--type: expected FIELD=TYPE, got {change!r}')
+            raise Misused(f'--type: expected FIELD=TYPE, got {change!r}')
         spec[field] = None if kind == 'none' else kind
     on_error = 'skip' if skip else 'raise'
-    found = open_source(
-        sources[0] if len(sources) == 1 else sources, layout=layout, spec=spec, on_error=on_error
-    )
+    try:
+        found = open_source(
+            sources[0] if len(sources) == 1 else sources, layout=layout, spec=spec, on_error=on_error
+        )
+        bind_encoders(parse_spec(found.spec), None)
+    except SpecError as exc:
+        raise Misused(str(exc)) from exc
     if dry_run:
         _print(json, {'layout': found.layout, 'datapoints': found.count, 'spec': found.spec})
         return
-    done = convert(found, target, on_error=on_error, workers=workers, resume=resume)
+    try:
+        done = convert(found, target, on_error=on_error, workers=workers, resume=resume)
+    except Damaged as exc:
+        fail(f'{exc} (--resume --skip goes on without it)')
     skipped = [{'file': name, 'why': detail} for name, detail in done.skipped]
     _print(
         json, {'layout': found.layout, 'datapoints': done.datapoints, 'spec': done.spec, 'skipped': skipped}

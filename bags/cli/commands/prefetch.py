@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 import typer
 
-from bags.cli.options import Fields, Json, chosen_fields
+from bags.cli.options import Fields, Json
 
 __all__ = ['PANEL', 'prefetch']
 
 PANEL = 'Make'
+
+
+class Mode(enum.StrEnum):
+    FILES = 'files'
+    BLOCKS = 'blocks'
 
 
 def prefetch(
@@ -32,13 +38,15 @@ def prefetch(
     ] = '',
     fields: Fields = None,
     mode: Annotated[
-        str,
+        Mode,
         typer.Option(
-            '--mode', metavar='files|blocks', help='Whole files, or only the blocks of what is read.'
+            '--mode',
+            help='Whole files, or only the blocks of what is read.',
         ),
-    ] = 'files',
+    ] = Mode.FILES,
     size: Annotated[
-        int | None, typer.Option(min=1, show_default=False, help='Most bytes in the cache.')
+        str | None,
+        typer.Option(metavar='BYTES', show_default=False, help='Most bytes in the cache, as 500GB.'),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -52,14 +60,14 @@ def prefetch(
 
     import bags
     from bags.cli.printing import byte_count, console, emit, print_json, text
-    from bags.cli.selecting import parse_rows
+    from bags.cli.selecting import parse_byte_count, parse_fields, parse_rows
 
     options: dict[str, Any] = {'cache': cache, 'cache_mode': mode}
     if size is not None:
-        options['cache_size'] = size
+        options['cache_size'] = parse_byte_count(size)
     with bags.open(path, **options) as dataset:
         view = bags.select(dataset, parse_rows(index, len(dataset))[0]) if index else dataset
-        there = bags.prefetch(view, chosen_fields(fields))
+        there = bags.prefetch(view, parse_fields(fields, dataset.spec))
     if json:
         print_json({'path': path, 'cache': cache, 'bytes': there})
     else:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bags.cli.options import Fields, Json, Path, chosen_fields
+from bags.cli.options import Fields, Json, Path
 
 __all__ = ['PANEL', 'head', 'show', 'tail']
 
@@ -38,7 +38,7 @@ def show(path: Path, index: Rows = '', fields: Fields = None, save: Save = None,
 
     Example: bags show episodes -1
     """
-    _show(path, lambda length: _rows(index, length), fields, save, json)
+    _show(path, lambda length, what: _rows(index, length, what), fields, save, json)
 
 
 def head(path: Path, count: Count = 5, fields: Fields = None, json: Json = False) -> None:
@@ -46,7 +46,7 @@ def head(path: Path, count: Count = 5, fields: Fields = None, json: Json = False
 
     Example: bags head episodes --count 3
     """
-    _show(path, lambda length: range(min(count, length)), fields, None, json)
+    _show(path, lambda length, _: range(min(count, length)), fields, None, json)
 
 
 def tail(path: Path, count: Count = 5, fields: Fields = None, json: Json = False) -> None:
@@ -54,15 +54,15 @@ def tail(path: Path, count: Count = 5, fields: Fields = None, json: Json = False
 
     Example: bags tail episodes --count 3
     """
-    _show(path, lambda length: range(max(0, length - count), length), fields, None, json)
+    _show(path, lambda length, _: range(max(0, length - count), length), fields, None, json)
 
 
-def _rows(text: str, length: int) -> Iterable[int]:
+def _rows(text: str, length: int, what: str) -> Iterable[int]:
     from bags.cli.selecting import parse_rows
 
     if text.startswith('--'):
         raise typer.BadParameter(f'No such option: {text}')
-    return parse_rows(text, length)[0] if text else range(min(1, length))
+    return parse_rows(text, length, what)[0] if text else range(min(1, length))
 
 
 def _show(path: str, rows: Any, fields: str | None, save: str | None, json: bool) -> None:
@@ -71,12 +71,12 @@ def _show(path: str, rows: Any, fields: str | None, save: str | None, json: bool
     if find_source(path).kind == 'bags':
         _show_records(path, rows, fields, save, json)
         return
+    from bags.cli.selecting import parse_fields
     from bags.cli.showing import open_for_show, show_value
-    from bags.selection import select_fields
 
     with open_for_show(path) as dataset:
-        names = list(select_fields(chosen_fields(fields), dataset.types))
-        for place, index in enumerate(rows(len(dataset))):
+        names = parse_fields(fields, dataset.spec) or list(dataset.spec)
+        for place, index in enumerate(rows(len(dataset), 'datapoint')):
             found = {name: show_value(dataset, index, name) for name in names}
             saved = _save(save, dataset, index, names) if save is not None else []
             _print(
@@ -92,13 +92,14 @@ def _show_records(path: str, rows: Any, fields: str | None, save: str | None, js
     import io
 
     from bags import bag
+    from bags.cli.failing import Misused
     from bags.cli.saving import save_file
     from bags.cli.showing import show_file
 
     if fields is not None:
-        raise ValueError(f'{path}: a bag has no fields')
+        raise Misused(f'{path}: a bag has no fields, got --fields {fields}')
     with bag.Reader(path) as reader:
-        for index in rows(len(reader)):
+        for index in rows(len(reader), 'record'):
             record = reader[index]
             saved = [save_file(save, index, 'record', None, io.BytesIO(record))] if save is not None else []
             shown = show_file(io.BytesIO(record))
