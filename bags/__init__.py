@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from bags.intake import convert, export
     from bags.joined_clips import Clips
     from bags.loading.collate import Packed, Padded, pack, pad, stack
-    from bags.loading.loader import Loader, LoaderIterator
+    from bags.loading.iterator import LoaderIterator
+    from bags.loading.loader import Loader
     from bags.opening import open
     from bags.prefetching import prefetch
     from bags.reader import DatasetReader
@@ -122,7 +123,8 @@ _HOMES = {
     'formats.clips': ('Clip', 'clips'),
     'indexing': ('index',),
     'joined_clips': ('Clips',),
-    'loading.loader': ('Loader', 'LoaderIterator'),
+    'loading.iterator': ('LoaderIterator',),
+    'loading.loader': ('Loader',),
     'intake': ('convert', 'export'),
     'opening': ('open',),
     'prefetching': ('prefetch',),

@@ -81,8 +81,7 @@ class Windows(Rows):
                 index = int((lengths != others).argmax())
                 raise ValueError(
                     f'windows: expected sequences of one length, got {lengths[index]} items '
-                    f'of {self.fields[0]!r} and {others[index]} of {field!r} in datapoint {index} of '
-                    f'{self.dataset!r}'
+                    f'of {self.fields[0]!r} and {others[index]} of {field!r} in datapoint {index}'
                 )
         return lengths
 

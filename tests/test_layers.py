@@ -148,6 +148,8 @@ def test_only_the_files_touch_the_system(path):
                 'SEEK_END',
                 'SEEK_SET',
                 'getpid',
+                'getppid',
+                '_exit',
             }, node.attr
 
 

@@ -221,7 +221,7 @@ def test_what_cannot_be_meant(kit, sources, tmp_path):
             bags.windows(dataset, 'steps', 4)[wrong]
     uneven = [{'a': [1, 2], 'b': [1, 2]}, {'a': [1, 2], 'b': [1]}]
     path = kit.fill(tmp_path / 'x', uneven, {'a': 'int(1)[]', 'b': 'int(1)[]'})
-    with pytest.raises(ValueError, match=r"2 items of 'a' and 1 of 'b' in datapoint 1 of .*x'"):
+    with pytest.raises(ValueError, match=r"2 items of 'a' and 1 of 'b' in datapoint 1$"):
         bags.windows(bags.open(path), ('a', 'b'), 1)
     assert len(bags.windows(bags.open(path), 'a', 1)) == 4
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import copy
-import weakref
-from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
+from bags.loading.iterator import LoaderIterator
 from bags.loading.loader import Loader
 from bags.loading.steps import Place
 
 __all__ = ['Turn']
 
 
-class Turn(Iterator[Any]):
+class Turn(LoaderIterator):
     """The batches of one worker: `worker`, `worker + workers`, and so on, of those of a loader.
 
     Workers that are asked in turn give what the loader by itself does. Nothing is started before the first
@@ -31,38 +30,23 @@ class Turn(Iterator[Any]):
             loader = copy.copy(loader)
             loader.workers = 0
         self._loader = loader
-        self._workers = workers
+        self._each = workers
         self._place = loader.begin if epoch is None else Place(epoch)
         self._epochs = loader.epochs if epoch is None else epoch + 1
         self._skip = worker
-        self._batches: Any = None
-        self._standing: Any = None
-        self._closer: Any = None
+        self._is_started = False
 
     def __next__(self) -> Any:
-        if self._batches is None:
-            turns = self._skip, self._workers
-            self._batches, self._standing = self._loader.start(self._place, self._epochs, turns)
-            self._closer = weakref.finalize(self, self._batches.close)
-        made = self._batches.get()
-        if made is None:
-            self.close()
-            raise StopIteration
-        try:
-            batch = made.deliver(self._loader.deliver)
-        except BaseException:
-            self.close()
-            raise
-        self._standing.number = made.number
-        self._place, self._skip = self._standing.place, self._workers - 1
+        if not self._is_started:
+            self._start(self._place, (self._skip, self._each))
+            self._is_started = True
+        batch = super().__next__()
+        self._place, self._skip = self._standing.place, self._each - 1
         return batch
-
-    def __iter__(self) -> Self:
-        return self
 
     def state_dict(self) -> dict[str, Any]:
         """Returns where the worker is: the state of the loader, and how many batches are others' turn."""
-        return {**self._loader.state_at(self._place), 'skip': self._skip, 'workers': self._workers}
+        return {**self._loader.state_at(self._place), 'skip': self._skip, 'workers': self._each}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where a worker had come to; if there is but one, it may be the state of a loader.
@@ -72,13 +56,13 @@ class Turn(Iterator[Any]):
         """
         place = self._loader.place_of(state)
         skip, workers = int(state.get('skip', 0)), int(state.get('workers', 1))
-        if workers != self._workers:
-            raise ValueError(f'state: expected that of {self._workers} workers, got that of {workers}')
+        if workers != self._each:
+            raise ValueError(f'state: expected that of {self._each} workers, got that of {workers}')
         self.close()
-        self._batches = None
+        self._is_started = False
         self._place, self._skip = place, skip
 
     def close(self) -> None:
         """Ends what makes the batches; there are no more."""
-        if self._closer is not None:
-            self._closer()
+        if self._is_started:
+            super().close()

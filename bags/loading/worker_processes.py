@@ -9,19 +9,19 @@ from __future__ import annotations
 import os
 import pickle
 import time
-import traceback
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from bags.bag.files.arena import ALIGNMENT, Arena
+from bags.bag.files.arena import Arena
+from bags.loading.handover import taken
+from bags.loading.interrupts import blocked, held_back
 from bags.loading.pace import Pace
 from bags.loading.recipe import Made, Recipe
 
 __all__ = ['Processes', 'check_picklable']
 
 DEPTH = 2  # Runs that a process is given at a time: one that is made, and one that waits to be fetched.
+LOOKING = 0.25  # Seconds without an answer after which to see whether a process has ended.
 PATIENCE = 10.0
 
 
@@ -51,6 +51,8 @@ class Processes:
     """
 
     def __init__(self, recipe: Recipe, count: int, prefetch: int | None) -> None:
+        from multiprocessing import resource_tracker
+
         self._process = os.getpid()
         self._total = recipe.steps.total
         self._prefetch = prefetch
@@ -59,14 +61,24 @@ class Processes:
         self._runs: dict[int, list[Made]] = {}
         self._run: Iterator[Made] = iter(())
         self._workers: list[_Worker] = []
-        data = pickle.dumps(recipe)
+        # In memory that all have: the pipe through which a process gets its arguments takes 64 KB, and who
+        # writes more waits for it to read them, for ever if it ends before that.
+        data, sent = pickle.dumps(recipe), Arena()
         try:
-            for number in range(count):
-                self._workers.append(_Worker(number, data))
+            with held_back():
+                # A process of the standard library's own that it starts with the first of ours, after which
+                # it lets signals through.
+                resource_tracker.ensure_running()
+                with blocked():
+                    sent.write([memoryview(data)])
+                    for number in range(count):
+                        self._workers.append(_Worker(number, sent, len(data)))
+            self._hand_out()
         except BaseException:
             self.close()
             raise
-        self._hand_out()
+        finally:
+            sent.close()
 
     def get(self) -> Made | None:
         """Returns the next batch, waiting for it; None at the end.
@@ -94,7 +106,7 @@ class Processes:
         while self._taken not in self._runs:
             if not self._workers or (self._total is not None and self._taken >= self._total):
                 return None
-            self._receive(None)
+            self._receive(LOOKING)
         run = self._runs.pop(self._taken)
         self._taken += len(run)
         self._hand_out()
@@ -116,14 +128,17 @@ class Processes:
             worker.send(self._claimed, count)
             self._claimed += count
 
-    def _receive(self, seconds: float | None) -> None:
-        """Takes what processes have made; waits for some, unless for no longer than given."""
+    def _receive(self, seconds: float) -> None:
+        """Takes what processes have made; waits for some, but no longer than given."""
         from multiprocessing.connection import wait
 
         ends: dict[Any, _Worker] = {worker.connection: worker for worker in self._workers}
         ends |= {worker.process.sentinel: worker for worker in self._workers}
         found: list[Any] = wait(list(ends), seconds)
-        for worker in dict.fromkeys(ends[end] for end in found):
+        # What a process had open stays open for as long as a child that it forked has it: where nothing
+        # comes, it is the system that knows.
+        workers = dict.fromkeys(ends[end] for end in found) if found or not seconds else self._workers
+        for worker in workers:
             try:
                 while worker.connection.poll():
                     self._keep(*worker.receive())
@@ -145,19 +160,22 @@ class Processes:
             return
         self._run = iter(())
         self._runs.clear()
-        workers, self._workers = self._workers, []
-        for worker in workers:
-            # There is nothing that a worker could leave behind, so nothing it has to be asked for.
-            worker.process.kill()
-        for worker in workers:
-            worker.end()
+        with held_back():
+            workers, self._workers = self._workers, []
+            for worker in workers:
+                # There is nothing that a worker could leave behind, so nothing it has to be asked for.
+                worker.process.kill()
+            for worker in workers:
+                worker.end()
 
 
 class _Worker:
     """A process, the connection to it, and the memory it hands batches over in."""
 
-    def __init__(self, number: int, recipe: bytes) -> None:
+    def __init__(self, number: int, sent: Arena, size: int) -> None:
         import multiprocessing
+
+        from bags.loading.worker_main import work
 
         context = multiprocessing.get_context('spawn')
         self.slots = [Arena() for _ in range(DEPTH)]
@@ -166,7 +184,7 @@ class _Worker:
         self.has_answered = False
         self.connection, theirs = context.Pipe()
         self.process = context.Process(
-            target=_work, args=(theirs, self.slots, recipe), name=f'bags-loader-{number}', daemon=True
+            target=work, args=(theirs, self.slots, sent, size), name=f'bags-loader-{number}', daemon=True
         )
         try:
             self.process.start()
@@ -182,13 +200,13 @@ class _Worker:
             pass  # It has ended, which is met where it is waited for.
 
     def receive(self) -> tuple[int, int, list[Made], float]:
-        first, count, data, offsets, sizes, seconds = pickle.loads(self.connection.recv_bytes())
+        first, count, parts, seconds, data = self.connection.recv()
         self.has_answered = True
-        buffers = _copied(self.slots[self.slots_used.pop(first)], offsets, sizes)
-        return first, count, pickle.loads(data, buffers=buffers), seconds
+        slot = self.slots[self.slots_used.pop(first)]
+        return first, count, taken(slot, parts) if parts else pickle.loads(data), seconds
 
     def epitaph(self) -> str:
-        self.process.join(PATIENCE)
+        self._wait()
         hint = (
             ''
             if self.has_answered
@@ -201,89 +219,16 @@ class _Worker:
             f'{self.process.exitcode}{hint}'
         )
 
+    def _wait(self) -> None:
+        """Waits until it has ended: not only until its pipes are closed, which others may have."""
+        until = time.monotonic() + PATIENCE
+        while self.process.exitcode is None and time.monotonic() < until:
+            self.process.join(0.05)
+
     def end(self) -> None:
-        self.process.join(PATIENCE)
-        if not self.process.is_alive():
+        self._wait()
+        if self.process.exitcode is not None:
             self.process.close()
         self.connection.close()
         for slot in self.slots:
             slot.close()
-
-
-def _copied(slot: Arena, offsets: list[int], sizes: list[int]) -> list[memoryview]:
-    """Returns buffers of our own with what is in the slot."""
-    if not offsets:
-        return []
-    total = offsets[-1] + sizes[-1]
-    room = np.empty(total + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    room[start : start + total] = np.frombuffer(slot.view(total), np.uint8)
-    view = room.data[start:]
-    return [view[offset : offset + size] for offset, size in zip(offsets, sizes, strict=True)]
-
-
-# In the process.
-
-
-def _work(connection: Any, slots: list[Arena], data: bytes) -> None:
-    import signal
-
-    # Ctrl-C goes to all processes of a terminal; ours ends us.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    recipe: Recipe | Exception
-    try:
-        recipe = pickle.loads(data)
-    except Exception as exc:
-        exc.add_note('in a worker process: functions and classes must be where it can import them')
-        recipe = exc
-    try:
-        while True:
-            first, count, slot = connection.recv()
-            connection.send_bytes(_answer(recipe, first, count, slots[slot]))
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass  # The process that asked has ended.
-
-
-def _answer(recipe: Recipe | Exception, first: int, count: int, slot: Arena) -> bytes:
-    """Makes a run; returns all of it but its arrays, which are in the slot."""
-    began = time.perf_counter()
-    run = _make(recipe, first, count)
-    buffers: list[pickle.PickleBuffer] = []
-    try:
-        data = pickle.dumps(run, 5, buffer_callback=buffers.append)
-        parts = [buffer.raw() for buffer in buffers]
-        offsets = slot.write(parts)
-    except Exception as exc:
-        exc.add_note('in a worker process, while it handed over a batch')
-        parts, offsets = [], []
-        data = pickle.dumps([Made(None, first, error=_portable(exc))])
-    sizes = [part.nbytes for part in parts]
-    return pickle.dumps((first, count, data, offsets, sizes, time.perf_counter() - began), 5)
-
-
-def _make(recipe: Recipe | Exception, first: int, count: int) -> list[Made]:
-    run: list[Made] = []
-    try:
-        if isinstance(recipe, Exception):
-            raise recipe
-        for made in recipe.make(first, count):
-            if made.error is not None:
-                made.error = _portable(made.error)
-            run.append(made)
-    except BaseException as exc:
-        run.append(Made(None, first, error=_portable(exc)))
-    return run
-
-
-def _portable(exc: BaseException) -> BaseException:
-    """Returns an error that can be sent, with a note of where it was raised."""
-    trace = ''.join(traceback.format_exception(exc))
-    try:
-        pickle.loads(pickle.dumps(exc))
-    except Exception:
-        notes = getattr(exc, '__notes__', [])
-        exc = RuntimeError(f'{type(exc).__name__}: {exc}')
-        for note in notes:
-            exc.add_note(note)
-    exc.add_note(f'in a worker process:\n{trace}')
-    return exc
