@@ -35,7 +35,9 @@ PURE = [
     'bag/limits.py', 'bag/sharding.py', 'bag/ranges.py', 'bag/options.py',
     'arguments.py', 'errors.py', 'spec.py', 'refs.py', 'shard_index.py', 'selection.py', 'batch.py',
     'spans.py',
-    'loading/collate.py', 'loading/pace.py', 'loading/permutation.py', 'loading/steps.py', 'samplers.py',
+    'loading/collate.py', 'loading/pace.py', 'loading/options.py', 'loading/state.py', 'loading/steps.py',
+    'samplers/buckets.py', 'samplers/mixtures.py', 'samplers/orders.py', 'samplers/permutation.py',
+    'samplers/sampler.py', 'samplers/shards.py',
 ]  # fmt: skip
 OUTSIDE = {'io', 'mmap', 'pathlib', 'socket', 'shutil', 'subprocess', 'tempfile', 'threading', 'fsspec'}
 

@@ -4,8 +4,7 @@ loader             `bags.Loader`: an order that three numbers tell, divided over
 options            what it is told, checked
 iterator           its batches, one after the other
 state              where a run has come to, to go on from there
-permutation        a shuffled order that takes no memory (the orders are in `bags.samplers`)
-steps              how an order is dealt out to hosts
+steps              how an order (they are in `bags.samplers`) is dealt out to hosts
 recipe             how a batch is made
 collate            sequences and arrays of different sizes as single arrays
 pace               how many batches are made at a time

@@ -12,13 +12,14 @@ import numpy as np
 from bags.fingerprint import fingerprint
 from bags.loading.collate import collator
 from bags.loading.iterator import LoaderIterator, Standing
-from bags.loading.options import check_counts, check_fields, check_functions, check_sampler, host_of, integer
+from bags.loading.options import check_counts, check_fields, check_functions, check_sampler, host_of
 from bags.loading.pace import keep_memory
 from bags.loading.recipe import Recipe
 from bags.loading.state import State, place_of, state_of
 from bags.loading.steps import Place, Steps, Turns
 from bags.loading.worker_threads import Inline, Threads
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
+from bags.samplers.sampler import integer
 from bags.selection import Fields
 
 __all__ = ['Loader']

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 from bags.loading.recipe import MASK
-from bags.samplers import Sampler
+from bags.samplers.sampler import Sampler, integer
 from bags.selection import Fields, select_fields
 
-__all__ = ['check_counts', 'check_fields', 'check_functions', 'check_sampler', 'host_of', 'integer']
-
-
-def integer(name: str, value: Any, least: int | None = None) -> int:
-    """Returns an option as an integer.
-
-    Raises:
-        TypeError: It is none.
-        ValueError: It is too small.
-    """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f'{name}: expected an integer, got {value!r:.200}') from None
-    if least is not None and number < least:
-        raise ValueError(f'{name}: expected at least {least}, got {number}')
-    return number
+__all__ = ['check_counts', 'check_fields', 'check_functions', 'check_sampler', 'host_of']
 
 
 def host_of(shard: Any) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.loading.permutation import MOST, Permutation, hashed
+from bags.samplers.permutation import MOST, Permutation, hashed
 
 WORDS = st.lists(st.integers(-(2**70), 2**70), max_size=3)
 

@@ -1,0 +1,69 @@
+"""Batches of similar length, so that little of them is padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bags.samplers.permutation import Permutation
+from bags.samplers.sampler import Int64s, integer
+
+__all__ = ['Bucketed']
+
+POOL = 64  # Batches that are made together, so that each finds datapoints of similar length.
+
+
+class Bucketed:
+    """Each datapoint once, in batches of similar length, so that little of them is padding.
+
+    Batches are cut from pools: each of 64 batches of random datapoints, sorted by length. Their order is
+    random within the pool.
+
+    Args:
+        lengths: Of each datapoint, as `dataset.lengths(field)` returns them without reading any payload.
+        batch_size: Of all hosts together.
+        seed: Of the order, with the epoch.
+        pool: Batches of a pool: more of them are more alike in themselves, and less random.
+    """
+
+    def __init__(self, lengths: Any, batch_size: int, seed: int = 0, *, pool: int = POOL) -> None:
+        self.lengths = np.array(lengths, np.int64).reshape(-1)
+        self.batch_size = integer('batch_size', batch_size, 1)
+        self.seed = integer('seed', seed)
+        self.pool = integer('pool', pool, 1)
+        self._last: tuple[tuple[int, int], Int64s] = ((-1, -1), self.lengths)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def _pool(self, epoch: int, number: int) -> Int64s:
+        known, found = self._last
+        if known != (epoch, number):
+            size = self.batch_size * self.pool
+            start, stop = number * size, min(len(self.lengths), (number + 1) * size)
+            chosen = Permutation(len(self.lengths), self.seed, epoch)(np.arange(start, stop))
+            chosen = chosen[np.argsort(self.lengths[chosen], kind='stable')]
+            # A batch that is not whole stays where it is: at the end.
+            count = len(chosen) // self.batch_size
+            whole = chosen[: count * self.batch_size].reshape(count, self.batch_size)
+            order = Permutation(count, self.seed, epoch, number)(np.arange(count))
+            found = np.concatenate([whole[order].reshape(-1), chosen[count * self.batch_size :]])
+            self._last = ((epoch, number), found)
+        return found
+
+    def take(self, epoch: int, positions: Int64s) -> Int64s:
+        flat = np.reshape(positions, -1)
+        numbers, within = np.divmod(flat, self.batch_size * self.pool)
+        found = np.empty(len(flat), np.int64)
+        for number in np.unique(numbers).tolist():
+            chosen = numbers == number
+            found[chosen] = self._pool(epoch, number)[within[chosen]]
+        return found.reshape(np.shape(positions))
+
+    def __repr__(self) -> str:
+        import zlib
+
+        mark = zlib.crc32(self.lengths.tobytes())
+        lengths = f'{len(self)} lengths #{mark:08x}'
+        return f'Bucketed({lengths}, {self.batch_size}, seed={self.seed}, pool={self.pool})'

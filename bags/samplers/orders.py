@@ -1,0 +1,100 @@
+"""Datapoints one after the other, in windows, shuffled, or drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bags.samplers.permutation import Permutation, hashed
+from bags.samplers.sampler import Int64s, integer
+
+__all__ = ['Random', 'Sequential', 'Shuffled', 'Sliding']
+
+
+class Sequential:
+    """Each datapoint once, in order."""
+
+    def __init__(self, length: int) -> None:
+        self.length = integer('length', length, 0)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def take(self, epoch: int, positions: Int64s) -> Int64s:
+        return positions
+
+    def __repr__(self) -> str:
+        return f'Sequential({self.length})'
+
+
+class Sliding:
+    """Windows over consecutive datapoints, each beginning `stride` after the one before.
+
+    The datapoints are a circle: the last windows of an epoch go on at the beginning, and are never cut short.
+
+    Args:
+        length: Datapoints.
+        window: Positions of a window.
+        stride: From one window to the next; `window` unless given, so that each datapoint comes once, but
+            for those that fill the last window.
+    """
+
+    def __init__(self, length: int, window: int, stride: int | None = None) -> None:
+        self.length = integer('length', length, 1)
+        self.window = integer('window', window, 1)
+        self.stride = self.window if stride is None else integer('stride', stride, 1)
+
+    def __len__(self) -> int:
+        return -(-self.length // self.stride) * self.window
+
+    def take(self, epoch: int, positions: Int64s) -> Int64s:
+        number, within = np.divmod(positions, self.window)
+        return (number * self.stride + within) % self.length
+
+    def __repr__(self) -> str:
+        return f'Sliding({self.length}, {self.window}, {self.stride})'
+
+
+class Shuffled:
+    """Each datapoint once, in an order that the seed and the epoch determine; takes no memory."""
+
+    def __init__(self, length: int, seed: int = 0) -> None:
+        self.length = integer('length', length, 0)
+        self.seed = integer('seed', seed)
+        self._last = (-1, Permutation(0))
+
+    def __len__(self) -> int:
+        return self.length
+
+    def take(self, epoch: int, positions: Int64s) -> Int64s:
+        known, permutation = self._last
+        if known != epoch:
+            permutation = Permutation(self.length, self.seed, epoch)
+            self._last = (epoch, permutation)
+        return permutation(positions)
+
+    def __repr__(self) -> str:
+        return f'Shuffled({self.length}, seed={self.seed})'
+
+
+class Random:
+    """Any datapoint at any position: drawn with replacement.
+
+    Args:
+        length: Datapoints.
+        seed: Of the draw, with the epoch.
+        samples: Positions of an epoch; `length` unless given.
+    """
+
+    def __init__(self, length: int, seed: int = 0, samples: int | None = None) -> None:
+        self.length = integer('length', length, 1)
+        self.seed = integer('seed', seed)
+        self.samples = self.length if samples is None else integer('samples', samples, 1)
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def take(self, epoch: int, positions: Int64s) -> Int64s:
+        return hashed(positions, self.length, self.seed, epoch)
+
+    def __repr__(self) -> str:
+        return f'Random({self.length}, seed={self.seed}, samples={self.samples})'

@@ -1,0 +1,76 @@
+"""A shuffled order for data far away: of a few shards at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bags.batch import offsets_of
+from bags.samplers.permutation import Permutation
+from bags.samplers.sampler import Int64s, integer
+
+__all__ = ['ShardShuffled', 'shard_lengths']
+
+
+class ShardShuffled:
+    """Each datapoint once, of few shards at a time: what is read from far away can be read in large pieces.
+
+    Shards are put in a random order and divided into windows of `window`; within a window datapoints come in
+    a random order. All else being equal, more shards in a window mix better and need more room in a cache.
+
+    Args:
+        lengths: Datapoints of each shard; `shard_lengths(dataset)` finds them.
+        seed: Of the order, with the epoch.
+        window: Shards at a time.
+    """
+
+    def __init__(self, lengths: Sequence[int] | Int64s, seed: int = 0, window: int = 8) -> None:
+        self.lengths = np.array(lengths, np.int64).reshape(-1)
+        if len(self.lengths) and int(self.lengths.min()) < 0:
+            raise ValueError(f'lengths: expected at least 0, got {int(self.lengths.min())}')
+        self.seed = integer('seed', seed)
+        self.window = integer('window', window, 1)
+        self._starts = offsets_of(self.lengths)
+        self._last: tuple[int, Any] = (-1, None)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def _epoch(self, epoch: int) -> Any:
+        """Returns the order of the shards, and the positions at which each of them, and each window, ends."""
+        known, found = self._last
+        if known != epoch:
+            order = Permutation(len(self.lengths), self.seed, epoch)(np.arange(len(self.lengths)))
+            ends = offsets_of(self.lengths[order])
+            found = order, ends, ends[np.append(np.arange(0, len(order), self.window), len(order))]
+            self._last = (epoch, found)
+        return found
+
+    def take(self, epoch: int, positions: Int64s) -> Int64s:
+        order, starts, windows = self._epoch(epoch)
+        flat = np.reshape(positions, -1)
+        numbers = np.searchsorted(windows, flat, 'right') - 1
+        found = np.empty(len(flat), np.int64)
+        for number in np.unique(numbers).tolist():
+            chosen = numbers == number
+            start, stop = int(windows[number]), int(windows[number + 1])
+            place = start + Permutation(stop - start, self.seed, epoch, number)(flat[chosen] - start)
+            shard = np.searchsorted(starts, place, 'right') - 1
+            found[chosen] = self._starts[order[shard]] + place - starts[shard]
+        return found.reshape(np.shape(positions))
+
+    def __repr__(self) -> str:
+        return (
+            f'ShardShuffled({len(self.lengths)} shards, {len(self)}, seed={self.seed}, window={self.window})'
+        )
+
+
+def shard_lengths(dataset: Any) -> Int64s:
+    """Returns the number of datapoints of each shard of a reader, or of each part of a `concat`."""
+    layout = getattr(dataset, 'layout', None)
+    if layout is None:
+        return np.array([len(dataset)], np.int64)
+    starts: Int64s = np.asarray(layout.starts, np.int64)
+    return starts[1:] - starts[:-1]
