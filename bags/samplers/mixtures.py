@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fractions
 import math
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,13 +92,13 @@ class Mixture:
 def _whole(weights: Sequence[Any]) -> list[int]:
     """Returns whole numbers in the proportions of weights."""
     for number, weight in enumerate(weights):
-        if not isinstance(weight, numbers.Real):
+        if not hasattr(weight, '__float__'):
             raise TypeError(f'weights: expected numbers, got {weight!r:.200} for dataset {number}')
         if not 0 <= weight < math.inf:
             raise ValueError(
                 f'weights: expected finite numbers of at least 0, got {weight} for dataset {number}'
             )
-    exact = [fractions.Fraction(weight) for weight in weights]
+    exact = [fractions.Fraction(float(w) if isinstance(w, np.floating) else w) for w in weights]
     shares = [share.limit_denominator(10**6) or share for share in exact]
     total = sum(shares)
     if not total:

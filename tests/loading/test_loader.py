@@ -520,39 +520,6 @@ def test_a_transform_that_returns_nothing(dataset):
         next(iter(bags.Loader(dataset, 10, transform=lambda batch: None)))
 
 
-def test_what_cannot_be_loaded(dataset, tmp_path, kit):
-    empty = bags.open(kit.fill(tmp_path / 'x', [], SPEC))
-    for make, error, match in [
-        (lambda: bags.Loader(dataset, 104), ValueError, 'at most the 103 datapoints there are, got 104'),
-        (
-            lambda: bags.Loader(dataset, 60, even='drop', shard=(0, 2)),
-            ValueError,
-            'at most the 51 .* of 2 hosts',
-        ),
-        (lambda: bags.Loader(dataset, 0), ValueError, 'batch_size: expected at least 1'),
-        (lambda: bags.Loader(empty, 1), ValueError, 'expected datapoints to load, got none'),
-        (
-            lambda: bags.Loader(dataset[:2], 1, shard=(0, 3)),
-            ValueError,
-            'as many hosts as the 2 datapoints, got 3',
-        ),
-        (lambda: bags.Loader(dataset, 1, shard=(2, 2)), ValueError, 'shard: '),
-        (lambda: bags.Loader(dataset, 1, even='maybe'), ValueError, "'pad', 'drop' or False, got 'maybe'"),
-        (lambda: bags.Loader(dataset, 1, even=True), ValueError, 'even'),
-        (lambda: bags.Loader(dataset, 1, fields='nope'), KeyError, "no field 'nope'"),
-        (lambda: bags.Loader(dataset, 1, workers=-1), ValueError, 'workers: expected at least 0'),
-        (lambda: bags.Loader(dataset, 1, prefetch=0), ValueError, 'prefetch: expected at least 1'),
-        (lambda: bags.Loader(dataset, 1, epochs=-1), ValueError, 'epochs: expected at least 0'),
-        (lambda: bags.Loader(dataset, 1, shuffle='all'), ValueError, "True, False or 'shards', got 'all'"),
-        (lambda: bags.Loader(dataset, 1, mask='id'), ValueError, "a name that is no field, got 'id'"),
-        (lambda: bags.Loader(dataset, 1, collate=3), TypeError, 'collate'),
-        (lambda: bags.Loader([1, 2], 1), TypeError, 'expected a reader or a view, got list'),
-        (lambda: bags.Loader(dataset, 1).epoch(-1), ValueError, 'epoch'),
-    ]:
-        with pytest.raises(error, match=match):
-            make()
-
-
 # What is left behind.
 
 

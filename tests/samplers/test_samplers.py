@@ -131,6 +131,7 @@ def test_proportions_of_mixtures_are_exact(lengths, data, shuffle):
 def test_weights_of_mixtures():
     assert Mixture([5, 5], [0.7, 0.3]).counts == [7, 3]
     assert Mixture([5, 5], [2 / 3, 1 / 3]).counts == [2, 1]
+    assert Mixture([5, 5], [np.float32(0.25), np.int64(1)]).counts == [1, 4]
     assert Mixture([5, 5, 5], [1, 0, 1]).counts == [1, 0, 1]
     odd = Mixture([5, 5], [3.14159265358979, 1])
     assert abs(odd.counts[0] / odd.counts[1] - 3.14159265358979) < 1e-5
@@ -166,7 +167,10 @@ def test_what_makes_no_order():
         (lambda: Mixture([3, 4], [0, 0]), 'one above 0'),
         (lambda: Mixture([3, 4], [1, -1]), 'at least 0, got -1'),
         (lambda: Mixture([3, 4], [1, float('nan')]), 'finite'),
+        (lambda: Mixture([3, 4], ['1', 1]), "expected numbers, got '1' for dataset 0"),
         (lambda: Mixture([3, 0], [1, 1]), 'dataset 1: expected datapoints'),
+        (lambda: Shuffled(3, 'x'), "seed: expected an integer, got 'x'"),
+        (lambda: Bucketed([1, 2], 2, 1.5), 'seed: expected an integer, got 1.5'),
         (lambda: Bucketed([1, 2], 0), 'batch_size'),
     ]:
         with pytest.raises((ValueError, TypeError), match=match):

@@ -1,0 +1,103 @@
+"""What a loader cannot do is told when it is made, in one short sentence."""
+
+import pytest
+
+import bags
+from bags.samplers import Shuffled
+
+WRONG = [
+    # What cannot be.
+    ({'batch_size': 104}, ValueError, 'batch_size: expected at most the 103 datapoints there are, got 104'),
+    (
+        {'batch_size': 60, 'even': 'drop', 'shard': (0, 2)},
+        ValueError,
+        'the 51 .* for each of 2 hosts, got 60',
+    ),
+    ({'batch_size': 0}, ValueError, 'batch_size: expected at least 1, got 0'),
+    ({'shard': (2, 2)}, ValueError, r'shard: expected a number below that of hosts, got \(2, 2\)'),
+    ({'shard': (-1, 2)}, ValueError, r'shard: .*got \(-1, 2\)'),
+    ({'shard': (0, 104)}, ValueError, 'shard: expected at most as many hosts as the 103 .*, got 104'),
+    ({'even': 'maybe'}, ValueError, "even: expected 'pad', 'drop' or False, got 'maybe'"),
+    ({'even': True}, ValueError, 'even: .*got True'),
+    ({'fields': 'nope'}, KeyError, "no field 'nope'; those there are: 'id'"),
+    ({'fields': ('id', 'nope')}, KeyError, "no field 'nope'"),
+    ({'workers': -1}, ValueError, 'workers: expected at least 0, got -1'),
+    ({'prefetch': 0}, ValueError, 'prefetch: expected at least 1, got 0'),
+    ({'epochs': -1}, ValueError, 'epochs: expected at least 0, got -1'),
+    ({'shuffle': 'all'}, ValueError, "shuffle: expected True, False or 'shards', got 'all'"),
+    ({'mask': 'id'}, ValueError, "mask: expected a name that is no field, got 'id'"),
+    # Of other kinds.
+    ({'batch_size': '3'}, TypeError, "batch_size: expected an integer, got '3'"),
+    ({'batch_size': 2.5}, TypeError, 'batch_size: expected an integer, got 2.5'),
+    ({'batch_size': None}, TypeError, 'batch_size: expected an integer, got None'),
+    ({'seed': 'x'}, TypeError, "seed: expected an integer, got 'x'"),
+    ({'epochs': 'x'}, TypeError, "epochs: expected an integer, got 'x'"),
+    ({'workers': 'x'}, TypeError, "workers: expected an integer, got 'x'"),
+    ({'prefetch': 1.5}, TypeError, 'prefetch: expected an integer, got 1.5'),
+    ({'processes': 4}, TypeError, 'processes: expected True or False, got 4; how many says workers='),
+    ({'shard': 3}, TypeError, 'shard: expected a pair of host and hosts, got 3'),
+    ({'shard': (0, 1, 2)}, TypeError, 'shard: expected a pair'),
+    ({'shard': ('0', 2)}, TypeError, "shard: expected an integer, got '0'"),
+    ({'sampler': [3, 1, 2]}, TypeError, 'sampler: expected one of bags.samplers, .*, got list'),
+    ({'sampler': range(9)}, TypeError, 'sampler: .*, got range'),
+    ({'sampler': Shuffled}, TypeError, 'sampler: .*, got the class Shuffled'),
+    ({'shuffle': 3}, ValueError, 'shuffle: .*, got 3'),
+    ({'fields': 3}, TypeError, 'fields: expected a name, names or a mapping of them, got 3'),
+    ({'mask': 3}, TypeError, 'mask: expected the name of a column, got 3'),
+    ({'transform': 'x'}, TypeError, "transform: expected a function, got 'x'"),
+    ({'deliver': 3}, TypeError, 'deliver: expected a function, got 3'),
+    ({'collate': 3}, TypeError, 'collate: expected a function or a mapping'),
+    ({'collate': {'x': 3}}, TypeError, "collate: expected a function, .* for 'x', got 3"),
+    ({'transform': lambda batch: batch, 'processes': True}, TypeError, 'transform: .* can be pickled'),
+    ({'collate': lambda batch: batch, 'processes': True}, TypeError, 'collate: .* can be pickled'),
+]
+
+
+@pytest.mark.parametrize(('options', 'error', 'match'), WRONG)
+def test_what_a_loader_cannot_do(dataset, options, error, match):
+    with pytest.raises(error, match=match) as caught:
+        bags.Loader(dataset, **{'batch_size': 4, **options})
+    assert len(str(caught.value)) < 400
+    assert 'nums' not in str(caught.value) or error is KeyError  # No list of all that the dataset is.
+
+
+@pytest.mark.parametrize('view', ['empty', 'select', 'windows', 'concat'])
+def test_nothing_to_load(dataset, tmp_path, kit, view):
+    empty = bags.open(kit.fill(tmp_path / 'x', [], {'id': 'int(8)', 'nums': 'int(4)[]'}))
+    made = {
+        'empty': lambda: empty,
+        'select': lambda: bags.select(dataset, []),
+        'windows': lambda: bags.windows(dataset, 'nums', 1000),
+        'concat': lambda: bags.concat([empty, empty]),
+    }[view]()
+    with pytest.raises(ValueError, match=r'^dataset: expected datapoints to load, got none$'):
+        bags.Loader(made, 1)
+
+
+def test_an_empty_shard_is_no_hindrance(tmp_path, kit, rows):
+    """One folder without datapoints among others; and datapoints that do not suffice for all hosts."""
+    spec = {'id': 'int(8)'}
+    for worker, count in enumerate((3, 0, 4)):
+        with bags.ShardedDatasetWriter(tmp_path / 'x', spec, shard_start=worker, shard_step=3) as writer:
+            for index in range(count):
+                writer.append({'id': 10 * worker + index})
+    dataset = bags.open(tmp_path / 'x')
+    for shuffle in (True, 'shards'):
+        loaders = [
+            bags.Loader(dataset, 2, shuffle=shuffle, epochs=1, even=False, shard=(n, 2)) for n in (0, 1)
+        ]
+        found = [index for loader in loaders for batch in loader for index in batch['id'].tolist()]
+        assert sorted(found) == [0, 1, 2, 20, 21, 22, 23]
+    with pytest.raises(ValueError, match='as many hosts as the 7 datapoints, got 8'):
+        loaders[0].on_shard(0, 8)
+
+
+def test_what_is_no_dataset():
+    for wrong in ([1, 2], 'path', None, {'x': [1]}):
+        with pytest.raises(TypeError, match=f'expected a reader or a view, got {type(wrong).__name__}'):
+            bags.Loader(wrong, 1)
+
+
+def test_a_negative_epoch(dataset):
+    with pytest.raises(ValueError, match='epoch: expected at least 0'):
+        bags.Loader(dataset, 1).epoch(-1)
