@@ -5,11 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ['at_least', 'at_least_or_none', 'one_of']
+__all__ = ['at_least', 'at_least_or_none', 'integer', 'one_of']
+
+
+def integer(name: str, value: Any, other: str = '') -> int:
+    """Returns a whole number, which may also be given as a float that is one, such as `5e9`.
+
+    Args:
+        name: Of the option.
+        value: What is given.
+        other: What else it may be, for the message.
+
+    Raises:
+        TypeError: No whole number.
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not hasattr(value, '__index__'):
+        raise TypeError(f'{name}: expected an integer{other}, got {value!r:.200}')
+    return int(value)
 
 
 def at_least(name: str, value: Any, least: int) -> int:
-    """Returns a whole number, which may also be given as a float that is one, such as `5e9`.
+    """Returns a whole number, as `integer`.
 
     Raises:
         TypeError: No whole number.
@@ -24,11 +42,7 @@ def at_least_or_none(name: str, value: Any, least: int) -> int | None:
 
 
 def _checked(name: str, value: Any, least: int, other: str) -> int:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not hasattr(value, '__index__'):
-        raise TypeError(f'{name}: expected an integer{other}, got {value!r}')
-    number = int(value)
+    number = integer(name, value, other)
     if number < least:
         raise ValueError(f'{name}: expected at least {least}{other}, got {number}')
     return number

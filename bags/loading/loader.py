@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bags.arguments import at_least, at_least_or_none, integer
 from bags.fingerprint import fingerprint
 from bags.loading.collate import collator
 from bags.loading.iterator import LoaderIterator, Standing
@@ -19,7 +20,6 @@ from bags.loading.state import State, place_of, state_of
 from bags.loading.steps import Place, Steps, Turns
 from bags.loading.worker_threads import Inline, Threads
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
-from bags.samplers.sampler import integer
 from bags.selection import Fields
 
 __all__ = ['Loader']
@@ -97,14 +97,14 @@ class Loader:
         as_given = isinstance(fields, str | Mapping) or not hasattr(fields, '__iter__')
         self.fields: Any = fields if as_given else tuple(fields)  # type: ignore[arg-type]
         self.seed = integer('seed', seed)
-        self.batch_size = integer('batch_size', batch_size, 1)
-        self.epochs = None if epochs is None else integer('epochs', epochs, 0)
-        self.prefetch = None if prefetch is None else integer('prefetch', prefetch, 1)
+        self.batch_size = at_least('batch_size', batch_size, 1)
+        self.epochs = at_least_or_none('epochs', epochs, 0)
+        self.prefetch = at_least_or_none('prefetch', prefetch, 1)
         if workers is None:
             # Threads that wait for a network need no core each.
             waits = getattr(dataset, 'waits', False) and not processes
             workers = WORKERS if waits else min(WORKERS, os.cpu_count() or 1)
-        self.workers = integer('workers', workers, 0)
+        self.workers = at_least('workers', workers, 0)
         self.processes = bool(processes)
         self.shard, self.even = host_of(shard), even
         self.sampler = _sampler(dataset, shuffle, self.seed) if sampler is None else sampler

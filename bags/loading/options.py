@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from bags.arguments import integer
 from bags.loading.recipe import MASK
-from bags.samplers.sampler import Sampler, integer
+from bags.samplers.sampler import Sampler
 from bags.selection import Fields, select_fields
 
 __all__ = ['check_counts', 'check_fields', 'check_functions', 'check_sampler', 'host_of']

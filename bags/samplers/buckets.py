@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from bags.arguments import at_least, integer
 from bags.samplers.permutation import Permutation
-from bags.samplers.sampler import Int64s, integer
+from bags.samplers.sampler import Int64s
 
 __all__ = ['Bucketed']
 
@@ -29,9 +30,9 @@ class Bucketed:
 
     def __init__(self, lengths: Any, batch_size: int, seed: int = 0, *, pool: int = POOL) -> None:
         self.lengths = np.array(lengths, np.int64).reshape(-1)
-        self.batch_size = integer('batch_size', batch_size, 1)
+        self.batch_size = at_least('batch_size', batch_size, 1)
         self.seed = integer('seed', seed)
-        self.pool = integer('pool', pool, 1)
+        self.pool = at_least('pool', pool, 1)
         self._last: tuple[tuple[int, int], Int64s] = ((-1, -1), self.lengths)
 
     def __len__(self) -> int:

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from bags.arguments import at_least, integer
 from bags.batch import offsets_of
 from bags.samplers.permutation import Permutation
-from bags.samplers.sampler import Int64s, integer
+from bags.samplers.sampler import Int64s
 
 __all__ = ['Mixture']
 
@@ -42,7 +43,7 @@ class Mixture:
         shuffle: bool = True,
         samples: int | None = None,
     ) -> None:
-        self.lengths = [integer('lengths', length, 0) for length in lengths]
+        self.lengths = [at_least('lengths', length, 0) for length in lengths]
         if len(weights) != len(self.lengths):
             raise ValueError(
                 f'weights: expected one for each of {len(self.lengths)} datasets, got {len(weights)}'
@@ -56,7 +57,7 @@ class Mixture:
                 )
         self.seed = integer('seed', seed)
         self.shuffle = shuffle
-        self.samples = sum(self.lengths) if samples is None else integer('samples', samples, 1)
+        self.samples = sum(self.lengths) if samples is None else at_least('samples', samples, 1)
         self._firsts = offsets_of(np.array(self.lengths, np.int64))
         self._owners, self._ranks = _schedule(self.counts)
 

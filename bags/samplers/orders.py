@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from bags.arguments import at_least, integer
 from bags.samplers.permutation import Permutation, hashed
-from bags.samplers.sampler import Int64s, integer
+from bags.samplers.sampler import Int64s
 
 __all__ = ['Random', 'Sequential', 'Shuffled', 'Sliding']
 
@@ -14,7 +15,7 @@ class Sequential:
     """Each datapoint once, in order."""
 
     def __init__(self, length: int) -> None:
-        self.length = integer('length', length, 0)
+        self.length = at_least('length', length, 0)
 
     def __len__(self) -> int:
         return self.length
@@ -39,9 +40,9 @@ class Sliding:
     """
 
     def __init__(self, length: int, window: int, stride: int | None = None) -> None:
-        self.length = integer('length', length, 1)
-        self.window = integer('window', window, 1)
-        self.stride = self.window if stride is None else integer('stride', stride, 1)
+        self.length = at_least('length', length, 1)
+        self.window = at_least('window', window, 1)
+        self.stride = self.window if stride is None else at_least('stride', stride, 1)
 
     def __len__(self) -> int:
         return -(-self.length // self.stride) * self.window
@@ -58,7 +59,7 @@ class Shuffled:
     """Each datapoint once, in an order that the seed and the epoch determine; takes no memory."""
 
     def __init__(self, length: int, seed: int = 0) -> None:
-        self.length = integer('length', length, 0)
+        self.length = at_least('length', length, 0)
         self.seed = integer('seed', seed)
         self._last = (-1, Permutation(0))
 
@@ -86,9 +87,9 @@ class Random:
     """
 
     def __init__(self, length: int, seed: int = 0, samples: int | None = None) -> None:
-        self.length = integer('length', length, 1)
+        self.length = at_least('length', length, 1)
         self.seed = integer('seed', seed)
-        self.samples = self.length if samples is None else integer('samples', samples, 1)
+        self.samples = self.length if samples is None else at_least('samples', samples, 1)
 
     def __len__(self) -> int:
         return self.samples

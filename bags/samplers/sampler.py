@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ['Int64s', 'Sampler', 'integer']
+__all__ = ['Int64s', 'Sampler']
 
 Int64s = npt.NDArray[np.int64]
 
@@ -24,19 +23,3 @@ class Sampler(Protocol):
     def take(self, epoch: int, positions: Int64s) -> Int64s:
         """Returns the indices at some positions of an epoch, int64 of the same shape."""
         ...
-
-
-def integer(name: str, value: Any, least: int | None = None) -> int:
-    """Returns an option as an integer.
-
-    Raises:
-        TypeError: It is none.
-        ValueError: It is too small.
-    """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f'{name}: expected an integer, got {value!r:.200}') from None
-    if least is not None and number < least:
-        raise ValueError(f'{name}: expected at least {least}, got {number}')
-    return number

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from bags.arguments import at_least, integer
 from bags.batch import offsets_of
 from bags.samplers.permutation import Permutation
-from bags.samplers.sampler import Int64s, integer
+from bags.samplers.sampler import Int64s
 
 __all__ = ['ShardShuffled', 'shard_lengths']
 
@@ -31,7 +32,7 @@ class ShardShuffled:
         if len(self.lengths) and int(self.lengths.min()) < 0:
             raise ValueError(f'lengths: expected at least 0, got {int(self.lengths.min())}')
         self.seed = integer('seed', seed)
-        self.window = integer('window', window, 1)
+        self.window = at_least('window', window, 1)
         self._starts = offsets_of(self.lengths)
         self._last: tuple[int, Any] = (-1, None)
 
