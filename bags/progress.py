@@ -34,6 +34,7 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
     from rich.console import Console
     from rich.filesize import decimal
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.table import Column
     from rich.text import Text
 
     class Rates(ProgressColumn):
@@ -48,14 +49,16 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
 
     columns = [
         TextColumn('{task.description}'),
-        BarColumn(),
+        BarColumn(None, table_column=Column(ratio=1, max_width=40)),  # As wide as there is room for.
         TextColumn('{task.completed:,.0f}' + (f'/{total:,}' if total is not None else '')),
-        Rates(),
+        Rates(table_column=Column(no_wrap=True)),
         TimeRemainingColumn(),
     ]
     # What is printed meanwhile goes above the bar, if it goes to a terminal; else to where it should.
     above = sys.stdout is not None and sys.stdout.isatty()
-    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=above) as bar:
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, redirect_stdout=above, expand=True
+    ) as bar:
         task = bar.add_task(what, total=total, size=0)
 
         sizes = [0]

@@ -19,7 +19,10 @@ PIECE = 1 << 20
 def cat(
     path: Path,
     index: Annotated[
-        int, typer.Argument(show_default=False, help='Which datapoint, or which record of a bag.')
+        int,
+        typer.Argument(
+            metavar='INDEX', show_default=False, help='Which datapoint, or which record of a bag.'
+        ),
     ],
     field: Annotated[
         str,

@@ -21,7 +21,9 @@ class Format(enum.StrEnum):
 
 def export(
     path: Path,
-    target: Annotated[str, typer.Argument(show_default=False, help='A new or empty folder.')],
+    target: Annotated[
+        str, typer.Argument(metavar='TARGET', show_default=False, help='A new or empty folder.')
+    ],
     format: Annotated[
         Format,
         typer.Option(help='webdataset for tars, files for a folder of files.'),
