@@ -7,6 +7,7 @@ tars         WebDataset tars as a source of datapoints
 sources      what a source is, and the spec that is inferred from it
 converting   `bags.convert`: from a source to a dataset
 exporting    `bags.export`: from a dataset to tars or files
+targets      the tars and the folder of files that are written
 """
 
 from bags.intake.converting import Converted, convert

@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
-import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ import numpy as np
 from bags.arguments import at_least, at_least_or_none, one_of
 from bags.dataset import Rows, check_dataset
 from bags.formats.containers import HEAD, identify
-from bags.intake.extensions import CONTAINERS, KEY, extension_of, type_of
+from bags.intake.extensions import CONTAINERS, KEY, WRITTEN, extension_of, type_of
+from bags.intake.targets import Files, Tars
 from bags.opening import open as open_dataset
 from bags.progress import progress as show_progress
 from bags.selection import Fields, select_whole
@@ -68,7 +68,7 @@ def export(
     one_of('format', format, ('webdataset', 'files'))
     shard_size = at_least('shard_size', shard_size, 1)
     shard_length = at_least_or_none('shard_length', shard_length, 1)
-    chosen = [name for name in select_whole(fields, dataset.types, 'export') if name != KEY]
+    chosen = [name for name in select_whole(fields, dataset.types, 'export') if name not in (KEY, WRITTEN)]
     import fsspec
 
     fs, root = fsspec.core.url_to_fs(os.fspath(target), **(storage_options or {}))
@@ -82,13 +82,13 @@ def export(
     count, before, complete = 0, None, False
     try:
         with show_progress('exporting', len(dataset), 'datapoints', show=progress) as advance:
-            for key, files in samples:
+            for key, files, are_named in samples:
                 if key == before:
                     raise ValueError(
                         f'{KEY}: expected another key for each datapoint, got {key!r} twice in a row'
                     )
                 before = key
-                out.add(key, files)
+                out.add(key, files, are_named)
                 count += len(files)
                 advance(1, sum(len(data) for _, data in files))
         out.close(True)
@@ -103,8 +103,11 @@ def export(
     return count
 
 
-def _samples(dataset: Rows, fields: list[str]) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-    """Yields each datapoint's key, and its files: what follows the key in their names, and their content."""
+def _samples(dataset: Rows, fields: list[str]) -> Iterator[tuple[str, list[tuple[str, bytes]], bool]]:
+    """Yields each datapoint's key, its files, and if these have the names that were noted.
+
+    Of each file it is what follows the key in its name, and its content.
+    """
     start, step = 0, 1
     while start < len(dataset):
         indices = np.arange(start, _stop(dataset, start, step))
@@ -112,9 +115,17 @@ def _samples(dataset: Rows, fields: list[str]) -> Iterator[tuple[str, list[tuple
         keys: list[Any] = [f'{index:09}' for index in indices.tolist()]
         if KEY in dataset.types:
             keys = dataset.columns(indices, {KEY: True})[KEY]  # type: ignore[assignment]
+        noted: list[Any] = [None] * len(indices)
+        if WRITTEN in dataset.types:
+            noted = list(dataset.columns(indices, {WRITTEN: True})[WRITTEN])
         size = 0
         for place, key in enumerate(keys):
-            files = [file for column in columns.values() for file in column[place]]
+            names = noted[place] or {}
+            files = [
+                (names.get(field, name), data)
+                for field, column in columns.items()
+                for name, data in column[place]
+            ]
             if 'label' in dataset.types:
                 # The label of a class folder is the first part of the key already.
                 files = [
@@ -123,7 +134,7 @@ def _samples(dataset: Rows, fields: list[str]) -> Iterator[tuple[str, list[tuple
                     if (name, data) != ('label.txt', key.split('/')[0].encode())
                 ]
             size += sum(len(data) for _, data in files)
-            yield key, sorted(files)
+            yield key, sorted(files), bool(names)
         start += len(indices)
         step = min(2 * step, 4096) if size < MOST else max(1, step // 2)
 
@@ -196,103 +207,3 @@ def _as_file(value: Any, word: str) -> bytes:
         np.save(file, value, allow_pickle=False)
         return file.getvalue()
     return str(value.item() if isinstance(value, np.generic) else value).encode()
-
-
-def _checked(key: str) -> str:
-    """Refuses keys that would be files elsewhere."""
-    parts = key.split('/')
-    if (
-        not key
-        or key.startswith('/')
-        or '\\' in key
-        or '\0' in key
-        or any(part in ('', '.', '..') for part in parts)
-    ):
-        raise ValueError(f'{KEY}: expected a relative name for files, got {key!r}')
-    return key
-
-
-class Files:
-    """Datapoints as files of a folder."""
-
-    def __init__(self, fs: Any, root: str) -> None:
-        self._fs, self._root = fs, root
-        self._made: set[str] = set()
-        self._written: set[str] = set()
-
-    def add(self, key: str, files: list[tuple[str, bytes]]) -> None:
-        for name, data in files:
-            path = posixpath.join(self._root, f'{_checked(key)}.{name}' if name else _checked(key))
-            if path in self._written:
-                raise ValueError(f'{KEY}: expected another key for each datapoint, got {key!r} twice')
-            self._written.add(path)
-            folder = posixpath.dirname(path)
-            if folder not in self._made:
-                self._fs.makedirs(folder, exist_ok=True)
-                self._made.add(folder)
-            self._fs.pipe_file(path, data)
-
-    def close(self, complete: bool) -> None:
-        if not complete:
-            _remove(self._fs, self._written)
-
-
-class Tars:
-    """Datapoints as WebDataset tars. Each appears under its name when it is complete."""
-
-    def __init__(self, fs: Any, root: str, most: int, longest: int | None) -> None:
-        self._fs, self._root = fs, root
-        self._most, self._longest = most, longest
-        self._number = self._size = self._length = 0
-        self._written: set[str] = set()
-        self._file: Any = None
-        self._tar: Any = None
-
-    @property
-    def _path(self) -> str:
-        return posixpath.join(self._root, f'{self._number:06}.tar')
-
-    def add(self, key: str, files: list[tuple[str, bytes]]) -> None:
-        import tarfile
-
-        folder, slash, base = _checked(key).rpartition('/')
-        stem = folder + slash + base.replace('.', '%2E')  # A key ends at its first dot.
-        if self._tar is None:
-            self._written |= {self._path, self._path + '.new'}
-            self._file = self._fs.open(self._path + '.new', 'wb')
-            self._tar = tarfile.TarFile(fileobj=self._file, mode='w')
-        for name, data in files:
-            member = tarfile.TarInfo(f'{stem}.{name or "data"}')
-            member.size, member.mode = len(data), 0o644
-            self._tar.addfile(member, io.BytesIO(data))
-            self._size += len(data)
-        self._length += 1
-        if self._size >= self._most or (self._longest is not None and self._length >= self._longest):
-            self._finish()
-
-    def _finish(self) -> None:
-        if self._tar is None:
-            return
-        self._tar.close()
-        self._file.close()
-        self._fs.mv(self._path + '.new', self._path)
-        self._tar = self._file = None
-        self._size = self._length = 0
-        self._number += 1
-
-    def close(self, complete: bool) -> None:
-        if complete:
-            self._finish()
-            return
-        try:
-            if self._file is not None:
-                self._file.close()
-        except OSError:
-            pass  # What could not be written, a disk that is full, is removed.
-        _remove(self._fs, self._written)
-
-
-def _remove(fs: Any, paths: Iterable[str]) -> None:
-    for path in paths:
-        if fs.exists(path):
-            fs.rm_file(path)

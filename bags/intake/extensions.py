@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-__all__ = ['CONTAINERS', 'KEY', 'extension_of', 'field_of', 'split_name', 'type_of']
+__all__ = [
+    'CONTAINERS',
+    'KEY',
+    'WRITTEN',
+    'escaped',
+    'extension_of',
+    'field_of',
+    'file_name',
+    'split_name',
+    'type_of',
+    'unescaped',
+    'written',
+    'written_in_tars',
+]
 
 KEY = '__key__'
 """The field that holds what files of a datapoint are called without their extensions, as in WebDataset."""
+
+WRITTEN = '__extensions__'
+"""The field that notes what follows the key in the names of files, where an export would write something
+else: `{"txt": "TXT"}`. There is none where it would not."""
 
 _BY_TYPE = {
     'jpeg': 'jpg jpeg jpe',
@@ -87,3 +105,54 @@ def extension_of(field: str, word: str) -> str:
     if usual is None or _TYPES.get(last) == _TYPES.get(usual, word) or (word == 'array' and last == 'npy'):
         return field
     return f'{field}.{usual}'
+
+
+def file_name(key: str, name: str, alone: bool) -> str:
+    """Returns what a file is called.
+
+    Args:
+        key: Of its datapoint.
+        name: What follows that.
+        alone: It is the only file of its datapoint: then the key may be all of its name.
+    """
+    if alone and key.lower().endswith(f'.{name}'):
+        return key
+    return f'{key}.{name}' if name else key
+
+
+def written(key: str, files: Mapping[str, str]) -> dict[str, str]:
+    """Returns by field what follows the key in the names of files, where an export would not write it so.
+
+    Args:
+        key: Of their datapoint.
+        files: Their names by field.
+    """
+    return {
+        field: name[len(key) :].removeprefix('.')
+        for field, name in files.items()
+        if name != file_name(key, extension_of(field, type_of(field)), len(files) == 1)
+    }
+
+
+def written_in_tars(extensions: Mapping[str, str]) -> dict[str, str]:
+    """As `written`, of the extensions by field of what was in a tar."""
+    return {
+        field: extension
+        for field, extension in extensions.items()
+        if extension != extension_of(field, type_of(field))
+    }
+
+
+_DOT = re.compile(r'%((?:25)*)2E')
+
+
+def escaped(key: str) -> str:
+    """Returns a key as names in tars have it, where it ends at the first dot of the last part."""
+    folder, slash, base = key.rpartition('/')
+    return folder + slash + _DOT.sub(r'%25\g<1>2E', base).replace('.', '%2E')
+
+
+def unescaped(key: str) -> str:
+    """Returns the key of which this is the escaped form."""
+    folder, slash, base = key.rpartition('/')
+    return folder + slash + _DOT.sub(lambda dot: f'%{dot[1][2:]}2E' if dot[1] else '.', base)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bags.arguments import one_of
-from bags.intake.extensions import KEY, split_name
+from bags.intake.extensions import KEY, WRITTEN, split_name, written
 from bags.intake.grouping import LAYOUTS, Group, find_layout, group
 from bags.intake.sources import Damaged, infer, value_of
 from bags.spec import parse_type
@@ -68,10 +69,16 @@ class FolderSource:
             is_sequence = isinstance(file, list)
             _, extension = split_name(file[0] if isinstance(file, list) else file)
             fields[field] = extension, is_sequence, counts[field]
-        self.spec = infer(fields, self.count)
+        notes = any(self._written(key, files) for key, files in self.groups)
+        self.spec = infer(fields, self.count, notes)
         self.labelled = self.layout == 'classes' and 'label' not in self.spec
         if self.labelled:
             self.spec['label'] = 'utf8'
+
+    def _written(self, key: str, files: Mapping[str, str | list[str]]) -> dict[str, str]:
+        if self.layout == 'episodes':
+            return {}  # These do not come back as they were anyway.
+        return written(key, {field: file for field, file in files.items() if isinstance(file, str)})
 
     def entries(self) -> Iterator[Group]:
         return iter(self.groups)
@@ -82,6 +89,9 @@ class FolderSource:
         for field, kind in self.spec.items():
             if field == KEY:
                 datapoint[field] = key
+            elif field == WRITTEN:
+                noted = self._written(key, files)
+                datapoint[field] = json.dumps(noted).encode() if noted else None
             elif field == 'label' and self.labelled:
                 datapoint[field] = key.partition('/')[0]
             else:

@@ -14,7 +14,7 @@ import numpy as np
 
 from bags.errors import SpecError
 from bags.formats.containers import check_whole, identify
-from bags.intake.extensions import KEY, type_of
+from bags.intake.extensions import KEY, WRITTEN, type_of
 
 __all__ = ['Damaged', 'Source', 'infer', 'open_source', 'value_of']
 
@@ -118,17 +118,18 @@ def _adjusted(source: Source, changes: Mapping[str, str | None] | None) -> Sourc
     return source
 
 
-def infer(fields: Mapping[str, tuple[str, bool, int]], count: int) -> dict[str, str]:
+def infer(fields: Mapping[str, tuple[str, bool, int]], count: int, notes: bool) -> dict[str, str]:
     """Returns a spec.
 
     Args:
         fields: By field: the extension of its files, if it is a sequence, and how many datapoints have it.
         count: Datapoints.
+        notes: Extensions are to be noted.
     """
-    spec = {KEY: 'utf8'}
+    spec = {KEY: 'utf8', WRITTEN: 'json?'} if notes else {KEY: 'utf8'}
     for field, (extension, is_sequence, present) in sorted(fields.items()):
-        if field == KEY:
-            raise ValueError(f'.{extension}: expected another extension, this is what the keys are called')
+        if field in (KEY, WRITTEN):
+            raise ValueError(f'.{extension}: expected another extension, this field is of use already')
         spec[field] = type_of(extension) + '[]' * is_sequence + '?' * (present < count)
     return spec
 

@@ -7,19 +7,21 @@ it is the field: `000017.jpg`, `000017.seg.png`.
 from __future__ import annotations
 
 import errno
+import json
 import tarfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bags.intake.extensions import KEY, field_of
+from bags.intake.extensions import KEY, WRITTEN, field_of, unescaped, written_in_tars
 from bags.intake.sources import Damaged, infer, value_of
 from bags.spec import parse_type
 
 __all__ = ['TarSource', 'is_tar']
 
-Entry = tuple[str, str, dict[str, Any]]
-"""The tar, the key, and by field where the content is in the tar, or the content of a compressed one."""
+Entry = tuple[str, str, dict[str, Any], dict[str, str]]
+"""The tar, the key, and by field where the content is in the tar, or the content of a compressed one, and the
+extensions as they are written there."""
 
 
 def is_tar(name: str) -> bool:
@@ -62,23 +64,29 @@ class TarSource:
             raise FileNotFoundError(errno.ENOENT, 'no tars to import', ', '.join(tars))
         counts: Counter[str] = Counter()
         self.count = 0
+        notes = False
         for tar in self.tars:
             try:
-                for _, files in self._samples(tar, False):
+                for _, files, extensions in self._samples(tar, False):
                     counts.update(files.keys())
                     self.count += 1
+                    notes = notes or bool(written_in_tars(extensions))
             except Damaged as exc:
                 if on_error == 'raise':
                     raise
                 self.damaged.append((exc.name, exc.detail))
-        self.spec = infer({field: (field, False, counts[field]) for field in counts}, self.count)
+        self.spec = infer({field: (field, False, counts[field]) for field in counts}, self.count, notes)
 
-    def _samples(self, tar: str, contents: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yields keys and, by field, the places of the contents; or the contents where they have no place."""
+    def _samples(self, tar: str, contents: bool) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:
+        """Yields keys and, by field, the places of the contents and the extensions.
+
+        Where there are no places, it is the contents themselves, if they are wished for.
+        """
         import fsspec
 
         key: str | None = None
         files: dict[str, Any] = {}
+        extensions: dict[str, str] = {}
         try:
             with (
                 fsspec.open(tar, 'rb', **self.storage_options) as file,
@@ -90,11 +98,13 @@ class TarSource:
                     members.members = []  # type: ignore[attr-defined]  # Else it keeps all that were ever seen.
                     if not member.isfile() or _is_left_out(member.name):
                         continue
-                    name, field = _split(member.name)
+                    name, extension = _split(member.name)
+                    field = field_of(extension.lower())
                     if name != key:
                         if key is not None:
-                            yield key, files
-                        key, files = name, {}
+                            yield key, files, extensions
+                        key, files, extensions = name, {}, {}
+                    extensions[field] = extension
                     if field in files:
                         files[field] = Damaged(f'{tar}: {member.name}', 'is there twice in one datapoint')
                     elif has_places and not member.issparse():
@@ -110,25 +120,28 @@ class TarSource:
                 raise
             raise Damaged(tar, str(exc)) from exc
         if key is not None:
-            yield key, files
+            yield key, files, extensions
 
     def entries(self) -> Iterator[Entry]:
         damaged = {name for name, _ in self.damaged}
         for tar in self.tars:
             try:
-                for key, files in self._samples(tar, True):
-                    yield tar, key, files
+                for key, files, extensions in self._samples(tar, True):
+                    yield tar, key, files, extensions
             except Damaged as exc:
                 if exc.name not in damaged:
                     raise
 
     def load(self, entry: Entry) -> dict[str, Any]:
-        tar, key, files = entry
+        tar, key, files, extensions = entry
         datapoint: dict[str, Any] = {}
         for field, kind in self.spec.items():
             found = files.get(field)
             if field == KEY:
                 datapoint[field] = key
+            elif field == WRITTEN:
+                noted = written_in_tars(extensions)
+                datapoint[field] = json.dumps(noted).encode() if noted else None
             elif isinstance(found, Damaged):
                 raise found
             elif found is not None:
@@ -156,7 +169,7 @@ def _is_left_out(name: str) -> bool:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Splits a member's name into key and field, as WebDataset does: at the first dot of the last part."""
+    """Splits a member's name into key and extension as WebDataset does, at the first dot of its last part."""
     folder, slash, base = name.removeprefix('./').rpartition('/')
     stem, _, extension = base.partition('.')
-    return folder + slash + stem, field_of(extension.lower())
+    return unescaped(folder + slash + stem), extension

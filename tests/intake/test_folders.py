@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import bags
 from bags.intake import open_source
+from bags.intake.extensions import escaped, unescaped
 from bags.intake.grouping import find_layout, group
 from bags.intake.sources import Damaged
 
@@ -103,6 +104,47 @@ def test_each_file_a_datapoint(tmp_path):
     done = bags.convert(source, tmp_path / 'out', layout='files')
     assert done.datapoints == 3
     assert done.spec == {'__key__': 'utf8', 'data': 'bytes?', 'json': 'json?', 'txt': 'utf8?'}
+
+
+CASES = {
+    'A.TXT': b'1',
+    'b.txt': b'2',
+    'deep/C.Json': b'{}',
+    'deep/d.JPG': CAT,
+    'deep/d.txt': b'3',
+    'e.txt.txt': b'4',
+    'o.-x': b'5',
+    'x.tar.GZ': b'6',
+}
+
+
+@pytest.mark.parametrize('layout', ['stems', 'files'])
+def test_names_come_back_as_they_were_written(tmp_path, layout):
+    source = make(tmp_path / 'in', CASES)
+    done = bags.convert(source, tmp_path / 'out', layout=layout)
+    assert done.spec['__extensions__'] == 'json?'
+    with bags.open(tmp_path / 'out') as dataset:
+        by_key = {row['__key__']: row['__extensions__'] for row in dataset}
+        bags.export(dataset, tmp_path / 'files', format='files')
+        bags.export(dataset, tmp_path / 'tars')
+    wanted = {'A': {'txt': 'TXT'}, 'b': None} if layout == 'stems' else {'A.TXT': None, 'o.-x': {'_-x': ''}}
+    assert {key: by_key[key] for key in wanted} == wanted
+    assert tree(tmp_path / 'files') == CASES
+    if layout == 'stems':
+        bags.convert(tmp_path / 'tars', tmp_path / 'again')
+        bags.export(tmp_path / 'again', tmp_path / 'back', format='files')
+        tree_of_tars = {name.replace('txt.txt', 'txt'): data for name, data in CASES.items()}
+        assert tree(tmp_path / 'back') == tree_of_tars  # A tar does not tell of which layout it is.
+        plain = bags.convert(source, tmp_path / 'plain', layout=layout, spec={'__extensions__': None})
+        assert '__extensions__' not in plain.spec
+
+
+@given(st.text('ab.%25E', min_size=1, max_size=9))
+def test_keys_in_tars_have_no_dots_and_come_back(key):
+    assert '.' not in escaped(key)
+    assert unescaped(escaped(key)) == key
+    if '.' not in key:
+        assert escaped(unescaped(key)) == key
 
 
 def test_a_spec_can_be_changed(tmp_path):
