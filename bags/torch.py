@@ -50,9 +50,11 @@ def to_torch(
     pin = pin and getattr(torch, 'accelerator', torch.cuda).is_available()  # torch.accelerator: from 2.6 on
 
     def placed(tensor: Any) -> Any:
-        if pin and tensor.device.type == 'cpu':
+        is_pinned = pin and tensor.device.type == 'cpu'
+        if is_pinned:
             tensor = tensor.pin_memory()
-        return tensor if device is None else tensor.to(device, non_blocking=non_blocking)
+        # From memory that is not pinned only some accelerators copy in time, and this may be gone soon.
+        return tensor if device is None else tensor.to(device, non_blocking=non_blocking and is_pinned)
 
     def leaf(value: Any, where: str) -> Any:
         if isinstance(value, np.ndarray):

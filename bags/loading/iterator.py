@@ -31,8 +31,11 @@ class Standing:
 class LoaderIterator(Iterator[Any]):
     """Batches, one after the other, from a place on.
 
-    Its threads or processes end with it: at the end, with `close`, on an error, or when nobody has it.
+    Its threads or processes end with it: at the end, with `close`, on an error, or when nobody has it. After
+    Ctrl-C it goes on with the batch that would have been next, if it is asked for it.
     """
+
+    _is_interrupted = False
 
     def __init__(self, loader: Loader, begin: Place, epochs: int | None) -> None:
         self._loader = loader
@@ -55,20 +58,33 @@ class LoaderIterator(Iterator[Any]):
         return self
 
     def __next__(self) -> Any:
-        made = self._workers.get()
-        if made is None:
-            self.close()
-            raise StopIteration
         try:
+            made = self._workers.get()
+            if made is None:
+                if self._is_interrupted:
+                    self._go_on()
+                    return next(self)
+                self.close()
+                raise StopIteration
             batch = made.deliver(self._loader.deliver)
+            self._standing.number = made.number
+        except KeyboardInterrupt:
+            self.close()
+            self._is_interrupted = True  # Whatever had been made: it is made again.
+            raise
         except BaseException:
             self.close()
             raise
-        self._standing.number = made.number
         return batch
+
+    def _go_on(self) -> None:
+        """Starts anew where this has come to."""
+        self._is_interrupted = False
+        self._start(self._standing.place)
 
     def close(self) -> None:
         """Ends the workers; there are no more batches."""
+        self._is_interrupted = False
         self._closer()
 
     def __enter__(self) -> Self:

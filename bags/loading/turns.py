@@ -38,11 +38,15 @@ class Turn(LoaderIterator):
 
     def __next__(self) -> Any:
         if not self._is_started:
-            self._start(self._place, (self._skip, self._each))
-            self._is_started = True
+            self._go_on()
         batch = super().__next__()
         self._place, self._skip = self._standing.place, self._each - 1
         return batch
+
+    def _go_on(self) -> None:
+        self._is_interrupted = False
+        self._start(self._place, (self._skip, self._each))
+        self._is_started = True
 
     def state_dict(self) -> dict[str, Any]:
         """Returns where the worker is: the state of the loader, and how many batches are others' turn."""

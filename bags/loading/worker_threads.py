@@ -21,7 +21,7 @@ class Inline:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._pace = Pace()
-        self._number = self._next_number = 0
+        self._number = 0
         self._run: Iterator[Made] = iter(())
         self._count = self._size = 0
         self._began = 0.0
@@ -29,17 +29,6 @@ class Inline:
 
     def get(self) -> Made | None:
         """Returns the next batch; None at the end."""
-        try:
-            made = self._get()
-        except BaseException:
-            self._run = iter(())  # Ctrl-C has ended it: what it had yet to make is made by another.
-            self._number, self._count = self._next_number, 0
-            raise
-        if made is not None:
-            self._next_number = made.number + 1
-        return made
-
-    def _get(self) -> Made | None:
         made = self._next()
         if made is None and not self._closed:
             if self._count:

@@ -34,6 +34,18 @@ def test_aligned_arrays_are_not_copied_on_the_cpu():
     assert bags.jax.device_put({'x': array})['x'].unsafe_buffer_pointer() == array.ctypes.data
 
 
+@pytest.mark.parametrize('workers', [0, 2])
+def test_pictures_of_a_batch_are_not_copied_on_the_cpu(tmp_path, workers):
+    pictures = np.random.default_rng(0).integers(0, 255, (20, 32, 48, 3), np.uint8)
+    with bags.DatasetWriter(tmp_path / 'x', {'image': 'jpeg(90)'}) as writer:
+        for picture in pictures:
+            writer.append({'image': picture})
+    for batch in bags.Loader(bags.open(tmp_path / 'x'), 5, epochs=1, workers=workers, collate=bags.stack):
+        found = bags.jax.device_put(batch)['image']
+        assert found.shape == (5, 32, 48, 3)
+        assert found.unsafe_buffer_pointer() == batch['image'].ctypes.data or batch['image'].base is None
+
+
 def test_a_jitted_function_takes_the_batch(batch):
     found = bags.jax.device_put({name: batch[name] for name in ('grid', 'nums')})
     total = jax.jit(lambda columns: columns['nums'].values.sum() + columns['grid'].sum())(found)

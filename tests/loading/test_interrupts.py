@@ -61,6 +61,53 @@ def test_ctrl_c_while_workers_start_leaves_nothing(script, processes, times):
     assert script(code, functions=INTERRUPTED, timeout=500) == (0, 'done\n', '')
 
 
+@pytest.mark.parametrize('kind', ['inline', 'threads', 'processes', 'turns'])
+def test_an_iterator_goes_on_after_ctrl_c(script, kind):
+    """With the batch that would have been next, wherever it was interrupted."""
+    code = f"""
+        from bags.loading.turns import Turn
+
+        kind = {kind!r}
+        options = {{'processes': kind == 'processes', 'workers': 2 * (kind in ('threads', 'processes'))}}
+        one = loader(epochs=4, transform=augment, **options)
+        batches = Turn(one, 1, 2) if kind == 'turns' else iter(one)
+        chance = random.Random(0)
+        left = chance.randrange(1, 60)
+
+        def trace(frame, event, arg):
+            global left
+            if event == 'line':
+                left -= 1
+                if left == 0:
+                    signal.raise_signal(signal.SIGINT)
+            return trace
+
+        found, times = [], 0
+        while times < (4 if kind == 'processes' else 40):
+            try:
+                sys.settrace(trace)
+                batch = next(batches)
+                sys.settrace(None)
+                found.append(batch)
+            except KeyboardInterrupt:
+                sys.settrace(None)
+                times += 1
+                left = chance.randrange(1, 100)
+                assert not active_children() and threading.active_count() == 1
+                if found:
+                    assert batches.state_dict()['epoch'] == len(found) * (1 + (kind == 'turns')) // 15
+            except StopIteration:
+                sys.settrace(None)
+                break
+        assert times > 3
+        found += batches
+        expected = list(loader(epochs=4, transform=augment, processes=False))
+        assert same(found, expected[1::2] if kind == 'turns' else expected), len(found)
+        print('done')
+    """
+    assert script(code) == (0, 'done\n', '')
+
+
 def test_ctrl_c_ends_all(script):
     code = """
         batches = iter(loader(transform=slow))
