@@ -1,6 +1,7 @@
 """Transforms of the tests of `bags.write`, where processes that are started afresh find them."""
 
 import os
+import random
 import signal
 import time
 from pathlib import Path
@@ -14,6 +15,14 @@ def datapoint(number):
         'text': f'datapoint {number} ' * (number % 7),
         'items': range(number % 5),
         'maybe': None if number % 3 else bytes([number % 256]) * 100,
+    }
+
+
+def long(number):
+    """As `datapoint`, with texts of a kilobyte, one of eight, that nothing makes much shorter."""
+    return {
+        **datapoint(number),
+        'text': random.Random(number).randbytes(500 if number != 1500 else 4000).hex(),
     }
 
 

@@ -95,7 +95,7 @@ def export(
         complete = True
     except OSError as exc:
         if exc.filename is None and exc.errno is not None:
-            raise type(exc)(exc.errno, exc.strerror, os.fspath(target)) from exc
+            exc.filename = os.fspath(target)
         raise
     finally:
         if not complete:

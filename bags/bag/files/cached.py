@@ -102,6 +102,7 @@ class CachedStore:
         try:
             return download(copy, stat.size, source, self._room, advance)
         except Unwritable as exc:
+            exc.cause.filename = exc.cause.filename or self.folder
             raise exc.cause from None
 
     def _copy_of(self, path: str, stat: Stat) -> str:

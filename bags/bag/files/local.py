@@ -70,7 +70,9 @@ class LocalStore:
             with open(beside, 'wb') as file:
                 file.write(data)
             os.replace(beside, path)
-        except BaseException:
+        except BaseException as exc:
+            if isinstance(exc, OSError):
+                exc.filename = exc.filename or path  # A full disk is of no file.
             self.remove(beside)
             raise
 
