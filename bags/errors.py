@@ -120,13 +120,14 @@ class MissingDependencyError(BagsError, ImportError):
 
     Attributes:
         package: Name of the package that could not be imported.
-        extra: The extra of bags that installs it.
+        extra: The extra of bags that installs it; empty if none does.
     """
 
-    def __init__(self, package: str, extra: str) -> None:
+    def __init__(self, package: str, extra: str = '') -> None:
         self.package = package
         self.extra = extra
-        super().__init__(f"{package} is needed for this: pip install 'bags[{extra}]'")
+        wanted = f"'bags[{extra}]'" if extra else package
+        super().__init__(f'{package} is needed for this: pip install {wanted}')
 
 
 class StackError(BagsError, ValueError):

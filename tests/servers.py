@@ -108,8 +108,8 @@ class Proxy:
         url: Where it is.
         requests: What was asked for so far: method, path, the Range.
         delay: Seconds that each request takes longer.
-        faults: By what is done to a request ('refuse' with 503, 'deny', 'reset', 'truncate'), how
-            probable it is.
+        faults: By what is done to a request ('refuse' with 503, 'deny', 'elsewhere', 'malformed', 'reset',
+            'truncate'), how probable it is.
         most: Requests at a time so far, at most.
         before: Is called before a request is passed on, with the number of those before it.
     """
@@ -197,8 +197,8 @@ class Proxy:
             self.requests.append((handler.command, handler.path, handler.headers.get('Range', '')))
             self.active += 1
             self.most = max(self.most, self.active)
-            fault = self.fault()
             self.before(len(self.requests) - 1)
+            fault = self.fault()
         try:
             if self.delay:
                 time.sleep(self.delay)
@@ -222,6 +222,9 @@ class Proxy:
             handler.send_header('Content-Length', '0')
             handler.end_headers()
             return
+        if fault in ELSEWHERE:
+            refer(handler, *ELSEWHERE[fault])
+            return
         if fault == 'reset':
             reset(handler)
             return
@@ -244,7 +247,30 @@ class Proxy:
         handler.wfile.write(body)
 
 
+ELSEWHERE = {
+    'elsewhere': (301, 'PermanentRedirect', 'The bucket must be addressed using the specified endpoint.'),
+    'malformed': (
+        400,
+        'AuthorizationHeaderMalformed',
+        "The authorization header is malformed; the region 'us-east-1' is wrong; expecting 'eu-west-1'",
+    ),
+}
+"""How S3 answers where a bucket is in another region than was asked."""
 HOPS = {'connection', 'transfer-encoding', 'content-length', 'keep-alive'}
+
+
+def refer(handler: Any, status: int, code: str, message: str) -> None:
+    body = (
+        b''
+        if handler.command == 'HEAD'
+        else f'<Error><Code>{code}</Code><Message>{message}</Message></Error>'.encode()
+    )
+    handler.send_response(status)
+    handler.send_header('x-amz-bucket-region', 'eu-west-1')
+    handler.send_header('Content-Type', 'application/xml')
+    handler.send_header('Content-Length', str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
 
 
 def read_chunks(file: Any) -> bytes:

@@ -4,7 +4,6 @@ import contextlib
 import io
 import multiprocessing
 import os
-import time
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from bags.bag.recordfile import RecordFile
 from bags.errors import CorruptError
 from tests.bag.samples import few, forked
 from tests.bag.test_files import DATA, FileTests, arrays
-from tests.servers import Proxy
 
 
 class TestRemote(FileTests):
@@ -202,127 +200,6 @@ def test_records_as_files(s3_storage, proxy):
     assert [wanted for _, _, wanted in requests] == ['bytes=620000-819999']
     record.seek(-100, io.SEEK_END)
     assert record.read() == DATA[-100:]
-
-
-# Requests that fail.
-
-
-@pytest.mark.parametrize('reads', [300, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_a_network_that_fails_now_and_then(s3_storage, proxy, reads):
-    path = f'{s3_storage.root}/faulty.bin'
-    data = DATA[:200_000]
-    store, path = store_for(path, None, {**s3_storage.through(proxy), 'timeout': 30})
-    store.replace(path, data)
-    file = store.open(path, Hints())
-    proxy.faults = {'refuse': 0.02, 'reset': 0.02, 'truncate': 0.02}
-    rng = np.random.default_rng(0)
-    done = 0
-    while done < reads:
-        starts = rng.integers(0, file.at_hand - 700, 50)
-        stops = starts + rng.integers(1, 700, 50)
-        file.clients.client().gap = -1000  # No merging: one request a range.
-        expected = [data[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
-        assert file.read_many(starts, stops) == expected
-        done += 50
-    assert proxy.spoiled > reads / 50
-
-
-NEAR = [(start, start + 700) for start in range(0, 600_000, 3000)]
-
-
-@pytest.fixture
-def near(s3):
-    """A file of a storage that answers at once, the way there, and what makes another object of it."""
-    options = {'key': 'a', 'secret': 'b', 'client': 'obstore', 'endpoint_url': s3}
-    direct, path = store_for('s3://bucket/near.bin', None, options)
-    direct.replace(path, DATA)
-    with Proxy(s3) as proxy:
-        store, _ = store_for(path, None, {**options, 'endpoint_url': proxy.url, 'concurrency': 24})
-        file = store.open(path, Hints())
-        client = file.clients.client()
-        client.gap = -1000  # No merging: one request a range.
-        client.quickest = 0.0
-        yield file, proxy, lambda: direct.replace(path, DATA[::-1])
-
-
-def test_many_ranges_of_a_storage_that_is_near(near):
-    file, proxy, _ = near
-    expected = [DATA[start:stop] for start, stop in NEAR]
-    with proxy.counted() as requests:
-        assert file.read_many(*arrays(NEAR)) == expected
-    wanted = {f'bytes={start}-{stop - 1}' for start, stop in NEAR}
-    assert (len(requests), {asked for _, _, asked in requests}) == (len(NEAR), wanted)
-    proxy.most, proxy.delay = 0, 0.02
-    assert file.read_many(*arrays(NEAR)) == expected
-    assert 10 < proxy.most <= 24
-    proxy.delay, proxy.faults = 0, {'refuse': 0.02, 'reset': 0.02, 'truncate': 0.02}
-    for _ in range(3):
-        assert file.read_many(*arrays(NEAR)) == expected
-
-
-@pytest.mark.parametrize('when', [0, 1, 100, len(NEAR) - 1])
-def test_an_object_that_changes_while_many_ranges_are_read(near, when):
-    file, proxy, change = near
-    first = len(proxy.requests)
-    proxy.before = lambda count: change() if count == first + when else None
-    with pytest.raises(CorruptError, match='has changed since it was opened'):
-        file.read_many(*arrays(NEAR))
-
-
-def test_a_network_that_only_fails_is_told_in_time(s3_storage, proxy):
-    options = {**s3_storage.through(proxy), 'retries': 2}
-    store, path = store_for(f'{s3_storage.root}/x.bin', None, options)
-    store.replace(path, b'x' * 100_000)
-    file = store.open(path, Hints())
-    for fault in ('refuse', 'reset', 'truncate'):
-        proxy.faults = {fault: 1.0}
-        with pytest.raises(OSError, match='3 tries') as caught:
-            file.read(0, 100)
-        assert path in str(caught.value)
-
-
-def test_a_server_that_does_not_answer(s3_storage, proxy):
-    options = {**s3_storage.through(proxy), 'timeout': 0.6, 'retries': 5}
-    store, path = store_for(f'{s3_storage.root}/x.bin', None, options)
-    proxy.delay = 30
-    begun = time.monotonic()
-    with pytest.raises(TimeoutError, match=r'x\.bin'):
-        store.open(path, Hints())
-    assert time.monotonic() - begun < 25
-
-
-def test_no_bucket(s3_storage):
-    store, path = store_for('s3://no-such-bucket/x.bag', None, s3_storage.options)
-    with pytest.raises(FileNotFoundError, match='no-such-bucket'):
-        store.open(path, Hints())
-    with pytest.raises(FileNotFoundError, match='no-such-bucket'):
-        store.names('s3://no-such-bucket/folder')
-
-
-def test_access_denied(s3_storage, s3):
-    with Proxy(s3) as proxy:
-        proxy.faults = {'deny': 1.0}
-        store, path = store_for(f'{s3_storage.root}/x.bag', None, s3_storage.through(proxy))
-        with pytest.raises(PermissionError, match=r'access denied.*x\.bag'):
-            store.open(path, Hints())
-
-
-def test_no_credentials(s3_storage, monkeypatch, tmp_path):
-    for name in ('AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY', 'AWS_PROFILE', 'AWS_SESSION_TOKEN'):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv('AWS_CONFIG_FILE', os.fspath(tmp_path / 'config'))
-    monkeypatch.setenv('AWS_SHARED_CREDENTIALS_FILE', os.fspath(tmp_path / 'credentials'))
-    monkeypatch.setenv('AWS_EC2_METADATA_DISABLED', 'true')
-    options = {name: value for name, value in s3_storage.options.items() if name not in ('key', 'secret')}
-    store, path = store_for(f'{s3_storage.root}/x.bag', None, options)
-    with pytest.raises(PermissionError, match=r'no credentials.*x\.bag'):
-        store.open(path, Hints())
-
-
-def test_options_that_make_no_sense():
-    for options in ({'timeout': 0}, {'retries': -1}, {'concurrency': 'many'}, {'client': 'boto'}):
-        with pytest.raises(ValueError, match=next(iter(options))):
-            store_for('s3://bucket/x.bag', None, options)
 
 
 # Processes.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import re
 
 from bags.errors import CorruptError
 
 __all__ = ['Late', 'Precondition', 'Transient', 'Unsatisfiable', 'by_status', 'changed', 'given_up']
+
+REGION = re.compile(r"expecting '([a-z0-9-]+)'|x-amz-bucket-region: ([a-z0-9-]+)")
 
 
 class Transient(Exception):
@@ -43,8 +46,11 @@ def by_status(path: str, status: int, reason: str) -> Exception:
         return Unsatisfiable(reason)
     if status in (408, 425, 429) or status >= 500:
         return Transient(_told(f'status {status}', reason))
-    if status in (301, 302, 307):
-        reason = _told('the bucket is in another region (storage option region)', reason)
+    region = REGION.search(reason)
+    if status in (301, 302, 307) or region is not None:
+        # Only some of the answers say which one.
+        where = f'region {next(filter(None, region.groups()))}' if region is not None else 'another region'
+        reason = _told(f'the bucket is in {where} (storage option region)', reason)
     return OSError(errno.EIO, _told(f'status {status}', reason), path)
 
 

@@ -23,6 +23,14 @@ __all__ = ['Backend', 'FsspecClient', 'make_fsspec_client']
 
 Result = TypeVar('Result')
 
+PACKAGES = {
+    's3': ('s3fs (or obstore)', 's3'),
+    'gs': ('gcsfs (or obstore)', 'gcs'),
+    'az': ('adlfs (or obstore)', 'all'),
+    'http': ('aiohttp', 'all'),
+    'https': ('aiohttp', 'all'),
+}
+"""What a scheme needs, and the extra that brings it."""
 IN_FLIGHT = 64 << 20  # Bytes of an upload that are on their way: four parts, of large ones one.
 
 
@@ -54,6 +62,10 @@ class Backend(Protocol):
     async def remove(self, path: str) -> None: ...
 
     async def copy(self, path: str, target: str) -> None: ...
+
+    def version_of(self, receipts: list[Any]) -> str | None:
+        """Returns the version of an object of these parts; None if that does not follow from them."""
+        ...
 
     versions: str
     ordered: bool
@@ -106,31 +118,22 @@ def _make_filesystem(scheme: str, options: dict[str, Any], patience: Patience) -
     if scheme == 's3':
         config = {
             'connect_timeout': patience.connect_timeout,
-            'read_timeout': patience.attempt,
+            'read_timeout': patience.timeout,  # What one try may take is bounded here.
             'max_pool_connections': patience.concurrency,
             'retries': {'total_max_attempts': 1},
             **(options.pop('config_kwargs', None) or {}),
         }
         options['config_kwargs'] = config
-    extra = {'s3': 's3', 'gs': 'gcs'}.get(scheme, 'all')
     try:
         # A file system of our own: fsspec would share it with whoever asks for equal options.
         filesystem = fsspec.filesystem(scheme, skip_instance_cache=True, **options)
     except ImportError as exc:
-        raise MissingDependencyError(_package(scheme), extra) from exc
+        # fsspec puts words of its own around the error that names the package.
+        missing = getattr(exc.__cause__, 'name', None) or exc.name or f'the fsspec package for {scheme}'
+        raise MissingDependencyError(*PACKAGES.get(scheme, (missing, ''))) from exc
     if scheme == 's3':
         filesystem.retries = 1
     return filesystem
-
-
-def _package(scheme: str) -> str:
-    packages = {
-        's3': 's3fs (or obstore)',
-        'gs': 'gcsfs (or obstore)',
-        'az': 'adlfs (or obstore)',
-        'http': 'aiohttp',
-    }
-    return packages.get(scheme, f'the fsspec package for {scheme}')
 
 
 def _own(filesystem: Any) -> Any:
@@ -288,11 +291,30 @@ class PartedUpload:
         if not backend.ordered and last:
             self.send(last)
         receipts = [future.result() for future in self._sent]
+        tries = itertools.count()
+
+        async def work() -> None:
+            next(tries)
+            await backend.complete(token, receipts, offset, last, self._create)
+
         try:
-            self._do(lambda: backend.complete(token, receipts, offset, last, self._create)).result()
-        except Precondition as exc:
+            self._do(work).result()
+        except (Precondition, OSError) as exc:
+            # Perhaps it was complete before, and only the answer did not arrive.
+            if next(tries) > 1 and self._is_complete(receipts):
+                return
             self.abort()
+            if isinstance(exc, OSError):
+                raise
             raise FileExistsError(errno.EEXIST, 'is there already', self._path) from exc
+
+    def _is_complete(self, receipts: list[Any]) -> bool:
+        """Whether the object is there, and of just these parts."""
+        backend, path = self._client.backend, self._path
+        try:
+            return self._client.head(path).version == backend.version_of(receipts)
+        except OSError:
+            return False
 
     def abort(self) -> None:
         for future in self._sent:

@@ -113,6 +113,9 @@ class GcsBackend:
             arrived = int(found['Range'].rpartition('-')[2]) + 1
             await self._send(token, arrived, data[arrived - offset :], total)
 
+    def version_of(self, receipts: list[Any]) -> str | None:
+        return None
+
     async def abort(self, token: Any) -> None:
         try:
             await self._request('DELETE', token[0], token[1])

@@ -88,6 +88,9 @@ class HttpBackend:
     async def complete(self, token: Any, receipts: list[Any], offset: int, last: bytes, create: bool) -> None:
         raise _only_reads(str(token))
 
+    def version_of(self, receipts: list[Any]) -> str | None:
+        return None
+
     async def abort(self, token: Any) -> None:
         pass
 

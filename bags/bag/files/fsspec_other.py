@@ -108,6 +108,9 @@ class OtherBackend:
     async def complete(self, token: Any, receipts: list[Any], offset: int, last: bytes, create: bool) -> None:
         await self.put(token[0], bytes(token[1]) + last, create)
 
+    def version_of(self, receipts: list[Any]) -> str | None:
+        return None
+
     async def abort(self, token: Any) -> None:
         token[1].clear()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import re
 from typing import Any
 
 from bags.bag.files.faults import Precondition, Transient, by_status
@@ -11,6 +13,8 @@ from bags.bag.files.protocols import Stat
 from bags.bag.files.urls import split, unquoted
 
 __all__ = ['S3Backend']
+
+MD5 = re.compile('[0-9a-f]{32}')
 
 
 class S3Backend:
@@ -68,6 +72,13 @@ class S3Backend:
             **condition,
         )
 
+    def version_of(self, receipts: list[Any]) -> str | None:
+        digests = [unquoted(etag) for etag in receipts]
+        if not all(map(MD5.fullmatch, digests)):
+            return None
+        whole = hashlib.md5(b''.join(map(bytes.fromhex, digests)), usedforsecurity=False)
+        return f'{whole.hexdigest()}-{len(digests)}'
+
     async def abort(self, token: Any) -> None:
         await self._call('abort_multipart_upload', token[0], UploadId=token[1])
 
@@ -101,10 +112,13 @@ def _fault(path: str, exc: BaseException) -> Exception:
     response = getattr(cause, 'response', None)
     if isinstance(response, dict):
         error = response.get('Error', {})
-        status = response.get('ResponseMetadata', {}).get('HTTPStatusCode') or 500
+        about = response.get('ResponseMetadata', {})
+        status = about.get('HTTPStatusCode') or 500
         if error.get('Code') in ('SlowDown', 'RequestTimeout', 'InternalError'):
             status = 503
-        return by_status(path, status, f'{error.get("Code", "")} {error.get("Message", "")}')
+        region = about.get('HTTPHeaders', {}).get('x-amz-bucket-region') if status in (301, 400) else None
+        reason = f'{error.get("Code", "")} {error.get("Message", "")}'
+        return by_status(path, status, reason + (f', x-amz-bucket-region: {region}' if region else ''))
     name = type(cause).__name__
     if 'Credentials' in name or 'Profile' in name or 'TokenRetrieval' in name:
         return PermissionError(13, f'no credentials (anon=True needs none): {cause}', path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -100,6 +101,10 @@ def for_fsspec(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
             kept['token'] = 'anon'  # noqa: S105
         if 'base_url' in kept:
             kept['endpoint_url'] = kept.pop('base_url')
+        token = kept.get('token')
+        if isinstance(token, str) and token.endswith('.json') and not os.path.exists(token):
+            # Else gcsfs would take it for a token, and ask Google what it thinks of it.
+            raise FileNotFoundError(errno.ENOENT, 'storage option token: no such file', token)
         return kept
     return dict(options)
 

@@ -244,23 +244,39 @@ class RemoteOutput:
             self._size = self._sent + len(kept)
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        for buffer in buffers:
-            data = buffer if type(buffer) is bytes else bytes(buffer)
-            if data:
-                self._waiting.append(data)
-                self._size += len(data)
-        while self._size - self._sent > part_size(self._parts):
-            self._send()
+        before = self._size
+        try:
+            for buffer in buffers:
+                self._add(buffer)
+        except BaseException:
+            self.size = before
+            raise
 
-    def _send(self) -> None:
-        """Sends a part, of which more than that is waiting."""
-        waiting, size = memoryview(b''.join(self._waiting)), part_size(self._parts)
+    def _add(self, buffer: Buffer) -> None:
+        """Takes a buffer in pieces of a part each: a large one is not copied as a whole."""
+        size = buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
+        start, room = 0, part_size(self._parts) - (self._size - self._sent)
+        if size > room:
+            view = memoryview(buffer).cast('B')
+            while size - start > room:
+                self._send(view[start : start + room])
+                start += room
+                room = part_size(self._parts)
+            buffer = view[start:]
+        if size > start:
+            self._waiting.append(buffer if type(buffer) is bytes else bytes(buffer))
+            self._size += size - start
+
+    def _send(self, last: memoryview) -> None:
+        """Sends a part: what waits, and this behind it."""
+        part = b''.join([*self._waiting, last])
         if self._upload is None:
             self._upload = self._clients.client().upload(self.path, self._create)
-        self._upload.send(bytes(waiting[:size]))
+        self._upload.send(part)
         self._parts += 1
-        self._sent += size
-        self._waiting = [bytes(waiting[size:])]
+        self._sent += len(part)
+        self._size = self._sent
+        self._waiting = []
 
     def copy(self, source: BinaryIO, size: int) -> None:
         before, left = self._size, size

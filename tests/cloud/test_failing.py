@@ -1,0 +1,287 @@
+"""Requests that fail, and what storages refuse: tried again or told, with path and cause, in time."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bags
+from bags import bag
+from bags.bag.files import Hints, store_for
+from bags.errors import CorruptError
+from tests.bag.test_files import DATA, arrays
+from tests.cloud.conftest import make_storage
+from tests.servers import Proxy
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope='module', params=['s3-obstore', 's3-fsspec', 'gs-obstore', 'gs-fsspec'])
+def far_storage(request):
+    """S3 and GCS in both ways."""
+    return make_storage(request, request.param)
+
+
+@pytest.mark.parametrize('reads', [300, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_a_network_that_fails_now_and_then(s3_storage, proxy, reads):
+    path = f'{s3_storage.root}/faulty.bin'
+    data = DATA[:200_000]
+    store, path = store_for(path, None, {**s3_storage.through(proxy), 'timeout': 30})
+    store.replace(path, data)
+    file = store.open(path, Hints())
+    proxy.faults = {'refuse': 0.02, 'reset': 0.02, 'truncate': 0.02}
+    rng = np.random.default_rng(0)
+    done = 0
+    while done < reads:
+        starts = rng.integers(0, file.at_hand - 700, 50)
+        stops = starts + rng.integers(1, 700, 50)
+        file.clients.client().gap = -1000  # No merging: one request a range.
+        expected = [data[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
+        assert file.read_many(starts, stops) == expected
+        done += 50
+    assert proxy.spoiled > reads / 50
+
+
+NEAR = [(start, start + 700) for start in range(0, 600_000, 3000)]
+
+
+@pytest.fixture
+def near(s3):
+    """A file of a storage that answers at once, the way there, and what makes another object of it."""
+    options = {'key': 'a', 'secret': 'b', 'client': 'obstore', 'endpoint_url': s3}
+    direct, path = store_for('s3://bucket/near.bin', None, options)
+    direct.replace(path, DATA)
+    with Proxy(s3) as proxy:
+        store, _ = store_for(path, None, {**options, 'endpoint_url': proxy.url, 'concurrency': 24})
+        file = store.open(path, Hints())
+        client = file.clients.client()
+        client.gap = -1000  # No merging: one request a range.
+        client.quickest = 0.0
+        yield file, proxy, lambda: direct.replace(path, DATA[::-1])
+
+
+def test_many_ranges_of_a_storage_that_is_near(near):
+    file, proxy, _ = near
+    expected = [DATA[start:stop] for start, stop in NEAR]
+    with proxy.counted() as requests:
+        assert file.read_many(*arrays(NEAR)) == expected
+    wanted = {f'bytes={start}-{stop - 1}' for start, stop in NEAR}
+    assert (len(requests), {asked for _, _, asked in requests}) == (len(NEAR), wanted)
+    proxy.most, proxy.delay = 0, 0.02
+    assert file.read_many(*arrays(NEAR)) == expected
+    assert 10 < proxy.most <= 24
+    proxy.delay, proxy.faults = 0, {'refuse': 0.02, 'reset': 0.02, 'truncate': 0.02}
+    for _ in range(3):
+        assert file.read_many(*arrays(NEAR)) == expected
+
+
+@pytest.mark.parametrize('when', [0, 1, 100, len(NEAR) - 1])
+def test_an_object_that_changes_while_many_ranges_are_read(near, when):
+    file, proxy, change = near
+    first = len(proxy.requests)
+    proxy.before = lambda count: change() if count == first + when else None
+    with pytest.raises(CorruptError, match='has changed since it was opened'):
+        file.read_many(*arrays(NEAR))
+
+
+def test_a_network_that_only_fails_is_told_in_time(s3_storage, proxy):
+    options = {**s3_storage.through(proxy), 'retries': 2}
+    store, path = store_for(f'{s3_storage.root}/x.bin', None, options)
+    store.replace(path, b'x' * 100_000)
+    file = store.open(path, Hints())
+    for fault in ('refuse', 'reset', 'truncate'):
+        proxy.faults = {fault: 1.0}
+        with pytest.raises(OSError, match='3 tries') as caught:
+            file.read(0, 100)
+        assert path in str(caught.value)
+
+
+def test_a_server_that_does_not_answer(s3_storage, proxy):
+    options = {**s3_storage.through(proxy), 'timeout': 0.6, 'retries': 5}
+    store, path = store_for(f'{s3_storage.root}/x.bin', None, options)
+    proxy.delay = 30
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError, match=r'x\.bin'):
+        store.open(path, Hints())
+    assert time.monotonic() - begun < 25
+
+
+def test_an_upload_of_which_the_last_answer_gets_lost(s3_storage, proxy):
+    options = {**s3_storage.through(proxy), 'client': 'fsspec', 'retries': 2}
+    store, path = store_for(f'{s3_storage.root}/answered.bin', None, options)
+    data = np.random.default_rng(0).bytes(9 << 20)
+
+    def lose(_):
+        method, asked, _ = proxy.requests[-1]
+        proxy.faults = {'truncate': 1.0} if method == 'POST' and 'uploadId=' in asked else {}
+
+    proxy.before = lose
+    output = store.create(path)
+    output.write([data])
+    output.close()
+    assert store.read(path) == data
+    proxy.before = int
+    again = store.create(path)
+    again.write([data[::-1]])
+    with pytest.raises(FileExistsError):
+        again.close()
+
+
+# What storages refuse.
+
+
+def test_no_bucket(far_storage):
+    root = f'{far_storage.root.partition("://")[0]}://no-such-bucket'
+    store, path = store_for(f'{root}/x.bag', None, far_storage.options)
+    reads = [lambda: store.open(path, Hints())]
+    if not root.startswith('gs') or far_storage.options['client'] != 'obstore':  # The server falls over it.
+        reads.append(lambda: store.names(f'{root}/folder'))
+        reads.append(lambda: bags.open(f'{root}/a', storage_options=far_storage.options))
+    for read in reads:
+        with pytest.raises(FileNotFoundError, match='no-such-bucket'):
+            read()
+    with pytest.raises(FileNotFoundError, match='no-such-bucket'):
+        store.replace(path, b'x')
+
+
+def test_no_key(far_storage):
+    path = f'{far_storage.root}/no-such/x.bag'
+    for read in (bag.Reader, bags.open):
+        with pytest.raises(FileNotFoundError, match='no-such'):
+            read(path, storage_options=far_storage.options)
+
+
+def test_access_denied(far_storage):
+    with Proxy(far_storage.server) as proxy:
+        proxy.faults = {'deny': 1.0}
+        store, path = store_for(f'{far_storage.root}/x.bag', None, far_storage.through(proxy))
+        for work in (lambda: store.open(path, Hints()), lambda: store.replace(path, b'x')):
+            with pytest.raises(PermissionError, match=r'access denied.*x\.bag'):
+                work()
+        assert len(proxy.requests) == 2  # It is of no use to ask again.
+
+
+@pytest.mark.parametrize('answer', ['elsewhere', 'malformed'])
+def test_another_region(s3_storage, proxy, answer):
+    proxy.faults = {answer: 1.0}
+    options = {**s3_storage.through(proxy), 'region': 'us-east-1'}
+    store, path = store_for(f'{s3_storage.root}/x.bag', None, options)
+    begun = time.monotonic()
+    for work in (
+        lambda: store.open(path, Hints()),
+        lambda: store.names(path),
+        lambda: store.replace(path, b'x'),
+        lambda: bags.open(path, storage_options=options),
+    ):
+        with pytest.raises(
+            OSError, match=r'the bucket is in .*region.*storage option region.*x\.bag'
+        ) as caught:
+            work()
+        if answer == 'malformed':
+            assert 'region eu-west-1' in str(caught.value)
+    assert time.monotonic() - begun < 10
+
+
+def test_no_credentials(s3_storage, monkeypatch, tmp_path):
+    for name in ('AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY', 'AWS_PROFILE', 'AWS_SESSION_TOKEN'):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv('AWS_CONFIG_FILE', os.fspath(tmp_path / 'config'))
+    monkeypatch.setenv('AWS_SHARED_CREDENTIALS_FILE', os.fspath(tmp_path / 'credentials'))
+    monkeypatch.setenv('AWS_EC2_METADATA_DISABLED', 'true')
+    options = {name: value for name, value in s3_storage.options.items() if name not in ('key', 'secret')}
+    store, path = store_for(f'{s3_storage.root}/x.bag', None, options)
+    with pytest.raises(PermissionError, match=r'no credentials.*x\.bag'):
+        store.open(path, Hints())
+
+
+def test_an_epoch_in_which_an_object_gets_lost(far_storage):
+    root, options = f'{far_storage.root}/epoch', {'storage_options': far_storage.options}
+    with bags.ShardedDatasetWriter(
+        root, {'id': 'int(8)', 'blob': 'bytes'}, shard_length=20, **options
+    ) as writer:
+        for index in range(100):
+            writer.append({'id': index, 'blob': bytes([index]) * 10_000})
+    dataset = bags.open(root, **options)
+    store, path = store_for(f'{root}/000003/blob.bag', None, far_storage.options)
+    loader = bags.Loader(dataset, 5, shuffle=False, epochs=1, workers=1)
+    found, begun = [], time.monotonic()
+
+    def run():
+        for batch in loader:
+            found.extend(batch['id'].tolist())
+            store.remove(path)
+
+    with pytest.raises((FileNotFoundError, CorruptError), match=r'epoch/000003/blob\.bag'):
+        run()
+    assert found == list(range(len(found)))
+    assert len(found) <= 60
+    assert time.monotonic() - begun < 30
+
+
+def test_options_that_make_no_sense():
+    for options in ({'timeout': 0}, {'retries': -1}, {'concurrency': 'many'}, {'client': 'boto'}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            store_for('s3://bucket/x.bag', None, options)
+
+
+MISSING = """
+import sys
+
+for name in {hidden}:
+    sys.modules[name] = None
+import bags
+
+try:
+    bags.open({url!r}, storage_options={options})
+except bags.MissingDependencyError as exc:
+    print(exc)
+"""
+
+
+@pytest.mark.parametrize(
+    ('url', 'options', 'hidden', 'line'),
+    [
+        (
+            's3://bucket/a',
+            {},
+            ('obstore', 's3fs'),
+            "s3fs (or obstore) is needed for this: pip install 'bags[s3]'",
+        ),
+        (
+            's3://bucket/a',
+            {'client': 'obstore'},
+            ('obstore',),
+            "obstore is needed for this: pip install 'bags[s3]'",
+        ),
+        (
+            's3://bucket/a',
+            {'client': 'fsspec'},
+            ('s3fs',),
+            "s3fs (or obstore) is needed for this: pip install 'bags[s3]'",
+        ),
+        (
+            'gs://bucket/a',
+            {},
+            ('obstore', 'gcsfs'),
+            "gcsfs (or obstore) is needed for this: pip install 'bags[gcs]'",
+        ),
+        (
+            'az://bucket/a',
+            {},
+            ('obstore', 'adlfs'),
+            "adlfs (or obstore) is needed for this: pip install 'bags[all]'",
+        ),
+        ('https://host/a', {}, ('obstore', 'aiohttp'), "aiohttp is needed for this: pip install 'bags[all]'"),
+        ('sftp://host/a', {}, ('paramiko',), 'paramiko is needed for this: pip install paramiko'),
+    ],
+)
+def test_packages_that_are_not_installed(url, options, hidden, line):
+    done = subprocess.run(
+        [sys.executable, '-W', 'error', '-c', MISSING.format(url=url, options=options, hidden=hidden)],
+        env={**os.environ, 'PYTHONPATH': str(ROOT)}, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.decode().strip() == line, done.stderr.decode()
