@@ -22,7 +22,7 @@ from bags.reader import DatasetReader
 from bags.shard_index import INDEX
 from bags.shard_list import shard_numbers
 from bags.spec import Spec, check_names, parse_spec
-from bags.writer import DatasetWriter
+from bags.writer import DatasetWriter, close_at_exit
 
 __all__ = ['GB', 'ShardedDatasetWriter']
 
@@ -81,7 +81,7 @@ class ShardedDatasetWriter:
         self.types: Spec = parse_spec(spec)
         check_names(self.types)
         bind_encoders(self.types, encoders)
-        self._store, self.directory = store_for(directory, filesystem, storage_options)
+        self.store, self.directory = store_for(directory, filesystem, storage_options)
         self._encoders = encoders
         self._shard_size, self._shard_length, self._step = shard_size, shard_length, shard_step
         self._number = shard_start
@@ -93,13 +93,13 @@ class ShardedDatasetWriter:
         self._past_shards = self._past_size = self._past_length = 0
         self._is_begun = False
         self._upload: Closing | None = None
-        self._store.make_folder(self.directory)
+        self.store.make_folder(self.directory)
         self._writer = self._first(shard_start, resume)
         self._closed = False
 
     def _first(self, start: int, resume: bool) -> DatasetWriter | None:
         """Opens the first folder to write to, and counts those before it."""
-        store = self._store
+        store = self.store
         names = store.names(self.directory)
         if 'spec.json' in names or (not resume and self._step == 1 and names):
             raise FileExistsError(
@@ -125,15 +125,15 @@ class ShardedDatasetWriter:
 
     def _find_dictionaries(self, shard: str) -> None:
         """Goes on with the dictionaries of a shard that is there."""
-        compressions, names = self._keywords['compression'], self._store.names(shard)
+        compressions, names = self._keywords['compression'], self.store.names(shard)
         for name, how in compressions.items():
             if how.trained and f'{name}.zdict' in names:
-                path = self._store.join(shard, f'{name}.zdict')
-                compressions[name] = how._replace(dictionary=check_dictionary(self._store.read(path), path))
+                path = self.store.join(shard, f'{name}.zdict')
+                compressions[name] = how._replace(dictionary=check_dictionary(self.store.read(path), path))
 
     def _first_uploaded(self, numbers: dict[int, str], mine: list[int]) -> DatasetWriter | None:
         """Goes on after the last whole shard of a storage whose files do not grow: what is not whole goes."""
-        store = self._store
+        store = self.store
         while mine:
             folder = store.join(self.directory, numbers[mine[-1]])
             names = store.names(folder)
@@ -164,8 +164,8 @@ class ShardedDatasetWriter:
         self._past_length += len(reader)
 
     def _start(self, resume: bool, path: str | None = None) -> DatasetWriter:
-        path = path or self._store.join(self.directory, f'{self._number:06}')
-        self._store.remove(self._store.join(self.directory, INDEX))  # It does not tell of this one.
+        path = path or self.store.join(self.directory, f'{self._number:06}')
+        self.store.remove(self.store.join(self.directory, INDEX))  # It does not tell of this one.
         try:
             return DatasetWriter(path, self.spec, self._encoders, resume=resume, **self._keywords)
         except (FileExistsError, BlockingIOError):
@@ -272,7 +272,7 @@ class ShardedDatasetWriter:
 
     def _end_shard(self, writer: DatasetWriter) -> None:
         self._end_upload()
-        if self._store.appendable:
+        if self.store.appendable:
             writer.close()
         else:
             writer.flush()
@@ -282,7 +282,7 @@ class ShardedDatasetWriter:
         self._number += self._step
         self._keywords['compression'] = writer.compressions  # With the dictionaries it trained.
         self._writer = None
-        if not self._store.appendable:
+        if not self.store.appendable:
             self._upload = Closing(writer)
 
     def _end_upload(self) -> None:
@@ -308,9 +308,4 @@ class ShardedDatasetWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        try:
-            self.close()
-        except OSError:
-            if kind is None:
-                raise  # Else the first error tells more; what was flushed can be resumed.
+    __exit__ = close_at_exit

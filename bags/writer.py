@@ -23,12 +23,21 @@ from bags.refs import MISSING, RefsFormat
 from bags.resume import bag_suffix, sound_rows
 from bags.spec import FieldType, Spec, check_names, dump_spec, load_spec, parse_spec
 
-__all__ = ['DatasetWriter']
+__all__ = ['DatasetWriter', 'close_at_exit']
 
 BUFFERED = 8 << 20
 SECONDS = 1.0
 
 Int64s = npt.NDArray[np.int64]
+
+
+def close_at_exit(self: Any, *error: object) -> None:
+    """Ends a `with` of a writer."""
+    try:
+        self.close()
+    except OSError:
+        if error[0] is None:
+            raise  # Else the first error tells more; what was flushed can be resumed.
 
 
 class DatasetWriter:
@@ -324,9 +333,4 @@ class DatasetWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        try:
-            self.close()
-        except OSError:
-            if kind is None:
-                raise  # Else the first error tells more; what was flushed can be resumed.
+    __exit__ = close_at_exit

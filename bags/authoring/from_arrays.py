@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
 import os
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bags.arguments import at_least_or_none
+from bags.authoring.provenance import note_source
 from bags.compressing import Compression
 from bags.errors import SpecError
 from bags.field_writer import Run
@@ -29,6 +31,7 @@ def from_numpy(
     shard_size: int | None = 10 * GB,
     shard_length: int | None = None,
     compression: Compression = None,
+    resume: bool = False,
     show: bool | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -42,6 +45,7 @@ def from_numpy(
             mapped. Anything with a shape, a dtype and slices will do. A single one becomes the field `data`.
         directory: The dataset, of shard folders.
         shard_size, shard_length, compression, filesystem, storage_options: As for `ShardedDatasetWriter`.
+        resume: Go on with what was interrupted, with the same arrays.
         show: A bar of progress; unless given, if standard error is a terminal.
 
     Returns:
@@ -49,8 +53,9 @@ def from_numpy(
 
     Raises:
         SpecError: An array that has no length, or of a dtype that no field can have.
-        ValueError: Arrays of different lengths, or a file that holds no array.
-        FileExistsError: Something is there.
+        ValueError: Arrays of different lengths, or a file that holds no array; with `resume`, what is there
+            is made from something else.
+        FileExistsError: Something is there, and `resume` is not set.
     """
     shard_size = at_least_or_none('shard_size', shard_size, 1)
     shard_length = at_least_or_none('shard_length', shard_length, 1)
@@ -66,18 +71,21 @@ def from_numpy(
     row = sum(_row_size(array) for array in fields.values())
     block = max(1, min(BLOCK, shard_size or BLOCK) // max(1, row))
     with (
-        progress('writing', length, 'datapoints', show=show) as advance,
         ShardedDatasetWriter(
             directory,
             spec,
             shard_size=shard_size,
             shard_length=shard_length,
             compression=compression,
+            resume=resume,
             filesystem=filesystem,
             storage_options=storage_options,
         ) as writer,
+        contextlib.ExitStack() as stack,
     ):
-        start = 0
+        note_source(writer, {'kind': 'arrays', 'length': length, 'fields': spec}, resume)
+        start = len(writer)
+        advance = stack.enter_context(progress('writing', length - start, 'datapoints', show=show))
         while start < length:
             stop = min(start + block, length)
             if shard_length is not None:

@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 from bags.bag.files import Store
+from bags.sharded_writer import ShardedDatasetWriter
 
-__all__ = ['Provenance']
+__all__ = ['Provenance', 'note_source']
 
 NAME = 'source.json'
 
@@ -50,6 +51,20 @@ class Provenance:
     def save(self) -> None:
         """Makes the state last."""
         self._store.replace(self._path, json.dumps({**self._source, 'state': self.state}).encode())
+
+
+def note_source(writer: ShardedDatasetWriter, source: dict[str, Any], resume: bool) -> Provenance:
+    """Notes what a dataset is made from; when it is gone on with, looks whether it is that.
+
+    Raises:
+        ValueError: As `Provenance.resume`.
+    """
+    provenance = Provenance(writer.store, writer.directory, source)
+    if resume:
+        provenance.resume(len(writer))
+    else:
+        provenance.save()
+    return provenance
 
 
 def _difference(name: str, there: Any, given: Any) -> str:

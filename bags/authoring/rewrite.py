@@ -11,8 +11,7 @@ from bags.arguments import at_least, at_least_or_none, one_of
 from bags.authoring.adding import Added
 from bags.authoring.chunking import Portions, loaded
 from bags.authoring.copying import Copier, copied_type, held_as
-from bags.authoring.provenance import Provenance
-from bags.bag.files import store_for
+from bags.authoring.provenance import note_source
 from bags.compressing import Compressed, Compression, field_compressions
 from bags.dataset import check_dataset
 from bags.encoder import Encoder
@@ -120,7 +119,6 @@ def copy(
         functions = {name: function for name, (_, function) in add.items()}
         added = Added(source, new, functions, Encoder(new, encoders), batch_size)
     copier = Copier(source, types, compressions, anew, skips, workers if skips else 1, added)
-    storage: dict[str, Any] = {'filesystem': filesystem, 'storage_options': storage_options}
     with ShardedDatasetWriter(
         directory,
         spec,
@@ -129,7 +127,8 @@ def copy(
         shard_length,
         compression=compressions,
         resume=resume,
-        **storage,
+        filesystem=filesystem,
+        storage_options=storage_options,
     ) as writer:
         made_from = {
             'kind': 'copy',
@@ -137,11 +136,7 @@ def copy(
             'length': len(source),
             'fingerprint': fingerprint(source),
         }
-        provenance = Provenance(*store_for(directory, **storage), made_from)
-        if resume:
-            provenance.resume(len(writer))
-        else:
-            provenance.save()
+        provenance = note_source(writer, made_from, resume)
         skipped = [Skipped(*entry) for entry in provenance.state.get('skipped', [])]
 
         def skip(index: int, exc: Exception) -> None:

@@ -13,8 +13,7 @@ from typing import Any
 from bags.arguments import at_least_or_none
 from bags.authoring.crew import Crew, Outcome, Processes, Task, Threads, can_be_sent
 from bags.authoring.inputs import LONG, Inputs, Ledger
-from bags.authoring.provenance import Provenance
-from bags.bag.files import store_for
+from bags.authoring.provenance import note_source
 from bags.compressing import Compression
 from bags.dataset import Rows
 from bags.encoder import Encoder, collect
@@ -132,7 +131,6 @@ def write(
     parse_spec(spec)
     work = Encode(dict(spec), encoders, transform, dataset)
     start = _crew(work, workers or os.cpu_count() or 1, processes)
-    storage: dict[str, Any] = {'filesystem': filesystem, 'storage_options': storage_options}
     made_from: dict[str, Any] = {
         'kind': 'write',
         'spec': dict(sorted(spec.items())),
@@ -143,16 +141,12 @@ def write(
         writer = stack.enter_context(
             ShardedDatasetWriter(
                 directory, spec, encoders, shard_size, shard_length,
-                compression=compression, resume=resume, **storage,
+                compression=compression, resume=resume,
+                filesystem=filesystem, storage_options=storage_options,
             )
         )  # fmt: skip
-        store, path = store_for(directory, **storage)
-        provenance = Provenance(store, path, made_from)
-        if resume:
-            provenance.resume(len(writer))
-        else:
-            provenance.save()
-        ordered = (ordered or not store.appendable) and not provenance.state.get('ledger')
+        provenance = note_source(writer, made_from, resume)
+        ordered = (ordered or not writer.store.appendable) and not provenance.state.get('ledger')
         ledger = None if ordered else Ledger(provenance, len(writer))
         done = [(0, len(writer))] if ledger is None else ledger.done
         total = made_from['length']
