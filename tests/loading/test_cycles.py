@@ -33,8 +33,7 @@ CYCLE = """
 
     def run(count, **options):
         list(loader(processes=False, epochs=1))  # All files of the dataset are open,
-        for number in range(7):
-            cycle(number, **options)  # and what stays for other reasons is there.
+        cycle(5, **options)  # and what stays for other reasons is there.
         before = held()
         for number in range(count):
             cycle(number, **options)

@@ -64,7 +64,6 @@ def test_any_number_and_kind_of_workers(script):
                 {'workers': 1},
                 {'workers': 4},
                 {'workers': 4, 'prefetch': 1},
-                {'workers': 1, 'processes': True},
                 {'workers': 4, 'processes': True},
             ):
                 assert stream(view, **options) == expected, (name, options)

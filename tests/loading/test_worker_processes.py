@@ -9,7 +9,7 @@ def test_processes_make_the_batches_that_threads_do(script):
     code = """
         options = dict(epochs=2, transform=augment)
         expected = list(loader(processes=False, workers=0, **options))
-        for workers, prefetch in ((1, None), (3, 2)):
+        for workers, prefetch in ((1, None), (4, 2)):
             found = list(loader(workers=workers, prefetch=prefetch, **options))
             assert len(found) == len(expected) == 30
             assert same(found, expected)
