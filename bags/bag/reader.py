@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self, SupportsIndex, overload
 
-import numpy as np
-
 from bags.bag.compression import Buffer
 from bags.bag.files import store_for
 from bags.bag.gather import Closed
 from bags.bag.indices import as_indices, check_index
-from bags.bag.iterate import Batch, batches, read_ahead
+from bags.bag.iterate import in_batches, iterate
 from bags.bag.limits import Int64s
 from bags.bag.options import ReaderOptions, ShardingLayout, merge
+from bags.bag.part import Part
 from bags.bag.records import as_record
 from bags.bag.sharding import expand
 from bags.bag.shards import Shards
-from bags.errors import BagsError
 
 __all__ = ['Reader']
-
-LONGEST = 4096  # Records an iterator reads at a time, however small they are.
-FAR = 16  # Times as much from a storage that is waited for.
 
 
 class Reader(Sequence[bytes]):
@@ -65,17 +59,18 @@ class Reader(Sequence[bytes]):
         paths, self._file_spec = expand(
             specs, lambda path: store.exists(local(path)), lambda folder: store.names(local(folder))
         )
-        self._start(Shards(list(map(local, paths)), self._options))
+        shards = Shards(list(map(local, paths)), self._options)
+        self._start(Part(shards, range(shards.layout.total)))
 
-    def _start(self, shards: Shards, part: range | None = None) -> None:
-        self._shards: Any = shards
-        self._range = range(shards.layout.total) if part is None else part
-        # What is known of them stays known when they are closed.
-        self._paths, self._total, self._size = shards.paths, shards.layout.total, shards.size
+    def _start(self, part: Part) -> None:
+        self._part: Any = part
+        # What is known of it stays known when it is closed.
+        shards = part.shards
+        self._range, self._paths = part.chosen, shards.paths
+        self._total, self._size = shards.layout.total, shards.size
         self._closed = False
-        self._get: Callable[[int], bytes]
-        self.view: Callable[[int], Buffer]
-        self._get, self.view = shards.getters(self._range)
+        self._get: Callable[[int], bytes] = part.get
+        self.view: Callable[[int], Buffer] = part.get_view
 
     # What it is.
 
@@ -119,16 +114,13 @@ class Reader(Sequence[bytes]):
 
         Reading them from one index to another costs the difference.
         """
-        if not self._range:
-            return 0
-        if index >= len(self._range):
-            return self._open_shards().bytes_before(max(self._range[0], self._range[-1]) + 1)
-        return self._open_shards().bytes_before(self._range[index])
+        before: int = self._opened().bytes_before(index)
+        return before
 
     def warm_limits(self) -> None:
         """Reads all limits, so that later reads find them in memory."""
         for shard in range(len(self._paths)):
-            self._shards.bags[shard].warm()
+            self._opened().shards.bags[shard].warm()
 
     # One record, or a part.
 
@@ -145,17 +137,18 @@ class Reader(Sequence[bytes]):
             if type(index) is int:
                 raise
             if isinstance(index, slice):
-                return self._part(self._range[index])
+                return self._slice(self._range[index])
             return self._get(check_index(index, len(self._range)))
 
-    def _open_shards(self) -> Shards:
-        shards: Shards = self._shards() if self._closed else self._shards
-        return shards
+    def _opened(self) -> Part:
+        """Returns what it reads from, unless it is closed."""
+        part: Part = self._part() if self._closed else self._part
+        return part
 
-    def _part(self, part: range) -> Reader:
+    def _slice(self, chosen: range) -> Reader:
         reader = object.__new__(Reader)
         reader._options, reader._file_spec = self._options, self._file_spec
-        reader._start(self._open_shards(), part)
+        reader._start(Part(self._opened().shards, chosen))
         return reader
 
     def __reversed__(self) -> Reader:  # type: ignore[override]
@@ -165,7 +158,7 @@ class Reader(Sequence[bytes]):
 
     def read(self) -> list[bytes]:
         """Returns all records."""
-        return self._read(self._range)
+        return self._read(range(len(self)))
 
     def read_range(self, start: int, num_records: int) -> list[bytes]:
         """Returns the records from `start` on, `num_records` of them.
@@ -186,26 +179,8 @@ class Reader(Sequence[bytes]):
             IndexError: An index out of range; nothing is read then.
         """
         if isinstance(indices, slice):
-            return self._read(self._range[indices])
-        chosen = as_indices(indices, len(self._range))
-        if len(chosen) > 1:
-            ordered = np.sort(chosen)
-            if (ordered[1:] == ordered[:-1]).any():
-                return self._read_repeated(chosen)
-        return self._read(self._global(chosen))
-
-    def _read_repeated(self, chosen: Int64s) -> list[bytes]:
-        """Reads by indices that have equal ones among them: each once if there are many, else all."""
-        order = np.argsort(chosen, kind='stable')
-        ordered = chosen[order]
-        repeated = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
-        if 4 * len(repeated) > len(chosen):
-            unique, inverse = np.unique(chosen, return_inverse=True)
-            records = self._read(self._global(unique))
-            return [records[position] for position in inverse.tolist()]
-        records = self._read(self._global(chosen))
-        for first, second in zip(order[repeated - 1].tolist(), order[repeated].tolist(), strict=True):
-            records[second] = records[first]
+            return self._read(range(len(self))[indices])
+        records: list[bytes] = self._part.read_shared(as_indices(indices, len(self)))
         return records
 
     def views(self, indices: slice | Iterable[SupportsIndex]) -> list[Buffer]:
@@ -214,27 +189,18 @@ class Reader(Sequence[bytes]):
         A buffer keeps its file mapped as long as it lives, also after `close`.
         """
         if isinstance(indices, slice):
-            return self._read(self._range[indices], 'views')
-        return self._read(self._global(as_indices(indices, len(self._range))), 'views')
-
-    def _global(self, indices: Int64s) -> Int64s:
-        part = self._range
-        return indices if part.start == 0 and part.step == 1 else part.start + part.step * indices
-
-    def _along(self, indices: range) -> range:
-        """Returns global indices of indices in range. A slice would take a stop of -1 for the last."""
-        start, step = self._range.start, self._range.step
-        return range(start + step * indices.start, start + step * indices.stop, step * indices.step)
+            return self._read(range(len(self))[indices], 'views')
+        return self._read(as_indices(indices, len(self)), 'views')
 
     def _subrange(self, start: int, count: int) -> range:
         start, count = operator.index(start), operator.index(count)
-        if start < 0 or count < 0 or start + count > len(self._range):
-            raise IndexError(f'range [{start}, {start + count}) out of range [0, {len(self._range)})')
-        return self._range[start : start + count]
+        if start < 0 or count < 0 or start + count > len(self):
+            raise IndexError(f'range [{start}, {start + count}) out of range [0, {len(self)})')
+        return range(start, start + count)
 
-    def _read(self, chosen: range | Int64s, how: str = 'read') -> list[Any]:
-        """Reads by global indices that are known to be in range."""
-        records: list[Any] = self._shards.read(chosen, how)
+    def _read(self, indices: range | Int64s, how: str = 'read') -> list[Any]:
+        """Reads by indices that are known to be in range."""
+        records: list[Any] = self._part.read(indices, how)
         return records
 
     # Iterators.
@@ -253,8 +219,7 @@ class Reader(Sequence[bytes]):
         Raises:
             IndexError: At once, if not all of them are there.
         """
-        self._subrange(start, num_records)
-        return self._iterate(range(start, start + num_records), read_ahead)
+        return self._iterate(self._subrange(start, num_records), read_ahead)
 
     def read_indices_iter(
         self, indices: slice | Iterable[SupportsIndex], *, read_ahead: int | None = None
@@ -273,65 +238,10 @@ class Reader(Sequence[bytes]):
             indices = iter(indices)  # Perhaps not all in range.
         return self._iterate(indices, read_ahead)
 
-    def _iterate(self, indices: Iterable[Any], read_ahead_count: int | None) -> Iterator[bytes]:
-        bags = self._shards.bags
-        if isinstance(indices, range) and not indices:
-            return iter(())
-        mean = self.approximate_bytes_per_record()
-        bag = bags[0]
-        # What is waited for is read further ahead, by several requests at once.
-        times = FAR if self._shards.waits and bag.overlaps else 1
-        length = int(times * self._options.read_ahead_bytes // max(mean, 1)) or 1
-        length = (
-            min(length, times * LONGEST)
-            if read_ahead_count is None
-            else max(1, operator.index(read_ahead_count))
-        )
-        if length <= 2 and isinstance(indices, range) and not bag.overlaps:
-            get = self._get  # Large records, mapped: the kernel reads ahead by itself.
-            return (get(index) for index in indices)
-        if isinstance(indices, range):
-            starts = range(0, len(indices), length)
-            selections: Iterator[Batch] = (Batch(indices[start : start + length]) for start in starts)
-        else:
-            selections = batches(indices, length)
-        return itertools.chain.from_iterable(
-            read_ahead(selections, self._expect, self._attempt, bag.overlaps)
-        )
-
-    def _attempt(self, indices: Any) -> Batch:
-        """Reads a batch; if that fails, one by one up to the record or index that is at fault."""
-        try:
-            if isinstance(indices, range):
-                return Batch(self._read(self._along(indices)))
-            return Batch(self.read_indices(indices))
-        except (BagsError, LookupError, TypeError, ValueError, OSError):
-            records: list[bytes] = []
-            for index in indices:
-                try:
-                    records.append(self[operator.index(index)])
-                except Exception as exc:
-                    return Batch(records, exc)
-            return Batch(records)
-
-    def _expect(self, indices: Any) -> None:
-        """Has the kernel read ahead what a batch will want. Errors wait for the read."""
-        try:
-            if isinstance(indices, range):
-                chosen: range | Int64s = self._along(indices)
-            else:
-                chosen = self._global(as_indices(indices, len(self._range)))
-            self._shards.expect(chosen)
-        except (BagsError, LookupError, TypeError, ValueError, OSError):
-            pass
+    def _iterate(self, indices: Iterable[Any], read_ahead: int | None) -> Iterator[bytes]:
+        return iterate(self._opened, indices, read_ahead)
 
     # Looking for records.
-
-    def _batches(self, start: int, stop: int) -> Iterator[tuple[int, list[bytes]]]:
-        mean = self.approximate_bytes_per_record()
-        length = min(int(self._options.read_ahead_bytes // max(mean, 1)) or 1, LONGEST)
-        for first in range(start, stop, length):
-            yield first, self._read(self._range[first : min(first + length, stop)])
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
         """Returns the first index, from `start` to `stop`, of a record.
@@ -341,7 +251,7 @@ class Reader(Sequence[bytes]):
         """
         record = as_record(value)
         start, stop, _ = slice(start, stop).indices(len(self))
-        for first, records in self._batches(start, stop):
+        for first, records in in_batches(self._opened(), start, stop):
             if record in records:
                 return first + records.index(record)
         raise ValueError(f'no such record in {self!r}')
@@ -349,14 +259,14 @@ class Reader(Sequence[bytes]):
     def count(self, value: Any) -> int:
         """Returns how often a record occurs."""
         record = as_record(value)
-        return sum(records.count(record) for _, records in self._batches(0, len(self)))
+        return sum(records.count(record) for _, records in in_batches(self._opened(), 0, len(self)))
 
     def __contains__(self, value: object) -> bool:
         try:
             record = as_record(value)
         except TypeError:
             return False
-        return any(record in records for _, records in self._batches(0, len(self)))
+        return any(record in records for _, records in in_batches(self._opened(), 0, len(self)))
 
     # Its end.
 
@@ -367,7 +277,7 @@ class Reader(Sequence[bytes]):
     def close(self) -> None:
         """Lets go of the files. Slices and buffers made before go on; the Reader itself raises ValueError."""
         self._closed = True
-        self._shards = self._get = self.view = Closed(repr(self))
+        self._part = self._get = self.view = Closed(repr(self))
 
     def __enter__(self) -> Self:
         return self
@@ -376,11 +286,11 @@ class Reader(Sequence[bytes]):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self._options, self._file_spec, self._open_shards(), self._range)
+        return _restore, (self._options, self._file_spec, self._opened().shards, self._range)
 
 
-def _restore(options: ReaderOptions, file_spec: str, shards: Shards, part: range) -> Reader:
+def _restore(options: ReaderOptions, file_spec: str, shards: Shards, chosen: range) -> Reader:
     reader = object.__new__(Reader)
     reader._options, reader._file_spec = options, file_spec
-    reader._start(shards, part)
+    reader._start(Part(shards, chosen))
     return reader

@@ -912,7 +912,7 @@ def test_a_writer_that_goes_on_and_closes_again_while_a_bag_is_opened(
         return step
 
     reader = bag.Reader(path, **ACCESS[access])
-    store = reader._shards.store
+    store = reader._part.shards.store
     for name in ('open', 'exists', 'size'):
         monkeypatch.setattr(LocalStore, name, watched(getattr(LocalStore, name)))
     opened = open_bag(store, path, reader.options)
