@@ -6,10 +6,20 @@
     views      `select`, `concat`, `join`, `windows`: datasets over others
     frameworks `bags.torch`, `bags.grain`, `bags.jax`: batches for PyTorch, Grain and JAX
 
-Each is imported when it is first used, so that importing bags takes next to no time.
+Each but the errors is imported when it is first used, so that importing bags takes next to no time.
 """
 
 from typing import TYPE_CHECKING, Any
+
+from bags.errors import (
+    BagsError,
+    CorruptError,
+    DecodeError,
+    EncodeError,
+    MissingDependencyError,
+    SpecError,
+    StackError,
+)
 
 if TYPE_CHECKING:
     from bags import bag, samplers
@@ -19,15 +29,6 @@ if TYPE_CHECKING:
     from bags.bag import Index, MultiIndex
     from bags.batch import Ragged
     from bags.dataset import Dataset
-    from bags.errors import (
-        BagsError,
-        CorruptError,
-        DecodeError,
-        EncodeError,
-        MissingDependencyError,
-        SpecError,
-        StackError,
-    )
     from bags.formats import Audio, Video, decoders, encoders, remux
     from bags.formats.clips import Clip, clips
     from bags.indexing import index
@@ -109,15 +110,6 @@ _HOMES = {
     'batch': ('Ragged',),
     'loading.collate': ('Packed', 'Padded', 'pack', 'pad', 'stack'),
     'dataset': ('Dataset',),
-    'errors': (
-        'BagsError',
-        'CorruptError',
-        'DecodeError',
-        'EncodeError',
-        'MissingDependencyError',
-        'SpecError',
-        'StackError',
-    ),
     'authoring.from_arrays': ('from_numpy',),
     'formats': ('Audio', 'Video', 'decoders', 'encoders', 'remux'),
     'formats.clips': ('Clip', 'clips'),
