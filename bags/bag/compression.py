@@ -7,6 +7,7 @@ one of each (measured: 0.26 µs for a frame of 100 B with a kept decompressor an
 
 from __future__ import annotations
 
+import mmap
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,12 +16,14 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from bags.bag.frames import are_whole, content_sizes, cut
+from bags.bag.frames import BEHIND
+from bags.bag.heap import retain
 from bags.bag.limits import Int64s
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionTrained, CompressionZstd
-from bags.bag.threads import dealt, in_threads
+from bags.bag.threads import dealt
+from bags.bag.together import Bench, decompress
 
-__all__ = ['MANY', 'SMALL_FRAME', 'Buffer', 'Zstd', 'codec_for']
+__all__ = ['Buffer', 'Zstd', 'codec_for']
 
 Buffer = bytes | bytearray | memoryview
 
@@ -29,13 +32,8 @@ PARALLEL_BYTES = 1 << 18  # Below this, starting threads costs more than it save
 PARALLEL_RECORDS = 64
 PARALLEL_FRAME = 1 << 10  # Smaller frames spend too much of their time holding the GIL.
 WORTH = 1.5e-3  # Seconds of work, by how long a part of it took, that are worth a second thread.
-MANY = 16  # Fewer frames, or larger ones, are not worth the steps of decompressing them together.
-HALVED = 768  # From as many small frames on, two threads share them.
-SMALL_FRAME = 1 << 11  # Larger ones gain little: the memory of the whole is new at each call.
-LITTLE = 1 << 16
-PIECE = 1 << 18  # Bytes of frames that are decompressed together: with their records they stay in the cache.
-TOGETHER = 1 << 25  # Bytes of records that are decompressed together, at most.
-SENTINEL = zstandard.ZstdCompressor().compress(b'!')
+MANY = 128  # Fewer frames are not worth the steps of decompressing them together.
+SMALL_FRAME = 1 << 11  # Larger ones gain little.
 STEP = 1 << 10  # A block of zstd holds at most 128 KiB and takes at least 4 bytes: 1 KiB is at most 32 MiB.
 
 
@@ -58,7 +56,7 @@ class Zstd:
         self._dictionary = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
         self._is_prepared = False
         self.local = threading.local()
-        """Of each thread, once used: `compressor`, `context` to decompress, and its `decompress`."""
+        """Of each thread, once used: `compressor`, `decompress`, and the `benches` where many are decoded."""
 
     def encode_many(self, records: Sequence[bytes]) -> list[Any]:
         """Returns the frames of records, as buffers, with content sizes and checksums; empty for empty ones.
@@ -91,9 +89,8 @@ class Zstd:
         )
 
     def _decompressor(self) -> Callable[..., bytes]:
-        context = zstandard.ZstdDecompressor(dict_data=self._dictionary)
-        self.local.context, self.local.decompress = context, context.decompress
-        decompress: Callable[..., bytes] = context.decompress
+        decompress: Callable[..., bytes] = zstandard.ZstdDecompressor(dict_data=self._dictionary).decompress
+        self.local.decompress = decompress
         return decompress
 
     def decode(self, frame: Buffer) -> bytes:
@@ -168,123 +165,43 @@ class Zstd:
         """
         count, total = len(frames), sum(map(len, frames))
         if count >= MANY and total <= SMALL_FRAME * count:
-            sizes = np.fromiter(map(len, frames), np.int64, count)
-            together = self._decode_pieces(lambda a, b: frames[a:b], sizes, parallelism)
+            joined = b''.join((*frames, bytes(BEHIND)))
+            stops = np.cumsum(np.fromiter(map(len, frames), np.int64, count))
+            starts = np.concatenate(([0], stops[:-1]))
+            together = self.decode_together(joined, starts, stops, parallelism)
             if together is not None:
                 return together
         if parallelism < 2 or total <= PARALLEL_BYTES or total <= PARALLEL_FRAME * count:
             return list(map(self.decode, frames))
         begin, head = time.perf_counter(), -(-count // 8)
         records = list(map(self.decode, frames[:head]))
+        retain(sum(map(len, records)) * count // head)
         if (time.perf_counter() - begin) * (count / head - 1) < WORTH:
             return records + list(map(self.decode, frames[head:]))
         rest = frames[head:]
         return records + dealt(lambda part: list(map(self.decode, rest[part])), len(rest), parallelism)
 
-    def decode_run(self, data: Buffer, sizes: Int64s, parallelism: int = 1) -> list[bytes] | None:
-        """Decodes small frames that lie one after the other, many at once.
-
-        Args:
-            data: The frames.
-            sizes: Of the frames; 0 for an empty record.
-            parallelism: Most threads.
-
-        Returns:
-            The records; None if anything is out of the ordinary, and `decode` has to look at each frame.
-        """
-        places = [0, *np.cumsum(sizes).tolist()]
-        return self._decode_pieces(lambda a, b: [data[places[a] : places[b]]], sizes, parallelism)
-
-    def _decode_pieces(
-        self, take: Callable[[int, int], Sequence[Buffer]], sizes: Int64s, parallelism: int
+    def decode_together(
+        self, data: bytes | mmap.mmap, starts: Int64s, stops: Int64s, parallelism: int = 1
     ) -> list[bytes] | None:
-        """Decodes frames in pieces that stay in the processor's cache; the first tells if threads pay off."""
-        count, total = len(sizes), int(sizes.sum())
-        if total <= 2 * PIECE:
-            return self._decode_piece(take(0, count), sizes, parallelism)
-        ends = np.cumsum(sizes)
-        cuts = [*np.searchsorted(ends, np.arange(PIECE, total, PIECE)).tolist(), count]
-        pieces = [(a, b) for a, b in zip([0, *cuts], cuts, strict=False) if a < b]
-
-        def work(part: Sequence[tuple[int, int]]) -> list[bytes] | None:
-            records: list[bytes] = []
-            for a, b in part:
-                found = self._decode_piece(take(a, b), sizes[a:b])
-                if found is None:
-                    return None
-                records += found
-            return records
-
-        begin = time.perf_counter()
-        first = work(pieces[:1])
-        if first is None:
+        """Decodes many small frames where they are; None if `decode` has to look at each."""
+        count, total = len(starts), int((stops - starts).sum())
+        if count < MANY or not 0 < total <= SMALL_FRAME * count:
             return None
-        rest = pieces[1:]
-        if parallelism < 2 or len(rest) < 2 or (time.perf_counter() - begin) * len(rest) < WORTH:
-            parts = [work(rest)]
-        else:
-            half = len(rest) // 2
-            parts = in_threads(work, [rest[:half], rest[half:]], 2)
-        for part in parts:
-            if part is None:
-                return None
-            first += part
-        return first
+        present = stops > starts
+        if np.count_nonzero(present) == count:
+            return decompress(data, starts, stops, self.max_record_size, self._benches, parallelism)
+        starts, stops = starts[present], stops[present]
+        found = decompress(data, starts, stops, self.max_record_size, self._benches, parallelism)
+        records = iter(found or ())
+        return None if found is None else [next(records) if full else b'' for full in present.tolist()]
 
-    def _decode_piece(
-        self, frames: Sequence[Buffer], sizes: Int64s, parallelism: int = 1
-    ) -> list[bytes] | None:
-        """Decodes frames all at once; in two threads where that pays off."""
-        present = sizes > 0
-        if not bool(present.all()):
-            found = self._decode_piece(frames, sizes[present], parallelism) if present.any() else []
-            records = iter(found or ())
-            return None if found is None else [next(records) if there else b'' for there in present.tolist()]
-        joined = b''.join((*frames, SENTINEL, bytes(24)))
-        ends = np.cumsum(sizes)
-        contents = content_sizes(joined, ends - sizes)
-        total = int(contents.sum())
-        if int(contents.min()) < 1 or int(contents.max()) > self.max_record_size or total > TOGETHER:
-            return None
-        # Behind a frame a skippable one is bytes too many, but a stream is read on over it.
-        # Of little data that is told sooner by its bytes, of much by the headers of its frames.
-        sure = len(joined) > LITTLE and are_whole(joined, ends - sizes, ends)
-        if not sure and may_skip(joined):
-            return None
-        whole = memoryview(joined)[:-24]
-        if parallelism < 2 or len(sizes) < HALVED or total < int(ends[-1]):
-            # Too little, or hardly compressed: no work to share.
-            return self._decode_stream((whole, contents))
-        half = len(sizes) // 2
-        cut_at = int(ends[half - 1])
-        first = b''.join((whole[:cut_at], SENTINEL))
-        pieces = [(memoryview(first), contents[:half]), (whole[cut_at:], contents[half:])]
-        front, back = in_threads(self._decode_stream, pieces, 2)
-        return None if front is None or back is None else front + back
-
-    def _decode_stream(self, piece: tuple[memoryview, Int64s]) -> list[bytes] | None:
-        """Decodes frames and, last, the sentinel, which comes out only if the one before ended well."""
-        source, contents = piece
-        total = int(contents.sum())
+    def _benches(self, count: int) -> list[Bench]:
+        """Returns one for each of the threads that a call uses. They are kept by the thread that calls."""
         try:
-            context = self.local.context
+            benches: list[Bench] = self.local.benches
         except AttributeError:
-            self._decompressor()
-            context = self.local.context
-        try:
-            stream = context.stream_reader(source, read_size=len(source), read_across_frames=True)
-            result: bytes = stream.read(total + 2)
-        except (zstandard.ZstdError, MemoryError):
-            return None
-        return cut(result, contents) if len(result) == total + 1 and result[-1:] == b'!' else None
-
-
-def may_skip(data: bytes) -> bool:
-    """Tells whether there may be a skippable frame: `5? 2A 4D 18` and a size.
-
-    Behind a frame it is bytes too many, but zstd reads over it. (0.02 µs a frame of 100 B.)
-    """
-    values = np.frombuffer(data, np.uint8)
-    places = np.flatnonzero(values == 0x18)
-    places = places[values[places - 1] == 0x4D]
-    return bool((values[places - 2] == 0x2A).any())
+            benches = self.local.benches = []
+        while len(benches) < count:
+            benches.append(Bench(self._dictionary))
+        return benches[:count]

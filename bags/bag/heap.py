@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ['retain']
+__all__ = ['MOST', 'retain']
 
 LEAST = 1 << 20
 MOST = (1 << 25) - (1 << 13)  # What glibc learns from: 32 MiB with what it adds.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.compression import MANY, SMALL_FRAME, Buffer, Zstd
+from bags.bag.compression import Buffer, Zstd
 from bags.bag.files import File
 from bags.bag.files.mapped import gather
 from bags.bag.getters import getters
@@ -26,6 +26,7 @@ __all__ = ['OpenBag']
 
 WINDOW = 1 << 13  # Records of one size up to this are made in one numpy call.
 WIDEST = 1 << 10  # Records up to this are worth gathering with what follows them.
+FEW = 16  # Fewer records are sliced as quickly.
 CHUNK = 1 << 12  # Frames decompressed at a time: more would leave the processor's cache before they are used.
 
 
@@ -192,17 +193,13 @@ class OpenBag:
             parts = [slice(first, first + CHUNK) for first in range(0, len(indices), CHUNK)]
             found = [self._fetch(indices[part], starts[part], stops[part], parallelism) for part in parts]
             return list(itertools.chain.from_iterable(found))
-        if self.codec is not None and self.view is not None:
+        buffer, view = self.file.buffer, self.view
+        if self.codec is not None and buffer is not None and view is not None:
             if self.file.wary:
                 self.file.expect(starts, stops)
-            view = self.view
-            if isinstance(indices, range) and len(indices) >= MANY:
-                # They follow one another in the file, so there is nothing to put together.
-                first, last = int(starts[0]), int(stops[-1])
-                if last - first <= SMALL_FRAME * len(indices):
-                    records = self.codec.decode_run(view[first:last], stops - starts, parallelism)
-                    if records is not None:
-                        return records
+            together = self.codec.decode_together(buffer, starts, stops, parallelism)
+            if together is not None:
+                return together
             frames = [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
             return self._decode_many(indices, frames, parallelism)
         try:
@@ -262,7 +259,7 @@ class OpenBag:
         Gathering them so takes a fifth of what slicing does. None where it would not be quick: for few
         records, long ones, or some that are much longer than the others.
         """
-        if not self.is_sliced or len(indices) < MANY:
+        if not self.is_sliced or len(indices) < FEW:
             return None
         starts, stops = self.ranges(indices)
         sizes = stops - starts

@@ -10,6 +10,7 @@ import numpy as np
 
 from bags.bag.files.pread import LARGE, PreadFile
 from bags.bag.files.protocols import Buffer, Hints, Offsets
+from bags.bag.heap import MOST, retain
 from bags.bag.options import AccessPattern
 
 __all__ = ['MappedFile', 'gather']
@@ -55,7 +56,10 @@ class MappedFile(PreadFile):
         if not len(starts):
             return []
         sizes = stops - starts
-        if len(starts) > 1 and int(np.add.reduce(sizes)) >= LARGE * len(starts):
+        total = int(np.add.reduce(sizes))
+        retain(total)
+        is_large = len(starts) > 1 and total >= LARGE * len(starts)
+        if is_large and (total > 2 * MOST or self.is_cold(starts, stops)):
             return self.read_large(starts.tolist(), stops.tolist())
         if len(starts) > 1 and self.wary:
             self.expect(starts, stops)
