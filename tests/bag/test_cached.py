@@ -400,7 +400,7 @@ def test_options_take_names(tmp_path):
     assert options.cache_mode is CacheMode.BLOCKS
     with pytest.raises(ValueError, match='at least 1'):
         ReaderOptions(cache_size=0)
-    with pytest.raises(ValueError, match='CacheMode'):
+    with pytest.raises(ValueError, match="cache_mode: expected 'files' or 'blocks'"):
         ReaderOptions(cache_mode='all')
 
 
