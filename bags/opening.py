@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from bags.bag.files import store_to_read
 from bags.bag.options import ReaderOptions
 from bags.dataset import Rows
+from bags.formats import decoders
 from bags.reader import DatasetReader
 from bags.shard_list import list_shards
 from bags.sharded_reader import ShardedDatasetReader
 from bags.views import join
 
-__all__ = ['open']
+__all__ = ['open', 'open_as_far_as_known']
 
 
 def open(
@@ -46,3 +47,31 @@ def open(
     if shards.single:
         return DatasetReader(directory, *args, **keywords)
     return ShardedDatasetReader.over(store, path, shards, *args, **keywords)
+
+
+class _Known(dict[str, Any]):
+    """Decoders by word; of a word that is not there, one that returns the record."""
+
+    def __missing__(self, word: str) -> Any:
+        return _undecoded
+
+    def get(self, word: str, default: Any = None) -> Any:
+        return self[word]
+
+
+def _undecoded(data: Any, *_args: str) -> bytes:
+    return bytes(data)
+
+
+def open_as_far_as_known(
+    directory: str | os.PathLike[str], but: Collection[str] = (), **keywords: Any
+) -> Rows:
+    """Opens a dataset also where there are types that only their author can decode: their values are bytes.
+
+    Args:
+        directory: The dataset.
+        but: Words of built-in types whose values are to be bytes as well.
+        **keywords: As in `open`.
+    """
+    known = _Known({word: function for word, function in decoders.items() if word not in but})
+    return open(directory, known, **keywords)

@@ -13,7 +13,7 @@ from bags.cli.printing import byte_count
 from bags.dataset import Rows
 from bags.errors import BagsError
 from bags.formats import decoders
-from bags.opening import open as open_dataset
+from bags.opening import open_as_far_as_known
 from bags.spec import FieldType
 
 __all__ = [
@@ -50,23 +50,9 @@ ITEMS = 3  # Of a sequence of media, as many are described.
 NUMBERS = 64  # Arrays of as many numbers are printed in JSON.
 
 
-class _Decoders(dict[str, Any]):
-    """The built-in decoders, but for what is only looked at: media, and words of the user's own."""
-
-    def __missing__(self, word: str) -> Any:
-        return _undecoded
-
-    def get(self, word: str, default: Any = None) -> Any:
-        return self[word]
-
-
-def _undecoded(data: Any, *_args: str) -> bytes:
-    return bytes(data)
-
-
 def open_for_show(path: str) -> Rows:
     """Opens a dataset whose values can be shown, also those of types that only their author can decode."""
-    return open_dataset(path, _Decoders({word: f for word, f in decoders.items() if word not in MEDIA}))
+    return open_as_far_as_known(path, but=MEDIA)
 
 
 def is_opaque(kind: FieldType) -> bool:

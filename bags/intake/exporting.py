@@ -15,7 +15,7 @@ from bags.dataset import Rows, check_dataset
 from bags.formats.containers import HEAD, identify
 from bags.intake.extensions import CONTAINERS, KEY, WRITTEN, extension_of, type_of
 from bags.intake.targets import Files, Tars
-from bags.opening import open as open_dataset
+from bags.opening import open_as_far_as_known
 from bags.progress import progress as show_progress
 from bags.selection import Fields, select_whole
 
@@ -59,7 +59,7 @@ def export(
         ValueError: A key that is no name for files, or that two datapoints have: in a row, for tars.
     """
     if isinstance(dataset, str | os.PathLike):
-        with open_dataset(dataset) as opened:
+        with open_as_far_as_known(dataset) as opened:
             return export(
                 opened, target, format=format, fields=fields, shard_size=shard_size,
                 shard_length=shard_length, progress=progress, storage_options=storage_options,

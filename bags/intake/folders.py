@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import mmap
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -107,10 +108,11 @@ class FolderSource:
         path, inner = f'{self.root.rstrip("/")}/{name}', f'{self._path.rstrip("/")}/{name}'
         try:
             if 'file' in self._fs.protocol:
-                if word in ('video', 'audio') and os.path.getsize(inner) >= STREAMED:
-                    return inner
                 with open(inner, 'rb') as file:
-                    return value_of(path, word, file.read())
+                    if word not in ('video', 'audio') or os.path.getsize(inner) < STREAMED:
+                        return value_of(path, word, file.read())
+                    value_of(path, word, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                return inner
             return value_of(path, word, self._fs.cat_file(inner))
         except OSError as exc:
             raise Damaged(path, f'cannot be read: {exc}') from exc

@@ -8,12 +8,14 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 
 import numpy as np
 
 from bags.errors import SpecError
 from bags.formats.containers import check_whole, identify
+from bags.formats.media import BufferFile
+from bags.formats.wav import find_samples
 from bags.intake.extensions import KEY, WRITTEN, type_of
 
 __all__ = ['Damaged', 'Source', 'infer', 'open_source', 'value_of']
@@ -160,11 +162,11 @@ _NUMBERS: dict[str, Callable[[str], Any]] = {
 _MPEG_AUDIO = re.compile(rb'\xff[\xe2-\xfe]')
 
 
-def value_of(name: str, word: str, data: bytes) -> Any:
+def value_of(name: str, word: str, data: Any) -> Any:
     """Returns what is to be appended for a file's content, after a look at its structure.
 
-    A file is kept as it is. Only where a spec was changed to a type that no file has, an int for a text, say,
-    is it read.
+    A file is kept as it is: what is returned is what was given, bytes or a map. Only where a spec was changed
+    to a type that no file has, an int for a text, say, is it read.
 
     Raises:
         Damaged: It is not of the type, or cut off.
@@ -194,11 +196,13 @@ def _text(data: bytes) -> str:
         raise ValueError(f"{exc}; with 'bytes' as the type of the field it can be kept") from exc
 
 
-def _check_container(word: str, data: bytes) -> None:
+def _check_container(word: str, data: Any) -> None:
     found = identify(data)
     expected = _CONTAINERS[word]
     if found not in expected and not (word == 'audio' and _MPEG_AUDIO.match(data)):
         raise ValueError(f'expected {" or ".join(sorted(expected))}, got {found}')
     check_whole(data, found)
-    if found == 'JPEG' and data.rfind(b'\xff\xd9') < data.rfind(b'\xff\xda'):
+    if found == 'WAV':
+        find_samples(cast(BinaryIO, BufferFile(data)))
+    if found == 'JPEG' and not 0 <= data.rfind(b'\xff\xda') < data.rfind(b'\xff\xd9'):
         raise ValueError(f'JPEG is cut off after {len(data)} bytes')  # No end of image behind the last scan.

@@ -257,6 +257,22 @@ def test_mistakes_of_usage_exit_with_2(args, work, run):
     run(*args, code=2)
 
 
+def test_damaged_files_are_named_with_what_to_do(work, run):
+    with open(os.path.join('photos', '1.jpg'), 'r+b') as file:
+        file.truncate(100)
+    assert '1.jpg: JPEG is cut off' in run('import', 'photos', 'taken', code=1).stderr
+    said = run('import', 'photos', 'taken', '--resume', code=1).stderr
+    assert said.endswith('(--resume --skip goes on without it)\n')
+    shown = run('import', 'photos', 'taken', '--resume', '--skip').stdout
+    assert '2 datapoints, from stems' in shown
+    assert '1 left out:' in shown
+    run('export', 'episodes', 'tars')
+    os.truncate(os.path.join('tars', '000000.tar'), 5000)
+    said = run('import', 'tars', 'x', code=1).stderr
+    assert '000000.tar: ' in said
+    assert said.endswith('(--skip takes what comes before the damage)\n')
+
+
 def test_verify(work, run):
     assert run('verify', 'episodes', '--decode').stdout.endswith('no damage found\n')
     path = os.path.join('episodes', '000001', 'views.bag')

@@ -312,6 +312,24 @@ def test_json_that_could_not_be_decoded_is_damaged(tmp_path):
     assert [Path(name).name for name, _ in done.skipped] == ['a.json', 'b.json']
 
 
+def test_media_that_are_cut_off_are_found(tmp_path, monkeypatch):
+    samples = np.arange(9000, dtype=np.int16)[:, None]
+    whole = {
+        'a.jpg': CAT,
+        'b.wav': bytes(bags.encoders['wav']((samples, 8000))),
+        'c.mp4': (DATA / 'bunny.mp4').read_bytes(),
+        'd.png': bytes(bags.encoders['png'](np.zeros((9, 9, 3), np.uint8))),
+    }
+    for most in (1 << 24, 1):  # Read as a whole, or left where they are.
+        monkeypatch.setattr('bags.intake.folders.STREAMED', most)
+        for share in (0.02, 0.5, 0.999):
+            for name, data in whole.items():
+                source = make(tmp_path / f'{most}-{share}-{name}', {name: data[: int(len(data) * share)]})
+                with pytest.raises(Damaged, match=name):
+                    bags.convert(source, tmp_path / f'out {source.name}')
+        bags.convert(make(tmp_path / 'whole', whole), tmp_path / f'out {most}')
+
+
 def test_the_key_stays(tmp_path):
     source = make(tmp_path / 'in', {'a.txt': b''})
     with pytest.raises(bags.SpecError, match='goes on'):

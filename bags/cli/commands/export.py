@@ -41,8 +41,9 @@ def export(
     import bags
     from bags.cli.printing import print_json
     from bags.cli.selecting import parse_byte_count, parse_fields
+    from bags.opening import open_as_far_as_known
 
-    with bags.open(path) as dataset:
+    with open_as_far_as_known(path) as dataset:
         files = bags.export(
             dataset,
             target,

@@ -89,6 +89,8 @@ def import_(
         bind_encoders(parse_spec(found.spec), None)
     except SpecError as exc:
         raise Misused(str(exc)) from exc
+    except Damaged as exc:
+        fail(f'{exc} (--skip takes what comes before the damage)')
     if dry_run:
         _print(json, {'layout': found.layout, 'datapoints': found.count, 'spec': found.spec})
         return
