@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import itertools
-import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Protocol, SupportsIndex, runtime_checkable
@@ -124,7 +123,9 @@ class Rows(abc.ABC):
             return self.row(key, None)
         if type(key) is tuple:
             if len(key) != 2:
-                raise TypeError(f'expected an index, or an index and fields, got {len(key)} things')
+                raise TypeError(
+                    f'expected an index, or an index and fields (several in a tuple), got {len(key)} things'
+                )
             key, fields = key
             if not _are_many(key):
                 return self.row(check_index(key, len(self)), select_fields(fields, self.types))
@@ -270,7 +271,7 @@ class Records(Sequence[Any]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self.read_indices(range(len(self))[index])
-        return self.read_indices([operator.index(index)])[0]
+        return self.read_indices([check_index(index, len(self))])[0]
 
     def read_indices(self, indices: Iterable[SupportsIndex]) -> list[Any]:
         """Returns records by index, read together."""

@@ -30,15 +30,14 @@ from bags.schema import Schema, Schemas
 from bags.shard_index import INDEX, Shard
 from bags.spec import Spec
 
-__all__ = ['Folder', 'is_being_made', 'reader_options']
-
+__all__ = ['Folder', 'is_being_made', 'not_a_folder', 'reader_options']
 
 REFS = 1 << 26  # Bytes of refs that are read as a whole where they would be waited for.
 
 
 def reader_options(store: Store, cache_index: bool, options: Mapping[str, Any]) -> ReaderOptions:
     """Returns how the bags of a dataset are read; raises TypeError for an option that is none."""
-    made = ReaderOptions(**options)
+    made = merge(ReaderOptions, None, dict(options))
     is_copied = made.cache is not None and made.cache_mode is CacheMode.FILES
     if (store.appendable or is_copied) and made.mapped:
         return made
@@ -54,6 +53,12 @@ def is_being_made(names: Iterable[str], appendable: bool = True) -> bool:
     if not appendable:
         return not any(name == 'refs.bag' or name.endswith('.idx') for name in names)
     return {name for name in names if not name.endswith('.new')} <= {'spec.json', 'limits.refs.bag'}
+
+
+def not_a_folder(path: str) -> NotADirectoryError:
+    """Returns the error of a file where a dataset should be."""
+    got = 'a bag alone (bags.bag.Reader opens it)' if path.endswith(('.bag', '.bagz')) else 'a file'
+    return NotADirectoryError(errno.ENOTDIR, f'expected a dataset, which is a folder, got {got}', path)
 
 
 class Folder:
@@ -134,10 +139,15 @@ class Folder:
             self.learn()
         try:
             refs = self._agreeing(self._refs or open_bag(self.store, path, self.options))
+        except NotADirectoryError:
+            raise not_a_folder(self.path) from None
         except FileNotFoundError:
             if 'spec.json' not in self.names:
+                detail = 'no spec of a dataset'
+                if any(name.isdigit() for name in self.names):
+                    detail += ', but folders of shards (bags.open opens either)'
                 path = self.store.join(self.path, 'spec.json')
-                raise FileNotFoundError(errno.ENOENT, 'no spec of a dataset', path) from None
+                raise FileNotFoundError(errno.ENOENT, detail, path) from None
             if self.granular:
                 return None
             if is_being_made(self.names, self.store.appendable):

@@ -31,12 +31,16 @@ def open(
 
     Raises:
         FileNotFoundError: No such folder, or no dataset in it.
+        NotADirectoryError: A file. `bags.bag.Reader` opens a bag alone.
         SpecError, CorruptError: As the readers.
     """
     if isinstance(directory, bytes) or not isinstance(directory, str | os.PathLike | Iterable):
         raise TypeError(f'open: expected a path, or several, got {type(directory).__name__}')
     if not isinstance(directory, str | os.PathLike):
-        return join([open(part, *args, **keywords) for part in directory], replace=True)
+        parts = [open(part, *args, **keywords) for part in directory]
+        if not parts:
+            raise ValueError('open: expected a path, or several, got none')
+        return join(parts, replace=True)
     names = {field.name for field in dataclasses.fields(ReaderOptions)}
     options = ReaderOptions(**{name: value for name, value in keywords.items() if name in names})
     store, path = store_to_read(directory, options)

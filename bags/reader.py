@@ -50,6 +50,7 @@ class DatasetReader(Rows):
 
     Raises:
         FileNotFoundError: No such folder, or it has no spec.json.
+        NotADirectoryError: A file, such as a bag alone.
         SpecError: Its spec.json is none.
         CorruptError: Its refs cannot be right. What is wrong with a field is met when it is first read.
     """
@@ -66,7 +67,7 @@ class DatasetReader(Rows):
         **options: Any,
     ) -> None:
         options |= {'filesystem': filesystem, 'storage_options': storage_options}
-        store, path = store_to_read(directory, ReaderOptions(**options))
+        store, path = store_to_read(directory, merge(ReaderOptions, None, options))
         self.start(Folder(store, path, reader_options(store, cache_index, options)), Schemas(decoders, raw))
 
     @classmethod

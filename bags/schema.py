@@ -124,6 +124,8 @@ class Schemas:
     """
 
     def __init__(self, decoders: Decoders, raw: bool) -> None:
+        if decoders is not None and not isinstance(decoders, Mapping):
+            raise TypeError(f'decoders: expected functions by word, got {type(decoders).__name__}')
         self.decoders = decoders
         self.raw = raw
         self._known: dict[tuple[bytes, bool], Schema] = {}

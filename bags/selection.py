@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -90,6 +90,8 @@ def select_fields(fields: Fields, spec: Spec) -> Selection:
     selection: Selection = {}
     for name, items in fields.items():
         if name not in spec:
+            if not isinstance(cast('object', name), str):  # Such as the numbers that bytes give.
+                raise TypeError(f'fields: expected names, got {name!r}')
             raise KeyError(f'no field {name!r}; those there are: {", ".join(map(repr, spec))}')
         if items is True:
             selection[name] = True

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 
 from bags.bag.files import Store
 from bags.bag.limits import ENTRY
 from bags.errors import BagsError, CorruptError
-from bags.folder import is_being_made
+from bags.folder import is_being_made, not_a_folder
 from bags.refs import RefsFormat
 from bags.shard_index import INDEX, Shard, load_index, numbered
 from bags.spec import Spec
@@ -53,8 +52,7 @@ def _local(store: Store, directory: str) -> ShardList:
     try:
         found = store.names(directory)
     except NotADirectoryError:
-        detail = 'expected a dataset, which is a folder, got a file'
-        raise NotADirectoryError(errno.ENOTDIR, detail, directory) from None
+        raise not_a_folder(directory) from None
     names = list(numbered(found, directory).values())
     if INDEX in found:
         known = _agreeing(store, directory, names)

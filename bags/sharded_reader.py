@@ -15,7 +15,7 @@ import numpy.typing as npt
 from bags.arguments import at_least
 from bags.bag.files import Store, store_to_read
 from bags.bag.gather import Closed, Kept, descriptors, overlapped
-from bags.bag.options import ReaderOptions
+from bags.bag.options import ReaderOptions, merge
 from bags.bag.sharding import Concatenated
 from bags.dataset import Rows
 from bags.errors import CorruptError, SpecError
@@ -73,7 +73,7 @@ class ShardedDatasetReader(Parts):
         **options: Any,
     ) -> None:
         options |= {'filesystem': filesystem, 'storage_options': storage_options}
-        store, path = store_to_read(directory, ReaderOptions(**options))
+        store, path = store_to_read(directory, merge(ReaderOptions, None, options))
         made = reader_options(store, cache_index, options)
         listed = list_shards(store, path)
         self.start(store, path, listed, made, Schemas(decoders, raw), shard_start, shard_step)
@@ -115,6 +115,10 @@ class ShardedDatasetReader(Parts):
         self._begin(store, path, options, schemas)
         if not listed.shards:
             detail = 'no dataset here: expected spec.json, or shard folders 000000, 000001, …'
+            if store.exists(store.join(path, 'spec.json')):
+                detail = 'expected folders of shards, got a dataset of one folder (bags.open opens either)'
+            elif not store.appendable and path.endswith(('.bag', '.bagz')):
+                detail += ' (bags.bag.Reader opens a bag alone)'
             raise FileNotFoundError(errno.ENOENT, detail, path)
         chosen = listed.shards[shard_start::shard_step]
         # Of more workers than shards, some have nothing to read; they still know the spec.

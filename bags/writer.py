@@ -98,11 +98,14 @@ class DatasetWriter:
         store, path = self._store, self.directory
         store.make_folder(path)
         lock = store.lock(path)
-        if not resume and store.names(path):
+        names = store.names(path)
+        shards = 'spec.json' not in names and any(name.isdigit() for name in names)
+        if shards or (not resume and names):
             lock.release()
-            raise FileExistsError(
-                errno.EEXIST, 'something is there already (resume=True goes on with a dataset)', path
-            )
+            detail = 'something is there already (resume=True goes on with a dataset)'
+            if shards:
+                detail = 'folders of shards are there already (ShardedDatasetWriter goes on with them)'
+            raise FileExistsError(errno.EEXIST, detail, path)
         return lock
 
     def _open(self, resume: bool) -> None:

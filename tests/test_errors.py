@@ -114,3 +114,64 @@ def test_wrong_arguments_are_named_before_anything_is_written(numbers, tmp_path,
 def test_a_wrong_argument_of_a_type_is_said_once(tmp_path):
     with pytest.raises(bags.SpecError, match=r"field 'a': expected a NumPy dtype, not 'floaty', got 'array"):
         bags.DatasetWriter(tmp_path / 'new', {'a': 'array(floaty,3)'})
+
+
+# Mistakes that are easily made: each is a sentence that says what was expected.
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+    """A dataset of one folder, one of shards, and a bag."""
+    path = tmp_path_factory.mktemp('made')
+    with bags.DatasetWriter(path / 'one', {'id': 'int', 'words': 'utf8[]'}) as writer:
+        writer.append({'id': 1, 'words': ['a', 'b']})
+    with bags.ShardedDatasetWriter(path / 'shards', {'id': 'int'}, shard_length=1) as writer:
+        for number in range(2):
+            writer.append({'id': number})
+    with bags.bag.Writer(path / 'texts.bag') as writer:
+        writer.write('text')
+    return path
+
+
+MISTAKES = {
+    'a bag for a dataset': (lambda at: bags.open(at / 'texts.bag'), NotADirectoryError, 'bags.bag.Reader'),
+    'a bag for a reader': (lambda at: bags.DatasetReader(at / 'texts.bag'), OSError, 'bags.bag.Reader'),
+    'a bag of a dataset': (lambda at: bags.open(at / 'one' / 'id.bag'), OSError, 'bags.bag.Reader'),
+    'another file': (lambda at: bags.open(at / 'one' / 'spec.json'), NotADirectoryError, 'got a file'),
+    'a dataset for a bag': (lambda at: bags.bag.Reader(at / 'one'), IsADirectoryError, 'bags.open'),
+    'by descriptor': (lambda at: bags.bag.Reader(at / 'one', mapped=False), OSError, 'bags.open'),
+    'shards for a bag': (lambda at: bags.bag.Reader(at / 'shards'), IsADirectoryError, 'bags.open'),
+    'shards for one': (lambda at: bags.DatasetReader(at / 'shards'), FileNotFoundError, 'folders of shards'),
+    'one for shards': (lambda at: bags.ShardedDatasetReader(at / 'one'), OSError, 'of one folder'),
+    'no paths': (lambda at: bags.open([]), ValueError, 'open: expected a path'),
+    'no path': (lambda at: bags.bag.Reader(None), TypeError, 'file_spec: expected a path'),
+    'an option': (lambda at: bags.open(at / 'one', row=True), TypeError, "'row' is not an option"),
+    'decoders': (lambda at: bags.open(at / 'one', decoders=['int']), TypeError, 'functions by word'),
+    'fields': (lambda at: bags.open(at / 'one')[0, 'id', 'words'], TypeError, 'several in a tuple'),
+    'bytes': (lambda at: bags.open(at / 'one')[0, b'id'], TypeError, 'expected names, got 105'),
+    'a large index': (lambda at: bags.open(at / 'one').batch([1 << 80]), IndexError, 'more than 64 bits'),
+    'an array': (lambda at: bags.bag.Reader(at / 'texts.bag')[np.array([0])], TypeError, 'got ndarray'),
+    'no number': (lambda at: bags.open(at / 'one').field('id')['a'], TypeError, 'index: expected an integer'),
+    'a range': (lambda at: bags.bag.Reader(at / 'texts.bag').read_range(0, 1.0), TypeError, 'got 0 and 1.0'),
+    'indices': (
+        lambda at: bags.bag.Reader(at / 'texts.bag').read_indices_iter(5),
+        TypeError,
+        'indices: expected several integers, got 5',
+    ),
+    'an index': (lambda at: bags.Index(5), TypeError, 'Index: expected records'),
+}
+
+
+@pytest.mark.parametrize('mistake', MISTAKES)
+def test_mistakes_are_a_sentence(made, mistake):
+    work, kind, said = MISTAKES[mistake]
+    with pytest.raises(kind) as caught:
+        work(made)
+    assert said in str(caught.value)
+
+
+def test_a_writer_of_one_folder_does_not_hide_shards(made):
+    for resume in (False, True):
+        with pytest.raises(FileExistsError, match='ShardedDatasetWriter'):
+            bags.DatasetWriter(made / 'shards', {'id': 'int'}, resume=resume)
+    assert len(bags.open(made / 'shards')) == 2

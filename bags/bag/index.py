@@ -30,8 +30,8 @@ class _Table(Generic[Found]):
     def __init__(self, reader: Sequence[bytes]) -> None:
         # A part of its own, which is not closed with the reader.
         self._reader = reader[:] if isinstance(reader, Reader) else reader
-        count = len(reader)
         try:
+            count = len(reader)
             hashes = np.fromiter(map(hash, reader), np.int64, count)
         except TypeError as exc:
             raise TypeError(f'Index: expected records, as of a bag or of a field, got {reader!r}') from exc

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from array import array
 from collections.abc import Iterable
 from typing import Any, SupportsIndex
@@ -23,9 +24,10 @@ def check_index(index: Any, count: int) -> int:
         TypeError: Not an integer.
         IndexError: Out of range.
     """
-    number = int(index.__index__()) if hasattr(index, '__index__') else None
-    if number is None:
-        raise TypeError(f'index: expected an integer, got {type(index).__name__}')
+    try:
+        number = operator.index(index)
+    except TypeError:  # Also of an array that has several integers, or one in a dimension.
+        raise TypeError(f'index: expected an integer, got {type(index).__name__}') from None
     if not -count <= number < count:
         raise IndexError(f'index {number} out of range [{-count}, {count})')
     return number + count if number < 0 else number
@@ -62,7 +64,7 @@ def as_indices(indices: Iterable[SupportsIndex], count: int) -> Int64s:
             # As quick as it gets for a list (12 ns an index; numpy's own conversion takes 40).
             chosen = np.frombuffer(array('q', indices), np.int64)  # type: ignore[type-var]
         except OverflowError:
-            raise IndexError(f'an index out of range [{-count}, {count})') from None
+            raise IndexError(f'indices: one of more than 64 bits, out of range [{-count}, {count})') from None
         except TypeError as exc:
             raise TypeError(f'indices: expected integers ({exc})') from None
         if isinstance(indices, list) and any(map(_BOOLS.__contains__, map(type, indices[:2]))):

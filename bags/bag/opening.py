@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 
@@ -35,6 +36,7 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> OpenBag:
 
     Raises:
         FileNotFoundError: No bag, or no separate limits.
+        IsADirectoryError: A folder.
         CorruptError: The limits cannot be those of this file.
     """
     before = ''
@@ -43,6 +45,9 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> OpenBag:
             bag = _open_bag(store, path, options)
         except Retry:
             continue
+        except IsADirectoryError:
+            detail = 'expected a bag, which is a file, got a folder (bags.open opens datasets)'
+            raise IsADirectoryError(errno.EISDIR, detail, path) from None
         except CorruptError as exc:
             # Perhaps no damage: a writer went on with the bag after the look for limits beside it, and has
             # closed it again since. Then the next look is at another file.

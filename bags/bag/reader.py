@@ -36,6 +36,7 @@ class Reader(Sequence[bytes]):
 
     Raises:
         FileNotFoundError: A file that is not there, or a pattern that matches none.
+        IsADirectoryError: A folder, such as a dataset, which `bags.open` opens.
         CorruptError: A file whose limits cannot be right.
         ValueError: Interleaved shards of unequal lengths, or an option that is none.
     """
@@ -49,6 +50,8 @@ class Reader(Sequence[bytes]):
         **keywords: Any,
     ) -> None:
         self._options = merge(ReaderOptions, options, keywords)
+        if isinstance(file_spec, bytes) or not isinstance(file_spec, str | os.PathLike | Iterable):
+            raise TypeError(f'file_spec: expected a path, or several, got {type(file_spec).__name__}')
         specs = [file_spec] if isinstance(file_spec, str | os.PathLike) else list(file_spec)
         filesystem, storage = self._options.filesystem, self._options.storage_options
         store, _ = store_for(specs[0] if specs else '', filesystem, storage)
@@ -193,7 +196,10 @@ class Reader(Sequence[bytes]):
         return self._read(as_indices(indices, len(self)), 'views')
 
     def _subrange(self, start: int, count: int) -> range:
-        start, count = operator.index(start), operator.index(count)
+        try:
+            start, count = operator.index(start), operator.index(count)
+        except TypeError:
+            raise TypeError(f'range: expected two integers, got {start!r} and {count!r}') from None
         if start < 0 or count < 0 or start + count > len(self):
             raise IndexError(f'range [{start}, {start + count}) out of range [0, {len(self)})')
         return range(start, start + count)
@@ -236,6 +242,8 @@ class Reader(Sequence[bytes]):
             return self._iterate(range(len(self))[indices], read_ahead)
         if isinstance(indices, range):
             indices = iter(indices)  # Perhaps not all in range.
+        if not isinstance(indices, Iterable):
+            raise TypeError(f'indices: expected several integers, got {indices!r}')
         return self._iterate(indices, read_ahead)
 
     def _iterate(self, indices: Iterable[Any], read_ahead: int | None) -> Iterator[bytes]:

@@ -181,7 +181,7 @@ def test_cat(work, run):
 @pytest.mark.parametrize(
     ('args', 'said'),
     [
-        (['copy', 'texts.bagz', 'x'], 'expected a dataset, which is a folder, got a file'),
+        (['copy', 'texts.bagz', 'x'], 'expected a dataset, which is a folder, got a bag alone'),
         (['export', 'photos', 'x'], 'no dataset here: expected spec.json, or shard folders 000000'),
         (['export', 'episodes', 'photos'], 'something is there already; choose another place'),
         (['import', 'nowhere', 'x'], 'no files to import'),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 from collections.abc import Callable
+from stat import S_ISDIR
 
 import numpy as np
 
@@ -43,7 +45,10 @@ class PreadFile:
         self.path = path
         self.hints = hints
         self.fd = os.open(path, os.O_RDONLY | getattr(os, 'O_CLOEXEC', 0) | getattr(os, 'O_BINARY', 0))
-        self.size = os.fstat(self.fd).st_size
+        stat = os.fstat(self.fd)
+        if S_ISDIR(stat.st_mode):
+            raise IsADirectoryError(errno.EISDIR, 'Is a directory', path)
+        self.size = stat.st_size
         self.streak = 0  # Batches in a row that were found in the page cache.
         self.turn = 0
         self.drops = hints.cache_policy is not CachePolicy.SYSTEM
