@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from bags.arguments import integer
 from bags.errors import MissingDependencyError
-from bags.loading.loader import Loader
+from bags.loading.loader import Loader, check_loader
 from bags.loading.steps import Place
 from bags.loading.turns import Turn
 
@@ -51,7 +52,11 @@ def batches(dataset: Any, batch_size: int, **options: Any) -> Any:
         def __getitem__(self, index: Any) -> Any:
             if isinstance(index, slice):
                 return self.slice(index)
-            (made,) = self._recipe.make(int(index), 1)
+            number = integer('index', index)
+            number += len(self) if number < 0 else 0
+            if number < 0:
+                raise IndexError(f'index {index} out of range: there are {len(self)} batches')
+            (made,) = self._recipe.make(number, 1)
             if made.error is not None:
                 raise made.error
             return made.batch if loader.deliver is None else loader.deliver(made.batch)
@@ -78,7 +83,9 @@ def iter_dataset(loader: Loader) -> Any:
 
     Raises:
         MissingDependencyError: Grain is not installed.
+        TypeError: What is no loader.
     """
+    check_loader(loader)
     return sliced(loader, 0, 1)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from bags.arguments import at_least
 from bags.batch import Ragged, convert
 from bags.errors import MissingDependencyError
 
@@ -87,9 +88,9 @@ def prefetch(batches: Iterable[Any], size: int = 2, sharding: Any = None) -> Pre
         An iterator. Its `get_state` and `set_state` are those of the iterator of `batches`, as of the batch
         that was handed out last: what was fetched ahead is not lost.
     """
-    if size < 0:
-        raise ValueError(f'size: expected at least 0 batches ahead, got {size}')
-    return Prefetch(iter(batches), size, sharding)
+    if not isinstance(batches, Iterable):
+        raise TypeError(f'batches: expected a Loader or another iterable, got {batches!r:.200}')
+    return Prefetch(iter(batches), at_least('size', size, 0), sharding)
 
 
 class Prefetch(Iterator[Any]):

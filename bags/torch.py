@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from bags.arguments import at_least
 from bags.batch import Ragged, convert
 from bags.errors import MissingDependencyError
-from bags.loading.loader import Loader
+from bags.loading.loader import Loader, check_loader
 from bags.loading.turns import Turn
 
 __all__ = ['IterableDataset', 'to_torch']
@@ -87,6 +88,7 @@ class IterableDataset:
         tensors: False leaves the arrays of numpy.
 
     Raises:
+        TypeError: What is no loader.
         ValueError: A loader with a shard of its own, and another rank; or one without the other.
         MissingDependencyError: PyTorch is not installed.
     """
@@ -94,6 +96,7 @@ class IterableDataset:
     def __init__(
         self, loader: Loader, rank: int | None = None, world_size: int | None = None, *, tensors: bool = True
     ) -> None:
+        check_loader(loader)
         self._adopt()
         self.loader = _on_this_rank(loader, rank, world_size)
         self.tensors = tensors
@@ -107,9 +110,7 @@ class IterableDataset:
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iterators give this one epoch, from its beginning."""
-        if epoch < 0:
-            raise ValueError(f'epoch: expected at least 0, got {epoch}')
-        self._epoch.fill_(epoch)
+        self._epoch.fill_(at_least('epoch', epoch, 0))
 
     def __iter__(self) -> Iterator[Any]:
         info = import_torch().utils.data.get_worker_info()

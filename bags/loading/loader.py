@@ -22,7 +22,7 @@ from bags.loading.worker_threads import Inline, Threads
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
 from bags.selection import Fields
 
-__all__ = ['Loader']
+__all__ = ['Loader', 'check_loader']
 
 WORKERS = 16
 
@@ -109,7 +109,7 @@ class Loader:
         self.shard, self.even = host_of(shard), even
         self.sampler = _sampler(dataset, shuffle, self.seed) if sampler is None else sampler
         self.transform, self.collate, self.deliver, self.mask = transform, collator(collate), deliver, mask
-        check_sampler(self.sampler)
+        check_sampler(self.sampler, len(dataset))
         self.check()
         check_fields(self.fields, getattr(dataset, 'types', None), mask, even)
         self.begin = Place()
@@ -148,8 +148,7 @@ class Loader:
 
     def epoch(self, number: int) -> LoaderIterator:
         """Returns an iterator over one epoch."""
-        if number < 0:
-            raise ValueError(f'epoch: expected at least 0, got {number}')
+        number = at_least('epoch', number, 0)
         return LoaderIterator(self, Place(number), number + 1)
 
     def _steps(self, begin: Place, epochs: int | None) -> Steps:
@@ -227,3 +226,9 @@ def _sampler(dataset: Any, shuffle: bool | str, seed: int) -> Sampler:
     if not isinstance(shuffle, bool):
         raise ValueError(f"shuffle: expected True, False or 'shards', got {shuffle!r}")
     return Shuffled(len(dataset), seed) if shuffle else Sequential(len(dataset))
+
+
+def check_loader(loader: Any) -> None:
+    """Raises TypeError for what is no loader."""
+    if not isinstance(loader, Loader):
+        raise TypeError(f'expected a bags.Loader, got {type(loader).__name__}')

@@ -36,13 +36,23 @@ def check_functions(**functions: Any) -> None:
             raise TypeError(f'{name}: expected a function, got {function!r:.200}')
 
 
-def check_sampler(sampler: Any) -> None:
-    """Raises TypeError for what is no sampler: also for a class of samplers, and for an array of indices."""
+def check_sampler(sampler: Any, datapoints: int) -> None:
+    """Checks that a sampler is one, and of no more datapoints than there are.
+
+    Raises:
+        TypeError: It is none: also a class of samplers, or an array of indices.
+        ValueError: It is one of another dataset.
+    """
     if not isinstance(sampler, Sampler) or isinstance(sampler, type | np.ndarray):
         raise TypeError(
             'sampler: expected one of bags.samplers, or what has its __len__ and take, '
             f'got {f"the class {sampler.__name__}" if isinstance(sampler, type) else type(sampler).__name__}'
             ' (to load chosen datapoints, give the loader bags.select(dataset, indices))'
+        )
+    if getattr(sampler, 'datapoints', 0) > datapoints > 0:
+        raise ValueError(
+            f'sampler: expected an order of at most the {datapoints} datapoints there are, got one of '
+            f'{sampler.datapoints}'  # type: ignore[attr-defined]
         )
 
 

@@ -9,7 +9,8 @@ Mixture        of several datasets, in given proportions
 Bucketed       each once, in batches of similar length
 
 A sampler of your own has `__len__`, the positions of an epoch; `take(epoch, positions)`, which returns the
-indices at positions; and a `repr` that tells it from others.
+indices at positions; and a `repr` that tells it from others. If it has `datapoints`, a loader sees at once
+whether its dataset has so many.
 """
 
 from bags.samplers.buckets import Bucketed

@@ -30,6 +30,7 @@ class Bucketed:
 
     def __init__(self, lengths: Any, batch_size: int, seed: int = 0, *, pool: int = POOL) -> None:
         self.lengths = np.array(lengths, np.int64).reshape(-1)
+        self.datapoints = len(self.lengths)
         self.batch_size = at_least('batch_size', batch_size, 1)
         self.seed = integer('seed', seed)
         self.pool = at_least('pool', pool, 1)

@@ -57,7 +57,8 @@ class Mixture:
                 )
         self.seed = integer('seed', seed)
         self.shuffle = shuffle
-        self.samples = sum(self.lengths) if samples is None else at_least('samples', samples, 1)
+        self.datapoints = sum(self.lengths)
+        self.samples = self.datapoints if samples is None else at_least('samples', samples, 1)
         self._firsts = offsets_of(np.array(self.lengths, np.int64))
         self._owners, self._ranks = _schedule(self.counts)
 

@@ -15,7 +15,7 @@ class Sequential:
     """Each datapoint once, in order."""
 
     def __init__(self, length: int) -> None:
-        self.length = at_least('length', length, 0)
+        self.length = self.datapoints = at_least('length', length, 0)
 
     def __len__(self) -> int:
         return self.length
@@ -40,7 +40,7 @@ class Sliding:
     """
 
     def __init__(self, length: int, window: int, stride: int | None = None) -> None:
-        self.length = at_least('length', length, 1)
+        self.length = self.datapoints = at_least('length', length, 1)
         self.window = at_least('window', window, 1)
         self.stride = self.window if stride is None else at_least('stride', stride, 1)
 
@@ -59,7 +59,7 @@ class Shuffled:
     """Each datapoint once, in an order that the seed and the epoch determine; takes no memory."""
 
     def __init__(self, length: int, seed: int = 0) -> None:
-        self.length = at_least('length', length, 0)
+        self.length = self.datapoints = at_least('length', length, 0)
         self.seed = integer('seed', seed)
         self._last = (-1, Permutation(0))
 
@@ -87,7 +87,7 @@ class Random:
     """
 
     def __init__(self, length: int, seed: int = 0, samples: int | None = None) -> None:
-        self.length = at_least('length', length, 1)
+        self.length = self.datapoints = at_least('length', length, 1)
         self.seed = integer('seed', seed)
         self.samples = self.length if samples is None else at_least('samples', samples, 1)
 

@@ -34,10 +34,11 @@ class ShardShuffled:
         self.seed = integer('seed', seed)
         self.window = at_least('window', window, 1)
         self._starts = offsets_of(self.lengths)
+        self.datapoints = int(self._starts[-1])
         self._last: tuple[int, Any] = (-1, None)
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return self.datapoints
 
     def _epoch(self, epoch: int) -> Any:
         """Returns the order of the shards, and the positions at which each of them, and each window, ends."""

@@ -349,3 +349,15 @@ def test_errors_arrive(make):
         list(bags.grain.iter_dataset(loader(dataset, transform=transform)))
     with pytest.raises(LookupError, match='no such thing'):
         list(bags.grain.batches(dataset, 5, transform=transform).to_iter_dataset(SLOWLY))
+
+
+def test_what_is_no_loader_and_no_batch(make):
+    dataset, _ = make('views')
+    with pytest.raises(TypeError, match='expected a bags.Loader, got '):
+        bags.grain.iter_dataset(dataset)
+    batches = bags.grain.batches(dataset, 5)
+    assert batches[-1]['id'].tolist() == batches[len(batches) - 1]['id'].tolist()
+    with pytest.raises(IndexError, match='out of range'):
+        batches[-len(batches) - 1]
+    with pytest.raises(TypeError, match="index: expected an integer, got 'x'"):
+        batches['x']

@@ -114,3 +114,5 @@ def test_prefetch_of_what_has_no_state():
         ahead.get_state()
     with pytest.raises(ValueError, match='size'):
         bags.jax.prefetch([], -1)
+    with pytest.raises(TypeError, match='expected a Loader or another iterable, got 5'):
+        bags.jax.prefetch(5)

@@ -295,6 +295,10 @@ def test_ranks_share_the_batches(make):
         bags.torch.IterableDataset(loader(dataset), 1)
     with pytest.raises(ValueError, match='shard'):
         bags.torch.IterableDataset(loader(dataset, shard=(0, 2)), 1, 2)
+    with pytest.raises(TypeError, match='expected a bags.Loader, got '):
+        bags.torch.IterableDataset(dataset)
+    with pytest.raises(TypeError, match="epoch: expected an integer, got 'x'"):
+        batches.set_epoch('x')
 
 
 def test_the_rank_is_that_of_the_process_group(make, tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 import bags
-from bags.samplers import Shuffled
+from bags.samplers import Mixture, Shuffled
 
 WRONG = [
     # What cannot be.
@@ -40,6 +40,8 @@ WRONG = [
     ({'shard': ('0', 2)}, TypeError, "shard: expected an integer, got '0'"),
     ({'sampler': [3, 1, 2]}, TypeError, 'sampler: expected one of bags.samplers, .*, got list'),
     ({'sampler': range(9)}, TypeError, 'sampler: .*, got range'),
+    ({'sampler': Shuffled(104)}, ValueError, 'sampler: .* at most the 103 datapoints .*, got one of 104'),
+    ({'sampler': Mixture([100, 4], [1, 1])}, ValueError, 'sampler: .*, got one of 104'),
     ({'sampler': Shuffled}, TypeError, 'sampler: .*, got the class Shuffled'),
     ({'shuffle': 3}, ValueError, 'shuffle: .*, got 3'),
     ({'fields': 3}, TypeError, 'fields: expected a name, names or a mapping of them, got 3'),
@@ -101,3 +103,5 @@ def test_what_is_no_dataset():
 def test_a_negative_epoch(dataset):
     with pytest.raises(ValueError, match='epoch: expected at least 0'):
         bags.Loader(dataset, 1).epoch(-1)
+    with pytest.raises(TypeError, match="epoch: expected an integer, got 'x'"):
+        bags.Loader(dataset, 1).epoch('x')
