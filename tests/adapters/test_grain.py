@@ -353,7 +353,7 @@ def test_errors_arrive(make):
 
 def test_what_is_no_loader_and_no_batch(make):
     dataset, _ = make('views')
-    with pytest.raises(TypeError, match='expected a bags.Loader, got '):
+    with pytest.raises(TypeError, match=r'expected a bags\.Loader, got '):
         bags.grain.iter_dataset(dataset)
     batches = bags.grain.batches(dataset, 5)
     assert batches[-1]['id'].tolist() == batches[len(batches) - 1]['id'].tolist()

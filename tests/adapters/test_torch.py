@@ -295,7 +295,7 @@ def test_ranks_share_the_batches(make):
         bags.torch.IterableDataset(loader(dataset), 1)
     with pytest.raises(ValueError, match='shard'):
         bags.torch.IterableDataset(loader(dataset, shard=(0, 2)), 1, 2)
-    with pytest.raises(TypeError, match='expected a bags.Loader, got '):
+    with pytest.raises(TypeError, match=r'expected a bags\.Loader, got '):
         bags.torch.IterableDataset(dataset)
     with pytest.raises(TypeError, match="epoch: expected an integer, got 'x'"):
         batches.set_epoch('x')
