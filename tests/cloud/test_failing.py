@@ -131,6 +131,38 @@ def test_an_upload_of_which_the_last_answer_gets_lost(s3_storage, proxy):
         again.close()
 
 
+@pytest.mark.parametrize('method', ['POST', 'PUT'])
+def test_an_upload_by_obstore_alone_that_fails(s3, method):
+    with Proxy(s3) as proxy:
+        options = {'key': 'a', 'secret': 'b', 'client': 'obstore', 'endpoint_url': proxy.url}
+        store, path = store_for(f's3://bucket/alone-{method}.bin', None, options)
+        store.clients.client().__dict__['_uploader'] = None  # As where s3fs is not installed.
+
+        def deny(_):
+            found, asked, _ = proxy.requests[-1]
+            proxy.faults = {'deny': 1.0} if found == method and 'uploadId=' in asked else {}
+
+        proxy.before = deny
+        output = store.create(path)
+
+        def run():
+            output.write([bytes(200 << 20)])
+            output.close()
+
+        with pytest.raises(PermissionError, match=rf'access denied.*alone-{method}\.bin'):
+            run()
+        output.discard()
+        given_up = store.create(path)
+        given_up.write([bytes(50 << 20)])
+        given_up.discard()
+        assert not store.exists(path)
+        proxy.before, proxy.faults = int, {}
+        output = store.create(path)
+        output.write([bytes(9 << 20)])
+        output.close()
+        assert store.size(path) == 9 << 20
+
+
 # What storages refuse.
 
 

@@ -80,7 +80,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(('scheme', 'client', 'kind'), CASES, ids='-'.join)
+@pytest.mark.parametrize(('scheme', 'client', 'kind'), CASES, ids=map('-'.join, CASES))
 def test_memory(scheme, client, kind):
     path = f'{scheme}://bucket/large/{client}-{kind}.bag'
     size = 1_500_000_000 if (scheme, kind) == ('s3', 'many') else 400_000_000

@@ -106,7 +106,11 @@ class Clients:
 
         # What obstore sends to GCS goes through its XML interface, which emulators do not have.
         return ObstoreClient(
-            made, patience, uploader if scheme in ('s3', 'gs') else lambda: None, sends_all=scheme == 'gs'
+            made,
+            patience,
+            uploader if scheme in ('s3', 'gs') else lambda: None,
+            lambda: store_maker(scheme, rest, patience, streams=True),
+            sends_all=scheme == 'gs',
         )
 
 

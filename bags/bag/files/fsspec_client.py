@@ -254,7 +254,7 @@ class FsspecClient:
         try:
             self.run(lambda: self._ask(path, lambda: self.backend.remove(path)))
         except FileNotFoundError:
-            pass
+            pass  # What should not be there is not: another remove was first, or a try whose answer got lost.
 
     def copy(self, path: str, target: str) -> None:
         self.run(lambda: self._ask(path, lambda: self.backend.copy(path, target), self.patience.timeout))
@@ -314,7 +314,7 @@ class PartedUpload:
         try:
             return self._client.head(path).version == backend.version_of(receipts)
         except OSError:
-            return False
+            return False  # The error that led here tells more.
 
     def abort(self) -> None:
         for future in self._sent:

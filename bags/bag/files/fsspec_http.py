@@ -92,7 +92,7 @@ class HttpBackend:
         return None
 
     async def abort(self, token: Any) -> None:
-        pass
+        pass  # There is none to end: none can begin.
 
     async def remove(self, path: str) -> None:
         raise _only_reads(path)

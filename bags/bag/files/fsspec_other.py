@@ -30,7 +30,7 @@ def names_of(folder: str, entries: Any) -> dict[str, Stat | None]:
     names: dict[str, Stat | None] = {}
     for entry in entries:
         name = entry['name'].strip('/')
-        if name.startswith(prefix):
+        if name.startswith(prefix):  # Some list the folder itself as well, or an object of its name.
             names[name[len(prefix) :]] = None if entry['type'] == 'directory' else head_of(entry)
     return names
 
@@ -122,7 +122,7 @@ class OtherBackend:
             else:
                 found = await self._call('_ls', folder, detail=True)
         except FileNotFoundError:
-            return {}
+            return {}  # A store says what that means: where there are no folders, there is no empty one.
         return names_of(self.filesystem._strip_protocol(folder), found)  # noqa: SLF001
 
     async def remove(self, path: str) -> None:

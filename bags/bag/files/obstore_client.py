@@ -44,7 +44,8 @@ class ObstoreClient:
         make: Makes obstore's store of a bucket (of a host, for HTTP).
         patience: How long to wait.
         uploader: Makes the client that sends objects of unknown size, in parts that grow, or None: then
-            obstore does it.
+            obstore does it,
+        streamer: through a store that what this returns makes.
         sends_all: Whether that one also sends the small ones, and removes and copies.
     """
 
@@ -56,12 +57,14 @@ class ObstoreClient:
         make: Callable[[str], Any],
         patience: Patience,
         uploader: Callable[[], Client | None],
+        streamer: Callable[[], Callable[[str], Any] | None],
         sends_all: bool = False,
     ) -> None:
         self.patience = patience
         self.concurrency = patience.concurrency
         self._make = make
         self._make_uploader = uploader
+        self._make_streamer = streamer
         self._sends_all = sends_all
         self._stores: dict[str, Any] = {}
         self.quickest = 1.0
@@ -283,9 +286,11 @@ class ObstoreClient:
         """Sends an object whose size is not known yet."""
         import obstore
 
-        store, key = self._at(path)
         if create:
             self._check_absent(path)
+        make = self._make_streamer()
+        assert make is not None
+        store, key = make(split(path)[0]), self._at(path)[1]
         self._ask(path, lambda: obstore.put(store, key, parts, chunk_size=4 * PART, max_concurrency=4))
 
     def remove(self, path: str) -> None:
@@ -298,7 +303,7 @@ class ObstoreClient:
         try:
             self._persist(path, lambda: obstore.delete(store, key))
         except FileNotFoundError:
-            pass
+            pass  # What should not be there is not: another remove was first, or a try whose answer got lost.
 
     def copy(self, path: str, target: str) -> None:
         import obstore

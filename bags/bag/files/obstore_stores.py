@@ -109,15 +109,25 @@ def for_fsspec(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return dict(options)
 
 
-def store_maker(scheme: str, options: Mapping[str, Any], patience: Patience) -> Callable[[str], Any] | None:
-    """Returns what makes obstore's store of a bucket; None if not all options mean something to it."""
+def store_maker(
+    scheme: str, options: Mapping[str, Any], patience: Patience, *, streams: bool = False
+) -> Callable[[str], Any] | None:
+    """Returns what makes obstore's store of a bucket; None if not all options mean something to it.
+
+    Args:
+        scheme, options, patience: As given.
+        streams: It is for uploads of unknown size. Their parts are known to obstore alone, which so tries
+            them again itself; all else is tried again here, in the same way for all clients.
+    """
     limits = {
         'client_options': {
-            'timeout': timedelta(seconds=patience.attempt),
+            'timeout': timedelta(seconds=patience.timeout if streams else patience.attempt),
             'connect_timeout': timedelta(seconds=patience.connect_timeout),
         },
-        # What is tried again, and when, is the same here for all clients.
-        'retry_config': {'max_retries': 0, 'retry_timeout': timedelta(seconds=patience.timeout)},
+        'retry_config': {
+            'max_retries': patience.retries if streams else 0,
+            'retry_timeout': timedelta(seconds=patience.timeout),
+        },
     }
     if scheme == 's3':
         return _s3_maker(options, limits)

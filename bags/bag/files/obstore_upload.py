@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -15,20 +16,26 @@ class StreamedUpload:
     def __init__(self, stream: Callable[[Iterator[bytes]], None]) -> None:
         parts: queue.Queue[bytes | BaseException | None] = queue.Queue(2)
         errors: list[BaseException] = []
+        ended = threading.Event()
 
         def taken() -> Iterator[bytes]:
-            while (part := parts.get()) is not None:
-                if isinstance(part, BaseException):
-                    raise part
+            while isinstance(part := parts.get(), bytes):
                 yield part
+            ended.set()
+            if part is not None:
+                raise part
 
         def work() -> None:
             try:
                 stream(taken())
             except BaseException as exc:
                 errors.append(exc)
-                while not isinstance(parts.get(), BaseException | None):
-                    pass
+                # Who sends is not to wait for room, but to be told by the next `send`, or in the end. What
+                # ends it may already have been taken, or still be taken by a thread of obstore's.
+                while not ended.is_set():
+                    with contextlib.suppress(queue.Empty):
+                        if not isinstance(parts.get(timeout=0.1), bytes):
+                            ended.set()
 
         self._parts, self._errors = parts, errors
         self._thread = threading.Thread(target=work, name='bags-upload', daemon=True)

@@ -93,7 +93,7 @@ class PlainClient:
         try:
             return self._ask(folder, work)
         except FileNotFoundError:
-            return {}
+            return {}  # A store says what that means: where there are no folders, there is no empty one.
 
     def put(self, path: str, data: bytes, create: bool) -> None:
         def work(inner: str) -> None:
@@ -116,7 +116,7 @@ class PlainClient:
         try:
             self._ask(path, self.filesystem.rm_file)
         except FileNotFoundError:
-            pass
+            pass  # What should not be there is not: another remove was first, or a try whose answer got lost.
 
     def copy(self, path: str, target: str) -> None:
         self._ask(
@@ -148,7 +148,7 @@ class PlainUpload:
             try:
                 client.head(self._path)
             except FileNotFoundError:
-                pass
+                pass  # As it should be.
             else:
                 client.remove(self._beside)
                 raise FileExistsError(errno.EEXIST, 'is there already', self._path)

@@ -113,7 +113,7 @@ class RemoteFile:
             raise EOFError(f'{self.path}: expected {stop} bytes, there are {self.size}')
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
-        pass
+        pass  # Nothing keeps what would be read ahead; `RecordFile` does, and asks for it itself.
 
 
 class RemoteStore:
@@ -199,7 +199,7 @@ class RemoteStore:
         self._folders.add(folder)
 
     def remove_folder(self, folder: str) -> None:
-        pass
+        pass  # It went with the last object in it.
 
     def join(self, folder: str, name: str) -> str:
         return join(folder, name)
@@ -296,7 +296,7 @@ class RemoteOutput:
         raise NotImplementedError('what was sent to a storage of objects is not read back')
 
     def cut(self) -> None:
-        pass
+        pass  # Behind `size` there is nothing.
 
     def close(self) -> None:
         if self.closed:
