@@ -112,6 +112,7 @@ class Audio:
         with self._handle.use() as tape:
             low, high = (math.ceil(round((time - tape.begin) * tape.rate, 6)) for time in (start, stop))
             low = min(max(low, 0), tape.length)
+            check_reach(slice(low, max(low, high)), tape.length, tape.cut, 'samples')
             return tape.read(low, min(max(high, low), tape.length), self._exact)
 
     def blocks(self, length: int) -> Iterator[Sound]:

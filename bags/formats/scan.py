@@ -14,6 +14,8 @@ __all__ = ['scan']
 
 LEAST, MOST = 1 << 16, 1 << 22
 """Bytes read at once: more and more, as long as they follow one another."""
+PAGE = 27 + 255 + 255 * 255
+"""Bytes of a page of Ogg at most."""
 TRIVIAL = 16
 """Bytes of a packet of MPEG-4 that may say no more than that nothing is shown."""
 
@@ -190,7 +192,20 @@ def _missing(file: Ahead, name: str) -> str | None:
             length, begin = _element(segment, 4)
             width = begin - 4
             end = sum(start) + begin + length if length + 1 != 1 << 7 * width else 0
+    elif name.startswith('Ogg') and not _ends_with_page(file.at(max(0, size - PAGE), PAGE)):
+        return f'cut off: expected the end of a page of Ogg, got that of the file at {size} bytes'
     return f'cut off: expected {end} bytes, got {size}' if end > size else None
+
+
+def _ends_with_page(tail: bytes) -> bool:
+    """Tells if the last page of an Ogg, which lists the lengths of its segments, ends where the file does."""
+    place = len(tail)
+    while (place := tail.rfind(b'OggS', 0, place)) >= 0:
+        count = tail[place + 26] if place + 26 < len(tail) else 255
+        lengths = tail[place + 27 : place + 27 + count]
+        if len(lengths) == count and place + 27 + count + sum(lengths) == len(tail):
+            return True
+    return False
 
 
 def _element(data: bytes, start: int) -> tuple[int, int]:
