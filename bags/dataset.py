@@ -138,6 +138,11 @@ class Rows(abc.ABC):
             return select(self, range(len(self))[key])
         if _are_many(key):
             return self.batch(key)
+        if isinstance(key, str):
+            raise TypeError(
+                f'index: expected an integer, got {key!r} '
+                f'(dataset.batch(range(len(dataset)), {key!r}) reads a whole column)'
+            )
         return self.row(check_index(key, len(self)), None)
 
     def __iter__(self) -> Iterator[Datapoint]:

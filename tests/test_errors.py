@@ -148,6 +148,7 @@ MISTAKES = {
     'an option': (lambda at: bags.open(at / 'one', row=True), TypeError, "'row' is not an option"),
     'decoders': (lambda at: bags.open(at / 'one', decoders=['int']), TypeError, 'functions by word'),
     'fields': (lambda at: bags.open(at / 'one')[0, 'id', 'words'], TypeError, 'several in a tuple'),
+    'a column': (lambda at: bags.open(at / 'one')['id'], TypeError, 'reads a whole column'),
     'bytes': (lambda at: bags.open(at / 'one')[0, b'id'], TypeError, 'expected names, got 105'),
     'a large index': (lambda at: bags.open(at / 'one').batch([1 << 80]), IndexError, 'more than 64 bits'),
     'an array': (lambda at: bags.bag.Reader(at / 'texts.bag')[np.array([0])], TypeError, 'got ndarray'),
