@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import numpy as np
@@ -64,8 +65,6 @@ class Bucketed:
         return found.reshape(np.shape(positions))
 
     def __repr__(self) -> str:
-        import zlib
-
         mark = zlib.crc32(self.lengths.tobytes())
         lengths = f'{len(self)} lengths #{mark:08x}'
         return f'Bucketed({lengths}, {self.batch_size}, seed={self.seed}, pool={self.pool})'

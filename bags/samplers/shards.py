@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,9 +65,9 @@ class ShardShuffled:
         return found.reshape(np.shape(positions))
 
     def __repr__(self) -> str:
-        return (
-            f'ShardShuffled({len(self.lengths)} shards, {len(self)}, seed={self.seed}, window={self.window})'
-        )
+        # Shards of other lengths are another order, so they are in it, as a number.
+        shards = f'{len(self.lengths)} shards #{zlib.crc32(self.lengths.tobytes()):08x}'
+        return f'ShardShuffled({shards}, {len(self)}, seed={self.seed}, window={self.window})'
 
 
 def shard_lengths(dataset: Any) -> Int64s:

@@ -293,7 +293,14 @@ def test_states_of_other_runs_are_refused(dataset, tmp_path, kit):
     # A copy of it is the same dataset, with other shards too.
     copy = bags.open(kit.fill(tmp_path / 'copy', map(make_row, range(COUNT)), SPEC))
     bags.Loader(copy, 9).load_state_dict(state)
-    for wrong in ({}, 5, {**state, 'consumed': 1000}, {**state, 'epoch': -1}):
+    # But its shards are another order, if that goes by shards.
+    state = bags.Loader(dataset, 7, shuffle='shards').state_dict()
+    shards = bags.open(kit.fill(tmp_path / 'shards', map(make_row, range(COUNT)), SPEC, shard_length=41))
+    assert shards.shards == dataset.shards
+    with pytest.raises(ValueError, match='of another run: expected the sampler'):
+        bags.Loader(shards, 7, shuffle='shards').load_state_dict(state)
+    state = bags.Loader(dataset, 7).state_dict()
+    for wrong in ({}, 5, {**state, 'consumed': 1000}, {**state, 'epoch': -1}, {**state, 'epoch': 'x'}):
         with pytest.raises(ValueError, match='state: expected'):
             bags.Loader(dataset, 7).load_state_dict(wrong)
     with pytest.raises(ValueError, match='state'):
