@@ -139,11 +139,8 @@ class Processes:
         # comes, it is the system that knows.
         workers = dict.fromkeys(ends[end] for end in found) if found or not seconds else self._workers
         for worker in workers:
-            try:
-                while worker.connection.poll():
-                    self._keep(*worker.receive())
-            except (EOFError, OSError):
-                raise RuntimeError(worker.epitaph()) from None
+            while (received := worker.receive()) is not None:
+                self._keep(*received)
             if not worker.process.is_alive():
                 raise RuntimeError(worker.epitaph())
         self._hand_out()
@@ -199,11 +196,26 @@ class _Worker:
         except OSError:
             pass  # It has ended, which is met where it is waited for.
 
-    def receive(self) -> tuple[int, int, list[Made], float]:
-        first, count, parts, seconds, data = self.connection.recv()
+    def receive(self) -> tuple[int, int, list[Made], float] | None:
+        """Returns a run that has come, if one has: its first batch, how many were asked for, and seconds.
+
+        Raises:
+            RuntimeError: The process has ended.
+        """
+        try:
+            if not self.connection.poll():
+                return None
+            first, count, parts, seconds, data = self.connection.recv()
+        except (EOFError, OSError):
+            raise RuntimeError(self.epitaph()) from None
         self.has_answered = True
         slot = self.slots[self.slots_used.pop(first)]
-        return first, count, taken(slot, parts) if parts else pickle.loads(data), seconds
+        try:
+            run = taken(slot, parts) if parts else pickle.loads(data)
+        except Exception as exc:
+            exc.add_note('while a batch was taken over from a worker process')
+            run = [Made(None, first, error=exc)]
+        return first, count, run, seconds
 
     def epitaph(self) -> str:
         self._wait()

@@ -53,6 +53,9 @@ def test_errors_arrive_and_nothing_stays(script):
         assert (count, kind) == (0, 'RuntimeError') and text.startswith('Odd: ')
         count, kind, text, notes = error_of(loader(transform=generator))
         assert (count, kind) == (0, 'TypeError') and 'generator' in text, (kind, text)
+        count, kind, text, notes = error_of(loader(transform=lost))
+        assert (kind, text) == ('FileNotFoundError', 'gone') and 'taken over' in notes, (kind, text)
+        assert count <= 7  # It is met for all of the batches that were made together.
         count, kind, text, notes = error_of(loader(transform=sudden))
         assert kind == 'RuntimeError' and 'exit code -9' in text
         batches = iter(loader(transform=slow))
@@ -77,6 +80,16 @@ def test_errors_arrive_and_nothing_stays(script):
 
         def odd(batch):
             raise Odd(1, 2)
+
+        class Lost:
+            def __reduce__(self):
+                return gone, ()
+
+        def gone():
+            raise FileNotFoundError('gone')
+
+        def lost(batch):
+            return Lost() if 50 in batch['id'] else batch
 
         def generator(batch):
             return (name for name in batch)
