@@ -12,6 +12,7 @@ import numpy as np
 from apache_beam.io import iobase, range_trackers
 from apache_beam.transforms.display import DisplayDataItem
 
+from bags.arguments import at_least
 from bags.bag.files import store_for
 from bags.beam.dividing import Divided
 from bags.beam.finishing import begin, finish
@@ -99,6 +100,7 @@ class WriteDataset(beam.PTransform):  # type: ignore[misc]
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        shard_size = at_least('shard_size', shard_size, 1)
         types = parse_spec(spec)
         check_names(types)
         bind_encoders(types, encoders)

@@ -155,6 +155,41 @@ def test_datasets_there_and_back(mode, tmp_path):
         )
 
 
+@pytest.fixture(params=['memory', 'local', 's3'])
+def storage(request, tmp_path):
+    """A folder on a storage, and the options of that."""
+    if request.param != 's3':
+        yield f'{request.param}://{tmp_path}', {}
+        return
+    pytest.importorskip('moto')
+    from tests.servers import s3_server
+
+    with s3_server() as url:
+        yield 's3://bucket/x', {'key': 'a', 'secret': 'b', 'endpoint_url': url}
+
+
+def test_on_storages(storage):
+    folder, options = storage
+    with pipeline() as p:
+        points = p | beam.Create(range(500)) | beam.Reshuffle() | beam.Map(datapoint)
+        points | WriteDataset(f'{folder}/d', SPEC, shard_size=10_000, storage_options=options)
+    with pipeline() as p:
+        points = p | ReadDataset(f'{folder}/d', storage_options=options)
+        points | WriteDataset(f'{folder}/e', SPEC, storage_options=options)
+    for name in 'de':
+        with bags.open(f'{folder}/{name}', storage_options=options) as dataset:
+            same(list(dataset), [datapoint(i) for i in range(500)])
+    with pytest.raises(Exception, match='a dataset is there already'), pipeline() as p:
+        p | beam.Create([datapoint(0)]) | WriteDataset(f'{folder}/d', SPEC, storage_options=options)
+    with pipeline() as p:
+        p | beam.Create(records(300)) | WriteToBag(f'{folder}/x@2.bagz', storage_options=options)
+    with pipeline() as p:
+        found = p | ReadFromBag(f'{folder}/x@*.bagz', storage_options=options)
+        assert_that(found, equal_to(records(300)))
+    with pytest.raises(TypeError, match='shard_size: expected an integer'):
+        WriteDataset(f'{folder}/f', SPEC, shard_size='1GB')
+
+
 class Failing(beam.DoFn):
     """Fails once for each of some elements, told by files, as the processes share nothing else."""
 

@@ -99,10 +99,7 @@ class PlainClient:
         def work(inner: str) -> None:
             if create and self.filesystem.exists(inner):
                 raise FileExistsError(errno.EEXIST, 'is there already', path)
-            parent = self.filesystem._parent(inner)  # noqa: SLF001
-            if parent:
-                self.filesystem.makedirs(parent, exist_ok=True)
-            self.filesystem.pipe_file(inner, data)
+            self.filesystem.pipe_file(self._with_folder(inner), data)
 
         try:
             self._ask(path, work)
@@ -119,10 +116,18 @@ class PlainClient:
             pass  # What should not be there is not: another remove was first, or a try whose answer got lost.
 
     def copy(self, path: str, target: str) -> None:
-        self._ask(
-            path,
-            lambda inner: self.filesystem.cp_file(inner, self.filesystem._strip_protocol(target)),  # noqa: SLF001
-        )
+        def work(inner: str) -> None:
+            place = self._with_folder(self.filesystem._strip_protocol(target))  # noqa: SLF001
+            self.filesystem.cp_file(inner, place)
+
+        self._ask(path, work)
+
+    def _with_folder(self, inner: str) -> str:
+        """Makes the folder that a file will be in; returns the file."""
+        parent = self.filesystem._parent(inner)  # noqa: SLF001
+        if parent:
+            self.filesystem.makedirs(parent, exist_ok=True)
+        return inner
 
 
 class PlainUpload:
