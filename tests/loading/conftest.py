@@ -124,17 +124,19 @@ def script(dataset, kit, tmp_path):
             body = f"if __name__ == '__main__':\n{textwrap.indent(body, '    ')}"
         path.write_text(f'{head}\n{body}')
         # To files: who reads a pipe waits for all that have it open, and a process that is left would be one.
-        with open(tmp_path / 'out', 'w+') as out, open(tmp_path / 'errors', 'w+') as errors:
+        with open(tmp_path / 'out', 'w+') as out, open(tmp_path / 'errors', 'w+') as error:
             done = subprocess.run(
                 [sys.executable, '-W', 'error', str(path), dataset.directory, *map(str, args)],
                 env={**os.environ, 'PYTHONPATH': str(kit.ROOT)},
                 cwd=tmp_path,
                 stdout=out,
-                stderr=errors,
+                stderr=error,
                 stdin=subprocess.DEVNULL,
                 check=False,
                 timeout=timeout,
             )
-        return done.returncode, (tmp_path / 'out').read_text(), (tmp_path / 'errors').read_text()
+        printed, errors = (tmp_path / 'out').read_text(), (tmp_path / 'errors').read_text()
+        sys.stderr.write(errors)  # For pytest to show, should a test fail.
+        return done.returncode, printed, errors
 
     return run
