@@ -110,6 +110,16 @@ def test_a_server_that_does_not_answer(s3_storage, proxy):
     assert time.monotonic() - begun < 25
 
 
+def test_sending_has_all_the_time(far_storage):
+    with Proxy(far_storage.server) as proxy:
+        store, path = store_for(
+            f'{far_storage.root}/slow.bin', None, {**far_storage.through(proxy), 'timeout': 6}
+        )
+        proxy.delay = 2.5  # More than one try has that only asks.
+        store.replace(path, b'data')
+    assert store_for(path, None, far_storage.options)[0].read(path) == b'data'
+
+
 def test_an_upload_of_which_the_last_answer_gets_lost(s3_storage, proxy):
     options = {**s3_storage.through(proxy), 'client': 'fsspec', 'retries': 2}
     store, path = store_for(f'{s3_storage.root}/answered.bin', None, options)

@@ -86,8 +86,7 @@ class Clients:
             if self.kind == 'obstore':
                 raise MissingDependencyError('obstore', 'gcs' if self.scheme == 'gs' else 's3') from None
             return None
-        made = store_maker(self.scheme, self.rest, self.patience)
-        if made is None:
+        if store_maker(self.scheme, self.rest, self.patience) is None:
             if self.kind == 'obstore':
                 raise ValueError(f'{self.scheme} with {", ".join(self.rest)}: is not for obstore')
             return None
@@ -106,10 +105,9 @@ class Clients:
 
         # What obstore sends to GCS goes through its XML interface, which emulators do not have.
         return ObstoreClient(
-            made,
+            lambda use: store_maker(scheme, rest, patience, use),
             patience,
             uploader if scheme in ('s3', 'gs') else lambda: None,
-            lambda: store_maker(scheme, rest, patience, streams=True),
             sends_all=scheme == 'gs',
         )
 

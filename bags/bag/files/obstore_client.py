@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from bags.bag.files.faults import Precondition, Transient, Unsatisfiable, changed
 from bags.bag.files.objects import PART, Client, Upload
 from bags.bag.files.obstore_faults import fault_of
+from bags.bag.files.obstore_stores import Use
 from bags.bag.files.obstore_upload import StreamedUpload
 from bags.bag.files.patience import Patience, persist
 from bags.bag.files.protocols import Stat
@@ -31,9 +32,9 @@ Result = TypeVar('Result')
 
 NEAR = 3e-3  # Seconds: a storage that answers within these needs few requests at a time,
 FEW = 8  # namely these.
-MANY = 64  # From so many ranges on, of not more than that many bytes each, `get_ranges` is quicker there:
-SHORT = 1 << 18
-CALLS = 4  # in so many calls,
+MANY = 64  # There, `get_ranges` is quicker from so many ranges on,
+SHORT = 1 << 18  # of so many bytes in the mean at most (longer ones may touch, and it would join them),
+CALLS = 4  # by so many calls,
 EACH = 10  # of which each makes so many requests at a time.
 
 
@@ -41,11 +42,10 @@ class ObstoreClient:
     """A storage through obstore.
 
     Args:
-        make: Makes obstore's store of a bucket (of a host, for HTTP).
+        make: Returns, for each use, what makes obstore's store of a bucket (of a host, for HTTP).
         patience: How long to wait.
         uploader: Makes the client that sends objects of unknown size, in parts that grow, or None: then
-            obstore does it,
-        streamer: through a store that what this returns makes.
+            obstore does it.
         sends_all: Whether that one also sends the small ones, and removes and copies.
     """
 
@@ -54,34 +54,34 @@ class ObstoreClient:
 
     def __init__(
         self,
-        make: Callable[[str], Any],
+        make: Callable[[Use], Callable[[str], Any] | None],
         patience: Patience,
         uploader: Callable[[], Client | None],
-        streamer: Callable[[], Callable[[str], Any] | None],
         sends_all: bool = False,
     ) -> None:
         self.patience = patience
         self.concurrency = patience.concurrency
         self._make = make
         self._make_uploader = uploader
-        self._make_streamer = streamer
         self._sends_all = sends_all
-        self._stores: dict[str, Any] = {}
+        self._stores: dict[tuple[str, Use], Any] = {}
         self.quickest = 1.0
         """Seconds that a small request took at least."""
         self._slots = Slots(self.concurrency)
 
-    def _at(self, path: str) -> tuple[Any, str]:
+    def _at(self, path: str, use: Use = 'ask') -> tuple[Any, str]:
         """Returns the store of a path, and the path in it."""
         bucket, key = split(path)
         if path.startswith(('http://', 'https://')):
             bucket = f'{path.partition("://")[0]}://{bucket}'
-        if bucket not in self._stores:
+        if (bucket, use) not in self._stores:
             try:
-                self._stores[bucket] = self._make(bucket)
+                make = self._make(use)
+                assert make is not None
+                self._stores[bucket, use] = make(bucket)
             except Exception as exc:
                 raise fault_of(path, exc) from exc
-        return self._stores[bucket], key
+        return self._stores[bucket, use], key
 
     def _ask(self, path: str, work: Callable[[], Result]) -> Result:
         """Makes one request, with its errors mapped."""
@@ -181,7 +181,8 @@ class ObstoreClient:
     ) -> list[bytes]:
         """Reads ranges by a few calls, but the first before all others and the last after them.
 
-        Both are read on the condition that the object is the same, so all that is between is of it as well.
+        Both are read on the condition that the object is the same, so all that is between is of it as well
+        (or it was another one and was put back meanwhile, within some milliseconds).
         """
         first = one(starts[0], stops[0])
         begins, ends = starts[1:-1], stops[1:-1]
@@ -255,7 +256,7 @@ class ObstoreClient:
         if other is not None:
             other.put(path, data, create)
             return
-        store, key = self._at(path)
+        store, key = self._at(path, 'send')
         tries = itertools.count()
 
         def work() -> None:
@@ -288,9 +289,7 @@ class ObstoreClient:
 
         if create:
             self._check_absent(path)
-        make = self._make_streamer()
-        assert make is not None
-        store, key = make(split(path)[0]), self._at(path)[1]
+        store, key = self._at(path, 'stream')
         self._ask(path, lambda: obstore.put(store, key, parts, chunk_size=4 * PART, max_concurrency=4))
 
     def remove(self, path: str) -> None:
@@ -311,7 +310,7 @@ class ObstoreClient:
         if self._sender is not None:
             self._sender.copy(path, target)
             return
-        store, key = self._at(path)
+        store, key = self._at(path, 'send')
         self._persist(path, lambda: obstore.copy(store, key, self._at(target)[1]))
 
 

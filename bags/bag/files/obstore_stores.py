@@ -6,11 +6,13 @@ import errno
 import os
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from bags.bag.files.patience import Patience
 
-__all__ = ['for_fsspec', 'store_maker']
+__all__ = ['Use', 'for_fsspec', 'store_maker']
+
+Use = Literal['ask', 'send', 'stream']
 
 S3 = {
     'key': 'access_key_id',
@@ -110,22 +112,23 @@ def for_fsspec(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def store_maker(
-    scheme: str, options: Mapping[str, Any], patience: Patience, *, streams: bool = False
+    scheme: str, options: Mapping[str, Any], patience: Patience, use: Use = 'ask'
 ) -> Callable[[str], Any] | None:
     """Returns what makes obstore's store of a bucket; None if not all options mean something to it.
 
     Args:
         scheme, options, patience: As given.
-        streams: It is for uploads of unknown size. Their parts are known to obstore alone, which so tries
-            them again itself; all else is tried again here, in the same way for all clients.
+        use: What requests it is for: those that ask for something; those that send an object; uploads of
+            unknown size. The parts of those are known to obstore alone, which so tries them again itself;
+            all else is tried again here, in the same way for all clients.
     """
     limits = {
         'client_options': {
-            'timeout': timedelta(seconds=patience.timeout if streams else patience.attempt),
+            'timeout': timedelta(seconds=patience.attempt if use == 'ask' else patience.timeout),
             'connect_timeout': timedelta(seconds=patience.connect_timeout),
         },
         'retry_config': {
-            'max_retries': patience.retries if streams else 0,
+            'max_retries': patience.retries if use == 'stream' else 0,
             'retry_timeout': timedelta(seconds=patience.timeout),
         },
     }

@@ -29,7 +29,7 @@ class Patience:
     """Bounds on what is spent on a storage; all are storage options of the same names."""
 
     timeout: float = 60.0
-    """Seconds a request may take with all its tries. One try has a third of it, and all to send much data."""
+    """Seconds a request may take with all its tries. One try has a third of it, and all to send data."""
     connect_timeout: float = 5.0
     """Seconds to connect."""
     retries: int = 8
