@@ -212,7 +212,6 @@ def test_another_region(s3_storage, proxy, answer):
     proxy.faults = {answer: 1.0}
     options = {**s3_storage.through(proxy), 'region': 'us-east-1'}
     store, path = store_for(f'{s3_storage.root}/x.bag', None, options)
-    begun = time.monotonic()
     for work in (
         lambda: store.open(path, Hints()),
         lambda: store.names(path),
@@ -225,7 +224,7 @@ def test_another_region(s3_storage, proxy, answer):
             work()
         if answer == 'malformed':
             assert 'region eu-west-1' in str(caught.value)
-    assert time.monotonic() - begun < 10
+    assert len(proxy.requests) <= 8  # It is of no use to ask again; s3fs looks at the bucket.
 
 
 def test_no_credentials(s3_storage, monkeypatch, tmp_path):
@@ -249,8 +248,8 @@ def test_an_epoch_in_which_an_object_gets_lost(far_storage):
             writer.append({'id': index, 'blob': bytes([index]) * 10_000})
     dataset = bags.open(root, **options)
     store, path = store_for(f'{root}/000003/blob.bag', None, far_storage.options)
-    loader = bags.Loader(dataset, 5, shuffle=False, epochs=1, workers=1)
-    found, begun = [], time.monotonic()
+    loader = bags.Loader(dataset, 5, shuffle=False, epochs=1, workers=1, prefetch=2)
+    found = []
 
     def run():
         for batch in loader:
@@ -261,7 +260,6 @@ def test_an_epoch_in_which_an_object_gets_lost(far_storage):
         run()
     assert found == list(range(len(found)))
     assert len(found) <= 60
-    assert time.monotonic() - begun < 30
 
 
 def test_options_that_make_no_sense():
