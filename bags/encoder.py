@@ -107,7 +107,21 @@ def _encode_items(name: str, kind: FieldType, function: Callable[[Any], Any], va
     except TypeError:
         detail = f'expected several values to iterate over, got {type(values).__name__}'
         raise EncodeError(name, kind.text, detail) from None
-    return (_encode(name, kind, function, value, item) for item, value in enumerate(items))
+    return _encode_each(name, kind, function, items)
+
+
+def _encode_each(
+    name: str, kind: FieldType, function: Callable[[Any], Any], items: Iterator[Any]
+) -> Iterator[Any]:
+    item = -1
+    try:
+        for item, value in enumerate(items):
+            yield _encode(name, kind, function, value, item)
+    except BagsError:
+        raise
+    except Exception as exc:
+        exc.add_note(f'where field {name!r} of type {kind.text} gives its item {item + 1}')
+        raise
 
 
 def collect(records: list[Any]) -> list[Any]:

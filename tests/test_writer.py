@@ -190,6 +190,24 @@ def test_sequences_may_be_anything_that_gives_values(tmp_path):
     assert [r['x'] for r in read(tmp_path / 'a')] == [[7, 8]] * 8
 
 
+def test_items_that_do_not_encode_are_named(tmp_path):
+    def words():
+        yield 'one'
+        raise ZeroDivisionError('two')
+
+    with bags.DatasetWriter(tmp_path / 'd', {'id': 'int', 'words': 'utf8[]'}) as writer:
+        with pytest.raises(bags.EncodeError, match=r"field 'words' of type utf8\[\], item 1: ") as error:
+            writer.append({'id': 1, 'words': ['one', 2]})
+        assert error.value.item == 1
+        with pytest.raises(ZeroDivisionError) as error:
+            writer.append({'id': 1, 'words': words()})
+        assert error.value.__notes__ == ["where field 'words' of type utf8[] gives its item 1"]
+        with pytest.raises(bags.EncodeError) as error:
+            writer.append({'id': 'x', 'words': []})
+        assert error.value.item is None
+        assert not len(writer)
+
+
 def test_generators_give_one_value_at_a_time(tmp_path):
     live, most = [0], [0]
 
