@@ -238,7 +238,7 @@ def test_every_way_to_read_what_is_damaged(tmp_path, form):
 @pytest.mark.slow
 @pytest.mark.parametrize('form', FORMS)
 def test_every_way_to_read_what_is_damaged_thoroughly(tmp_path, form):
-    campaign(tmp_path, *FORMS[form], range(3000))
+    campaign(tmp_path, *FORMS[form], range(2000))
 
 
 def shards(tmp_path, layout, seeds):
