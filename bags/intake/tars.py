@@ -152,9 +152,11 @@ class TarSource:
     def _read(self, tar: str, start: int, size: int) -> bytes:
         import fsspec
 
+        if not size:
+            return b''  # Storages have no empty range, and would give all there is.
         fs, path = fsspec.core.url_to_fs(tar, **self.storage_options)
         try:
-            data: bytes = fs.cat_file(path, start, start + size)
+            data: bytes = fs.cat_file(path, start=start, end=start + size)
         except OSError as exc:
             raise Damaged(tar, f'cannot be read: {exc}') from exc
         if len(data) != size:

@@ -1,0 +1,39 @@
+"""Folders and tars on storages: imported from there, and exported to there."""
+
+import pytest
+
+import bags
+
+
+@pytest.fixture(params=['s3', 'gs', 'memory'])
+def place(request):
+    """A folder on a storage, its options, and those of fsspec for the same."""
+    if request.param == 'memory':
+        return 'memory://intake', {}
+    if request.param == 's3':
+        url = request.getfixturevalue('s3')
+        return 's3://bucket/intake', {'key': 'a', 'secret': 'b', 'endpoint_url': url}
+    url = request.getfixturevalue('gcs')
+    return 'gs://bucket/intake', {'token': 'anon', 'project': 't', 'endpoint_url': url}
+
+
+def test_folders_and_tars_there_and_back(place, tmp_path):
+    root, options = place
+    (tmp_path / 'in').mkdir()
+    for number in range(9):
+        (tmp_path / 'in' / f'{number}.txt').write_text(f'text {number}')
+        (tmp_path / 'in' / f'{number}.BIN').write_bytes(bytes([number]) * number * 100)
+    bags.convert(tmp_path / 'in', f'{root}/a', storage_options=options)
+    with bags.open(f'{root}/a', storage_options=options) as dataset:
+        rows = list(dataset)
+        bags.export(dataset, f'{root}/files', format='files', storage_options=options)
+        bags.export(dataset, f'{root}/tars', shard_length=4, storage_options=options)
+    assert rows[3] == {
+        '__extensions__': {'bin': 'BIN'},
+        '__key__': '3',
+        'bin': b'\3' * 300,
+        'txt': 'text 3',
+    }
+    for name in ('files', 'tars'):
+        bags.convert(f'{root}/{name}', tmp_path / name, source_options=options)
+        assert list(bags.open(tmp_path / name)) == rows
