@@ -58,7 +58,7 @@ def as_indices(indices: Iterable[SupportsIndex], count: int) -> Int64s:
             raise IndexError(f'indices[{place}] = {indices[place]} out of range [{-count}, {count})')
         chosen = np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
     else:
-        if isinstance(indices, str | bytes | bytearray | memoryview):
+        if isinstance(indices, str | bytes | bytearray | memoryview | slice):
             raise TypeError(f'indices: expected integers, got {type(indices).__name__}')
         try:
             # As quick as it gets for a list (12 ns an index; numpy's own conversion takes 40).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 from bags.errors import BagsError
 from bags.formats.source import Source
 
-__all__ = ['Handle', 'check_reach']
+__all__ = ['Handle', 'as_number', 'as_seconds', 'check_reach']
 
 
 class Closable(Protocol):
@@ -91,6 +92,22 @@ class Handle(Generic[T]):
 
 def _is_av(exc: Any) -> bool:
     return type(exc).__module__.partition('.')[0] == 'av'
+
+
+def as_number(key: Any, expected: str) -> int:
+    """Returns which frame or sample is asked for, as an int; what else could have been is in `expected`."""
+    try:
+        return operator.index(key)
+    except TypeError:
+        raise TypeError(f'expected {expected}, got {type(key).__name__}') from None
+
+
+def as_seconds(value: Any) -> float:
+    """Returns a time as a float."""
+    try:
+        return value + 0.0  # type: ignore[no-any-return]
+    except TypeError:
+        raise TypeError(f'expected a time in seconds, got {value!r}') from None
 
 
 def check_reach(key: slice, count: int, cut: str | None, what: str) -> None:

@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.formats.handle import Handle, check_reach
+from bags.formats.handle import Handle, as_number, as_seconds, check_reach
 from bags.formats.source import as_source
 from bags.formats.tape import Sound, open_tape
 
 __all__ = ['Audio', 'decode_audio']
+
+FAR = 1e9
+"""Seconds that no recording has."""
 
 
 class Audio:
@@ -23,8 +26,7 @@ class Audio:
 
     Creating it reads nothing. The file is opened when something is first asked of it, and stays open until
     the last `Audio` over it is gone. Safe to use from any thread; one decodes at a time. Picklable, and
-    usable after a
-    fork: it opens the file again.
+    usable after a fork: it opens the file again.
 
     Args:
         source: A path, bytes, or a record of a dataset.
@@ -99,7 +101,7 @@ class Audio:
                 low, high = min(numbers[0], numbers[-1]), max(numbers[0], numbers[-1]) + 1
                 found = tape.read(low, high, self._exact)
                 return found if numbers.step == 1 else np.ascontiguousarray(found[:: numbers.step])
-            number = operator.index(key)
+            number = as_number(key, 'a number of a sample, or a slice')
             if not -tape.length <= number < tape.length:
                 name = self._handle.source.name
                 raise IndexError(f'{name}: sample {number} is out of range, there are {tape.length}')
@@ -110,7 +112,8 @@ class Audio:
     def between(self, start: float, stop: float) -> Sound:
         """Returns the samples whose times are in [start, stop), in seconds."""
         with self._handle.use() as tape:
-            low, high = (math.ceil(round((time - tape.begin) * tape.rate, 6)) for time in (start, stop))
+            times = (min(max(as_seconds(time), -FAR), FAR) - tape.begin for time in (start, stop))
+            low, high = (math.ceil(round(time * tape.rate, 6)) for time in times)
             low = min(max(low, 0), tape.length)
             check_reach(slice(low, max(low, high)), tape.length, tape.cut, 'samples')
             return tape.read(low, min(max(high, low), tape.length), self._exact)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.formats.ffmpeg import import_av
-from bags.formats.handle import Handle, check_reach
+from bags.formats.handle import Handle, as_number, as_seconds, check_reach
 from bags.formats.reel import Reel, open_reel
 from bags.formats.source import Source, as_source
 from bags.formats.timeline import Timeline
@@ -26,6 +26,7 @@ Pixels = npt.NDArray[np.uint8]
 Seconds = npt.NDArray[np.float64]
 
 CHANNELS = {'rgb': ('rgb24', 3), 'gray': ('gray', 1)}
+NUMBERS = 'a number of a frame, a slice, or a list of numbers'
 
 
 class Frames(NamedTuple):
@@ -159,7 +160,7 @@ class Video:
                 return self._read(reel, numbers)
             if isinstance(key, list | tuple | range | np.ndarray) and np.ndim(key):
                 return self._read(reel, self._numbers(key, count))
-            frame: Pixels = self._read(reel, self._numbers([operator.index(key)], count))[0]
+            frame: Pixels = self._read(reel, self._numbers([as_number(key, NUMBERS)], count))[0]
             return frame
 
     def read(self, key: Any) -> Frames:
@@ -172,6 +173,7 @@ class Video:
         Raises:
             IndexError: The time is before the first frame, or when the last one has ended.
         """
+        seconds = as_seconds(seconds)
         with self._handle.use() as reel:
             times = reel.timeline.seconds(reel.timeline.ticks)
             end = reel.timeline.end * reel.timeline.unit[0] / reel.timeline.unit[1]
@@ -186,12 +188,18 @@ class Video:
 
     def between(self, start: float, stop: float) -> Pixels:
         """Returns the frames whose times are in [start, stop), in seconds."""
-        return self[self.span(start, stop)]
+        chosen = self.span(start, stop)
+        with self._handle.use() as reel:
+            timeline = reel.timeline
+            if stop > timeline.end * timeline.unit[0] / timeline.unit[1]:
+                count = len(timeline.packets)
+                check_reach(slice(chosen.start, count + 1), count, timeline.cut, 'frames')
+        return self[chosen]
 
     def span(self, start: float, stop: float) -> slice:
         """Returns the numbers of the frames whose times are in [start, stop), in seconds."""
         times = self.timestamps
-        low, high = np.searchsorted(times, [start, stop], 'left').tolist()
+        low, high = np.searchsorted(times, [as_seconds(start), as_seconds(stop)], 'left').tolist()
         return slice(low, max(low, high))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:

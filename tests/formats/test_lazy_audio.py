@@ -206,8 +206,11 @@ def test_what_is_no_audio(tmp_path):
     with pytest.raises(TypeError):
         iter(Audio(example('WAV')[0]))
     for wrong in ('x', 1.5, [1, 2], None):
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match='expected a number of a sample, or a slice, got'):
             Audio(example('WAV')[0])[wrong]
+    with pytest.raises(TypeError, match='expected a time in seconds'):
+        Audio(example('WAV')[0]).between('x', 1)
+    assert len(Audio(example('WAV')[0]).between(0, float('inf'))) == len(Audio(example('WAV')[0]))
 
 
 @pytest.mark.parametrize('kind', ['WAV', 'FLAC', 'AAC', 'MP3', 'Opus', 'Opus in WebM'])

@@ -505,6 +505,21 @@ def test_a_file_that_was_cut_off_gives_what_is_there(format):
     for key in (slice(None), slice(20, None), slice(-5, None)):
         with pytest.raises(ValueError, match='cut off'):
             video[key]
+    times = video.timestamps
+    assert np.array_equal(video.between(times[10], times[12]), frames[10:12])
+    with pytest.raises(ValueError, match='cut off'):
+        video.between(times[10], 1000)
+
+
+@pytest.mark.parametrize('wrong', [1.5, 'a', None, object()])
+def test_what_is_no_number_of_a_frame(wrong):
+    video = Video(film(count=3))
+    with pytest.raises(TypeError, match='expected a number of a frame, a slice, or a list of numbers, got'):
+        video[wrong]
+    for use in (video.at, lambda time: video.between(time, 1), lambda time: video.between(0, time)):
+        if wrong != 1.5:
+            with pytest.raises(TypeError, match='expected a time in seconds, got'):
+                use(wrong)
 
 
 def test_a_hole_gives_no_wrong_frame():
