@@ -81,7 +81,7 @@ clean: ## removes environments, caches and outputs
 .venv-adapters/ready: pyproject.toml tests/adapters/requirements.txt
 	@echo 'making .venv-adapters'
 	@$(PYTHON) -m venv --clear .venv-adapters
-	@.venv-adapters/bin/python $(PIP) -e . -r tests/adapters/requirements.txt
+	@.venv-adapters/bin/python $(PIP) -e '.[images,video,s3]' -r tests/adapters/requirements.txt
 	@touch $@
 
 # msgpack and zstandard have no wheels for 3.13t and are compiled, about a minute; the newest Pillow, av and

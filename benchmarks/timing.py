@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+REST = 0.002  # Seconds in which the threads of the contestant before come to rest.
+
 
 def nothing(*args: object) -> None:
     """Does nothing: the default before and after a turn."""
@@ -86,6 +88,7 @@ def race(
 def turn(contestant: Contestant) -> tuple[float, float]:
     """One turn's wall and process time, in seconds a unit."""
     state = contestant.before()
+    time.sleep(REST)
     try:
         cpu, wall = time.process_time(), time.perf_counter()
         contestant.run(state)

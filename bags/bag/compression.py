@@ -17,11 +17,11 @@ import numpy as np
 import zstandard
 
 from bags.bag.frames import BEHIND
-from bags.bag.heap import retain
+from bags.bag.heap import hold, retain
 from bags.bag.limits import Int64s
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionTrained, CompressionZstd
 from bags.bag.threads import dealt
-from bags.bag.together import Bench, decompress
+from bags.bag.together import Shelf, decompress
 
 __all__ = ['Buffer', 'Zstd', 'codec_for']
 
@@ -56,7 +56,9 @@ class Zstd:
         self._dictionary = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
         self._is_prepared = False
         self.local = threading.local()
-        """Of each thread, once used: `compressor`, `decompress`, and the `benches` where many are decoded."""
+        """Of each thread, once used: `compressor`, `decompress`, and the `shelf` where many are decoded."""
+        self._pace = 0.0  # Seconds that the last bytes of frames took, each.
+        self._held: dict[int | None, np.ndarray] = {}
 
     def encode_many(self, records: Sequence[bytes]) -> list[Any]:
         """Returns the frames of records, as buffers, with content sizes and checksums; empty for empty ones.
@@ -171,15 +173,32 @@ class Zstd:
             together = self.decode_together(joined, starts, stops, parallelism)
             if together is not None:
                 return together
-        if parallelism < 2 or total <= PARALLEL_BYTES or total <= PARALLEL_FRAME * count:
+        if total <= PARALLEL_BYTES or total <= PARALLEL_FRAME * count:
             return list(map(self.decode, frames))
-        begin, head = time.perf_counter(), -(-count // 8)
-        records = list(map(self.decode, frames[:head]))
-        retain(sum(map(len, records)) * count // head)
-        if (time.perf_counter() - begin) * (count / head - 1) < WORTH:
-            return records + list(map(self.decode, frames[head:]))
-        rest = frames[head:]
-        return records + dealt(lambda part: list(map(self.decode, rest[part])), len(rest), parallelism)
+        retain(4 * total)  # About what the records take.
+        if parallelism < 2:
+            return self._decode_each(frames)
+        records: list[bytes] = []
+        if not self._pace:
+            head = -(-count // 32)
+            records, frames = self._decode_each(frames[:head]), frames[head:]
+        if sum(map(len, frames)) * self._pace < WORTH:
+            return records + self._decode_each(frames)
+        return records + dealt(
+            lambda part: self._decode_each(frames[part], part.start), len(frames), parallelism
+        )
+
+    def _decode_each(self, frames: Sequence[Buffer], turn: int | None = None) -> list[bytes]:
+        begin = time.perf_counter()
+        records = list(map(self.decode, frames))
+        total = sum(map(len, frames))
+        if total:
+            self._pace = (time.perf_counter() - begin) / total
+        # Each of the threads has a heap of its own, which a thread of the next call takes up.
+        held = hold(sum(map(len, records)), max(map(len, records), default=0))
+        if held is not None:
+            self._held[turn] = held
+        return records
 
     def decode_together(
         self, data: bytes | mmap.mmap, starts: Int64s, stops: Int64s, parallelism: int = 1
@@ -188,20 +207,14 @@ class Zstd:
         count, total = len(starts), int((stops - starts).sum())
         if count < MANY or not 0 < total <= SMALL_FRAME * count:
             return None
+        try:
+            shelf = self.local.shelf
+        except AttributeError:
+            shelf = self.local.shelf = Shelf(self._dictionary)
         present = stops > starts
         if np.count_nonzero(present) == count:
-            return decompress(data, starts, stops, self.max_record_size, self._benches, parallelism)
+            return decompress(data, starts, stops, self.max_record_size, shelf, parallelism)
         starts, stops = starts[present], stops[present]
-        found = decompress(data, starts, stops, self.max_record_size, self._benches, parallelism)
+        found = decompress(data, starts, stops, self.max_record_size, shelf, parallelism)
         records = iter(found or ())
         return None if found is None else [next(records) if full else b'' for full in present.tolist()]
-
-    def _benches(self, count: int) -> list[Bench]:
-        """Returns one for each of the threads that a call uses. They are kept by the thread that calls."""
-        try:
-            benches: list[Bench] = self.local.benches
-        except AttributeError:
-            benches = self.local.benches = []
-        while len(benches) < count:
-            benches.append(Bench(self._dictionary))
-        return benches[:count]

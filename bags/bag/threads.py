@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from bags.bag.ranges import split
 
-__all__ = ['dealt', 'in_threads']
+__all__ = ['at_once', 'dealt', 'in_threads']
 
 Thing = TypeVar('Thing')
 Result = TypeVar('Result')
@@ -32,6 +33,38 @@ def in_threads(work: Callable[[Thing], Result], things: Sequence[Thing], most: i
             # An error, or Ctrl-C: what has not begun need not be waited for.
             threads.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def at_once(work: Callable[[Thing], Result], things: Sequence[Thing]) -> list[Result]:
+    """As `in_threads`, each thing in a thread, for milliseconds of work that only computes.
+
+    Such a thread starts in 40 µs, one of a pool in 100. The module `threading` does not know it. A call that
+    is interrupted may end before its threads do.
+    """
+    results: list[Any] = [None] * len(things)
+    errors: list[BaseException] = []
+
+    def run(place: int, running: _thread.LockType) -> None:
+        try:
+            results[place] = work(things[place])
+        except BaseException as exc:
+            errors.append(exc)
+        finally:
+            running.release()
+
+    locks = [_thread.allocate_lock() for _ in things[1:]]
+    for place, running in enumerate(locks, 1):
+        running.acquire()
+        try:
+            _thread.start_new_thread(run, (place, running))
+        except RuntimeError:  # As many threads as the system allows.
+            run(place, running)
+    results[0] = work(things[0])
+    for running in locks:
+        running.acquire()
+    if errors:
+        raise errors[0]
+    return results
 
 
 def dealt(work: Callable[[slice], list[Result]], count: int, most: int) -> list[Result]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import mmap
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +19,14 @@ import zstandard
 from bags.bag.frames import BEHIND, whole_sizes
 from bags.bag.heap import retain
 from bags.bag.limits import Int64s
-from bags.bag.threads import in_threads
+from bags.bag.threads import at_once
 
-__all__ = ['Bench', 'decompress']
+__all__ = ['Shelf', 'decompress']
 
-PIECE = 1 << 17  # Bytes of frames and records that are handled at a time: they stay in the processor's cache.
+LARGEST = 1 << 17  # Bytes of a record in a frame of one block, at most.
+PIECE = 1 << 19  # Bytes of frames and records that are handled at a time: they stay in the processor's cache.
 WINDOW = 1 << 13  # Records of one size up to this are cut out by numpy, others sliced.
-WORTH = 4e-4  # Seconds of work that are worth one more thread.
+WORTH = 1e-3  # Seconds of work without the GIL that are worth one more thread.
 SENTINEL_RECORD = b'!'
 SENTINEL = zstandard.ZstdCompressor().compress(SENTINEL_RECORD)
 
@@ -35,7 +36,27 @@ class Bench:
 
     def __init__(self, dictionary: zstandard.ZstdCompressionDict | None) -> None:
         self.context = zstandard.ZstdDecompressor(dict_data=dictionary)
-        self.scratch = memoryview(bytearray(2 * PIECE + 2))
+        self.scratch = memoryview(bytearray(PIECE + 2 * LARGEST))
+        self.pace = 0.0
+        """Seconds without the GIL that the last bytes, of frames and records, have taken, each."""
+
+
+class Shelf:
+    """The benches that are not in use, for one thread and those that help it."""
+
+    def __init__(self, dictionary: zstandard.ZstdCompressionDict | None) -> None:
+        self._dictionary = dictionary
+        self._free: list[Bench] = []
+        self.pace = 0.0
+        """That of one of them; 0, so that one thread is enough, as long as it is not known."""
+
+    def take(self, count: int) -> list[Bench]:
+        # Not left on the shelf: a call that is interrupted may end before its threads do.
+        return [self._free.pop() if self._free else Bench(self._dictionary) for _ in range(count)]
+
+    def put(self, benches: list[Bench]) -> None:
+        self.pace = benches[0].pace
+        self._free += benches
 
 
 class Frames(NamedTuple):
@@ -52,7 +73,7 @@ def decompress(
     starts: Int64s,
     stops: Int64s,
     most: int,
-    benches: Callable[[int], Sequence[Bench]],
+    shelf: Shelf,
     parallelism: int = 1,
 ) -> list[bytes] | None:
     """Decompresses frames of records of up to 128 KiB.
@@ -61,7 +82,7 @@ def decompress(
         data: What holds the frames.
         starts, stops: Where they are there; none is empty.
         most: Bytes that a record may have.
-        benches: Gives one for each of so many threads.
+        shelf: What holds the calling thread's benches.
         parallelism: Most threads.
 
     Returns:
@@ -70,56 +91,66 @@ def decompress(
     if int(starts.max()) + BEHIND > len(data):
         return None
     sizes = whole_sizes(data, starts, stops)
-    if sizes is None or int(sizes.max()) > min(most, PIECE):
+    if sizes is None or int(sizes.max()) > min(most, LARGEST):
         return None
     retain(int(sizes.sum()))
-    first, *rest = _pieces(Frames(data, starts, stops, sizes))
-    begin = time.perf_counter()
-    records = _decompress([first], benches(1)[0])
-    if records is None:
-        return None
-    # The first piece tells how much work the others are.
-    threads = min(parallelism, len(rest), 1 + int((time.perf_counter() - begin) * len(rest) / WORTH))
-    cuts = [len(rest) * part // max(threads, 1) for part in range(threads + 1)]
-    shares = [rest[start:stop] for start, stop in itertools.pairwise(cuts)]
-    work = list(zip(shares, benches(threads), strict=True))
-    for found in in_threads(lambda share: _decompress(*share), work, threads):
-        if found is None:
-            return None
-        records += found
-    return records
+    done = np.cumsum(sizes + (stops - starts))
+    pieces = deque(enumerate(_pieces(Frames(data, starts, stops, sizes), done)))
+    found: list[list[bytes] | None] = [None] * len(pieces)
 
+    def work(bench: Bench) -> None:
+        while pieces:
+            try:
+                place, piece = pieces.popleft()
+            except IndexError:  # Another thread took the last one.
+                return
+            found[place] = records = _decompress(piece, bench)
+            if records is None:
+                pieces.clear()
 
-def _pieces(frames: Frames) -> list[Frames]:
-    """Divides frames where their bytes and those of their records reach the next multiple of `PIECE`."""
-    data, starts, stops, sizes = frames
-    turns = np.cumsum(sizes + (stops - starts)) // PIECE
-    cuts = [0, *(np.flatnonzero(turns[1:] != turns[:-1]) + 1).tolist(), len(turns)]
-    parts = itertools.starmap(slice, itertools.pairwise(cuts))
-    return [Frames(data, starts[part], stops[part], sizes[part]) for part in parts]
-
-
-def _decompress(pieces: Sequence[Frames], bench: Bench) -> list[bytes] | None:
+    benches = shelf.take(max(1, min(parallelism, len(pieces), 1 + int(done[-1] * shelf.pace / WORTH))))
+    at_once(work, benches)
+    shelf.put(benches)
     records: list[bytes] = []
-    for data, starts, stops, sizes in pieces:
-        if np.count_nonzero(starts[1:] != stops[:-1]):
-            places = zip(starts.tolist(), stops.tolist(), strict=True)
-            joined = b''.join([*(data[start:stop] for start, stop in places), SENTINEL])
-        else:
-            joined = b''.join((data[int(starts[0]) : int(stops[-1])], SENTINEL))
-        total = int(sizes.sum())
-        scratch = bench.scratch[: total + 2]
-        try:
-            # The sentinel comes out only if the frame before it has ended well.
-            stream = bench.context.stream_reader(joined, read_size=len(joined), read_across_frames=True)
-            if stream.readinto(scratch) != total + 1 or scratch[total:-1] != SENTINEL_RECORD:
-                return None
-        except (zstandard.ZstdError, MemoryError):
+    for share in found:
+        if share is None:
             return None
-        size = int(sizes[0])
-        if size <= WINDOW and not np.count_nonzero(sizes != size):
-            records += np.ndarray((len(sizes),), f'V{size}', scratch).tolist()
-        else:
-            ends = np.cumsum(sizes).tolist()
-            records += [bytes(scratch[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+        records += share
     return records
+
+
+def _pieces(frames: Frames, done: Int64s) -> list[Frames]:
+    """Divides frames where the bytes that are done by then reach the next multiple of `PIECE`."""
+    turns = done // PIECE
+    cuts = [0, *(np.flatnonzero(turns[1:] != turns[:-1]) + 1).tolist(), len(turns)]
+    return [
+        Frames(frames.data, frames.starts[start:stop], frames.stops[start:stop], frames.sizes[start:stop])
+        for start, stop in itertools.pairwise(cuts)
+    ]
+
+
+def _decompress(frames: Frames, bench: Bench) -> list[bytes] | None:
+    data, starts, stops, sizes = frames
+    if np.count_nonzero(starts[1:] != stops[:-1]):
+        places = zip(starts.tolist(), stops.tolist(), strict=True)
+        joined = b''.join([*(data[start:stop] for start, stop in places), SENTINEL])
+    else:
+        joined = b''.join((data[int(starts[0]) : int(stops[-1])], SENTINEL))
+    total = int(sizes.sum())
+    scratch = bench.scratch[: total + 2]
+    try:
+        # The sentinel comes out only if the frame before it has ended well.
+        stream = bench.context.stream_reader(joined, read_size=len(joined), read_across_frames=True)
+        begin = time.perf_counter()
+        count = stream.readinto(scratch)
+        bench.pace = (time.perf_counter() - begin) / (total + len(joined))
+    except (zstandard.ZstdError, MemoryError):
+        return None
+    if count != total + 1 or scratch[total:-1] != SENTINEL_RECORD:
+        return None
+    size = int(sizes[0])
+    if size <= WINDOW and not np.count_nonzero(sizes != size):
+        records: list[bytes] = np.ndarray((len(sizes),), f'V{size}', scratch).tolist()
+        return records
+    ends = np.cumsum(sizes).tolist()
+    return [bytes(scratch[start:end]) for start, end in zip([0, *ends], ends, strict=False)]

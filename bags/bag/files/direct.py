@@ -103,5 +103,5 @@ class DirectFile(PreadFile):
             return list(map(self.fetch, starts, stops))
         return self.read_large(starts, stops)
 
-    def is_cold(self, starts: object, stops: object) -> bool:
+    def is_cold(self, starts: object, stops: object, looks: int = 0) -> bool:
         return False  # Hints would fill the cache that is to be left alone.

@@ -10,7 +10,7 @@ import numpy as np
 
 from bags.bag.files.pread import LARGE, PreadFile
 from bags.bag.files.protocols import Buffer, Hints, Offsets
-from bags.bag.heap import MOST, retain
+from bags.bag.heap import HELD, hold, retain
 from bags.bag.options import AccessPattern
 
 __all__ = ['MappedFile', 'gather']
@@ -26,6 +26,8 @@ class MappedFile(PreadFile):
     def __init__(self, path: str, hints: Hints) -> None:
         super().__init__(path, hints)
         self.buffer = self._map()
+        self.held: np.ndarray | None = None
+        """Has the memory of large results kept for the next ones, while the file is open."""
 
     def _map(self) -> mmap.mmap | bytes:
         # Where it is possible the map goes without a descriptor of its own.
@@ -59,14 +61,17 @@ class MappedFile(PreadFile):
         total = int(np.add.reduce(sizes))
         retain(total)
         is_large = len(starts) > 1 and total >= LARGE * len(starts)
-        if is_large and (total > 2 * MOST or self.is_cold(starts, stops)):
+        if is_large and (total > HELD or self.is_cold(starts, stops, 16)):
             return self.read_large(starts.tolist(), stops.tolist())
         if len(starts) > 1 and self.wary:
             self.expect(starts, stops)
         largest = int(np.maximum.reduce(sizes))
         if largest <= WINDOW and int(np.minimum.reduce(sizes)) == largest:
             return gather(buffer, self.size, starts, largest).tolist() if largest else [b''] * len(starts)
-        return [buffer[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+        records = [buffer[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+        held = hold(total, largest)
+        self.held = self.held if held is None else held
+        return records
 
 
 def gather(buffer: mmap.mmap | bytes, size: int, starts: Offsets, length: int) -> np.ndarray:
