@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ['HELD', 'hold', 'retain']
+__all__ = ['HELD', 'MOST', 'hold', 'retain']
 
 LEAST = 1 << 20
 MOST = (1 << 25) - (1 << 13)  # What glibc learns from: 32 MiB with what it adds.

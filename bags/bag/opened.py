@@ -235,10 +235,9 @@ class OpenBag:
                 if self.uniform.holds(chosen):
                     if self.file.wary:
                         self.file.expect(indices * length, (indices + 1) * length)
-                    # As raw items: one of 8 bytes is gathered in 4 ns, as a row of bytes in 20.
-                    table = np.ndarray((self.count,), f'V{length}', buffer)
-                    items = table[chosen].copy() if isinstance(chosen, slice) else table[chosen]
-                    return items.view(np.uint8).reshape(len(items), length)
+                    # `take` runs without the GIL, which raw items as in `gather` would hold.
+                    table = np.ndarray((self.count, length), np.uint8, buffer)
+                    return table[chosen].copy() if isinstance(chosen, slice) else table.take(chosen, 0)
             starts, stops = self.ranges(indices)
             if np.count_nonzero(stops - starts != length):
                 return None

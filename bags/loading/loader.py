@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from bags.arguments import at_least, at_least_or_none, integer
+from bags.bag.heap import MOST, retain
 from bags.fingerprint import fingerprint
 from bags.loading.collate import collator
 from bags.loading.iterator import LoaderIterator, Standing
 from bags.loading.options import check_counts, check_fields, check_functions, check_sampler, host_of
-from bags.loading.pace import keep_memory
 from bags.loading.recipe import Recipe
 from bags.loading.state import State, place_of, state_of
 from bags.loading.steps import Place, Steps, Turns
@@ -176,7 +176,7 @@ class Loader:
         With `turns` they leave out so many batches first, and then make one of so many.
         """
         recipe = self.recipe(begin, epochs, turns)
-        keep_memory()
+        retain(MOST)  # The memory of batches that are freed is for those that come.
         self._standing = Standing(recipe.steps)
         if not self.workers:
             return Inline(recipe), self._standing

@@ -6,15 +6,12 @@ with one call and cut apart: waking a thread takes longer than reading one of th
 
 from __future__ import annotations
 
-import numpy as np
-
-__all__ = ['Pace', 'keep_memory']
+__all__ = ['Pace']
 
 SECONDS = 0.004  # Of work in a run; to wake the thread that waits for it takes 0.02 to 0.1 ms.
 BYTES = 1 << 21  # Of batches in a run: few enough to be in a core's cache still when they are used.
-COPYING = 1 << 30  # Bytes a second that are copied rather than decoded: one thread is as quick as several.
-LEAST_HELD, MOST_HELD = 0.6, 1.3  # Processors that threads have together if they wait for the GIL.
-CERTAIN = 3  # Runs in succession that tell so.
+LEAST_HELD, MOST_HELD = 0.6, 1.2  # Processors that threads have together if they wait for the GIL.
+CERTAIN = 4  # Runs in succession that tell so.
 GROWTH = 4
 MOST = 1024
 
@@ -50,16 +47,6 @@ class Pace:
             seconds = busy
         elif threads > 1 or self.count == 1:
             self._contended = 0
-        self.is_alone = self._contended >= CERTAIN or size > COPYING * seconds
+        self.is_alone = self._contended >= CERTAIN
         fitting = min(SECONDS / max(seconds / count, 1e-7), BYTES / max(size / count, 1.0))
         self.count = max(1, min(int(fitting), GROWTH * count, self.most))
-
-
-def keep_memory() -> None:
-    """Has the C library keep the memory of batches that are freed for those that come.
-
-    By itself it gives arrays of 128 KiB and more back to the system, and asks for them anew, page by
-    page, which takes three times as long as to fill them. Where it has seen a larger one freed, it keeps what
-    is smaller (glibc's dynamic threshold). This one is never written to, so it takes no memory and no time.
-    """
-    np.empty(31 << 20, np.uint8)

@@ -27,10 +27,6 @@ def test_small_ones_are_made_together_within_bounds():
     assert after([(1e-5, 500_000, 1e-5)] * 9).count == 4
 
 
-def test_one_thread_copies_as_fast_as_several():
-    assert after([(1e-4, 1_000_000, 1e-4, 1)] * 5).is_alone
-
-
 def test_threads_that_wait_for_each_other_become_one():
     pace = Pace()
     for _ in range(12):
