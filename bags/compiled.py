@@ -23,11 +23,11 @@ __all__ = ['compile_row']
 
 
 def compile_row(fields: Sequence[Field], refs: RefsReader) -> Callable[[int], dict[str, Any] | None] | None:
-    """Returns a function from an index to a datapoint; None if the refs have no table."""
+    """Returns a function from an index to these fields of a datapoint; None if the refs have no table."""
     if refs.bag is None or refs.sound is None:
         return None
     format = refs.format
-    places = sum(1 + field.kind.sequence for field in fields)
+    places = sum(1 + kind.sequence for kind in format.spec.values())
     scope: dict[str, Any] = {
         'count': refs.count,
         'marks': refs.sound.marks,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO, SupportsIndex
 
 import numpy as np
@@ -30,6 +30,9 @@ from bags.spans import Source, Spans
 __all__ = ['DatasetReader']
 
 Int64s = npt.NDArray[np.int64]
+
+NAMES = (str, tuple)
+QUICK = 16  # Choices of fields that have a function of their own.
 
 
 class DatasetReader(Rows):
@@ -88,7 +91,8 @@ class DatasetReader(Rows):
         self._folder = folder
         self._schemas = schemas
         self._fields: Any = OpenFields(folder, schema, refs, self.waits)
-        self._quick: Callable[[int], Datapoint | None] | None = None
+        self._quick: dict[Any, Callable[[int], Datapoint | None]] = {}
+        """Quick ways to a datapoint: by the fields, as they are named, and by None to all."""
         self._last_row: tuple[int, ...] | None = None
         self._length = folder.shortest(self.types) if refs is None else refs.count
         path = folder.path if refs is None else refs.path
@@ -146,26 +150,45 @@ class DatasetReader(Rows):
 
     def close(self) -> None:
         self._refs = self._fields = self._row_refs = Closed(f'bags.DatasetReader({self._folder.path!r})')
-        self._quick = None
+        self._quick = {}
 
     # Datapoints.
 
     def __getitem__(self, key: Any) -> Any:
-        if type(key) is int and self._quick is not None:
-            datapoint = self._quick(key)
-            if datapoint is not None:
-                return datapoint
-        return super().__getitem__(key)
+        if type(key) is int:
+            return self.row(key, None)
+        if type(key) is not tuple or len(key) != 2 or type(key[0]) is not int or type(key[1]) not in NAMES:
+            return super().__getitem__(key)
+        index, fields = key
+        try:
+            datapoint = self._quick[fields](index)
+        except (KeyError, TypeError):  # Not yet; or something in the tuple that is no name.
+            datapoint = super().__getitem__(key)
+            self._hasten(fields, datapoint)
+            return datapoint
+        return super().__getitem__(key) if datapoint is None else datapoint
+
+    def _hasten(self, fields: Any, names: Iterable[str]) -> None:
+        """Has datapoints, or these fields of them, read the quick way the next time, if there is one."""
+        if len(self._quick) < QUICK and not self.waits:
+            quick = compile_row([self._fields[name] for name in names], self._refs)
+            if quick is not None:
+                self._quick[fields] = quick
 
     def row(self, index: Any, selection: Selection | None) -> Datapoint:
+        if selection is None and type(index) is int:
+            quick = self._quick.get(None)
+            datapoint = None if quick is None else quick(index)
+            if datapoint is not None:
+                return datapoint
         if self.waits:
             return self._row_waiting(index, selection)
         refs = self._row_refs(index)
         try:
             if selection is None:
                 fields = [self._fields[name] for name in self.types]
-                if self._quick is None:
-                    self._quick = compile_row(fields, self._refs)
+                if None not in self._quick:
+                    self._hasten(None, self.types)
                 return {field.name: field.read(refs) for field in fields}
             fields = self._fields
             return {
@@ -291,4 +314,4 @@ class DatasetReader(Rows):
         if self._length > length:
             self._length = self._refs.count = length
             self._row_refs = self._refs.row_reader()
-            self._quick = None
+            self._quick = {}
