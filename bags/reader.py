@@ -156,7 +156,9 @@ class DatasetReader(Rows):
 
     def __getitem__(self, key: Any) -> Any:
         if type(key) is int:
-            return self.row(key, None)
+            quick = self._quick.get(None)
+            datapoint = None if quick is None else quick(key)
+            return self.row(key, None) if datapoint is None else datapoint
         if type(key) is not tuple or len(key) != 2 or type(key[0]) is not int or type(key[1]) not in NAMES:
             return super().__getitem__(key)
         index, fields = key

@@ -8,7 +8,7 @@ import numpy as np
 
 from bags.bag.limits import Int64s, Table
 
-__all__ = ['Uniform', 'as_slice']
+__all__ = ['LOOKS', 'SHIFT', 'SOUND', 'Uniform', 'as_slice']
 
 SHIFT = 9  # Limits are looked over in blocks of 2⁹: a page of memory.
 SOUND = 255
