@@ -302,7 +302,10 @@ class DatasetWriter:
     def _is_due(self) -> bool:
         if time.monotonic() - self._flushed >= SECONDS:
             return True
-        return self._refs.buffered + sum(field.writer.buffered for field in self._fields) >= BUFFERED
+        buffered = self._refs.buffered
+        for field in self._fields:  # A third of the time that `sum` takes over a generator.
+            buffered += field.writer.buffered
+        return buffered >= BUFFERED
 
     def flush(self) -> None:
         """Makes all datapoints readable by other processes, and safe from the end of this one.
