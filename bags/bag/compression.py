@@ -7,9 +7,11 @@ one of each (measured: 0.26 µs for a frame of 100 B with a kept decompressor an
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +22,7 @@ from bags.bag.frames import BEHIND
 from bags.bag.heap import hold, retain
 from bags.bag.limits import Int64s
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionTrained, CompressionZstd
-from bags.bag.threads import dealt
+from bags.bag.threads import at_once
 from bags.bag.together import Shelf, decompress
 
 __all__ = ['Buffer', 'Zstd', 'codec_for']
@@ -32,6 +34,7 @@ PARALLEL_BYTES = 1 << 18  # Below this, starting threads costs more than it save
 PARALLEL_RECORDS = 64
 PARALLEL_FRAME = 1 << 10  # Smaller frames spend too much of their time holding the GIL.
 WORTH = 1.5e-3  # Seconds of work, by how long a part of it took, that are worth a second thread.
+SHARES = 8  # Parts that a thread does of what is divided, so that all end at about the same time.
 MANY = 128  # Fewer frames are not worth the steps of decompressing them together.
 SMALL_FRAME = 1 << 11  # Larger ones gain little.
 STEP = 1 << 10  # A block of zstd holds at most 128 KiB and takes at least 4 bytes: 1 KiB is at most 32 MiB.
@@ -58,7 +61,7 @@ class Zstd:
         self.local = threading.local()
         """Of each thread, once used: `compressor`, `decompress`, and the `shelf` where many are decoded."""
         self._pace = 0.0  # Seconds that the last bytes of frames took, each.
-        self._held: dict[int | None, np.ndarray] = {}
+        self._held: dict[int, np.ndarray] = {}
 
     def encode_many(self, records: Sequence[bytes]) -> list[Any]:
         """Returns the frames of records, as buffers, with content sizes and checksums; empty for empty ones.
@@ -177,28 +180,44 @@ class Zstd:
             return list(map(self.decode, frames))
         retain(4 * total)  # About what the records take.
         if parallelism < 2:
-            return self._decode_each(frames)
+            return self._decode_in_threads(frames, 1)
         records: list[bytes] = []
         if not self._pace:
             head = -(-count // 32)
             records, frames = self._decode_each(frames[:head]), frames[head:]
         if sum(map(len, frames)) * self._pace < WORTH:
             return records + self._decode_each(frames)
-        return records + dealt(
-            lambda part: self._decode_each(frames[part], part.start), len(frames), parallelism
-        )
+        return records + self._decode_in_threads(frames, min(parallelism, len(frames)))
 
-    def _decode_each(self, frames: Sequence[Buffer], turn: int | None = None) -> list[bytes]:
+    def _decode_each(self, frames: Sequence[Buffer]) -> list[bytes]:
         begin = time.perf_counter()
         records = list(map(self.decode, frames))
         total = sum(map(len, frames))
         if total:
             self._pace = (time.perf_counter() - begin) / total
-        # Each of the threads has a heap of its own, which a thread of the next call takes up.
-        held = hold(sum(map(len, records)), max(map(len, records), default=0))
-        if held is not None:
-            self._held[turn] = held
         return records
+
+    def _decode_in_threads(self, frames: Sequence[Buffer], threads: int) -> list[bytes]:
+        step = -(-len(frames) // (SHARES * threads))
+        left = deque(range(0, len(frames), step))
+        records: list[list[bytes]] = [[]] * len(left)
+
+        def work(turn: int) -> None:
+            sizes: list[int] = []
+            while True:
+                try:
+                    first = left.popleft()
+                except IndexError:
+                    break
+                found = records[first // step] = self._decode_each(frames[first : first + step])
+                sizes += map(len, found)
+            # Each thread has a heap of its own, which a thread of the next call takes up.
+            held = hold(sum(sizes), max(sizes, default=0))
+            if held is not None:
+                self._held[turn] = held
+
+        at_once(work, range(threads))
+        return list(itertools.chain.from_iterable(records))
 
     def decode_together(
         self, data: bytes | mmap.mmap, starts: Int64s, stops: Int64s, parallelism: int = 1

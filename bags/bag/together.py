@@ -99,10 +99,10 @@ def decompress(
     found: list[list[bytes] | None] = [None] * len(pieces)
 
     def work(bench: Bench) -> None:
-        while pieces:
+        while True:
             try:
                 place, piece = pieces.popleft()
-            except IndexError:  # Another thread took the last one.
+            except IndexError:
                 return
             found[place] = records = _decompress(piece, bench)
             if records is None:
