@@ -26,7 +26,10 @@ class Encoder:
     def __init__(self, types: Spec, encoders: Mapping[str, Callable[..., Any]] | None) -> None:
         self.types = types
         functions = bind_encoders(types, encoders)
-        self._fields = [(name, kind, functions[name]) for name, kind in types.items()]
+        self._fields = [
+            (name, kind, functions[name], not kind.optional and not kind.sequence)
+            for name, kind in types.items()
+        ]
 
     def encode(self, datapoint: Any) -> list[Any]:
         """Returns the records of a datapoint; those of sequences are encoded when they are iterated over.
@@ -38,9 +41,11 @@ class Encoder:
         self._check_keys(datapoint)
         records: list[Any] = []
         try:
-            for name, kind, function in self._fields:
+            for name, kind, function, is_plain in self._fields:
                 value = datapoint.get(name)
-                if value is None and kind.optional:
+                if is_plain:
+                    records.append(_encode(name, kind, function, value))
+                elif value is None and kind.optional:
                     records.append(None)
                 elif kind.sequence:
                     records.append(_encode_items(name, kind, function, value))
@@ -58,7 +63,7 @@ class Encoder:
             _encode_items(name, kind, function, value)
             if kind.sequence
             else _encode(name, kind, function, value)
-            for name, kind, function in self._fields
+            for name, kind, function, _ in self._fields
             if name == field
         )
 

@@ -89,6 +89,17 @@ class FieldWriter:
         Raises:
             EncodeError: It is too large, or a file that ends early.
         """
+        count = self.count
+        if type(record) is not bytes or self._trainer is not None or count >= RECORDS:
+            return self._write_other(record)
+        try:
+            self.writer.write(record)
+        except ValueError as exc:
+            raise EncodeError(self.name, self.kind.text, str(exc)) from exc
+        self.count = count + 1
+        return count
+
+    def _write_other(self, record: Any) -> int:
         if record is None:
             return MISSING
         try:
