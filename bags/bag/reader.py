@@ -174,6 +174,9 @@ class Reader(Sequence[bytes]):
     def read_indices(self, indices: slice | Iterable[SupportsIndex]) -> list[bytes]:
         """Returns records by index, in the order asked; equal indices give the same object.
 
+        What large results took, 64 MiB to 1 GiB, stays with the process for the next ones until the reader is
+        closed.
+
         Args:
             indices: Integers (a list, a numpy array of any integer type, any iterable; negative ones
                 count from the end), or a slice.

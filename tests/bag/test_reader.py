@@ -509,6 +509,19 @@ def test_large_records_come_one_at_a_time(tmp_path):
             assert list(reader.read_range_iter(1, 2)) == records[1:3]
 
 
+@pytest.mark.parametrize('extension', ['bag', 'bagz'])
+def test_results_whose_memory_is_kept(tmp_path, extension):
+    # More than 64 MiB; the second is where the first was.
+    rng = random.Random(1)
+    records = [rng.randbytes(1_000_000 + 7 * index) for index in range(90)]
+    path = write(tmp_path / f'x.{extension}', records)
+    with bag.Reader(path) as reader:
+        for seed in range(3):
+            chosen = random.Random(seed).sample(range(90), 80)
+            assert reader.read_indices(chosen) == [records[index] for index in chosen]
+        assert reader.read() == records
+
+
 # What a Reader says about itself.
 
 
