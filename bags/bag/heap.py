@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ['HELD', 'MOST', 'hold', 'retain']
+__all__ = ['HELD', 'MOST', 'aligned', 'hold', 'retain']
 
 LEAST = 1 << 20
 MOST = (1 << 25) - (1 << 13)  # What glibc learns from: 32 MiB with what it adds.
 HELD = 1 << 30  # Most bytes that are held.
+LEAST_ALIGNED = 1 << 16
+ALIGNMENT = 64  # Of arrays that JAX takes without a copy where it runs on the CPU.
 
 
 def retain(size: int) -> None:
@@ -38,3 +40,13 @@ def hold(size: int, largest: int) -> np.ndarray | None:
         None for results that `retain` is enough for, or that are too large to be held.
     """
     return np.empty(largest, np.uint8) if 2 * MOST < size <= HELD else None
+
+
+def aligned(rows: int, length: int) -> np.ndarray:
+    """Returns new memory, uint8 (rows, length); aligned, if a copy would cost more than to see to that."""
+    size = rows * length
+    if size < LEAST_ALIGNED:
+        return np.empty((rows, length), np.uint8)
+    room = np.empty(size + ALIGNMENT, np.uint8)
+    first = -room.__array_interface__['data'][0] % ALIGNMENT
+    return room[first : first + size].reshape(rows, length)

@@ -14,6 +14,7 @@ from bags.bag.compression import Buffer, Zstd
 from bags.bag.files import File
 from bags.bag.files.mapped import gather
 from bags.bag.getters import getters
+from bags.bag.heap import aligned
 from bags.bag.indices import check_index
 from bags.bag.limits import ENTRY, Int64s, Table, first_bad, locate
 from bags.bag.options import ReaderOptions
@@ -232,12 +233,17 @@ class OpenBag:
             assert buffer is not None
             if self.uniform is not None and self.uniform.length == length:
                 chosen = as_slice(indices)
-                if self.uniform.holds(chosen):
+                if self.uniform.holds(chosen) and int(np.maximum.reduce(indices)) < self.count:
                     if self.file.wary:
                         self.file.expect(indices * length, (indices + 1) * length)
-                    # `take` runs without the GIL, which raw items as in `gather` would hold.
                     table = np.ndarray((self.count, length), np.uint8, buffer)
-                    return table[chosen].copy() if isinstance(chosen, slice) else table.take(chosen, 0)
+                    rows = aligned(len(indices), length)
+                    if isinstance(chosen, slice):
+                        rows[:] = table[chosen]
+                    else:
+                        # Without the GIL, which raw items as in `gather` would hold.
+                        table.take(chosen, 0, rows, 'clip')  # All are in range; 'raise' would need a copy.
+                    return rows
             starts, stops = self.ranges(indices)
             if np.count_nonzero(stops - starts != length):
                 return None

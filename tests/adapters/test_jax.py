@@ -46,6 +46,18 @@ def test_pictures_of_a_batch_are_not_copied_on_the_cpu(tmp_path, workers):
         assert found.unsafe_buffer_pointer() == batch['image'].ctypes.data or batch['image'].base is None
 
 
+@pytest.mark.parametrize('workers', [0, 2])
+def test_arrays_of_a_batch_are_not_copied_on_the_cpu(tmp_path, workers):
+    with bags.DatasetWriter(tmp_path / 'x', {'row': 'array(float32,1024)'}) as writer:
+        for index in range(600):
+            writer.append({'row': np.full(1024, index, np.float32)})
+    loader = bags.Loader(bags.open(tmp_path / 'x'), 64, epochs=2, workers=workers, even='drop')
+    for number, batch in enumerate(loader):
+        found = bags.jax.device_put(batch)['row']
+        # What was not read before is, the first time, in memory as it comes.
+        assert number < 9 or found.unsafe_buffer_pointer() == batch['row'].ctypes.data
+
+
 def test_a_jitted_function_takes_the_batch(batch):
     found = bags.jax.device_put({name: batch[name] for name in ('grid', 'nums')})
     total = jax.jit(lambda columns: columns['nums'].values.sum() + columns['grid'].sum())(found)
