@@ -158,31 +158,36 @@ class DatasetReader(Rows):
         if type(key) is int:
             quick = self._quick.get(None)
             datapoint = None if quick is None else quick(key)
-            return self.row(key, None) if datapoint is None else datapoint
+            return self._row(key, None) if datapoint is None else datapoint
         if type(key) is not tuple or len(key) != 2 or type(key[0]) is not int or type(key[1]) not in NAMES:
             return super().__getitem__(key)
         index, fields = key
         try:
-            datapoint = self._quick[fields](index)
-        except (KeyError, TypeError):  # Not yet; or something in the tuple that is no name.
+            quick = self._quick.get(fields)
+        except TypeError:  # Something in the tuple that is no name.
+            quick = None
+        datapoint = None if quick is None else quick(index)
+        if datapoint is None:
             datapoint = super().__getitem__(key)
-            self._hasten(fields, datapoint)
-            return datapoint
-        return super().__getitem__(key) if datapoint is None else datapoint
+            if quick is None:
+                self._hasten(fields, datapoint)
+        return datapoint
 
     def _hasten(self, fields: Any, names: Iterable[str]) -> None:
         """Has datapoints, or these fields of them, read the quick way the next time, if there is one."""
-        if len(self._quick) < QUICK and not self.waits:
+        ways = self._quick  # Another one, if the reader is closed or cut off meanwhile.
+        if not self.waits and (fields is None or len(ways) < QUICK):
             quick = compile_row([self._fields[name] for name in names], self._refs)
             if quick is not None:
-                self._quick[fields] = quick
+                ways[fields] = quick
 
     def row(self, index: Any, selection: Selection | None) -> Datapoint:
         if selection is None and type(index) is int:
-            quick = self._quick.get(None)
-            datapoint = None if quick is None else quick(index)
-            if datapoint is not None:
-                return datapoint
+            datapoint: Datapoint = self[index]
+            return datapoint
+        return self._row(index, selection)
+
+    def _row(self, index: Any, selection: Selection | None) -> Datapoint:
         if self.waits:
             return self._row_waiting(index, selection)
         refs = self._row_refs(index)

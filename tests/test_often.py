@@ -109,8 +109,9 @@ def test_what_is_no_choice_of_fields_stays_an_error(tmp_path):
     with bags.open(tmp_path / 'd') as dataset:
         for _ in range(3):
             assert dataset[3, ()] == {}
-            with pytest.raises(KeyError, match='nothing'):
+            with pytest.raises(KeyError, match='nothing') as error:
                 dataset[3, 'nothing']
+            assert error.value.__context__ is None
             with pytest.raises((TypeError, KeyError)):
                 dataset[3, (['id'],)]
             with pytest.raises(IndexError):
@@ -118,3 +119,18 @@ def test_what_is_no_choice_of_fields_stays_an_error(tmp_path):
             assert dataset[-1, 'id'] == {'id': 7 * (COUNT - 1)}
     with pytest.raises(ValueError, match='closed'):
         dataset[3, 'id']
+
+
+def test_whole_datapoints_and_a_choice_are_decoded_once_however_often(tmp_path):
+    write(tmp_path / 'd', np.repeat(np.arange(COUNT)[:, None], 3, axis=1), SPEC)
+    seen = []
+
+    def decode(data):
+        seen.append(bytes(data))
+        return str(data, 'utf-8')
+
+    with bags.open(tmp_path / 'd', decoders={**bags.decoders, 'utf8': decode}) as dataset:
+        for _ in range(20):
+            dataset[7], dataset[7, 'text'], dataset[7, ('id', 'text')]
+            assert len(seen) == 3
+            seen.clear()

@@ -29,7 +29,7 @@ def hold(size: int, largest: int) -> np.ndarray | None:
 
     For results of more than `retain` can do: glibc gives back only what is free at the end of its heap, and
     this lies behind them. (256 records of 1 MB: 63 µs each, where 360 are page faults otherwise.) It is not
-    written to and so takes no memory itself.
+    written to, so that new memory is none of the process's yet.
 
     Args:
         size: Bytes of the result, which was just made in pieces.
@@ -37,9 +37,15 @@ def hold(size: int, largest: int) -> np.ndarray | None:
             before has room for this one.
 
     Returns:
-        None for results that `retain` is enough for, or that are too large to be held.
+        None for results that `retain` is enough for, or that are too large to be held, or in pieces that do
+        not come from the heap.
     """
-    return np.empty(largest, np.uint8) if 2 * MOST < size <= HELD else None
+    if not 2 * MOST < size <= HELD or largest > MOST:
+        return None
+    try:
+        return np.empty(largest, np.uint8)
+    except MemoryError:
+        return None
 
 
 def aligned(rows: int, length: int) -> np.ndarray:

@@ -241,7 +241,7 @@ class OpenBag:
                     if isinstance(chosen, slice):
                         rows[:] = table[chosen]
                     else:
-                        # Without the GIL, which raw items as in `gather` would hold.
+                        # Mostly without the GIL, which raw items as in `gather` would hold.
                         table.take(chosen, 0, rows, 'clip')  # All are in range; 'raise' would need a copy.
                     return rows
             starts, stops = self.ranges(indices)

@@ -26,7 +26,7 @@ __all__ = ['Shelf', 'decompress']
 LARGEST = 1 << 17  # Bytes of a record in a frame of one block, at most.
 PIECE = 1 << 19  # Bytes of frames and records that are handled at a time: they stay in the processor's cache.
 WINDOW = 1 << 13  # Records of one size up to this are cut out by numpy, others sliced.
-WORTH = 1e-3  # Seconds of work without the GIL that are worth one more thread.
+WORTH = 1e-3  # Seconds of work, most of it without the GIL, that are worth one more thread.
 SENTINEL_RECORD = b'!'
 SENTINEL = zstandard.ZstdCompressor().compress(SENTINEL_RECORD)
 
@@ -36,9 +36,9 @@ class Bench:
 
     def __init__(self, dictionary: zstandard.ZstdCompressionDict | None) -> None:
         self.context = zstandard.ZstdDecompressor(dict_data=dictionary)
-        self.scratch = memoryview(bytearray(PIECE + 2 * LARGEST))
+        self.scratch = np.empty(PIECE + 2 * LARGEST, np.uint8).data  # Memory as far as it is used.
         self.pace = 0.0
-        """Seconds without the GIL that the last bytes, of frames and records, have taken, each."""
+        """Seconds that the last bytes, of frames and records, have taken to decompress, each."""
 
 
 class Shelf:
@@ -48,14 +48,14 @@ class Shelf:
         self._dictionary = dictionary
         self._free: list[Bench] = []
         self.pace = 0.0
-        """That of one of them; 0, so that one thread is enough, as long as it is not known."""
+        """That of the last call; 0, so that one thread is enough, as long as it is not known."""
 
     def take(self, count: int) -> list[Bench]:
         # Not left on the shelf: a call that is interrupted may end before its threads do.
         return [self._free.pop() if self._free else Bench(self._dictionary) for _ in range(count)]
 
     def put(self, benches: list[Bench]) -> None:
-        self.pace = benches[0].pace
+        self.pace = min((bench.pace for bench in benches if bench.pace), default=self.pace)
         self._free += benches
 
 
