@@ -49,11 +49,12 @@ def compile_row(fields: Sequence[Field], refs: RefsReader) -> Callable[[int], di
         'unpack': refs.format.unpack_from,
         'stride': refs.format.stride,
     }
-    quick, usual = [], []
+    quick, usual, checks = [], [], []
     for number, field in enumerate(fields):
         scope[f'name{number}'] = field.name
-        quick += _write(field, number, scope, 'index', f'(index,) * {places}', is_sound=True)
-        usual += _write(field, number, scope, f'r{field.place}', 'refs', is_sound=False)
+        quick += _write(field, number, scope, 'index', f'(index,) * {places}')
+        usual += _write(field, number, scope, f'r{field.place}', 'refs')
+        checks += _check(field, number, f'r{field.place}')
     result = f'return {{{", ".join(f"name{number}: v{number}" for number in range(len(fields)))}}}'
     is_plain = bool(fields) and all(
         not field.kind.sequence and refs.count <= field.bag.count for field in fields
@@ -66,6 +67,7 @@ def compile_row(fields: Sequence[Field], refs: RefsReader) -> Callable[[int], di
         f'if marks[index >> {SHIFT}] != {SOUND}: return None',
         'refs = unpack(table, index * stride)',
         f'{"".join(f"r{place}, " for place in range(places))} = refs',
+        *checks,
         *usual,
     ]
     if is_plain:
@@ -96,43 +98,54 @@ def _maker(names: tuple[str, ...], lines: tuple[str, ...]) -> Callable[..., Any]
     return make
 
 
-def _write(field: Field, i: int, scope: dict[str, Any], r: str, row: str, *, is_sound: bool) -> list[str]:
+def _is_usual(field: Field) -> bool:
+    return (
+        field.kind.sequence
+        or field.kind.optional
+        or field.decoder.opens
+        or not field.bag.is_sliced
+        or not field.bag.count
+    )
+
+
+def _check(field: Field, i: int, r: str) -> list[str]:
+    """Returns the lines that give up where a record is not there, or not known to have the length of all."""
+    if _is_usual(field):
+        return []
+    if field.bag.uniform is None:
+        return [f'if {r} >= count{i}: return None']
+    return [f'if {r} >= count{i} or marks{i}[{r} >> {SHIFT}] != {SOUND}: return None']
+
+
+def _write(field: Field, i: int, scope: dict[str, Any], r: str, row: str) -> list[str]:
     """Returns the lines that make the value of a field, and puts what they use into the scope.
 
     Args:
         field: The field.
         i: Its number, for names.
         scope: What lines use by name.
-        r: What is the number of the record.
+        r: What is the number of the record, which is known to be there.
         row: What is the row of refs.
-        is_sound: Whether the record is known to be there, and to have the length if all have one.
     """
     bag, decoder, uniform = field.bag, field.decoder, field.bag.uniform
-    if field.kind.sequence or field.kind.optional or decoder.opens or not bag.is_sliced or not bag.count:
+    if _is_usual(field):
         scope[f'read{i}'] = field.read
         return [f'v{i} = read{i}({row})']
     scope[f'count{i}'] = bag.count
-    check: list[str] = []
     if uniform is not None:
         scope[f'marks{i}'] = uniform.marks
-        check = [f'if {r} >= count{i} or marks{i}[{r} >> {SHIFT}] != {SOUND}: return None']
     values = field.table()
     if uniform is not None and values is not None:
         scope |= {f'item{i}': values.item, f'values{i}': values}
-        value = f'item{i}({r})' if decoder.is_scalar else f'values{i}[{r}].copy()'
-        return [*([] if is_sound else check), f'v{i} = {value}']
+        return [f'v{i} = item{i}({r})' if decoder.is_scalar else f'v{i} = values{i}[{r}].copy()']
     scope |= {f'buffer{i}': bag.view if decoder.aliases else bag.file.buffer, f'decode{i}': decoder.decode}
     value = f'buffer{i}[start:stop]' if decoder.decode is None else f'decode{i}(buffer{i}[start:stop])'
     if uniform is not None:
         scope[f'length{i}'] = uniform.length
-        return [
-            *([] if is_sound else check),
-            f'start = {r} * length{i}; stop = start + length{i}',
-            f'v{i} = {value}',
-        ]
+        return [f'start = {r} * length{i}; stop = start + length{i}', f'v{i} = {value}']
     scope |= {f'ends{i}': ends_of(bag), f'end{i}': bag.end}
     return [
-        f'if not {r}: return None' if is_sound else f'if not 0 < {r} < count{i}: return None',
+        f'if not {r}: return None',
         f'start, stop = ends{i}[{r} - 1], ends{i}[{r}]',
         f'if not start <= stop <= end{i}: return None',
         f'v{i} = {value}',
