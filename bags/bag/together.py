@@ -24,9 +24,10 @@ from bags.bag.threads import at_once
 __all__ = ['Shelf', 'decompress']
 
 LARGEST = 1 << 17  # Bytes of a record in a frame of one block, at most.
-PIECE = 1 << 19  # Bytes of frames and records that are handled at a time: they stay in the processor's cache.
+PIECE = 1 << 19  # Of work that is done at a time, so that what it handles stays in the cache of a processor:
+FRAME = 1 << 10  # bytes of frames and records, and as much as so many for each frame.
 WINDOW = 1 << 13  # Records of one size up to this are cut out by numpy, others sliced.
-WORTH = 1e-3  # Seconds of work, most of it without the GIL, that are worth one more thread.
+WORTH = 6e-4  # Seconds of work, most of it without the GIL, that are worth one more thread.
 SENTINEL_RECORD = b'!'
 SENTINEL = zstandard.ZstdCompressor().compress(SENTINEL_RECORD)
 
@@ -38,7 +39,7 @@ class Bench:
         self.context = zstandard.ZstdDecompressor(dict_data=dictionary)
         self.scratch = np.empty(PIECE + 2 * LARGEST, np.uint8).data  # Memory as far as it is used.
         self.pace = 0.0
-        """Seconds that the last bytes, of frames and records, have taken to decompress, each."""
+        """Seconds that the last work has taken to decompress, by what `PIECE` counts."""
 
 
 class Shelf:
@@ -94,7 +95,7 @@ def decompress(
     if sizes is None or int(sizes.max()) > min(most, LARGEST):
         return None
     retain(int(sizes.sum()))
-    done = np.cumsum(sizes + (stops - starts))
+    done = np.cumsum(sizes + (stops - starts) + FRAME)
     pieces = deque(enumerate(_pieces(Frames(data, starts, stops, sizes), done)))
     found: list[list[bytes] | None] = [None] * len(pieces)
 
@@ -120,7 +121,7 @@ def decompress(
 
 
 def _pieces(frames: Frames, done: Int64s) -> list[Frames]:
-    """Divides frames where the bytes that are done by then reach the next multiple of `PIECE`."""
+    """Divides frames where the work that is done by then reaches the next multiple of `PIECE`."""
     turns = done // PIECE
     cuts = [0, *(np.flatnonzero(turns[1:] != turns[:-1]) + 1).tolist(), len(turns)]
     return [
@@ -143,7 +144,7 @@ def _decompress(frames: Frames, bench: Bench) -> list[bytes] | None:
         stream = bench.context.stream_reader(joined, read_size=len(joined), read_across_frames=True)
         begin = time.perf_counter()
         count = stream.readinto(scratch)
-        bench.pace = (time.perf_counter() - begin) / (total + len(joined))
+        bench.pace = (time.perf_counter() - begin) / (total + len(joined) + FRAME * len(sizes))
     except (zstandard.ZstdError, MemoryError):
         return None
     if count != total + 1 or scratch[total:-1] != SENTINEL_RECORD:
