@@ -14,13 +14,14 @@ from bags.bag.options import CacheMode
 from bags.bag.threads import in_threads
 from bags.dataset import Rows, check_dataset
 from bags.folder import Folder
+from bags.parts import Parts
 from bags.progress import Advance
 from bags.progress import progress as show_progress
 from bags.reader import DatasetReader
 from bags.schema import Schemas
 from bags.selection import select_fields
 from bags.sharded_reader import ShardedDatasetReader
-from bags.views import Join, Parts, Select
+from bags.views import Join, Select
 
 __all__ = ['prefetch']
 

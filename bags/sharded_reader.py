@@ -20,13 +20,13 @@ from bags.bag.sharding import Concatenated
 from bags.dataset import Rows
 from bags.errors import CorruptError, SpecError
 from bags.folder import Folder, reader_options
+from bags.parts import Parts
 from bags.reader import DatasetReader
 from bags.refs import RefsFormat
 from bags.schema import Schemas
 from bags.shard_index import INDEX, Shard
 from bags.shard_list import ShardList, length_by_size, list_shards
 from bags.spec import Spec
-from bags.views import Parts
 
 __all__ = ['ShardedDatasetReader']
 

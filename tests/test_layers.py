@@ -24,7 +24,7 @@ LAYERS = [
     ['films'],
     ['columns', 'field', 'folder'],
     ['compiled', 'open_fields', 'shard_list'],
-    ['reader', 'writer', 'closing', 'views', 'windowing'],
+    ['reader', 'writer', 'closing', 'parts', 'views', 'windowing'],
     ['sharded_reader', 'sharded_writer'],
     ['opening', 'indexing', 'prefetching', 'sources', 'describing', 'verifying', 'recovering'],
     ['fingerprint'],
