@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ['HELD', 'MOST', 'aligned', 'hold', 'retain']
+__all__ = ['ALIGNMENT', 'HELD', 'MOST', 'aligned', 'hold', 'retain']
 
 LEAST = 1 << 20
 MOST = (1 << 25) - (1 << 13)  # What glibc learns from: 32 MiB with what it adds.
 HELD = 1 << 30  # Most bytes that are held.
-LEAST_ALIGNED = 1 << 16
-ALIGNMENT = 64  # Of arrays that JAX takes without a copy where it runs on the CPU.
+ALIGNMENT = 64  # A cache line, and what JAX takes without a copy where it runs on the CPU.
 
 
 def retain(size: int) -> None:
@@ -48,11 +47,8 @@ def hold(size: int, largest: int) -> np.ndarray | None:
         return None
 
 
-def aligned(rows: int, length: int) -> np.ndarray:
-    """Returns new memory, uint8 (rows, length); aligned, if a copy would cost more than to see to that."""
-    size = rows * length
-    if size < LEAST_ALIGNED:
-        return np.empty((rows, length), np.uint8)
+def aligned(size: int) -> np.ndarray:
+    """Returns new memory, uint8 (size,), that begins at a multiple of `ALIGNMENT`."""
     room = np.empty(size + ALIGNMENT, np.uint8)
     first = -room.__array_interface__['data'][0] % ALIGNMENT
-    return room[first : first + size].reshape(rows, length)
+    return room[first : first + size]

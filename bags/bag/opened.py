@@ -28,6 +28,7 @@ __all__ = ['OpenBag']
 WINDOW = 1 << 13  # Records of one size up to this are made in one numpy call.
 WIDEST = 1 << 10  # Records up to this are worth gathering with what follows them.
 FEW = 16  # Fewer records are sliced as quickly.
+ALIGNED = 1 << 16  # Bytes from which to align an array costs less than a copy that JAX would make of it.
 CHUNK = 1 << 12  # Frames decompressed at a time: more would leave the processor's cache before they are used.
 
 
@@ -237,7 +238,9 @@ class OpenBag:
                     if self.file.wary:
                         self.file.expect(indices * length, (indices + 1) * length)
                     table = np.ndarray((self.count, length), np.uint8, buffer)
-                    rows = aligned(len(indices), length)
+                    size = len(indices) * length
+                    memory = aligned(size) if size >= ALIGNED else np.empty(size, np.uint8)
+                    rows = memory.reshape(len(indices), length)
                     if isinstance(chosen, slice):
                         rows[:] = table[chosen]
                     else:

@@ -15,7 +15,8 @@ import traceback
 
 import numpy as np
 
-from bags.bag.files.arena import ALIGNMENT, Arena
+from bags.bag.files.arena import Arena
+from bags.bag.heap import ALIGNMENT, aligned
 from bags.loading.recipe import Made
 
 __all__ = ['failed', 'portable', 'put', 'taken']
@@ -45,10 +46,9 @@ def taken(slot: Arena, count: int) -> list[Made]:
     last, size = int(starts[-1]), int(sizes[-1])
     memory = slot.view(first + last + size)[first:]
     # One copy, of which the arrays are parts.
-    room = np.empty(last + ALIGNMENT, np.uint8)
-    begin = -room.ctypes.data % ALIGNMENT
-    room[begin : begin + last] = np.frombuffer(memory[:last], np.uint8)
-    own = room.data[begin:]
+    room = aligned(last)
+    room[:] = np.frombuffer(memory[:last], np.uint8)
+    own = room.data
     buffers = [
         own[start : start + size]
         for start, size in zip(starts[:-1].tolist(), sizes[:-1].tolist(), strict=True)

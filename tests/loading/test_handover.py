@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import bags
-from bags.bag.files.arena import ALIGNMENT, Arena
+from bags.bag.files.arena import Arena
+from bags.bag.heap import ALIGNMENT
 from bags.loading.handover import failed, put, taken
 from bags.loading.recipe import Made
 

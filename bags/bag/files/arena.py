@@ -8,10 +8,10 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ['ALIGNMENT', 'Arena']
+from bags.bag.heap import ALIGNMENT
 
-ALIGNMENT = 64
-"""What buffers in it begin at a multiple of: a cache line, and what JAX takes without a copy."""
+__all__ = ['Arena']
+
 STEP = 1 << 20
 
 
