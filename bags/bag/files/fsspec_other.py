@@ -45,6 +45,7 @@ def fault_of(path: str, exc: Exception) -> Exception:
         return Precondition(str(exc))
     if isinstance(exc, IsADirectoryError | NotADirectoryError):
         return type(exc)(exc.errno or errno.EISDIR, str(exc), path)
+    # What the file system cannot do, or was asked for wrongly: another try would end alike.
     if isinstance(exc, ValueError | TypeError | NotImplementedError | AttributeError):
         return OSError(errno.EINVAL, f'{type(exc).__name__}: {exc}', path)
     return Transient(f'{type(exc).__name__}: {exc}', isinstance(exc, TimeoutError))
