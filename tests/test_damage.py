@@ -277,6 +277,15 @@ def read(reader, index, name, item):
         return file.read()
 
 
+def check_meant(kit, means, index, name, got, where):
+    """Asserts that what was read is what the bytes mean."""
+    try:
+        meant = means(index, name)
+    except Bad:
+        raise AssertionError(f'{where}: {got!r:.100} from bytes that mean nothing') from None
+    assert kit.equal(got, meant), f'{where}: {got!r:.100}, meant is {meant!r:.100}'
+
+
 def compare(path, kit, thorough=True, only=None):
     """Asserts that every value is an error, or right; returns how many are errors, right, and changed."""
     try:
@@ -317,11 +326,7 @@ def compare(path, kit, thorough=True, only=None):
         if index < COUNT and name in SPEC and kit.equal(got, ROWS[index][name]):
             tally['right'] += 1
             continue
-        try:
-            meant = means(index, name)
-        except Bad:
-            raise AssertionError(f'{where}: {got!r:.100} from bytes that mean nothing') from None
-        assert kit.equal(got, meant), f'{where}: {got!r:.100}, meant is {meant!r:.100}'
+        check_meant(kit, means, index, name, got, where)
         tally['changed'] += 1
     return tally
 

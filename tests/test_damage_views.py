@@ -7,7 +7,18 @@ import numpy as np
 import pytest
 
 import bags
-from tests.test_damage import COUNT, ERRORS, FORMS, ROWS, SPEC, Bad, check_message, listed, meaning
+from tests.test_damage import (
+    COUNT,
+    ERRORS,
+    FORMS,
+    ROWS,
+    SPEC,
+    Bad,
+    check_meant,
+    check_message,
+    listed,
+    meaning,
+)
 
 SHARDS = 3
 HURT = 1
@@ -133,12 +144,8 @@ def campaign(whole, tmp_path, kit, seeds):
                     continue
                 assert len(found) == len(order), (seed, done, way)
                 for index, got in zip(order, found, strict=True):
-                    where = f'seed {seed}, {done}: {way}, {name} of {index}: {got!r:.80}'
-                    try:
-                        meant = means(index, name)
-                    except Bad:
-                        raise AssertionError(f'{where} from bytes that mean nothing') from None
-                    assert kit.equal(got, meant), f'{where}, meant is {meant!r:.80}'
+                    where = f'seed {seed}, {done}: {way}, {name} of {index}'
+                    check_meant(kit, means, index, name, got, where)
                     tally['right'] += 1
     assert min(tally.values()) > len(seeds) // 3
 

@@ -183,10 +183,9 @@ def test_a_file_cut_short_anywhere_never_gives_another_record(tmp_path, placemen
     assert refused
 
 
-@pytest.mark.parametrize('access', ACCESS)
+# A map of such a file faults, which is what `mapped=False` is there to avoid.
+@pytest.mark.parametrize('access', sorted(ACCESS.keys() - {'mapped'}))
 def test_a_file_that_became_shorter_since_it_was_opened(tmp_path, access):
-    if access == 'mapped':
-        pytest.skip('a map of it faults then, as `mapped=False` is there to avoid')
     path = write(tmp_path / 'x.bag', [bytes([index]) * 5000 for index in range(1, 30)])
     reader = bag.Reader(path, limits_storage='in_memory', **ACCESS[access])
     os.truncate(path, 50_000)

@@ -5,13 +5,10 @@ import subprocess
 import sys
 import textwrap
 
-import numpy as np
 import pytest
 
 import bags
-
-COUNT = 103
-SPEC = {'id': 'int(8)', 'x': 'array(float32,4)', 'text': 'utf8', 'nums': 'int(4)[]', 'note': 'utf8?'}
+from tests.loading.samples import COUNT, SPEC, make_row
 
 HEAD = """
     import gc, json, os, pickle, random, signal, sys, threading, time, warnings
@@ -89,16 +86,6 @@ HEAD = """
     def loader(**options):
         return bags.Loader(dataset, 7, shuffle=False, **{'workers': 2, 'processes': True, **options})
 """
-
-
-def make_row(index):
-    return {
-        'id': index,
-        'x': np.full(4, index, 'float32'),
-        'text': f'text {index}',
-        'nums': range(index % 5),
-        'note': None if index % 3 else f'note {index}',
-    }
 
 
 @pytest.fixture(scope='session')

@@ -14,25 +14,7 @@ import pytest
 
 import bags
 from bags.samplers import Bucketed, Mixture, Random
-
-SPEC = {'id': 'int(8)', 'x': 'array(float32,4)', 'text': 'utf8', 'nums': 'int(4)[]', 'note': 'utf8?'}
-COUNT = 103
-
-
-def make_row(index):
-    return {
-        'id': index,
-        'x': np.full(4, index, 'float32'),
-        'text': f'text {index}',
-        'nums': range(index % 5),
-        'note': None if index % 3 else f'note {index}',
-    }
-
-
-@pytest.fixture(scope='module')
-def dataset(tmp_path_factory, kit):
-    path = tmp_path_factory.mktemp('loader') / 'x'
-    return bags.open(kit.fill(path, map(make_row, range(COUNT)), SPEC, shard_length=40))
+from tests.loading.samples import COUNT, SPEC, make_row
 
 
 def ids(batches):
