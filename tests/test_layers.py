@@ -13,7 +13,7 @@ import bags
 PACKAGE = Path(bags.__file__).parent
 MODULES = sorted(PACKAGE.rglob('*.py'))
 LAYERS = [
-    ['arguments', 'errors', 'progress'],
+    ['arguments', 'crew', 'errors', 'memory', 'progress'],
     ['bag', 'formats'],
     ['batch', 'spec'],
     ['shard_index'],

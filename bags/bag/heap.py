@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ['ALIGNMENT', 'HELD', 'MOST', 'aligned', 'hold', 'retain']
+__all__ = ['HELD', 'MOST', 'hold', 'retain']
 
 LEAST = 1 << 20
 MOST = (1 << 25) - (1 << 13)  # What glibc learns from: 32 MiB with what it adds.
 HELD = 1 << 30  # Most bytes that are held.
-ALIGNMENT = 64  # A cache line, and what JAX takes without a copy where it runs on the CPU.
 
 
 def retain(size: int) -> None:
@@ -45,10 +44,3 @@ def hold(size: int, largest: int) -> np.ndarray | None:
         return np.empty(largest, np.uint8)
     except MemoryError:
         return None
-
-
-def aligned(size: int) -> np.ndarray:
-    """Returns new memory, uint8 (size,), that begins at a multiple of `ALIGNMENT`."""
-    room = np.empty(size + ALIGNMENT, np.uint8)
-    first = -room.__array_interface__['data'][0] % ALIGNMENT
-    return room[first : first + size]

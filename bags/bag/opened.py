@@ -14,7 +14,6 @@ from bags.bag.compression import Buffer, Zstd
 from bags.bag.files import File
 from bags.bag.files.mapped import gather
 from bags.bag.getters import getters
-from bags.bag.heap import aligned
 from bags.bag.indices import check_index
 from bags.bag.limits import ENTRY, Int64s, Table, first_bad, locate
 from bags.bag.options import ReaderOptions
@@ -22,6 +21,7 @@ from bags.bag.shared import share
 from bags.bag.tables import open_table
 from bags.bag.uniform import Uniform, as_slice
 from bags.errors import CorruptError
+from bags.memory import aligned
 
 __all__ = ['OpenBag']
 

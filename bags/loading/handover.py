@@ -16,8 +16,8 @@ import traceback
 import numpy as np
 
 from bags.bag.files.arena import Arena
-from bags.bag.heap import ALIGNMENT, aligned
 from bags.loading.recipe import Made
+from bags.memory import ALIGNMENT, Pool
 
 __all__ = ['failed', 'portable', 'put', 'taken']
 
@@ -37,23 +37,23 @@ def put(slot: Arena, run: list[Made]) -> int:
     return len(parts)
 
 
-def taken(slot: Arena, count: int) -> list[Made]:
-    """Returns the batches that another process has put in memory, with arrays of their own."""
+def taken(slot: Arena, count: int, memory: Pool) -> list[Made]:
+    """Returns the batches that another process has put in memory, with arrays of their own, in `memory`."""
     sizes = np.frombuffer(slot.view(8 * count), np.int64)
     rooms = -(-sizes // ALIGNMENT) * ALIGNMENT
     first = -(-sizes.nbytes // ALIGNMENT) * ALIGNMENT
     starts = np.cumsum(rooms) - rooms
     last, size = int(starts[-1]), int(sizes[-1])
-    memory = slot.view(first + last + size)[first:]
+    found = slot.view(first + last + size)[first:]
     # One copy, of which the arrays are parts.
-    room = aligned(last)
-    room[:] = np.frombuffer(memory[:last], np.uint8)
+    room = memory.take(last)
+    room[:] = np.frombuffer(found[:last], np.uint8)
     own = room.data
     buffers = [
         own[start : start + size]
         for start, size in zip(starts[:-1].tolist(), sizes[:-1].tolist(), strict=True)
     ]
-    run: list[Made] = pickle.loads(memory[last:], buffers=buffers)
+    run: list[Made] = pickle.loads(found[last:], buffers=buffers)
     return run
 
 

@@ -19,6 +19,7 @@ from bags.loading.recipe import Recipe
 from bags.loading.state import State, place_of, state_of
 from bags.loading.steps import Place, Steps, Turns
 from bags.loading.worker_threads import Inline, Threads
+from bags.memory import Pool
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
 from bags.selection import Fields
 
@@ -32,7 +33,8 @@ class Loader:
 
     Iterating over it gives dicts of columns, as `dataset.batch` does. It begins where `load_state_dict` says,
     else at the beginning, each time; batches do not mix epochs. The batches are the same for any number
-    and kind of workers.
+    and kind of workers. Of large arrays that nobody has any more it keeps the memory of a few for the next
+    ones, as long as it lives.
 
     Args:
         dataset: A reader or a view.
@@ -112,6 +114,7 @@ class Loader:
         check_sampler(self.sampler, len(dataset))
         self.check()
         check_fields(self.fields, getattr(dataset, 'types', None), mask, even)
+        self._memory = Pool(self.workers + 2)
         self.begin = Place()
         self._standing = Standing(self._steps(self.begin, self.epochs))
         self._fingerprint: str | None = None
@@ -166,6 +169,7 @@ class Loader:
             self.transform,
             self.collate,
             self.mask,
+            self._memory,
         )
 
     def start(

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from bags.batch import Column, Ragged
 from bags.errors import BagsError, StackError
 from bags.loading.steps import Step, Steps, Turns
+from bags.memory import Pool
 from bags.samplers import Sampler
 from bags.selection import Fields
 
@@ -72,6 +73,7 @@ class Recipe:
         transform: Takes a batch, and `rng` if it has a parameter of that name; returns one.
         collate: Takes what that returns.
         mask: A column for every batch that is False for repeats.
+        memory: Where large columns are.
     """
 
     def __init__(
@@ -84,9 +86,11 @@ class Recipe:
         transform: Callable[..., Any] | None,
         collate: Callable[[Any], Any] | None,
         mask: str | None,
+        memory: Pool,
     ) -> None:
         self.dataset, self.fields, self.sampler, self.steps = dataset, fields, sampler, steps
         self.seed, self.transform, self.collate, self.mask = seed, transform, collate, mask
+        self.memory = memory
         self._takes_rng = transform is not None and takes_rng(transform)
         self._types = getattr(dataset, 'types', {})
         self._ahead = max(1, TOGETHER // steps.batch_size)
@@ -158,7 +162,8 @@ class Recipe:
     def _read_together(self, indices: Int64s) -> dict[str, Column] | None:
         """Reads several batches as one; None if they had better be read one by one."""
         try:
-            columns: dict[str, Column] = self.dataset.batch(indices, self.fields)
+            with self.memory.lent():
+                columns: dict[str, Column] = self.dataset.batch(indices, self.fields)
         except Exception:
             return None  # The one that cannot be read is met again.
         for name, column in columns.items():
@@ -169,7 +174,8 @@ class Recipe:
 
     def _read(self, indices: Int64s) -> Batch:
         try:
-            batch: Batch = self.dataset.batch(indices, self.fields)
+            with self.memory.lent():
+                batch: Batch = self.dataset.batch(indices, self.fields)
         except Exception as exc:
             raise self._located(indices, exc) from exc.__cause__
         return batch

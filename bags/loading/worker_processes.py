@@ -17,6 +17,7 @@ from bags.loading.handover import taken
 from bags.loading.interrupts import blocked, held_back
 from bags.loading.pace import Pace
 from bags.loading.recipe import Made, Recipe
+from bags.memory import Pool
 
 __all__ = ['Processes', 'check_picklable']
 
@@ -61,6 +62,7 @@ class Processes:
         self._runs: dict[int, list[Made]] = {}
         self._run: Iterator[Made] = iter(())
         self._workers: list[_Worker] = []
+        self._memory = recipe.memory
         # In memory that all have: the pipe through which a process gets its arguments takes 64 KB, and who
         # writes more waits for it to read them, for ever if it ends before that.
         data, sent = pickle.dumps(recipe), Arena()
@@ -139,7 +141,7 @@ class Processes:
         # comes, it is the system that knows.
         workers = dict.fromkeys(ends[end] for end in found) if found or not seconds else self._workers
         for worker in workers:
-            while (received := worker.receive()) is not None:
+            while (received := worker.receive(self._memory)) is not None:
                 self._keep(*received)
             if not worker.process.is_alive():
                 raise RuntimeError(worker.epitaph())
@@ -196,8 +198,10 @@ class _Worker:
         except OSError:
             pass  # It has ended, which is met where it is waited for.
 
-    def receive(self) -> tuple[int, int, list[Made], float] | None:
+    def receive(self, memory: Pool) -> tuple[int, int, list[Made], float] | None:
         """Returns a run that has come, if one has: its first batch, how many were asked for, and seconds.
+
+        Its arrays are in `memory`.
 
         Raises:
             RuntimeError: The process has ended.
@@ -211,7 +215,7 @@ class _Worker:
         self.has_answered = True
         slot = self.slots[self.slots_used.pop(first)]
         try:
-            run = taken(slot, parts) if parts else pickle.loads(data)
+            run = taken(slot, parts, memory) if parts else pickle.loads(data)
         except Exception as exc:
             exc.add_note('while a batch was taken over from a worker process')
             run = [Made(None, first, error=exc)]

@@ -9,9 +9,9 @@ import pytest
 
 import bags
 from bags.bag.files.arena import Arena
-from bags.bag.heap import ALIGNMENT
 from bags.loading.handover import failed, put, taken
 from bags.loading.recipe import Made
+from bags.memory import ALIGNMENT, Pool
 
 
 def test_an_arena_grows_and_aligns():
@@ -39,7 +39,7 @@ def test_batches_are_equal_and_own_their_arrays(arrays):
     slot = Arena()
     for number in (7, 8):  # The second time there are the first's bytes.
         count = put(slot, [Made(columns, number, 5), Made({}, number + 1)])
-        first, second = taken(slot, count)
+        first, second = taken(slot, count, Pool(4))
         slot.write([memoryview(bytes(1 << 20))])
         assert (first.number, first.size, second.batch) == (number, 5, {})
         assert first.batch['text'] == columns['text']

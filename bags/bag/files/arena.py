@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bags.bag.heap import ALIGNMENT
+from bags.memory import ALIGNMENT
 
 __all__ = ['Arena']
 
