@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from bags.bag.gather import overlapped
 from bags.batch import Column, Ragged, offsets_of, spread
+from bags.crew import each
 from bags.field import Field
 from bags.refs import MISSING
 from bags.selection import Each, FrameSelection, Items, select_many
@@ -170,4 +171,6 @@ def _frames(field: Field, refs: Any, selection: FrameSelection) -> list[Any]:
     firsts, counts = refs if field.kind.sequence else (refs, np.ones(len(refs), np.int64))
     field.check(*(refs if field.kind.sequence else (refs, None)))
     rows = zip(firsts.tolist(), counts.tolist(), strict=True)
-    return overlapped(lambda row: field.frames(*row, selection), list(rows), field.bag.overlaps)
+    if field.bag.overlaps:
+        return overlapped(lambda row: field.frames(*row, selection), list(rows), True)
+    return each(lambda row: field.frames(*row, selection), list(rows))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from bags import formats
 from bags.bag.indices import check_index
 from bags.bag.opened import OpenBag
+from bags.crew import each
 from bags.errors import BagsError, DecodeError
 from bags.films import Films
 from bags.record import Record, open_record
@@ -170,8 +171,8 @@ class Field:
             return records
         try:
             if self.decoder.together is not None:
-                return self.decoder.together(records)
-            return list(map(decode, records))
+                return self.decoder.together(records, each)
+            return each(decode, records) if self.decoder.is_long else list(map(decode, records))
         except Exception:
             for index, record in zip(indices.tolist(), records, strict=True):
                 try:

@@ -37,8 +37,10 @@ class Decoder:
         """Whether it takes a buffer over the file itself and does without a copy."""
         self.opens = opens
         """Whether it takes a `Record`, to open it when it is needed, instead of its bytes."""
-        self.together: Callable[[Sequence[Any]], list[Any]] | None = None
-        """Decodes several records, if that is quicker than one by one."""
+        self.together: Callable[[Sequence[Any], Callable[..., list[Any]]], list[Any]] | None = None
+        """Decodes several records, if that is quicker than one by one; takes what does work on each, too."""
+        self.is_long = False
+        """Whether it takes long, and lets other threads run: then they may help."""
         self.is_scalar = bool(self.dtype) and not isinstance(
             decode and decode(bytes(self.length)), np.ndarray
         )
@@ -67,6 +69,7 @@ def _decoder_for(kind: FieldType, decoders: Mapping[str, Callable[..., Any]], ra
         return Decoder(decode, None, False, opens=True)
     decoder = Decoder(None if decode is bytes else decode, fixed, False)
     decoder.together = getattr(function, 'together', None)
+    decoder.is_long = getattr(function, 'is_long', False)
     textual = function is formats.decoders['utf8'] or decode is bytes
     if function is formats.decoders['utf8']:
         # Its records come as bytes, and nothing is quicker than this.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from bags.formats.scalars import Buffer
 
-__all__ = ['HEAD', 'check_whole', 'identify']
+__all__ = ['HEAD', 'START', 'check_whole', 'identify', 'is_checked']
 
 HEAD = 512
 """As many bytes of a file, from its start, as `identify` wants to see."""
@@ -37,6 +37,8 @@ _STARTS = {
     b'\x28\xb5\x2f\xfd': 'zstd',
     b'%PDF': 'PDF',
 }
+START = {name: start for start, name in _STARTS.items()}
+"""What files of a format begin with, or some of them, and no others."""
 _RIFF = {b'WEBP': 'WebP', b'WAVE': 'WAV', b'AVI ': 'AVI'}
 _ATOMS = {b'moov', b'mdat', b'wide', b'free', b'skip', b'pnot'}
 """What QuickTime files begin with that are older than `ftyp`."""
@@ -91,6 +93,11 @@ def _identify_boxes(head: bytes) -> str:
     if brands & {b'heic', b'heix', b'hevc', b'mif1', b'msf1'}:
         return 'HEIF'
     return 'QuickTime' if head[8:12] == b'qt  ' else 'MP4'
+
+
+def is_checked(name: str) -> bool:
+    """Tells whether `check_whole` sees anything in files of a format."""
+    return name in _CHECKS
 
 
 def check_whole(data: Buffer, name: str) -> None:

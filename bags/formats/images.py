@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import importlib
 import io
-from collections.abc import Callable, Sequence
+import math
+import struct
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from bags.errors import MissingDependencyError
 from bags.formats.arguments import check_count, whole_number
 from bags.formats.media import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.scalars import Buffer
+from bags.memory import aligned
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -45,9 +48,19 @@ any size."""
 SHARING = 1 << 20
 """Bytes of a picture, at most, that shares a block with others: whoever keeps it, keeps the block."""
 BLOCK = 64 << 20
-ALIGNMENT = 64  # Of what JAX takes without a copy: half a millisecond for 8 MB.
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
+
+
+# Of a JPEG, all that comes before its size, in segments that have a length: tables, comments, and what
+# applications have to say. Frames of 8 bits a channel, baseline or progressive, are what most have.
+START = b'\xff\xd8'
+SEGMENT = struct.Struct('>BBH')
+FRAME = struct.Struct('>BHHB')
+FRAMES = frozenset((0xC0, 0xC1, 0xC2))
+HEAD = 1 << 10  # Bytes to the end of the size, at most, that are compared with those of another.
+FEW = 32  # Segments that are looked at.
+SEGMENTS = FRAMES | {0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE}
 
 
 def image_quality(*args: str) -> int | None:
@@ -90,15 +103,6 @@ def decode_jpeg(data: Buffer, *_args: str) -> Pixels:
     Raises:
         ValueError: Not JPEG, cut off, damaged, or more than `MAX_PIXELS`.
     """
-    return _decode_jpeg(data, None)
-
-
-@decodes('JPEG')
-def _decode_jpeg_in(data: Buffer, room: Any) -> Pixels:
-    return _decode_jpeg(data, room)
-
-
-def _decode_jpeg(data: Buffer, room: Room | None) -> Pixels:
     # Chosen by benchmarks/jpeg.py (November 2026, 2 cores, other photographs; ms a picture from a memoryview,
     # on one thread / on two):
     #
@@ -114,18 +118,15 @@ def _decode_jpeg(data: Buffer, room: Room | None) -> Pixels:
     # faster.
     try:
         import simplejpeg
-    except ImportError:
-        return _load(data, 'Jpeg')
-    try:
+
         height, width, space, _ = simplejpeg.decode_jpeg_header(data)
-    except ValueError:
+    except (ImportError, ValueError):
         return _load(data, 'Jpeg')
     if space not in ('Gray', 'YCbCr', 'RGB'):
         return _load(data, 'Jpeg')
     _check_size(width, height)
-    buffer = None if room is None or space == 'Gray' else room.take(3 * width * height)
     try:
-        pixels: Pixels = simplejpeg.decode_jpeg(data, 'GRAY' if space == 'Gray' else 'RGB', buffer=buffer)
+        pixels: Pixels = simplejpeg.decode_jpeg(data, 'GRAY' if space == 'Gray' else 'RGB')
     except ValueError as exc:
         # Here the rest of the picture would be grey or noise.
         if any(phrase in str(exc) for phrase in ('remature end', 'bad Huffman code')):
@@ -133,48 +134,96 @@ def _decode_jpeg(data: Buffer, room: Room | None) -> Pixels:
         # Whatever else it minds, such as the stray bytes between segments that cameras and web sites leave,
         # is Pillow's to decide.
         return _load(data, 'Jpeg')
-    if buffer is not None:
-        return buffer.reshape(height, width, 3)
     return np.array(pixels[:, :, 0]) if space == 'Gray' else pixels
 
 
-def decode_jpegs(records: Sequence[Buffer]) -> list[Pixels]:
-    """Decodes several JPEGs as `decode_jpeg` does; small ones share the memory that they are in."""
-    room = Room(len(records))
-    return [_decode_jpeg_in(record, room) for record in records]
+def decode_jpegs(records: Sequence[Buffer], each: Callable[..., Iterable[Pixels]] = map) -> list[Pixels]:
+    """Decodes several JPEGs as `decode_jpeg` does; small ones share the memory that they are in.
+
+    Around each there is next to nothing in Python: threads that decode would wait for one another.
+
+    Args:
+        records: The JPEGs.
+        each: What does work on each of several things.
+    """
+    try:
+        from simplejpeg import decode_jpeg as decode_in
+    except ImportError:
+        return list(each(decode_jpeg, records))
+
+    def decode(picture: tuple[Buffer, Pixels | None]) -> Pixels:
+        data, room = picture
+        if room is not None:
+            try:
+                shape = decode_in(data, 'RGB', buffer=room).shape
+            except Exception:
+                shape = ()  # It is looked at again.
+            if shape == room.shape:
+                return room
+        return decode_jpeg(data)
+
+    rooms = _rooms(_shapes(records)) if len(records) > 1 else [None] * len(records)
+    return list(each(decode, list(zip(records, rooms, strict=True))))
 
 
 vars(decode_jpeg)['together'] = decode_jpegs
 
 
-class Room:
-    """Memory for pictures that are decoded together, taken in blocks.
+def _shapes(records: Sequence[Buffer]) -> list[tuple[int, int, int] | None]:
+    """Returns the shapes of JPEGs of colour; None for those of gray, and all that is out of the ordinary.
+
+    Many have the same bytes up to their size and its, so that only the first is looked through. simplejpeg's
+    function lets go of the GIL, and to get that back takes longer than this.
+    """
+    shapes = []
+    head, shape = b'', None
+    for data in records:
+        start = bytes(data[: len(head)])
+        if not head or start != head:
+            shape, stop = _shape(data)
+            head = bytes(data[:stop]) if stop <= HEAD else b''
+        shapes.append(shape)
+    return shapes
+
+
+def _shape(data: Buffer) -> tuple[tuple[int, int, int] | None, int]:
+    """Returns the shape of a JPEG of colour, and after how many bytes it is known; else None and 0."""
+    stop = len(START)
+    try:
+        for _ in range(FEW if data[:stop] == START else 0):
+            begin, code, length = SEGMENT.unpack_from(data, stop)
+            if begin != 0xFF or code not in SEGMENTS:
+                break
+            if code in FRAMES:
+                depth, height, width, channels = FRAME.unpack_from(data, stop + SEGMENT.size)
+                if depth != 8 or channels != 3 or not height or not width:
+                    break
+                return (height, width, 3), stop + SEGMENT.size + FRAME.size
+            stop += 2 + length
+    except struct.error:
+        pass
+    return None, 0
+
+
+def _rooms(shapes: list[tuple[int, int, int] | None]) -> list[Pixels | None]:
+    """Returns memory for pictures that are decoded together, in blocks; None for those that need their own.
 
     Memory that is new to a process costs a page fault every 4 KB: of 64 pictures of 256 x 256, 60 us each,
     where decoding takes 220. Large blocks come in pages of 2 MB, as numpy asks for them, and cost 5.
-
-    Args:
-        count: Pictures that there may be.
     """
-
-    def __init__(self, count: int) -> None:
-        self._left = count
-        self._block = np.empty(0, np.uint8)
-        self._used = 0
-
-    def take(self, size: int) -> Pixels | None:
-        """Returns memory for a picture; None for a large one, and for one by itself."""
-        self._left -= 1
-        if size > SHARING:
-            return None
-        if self._used + size > len(self._block):
-            if self._left < 1:
-                return None
-            self._block = np.empty(max(size, min(BLOCK, size * (self._left + 1))) + ALIGNMENT, np.uint8)
-            self._used = -self._block.__array_interface__['data'][0] % ALIGNMENT
-        found = self._block[self._used : self._used + size]
-        self._used += size
-        return found
+    sizes = [math.prod(shape) if shape else 0 for shape in shapes]
+    left = sum(size for size in sizes if size <= SHARING)
+    block, used = np.empty(0, np.uint8), 0
+    rooms: list[Pixels | None] = []
+    for shape, size in zip(shapes, sizes, strict=True):
+        if shape is None or size > SHARING:
+            rooms.append(None)
+            continue
+        if used + size > len(block):
+            block, used = aligned(max(size, min(BLOCK, left))), 0
+        rooms.append(block[used : used + size].reshape(shape))
+        left, used = left - size, used + size
+    return rooms
 
 
 def encode_png(value: Any) -> Encoded:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any, BinaryIO, TypeVar
 
-from bags.formats.containers import HEAD, check_whole, identify
+from bags.formats.containers import HEAD, START, check_whole, identify, is_checked
 from bags.formats.scalars import Buffer
 
 __all__ = ['BufferFile', 'Encoded', 'already_encoded', 'decodes']
@@ -63,17 +63,21 @@ def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Makes a decoder safe for bytes of any origin.
 
     The decorated function sees only whole files of its format. Whatever a foreign library raises on them
-    becomes a ValueError, here and nowhere else.
+    becomes a ValueError, here and nowhere else. It takes long, most of it without the GIL, so that threads
+    may share the decoding of several.
 
     Args:
         name: The format, as `identify` names it.
     """
+    start, checked = START.get(name), is_checked(name)
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
         @functools.wraps(function)
-        def decode(data: Buffer, *args: str) -> T:
-            _expect(data, name)
-            check_whole(data, name)
+        def decode(data: Buffer, *args: Any) -> T:
+            if start is None or data[: len(start)] != start:
+                _expect(data, name)
+            if checked:
+                check_whole(data, name)
             try:
                 return function(data, *args)
             except Exception as exc:
@@ -82,6 +86,7 @@ def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
                     raise
                 raise ValueError(f'damaged {name}: {str(exc) or type(exc).__name__}') from exc
 
+        vars(decode)['is_long'] = True
         return decode
 
     return decorate

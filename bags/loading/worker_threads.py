@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+from bags.crew import Crew
 from bags.loading.pace import Pace
 from bags.loading.recipe import Made, Recipe
 
@@ -122,6 +123,7 @@ class _Shared:
         self.threads = count
         self.prefetch = prefetch
         self.pace = Pace(max(1, prefetch // (2 * count))) if prefetch else Pace()
+        self.crew = Crew(count)
         self.total = recipe.steps.total
         self.claimed = 0
         """Batches that are finished or begun."""
@@ -159,8 +161,10 @@ class _Shared:
         return None
 
     def work(self, thread: int) -> None:
+        self.crew.join()
         while (claim := self._claim(thread)) is not None:
             self._do(*claim)
+        self.crew.help()
 
     def _do(self, first: int, count: int) -> None:
         began, begun = time.perf_counter(), time.thread_time()
@@ -208,3 +212,4 @@ class _Shared:
             self.room.notify()
             self.spare.notify_all()
             self.ready.notify_all()
+        self.crew.close()

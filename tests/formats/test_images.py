@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
@@ -300,6 +300,90 @@ def test_jpegs_decoded_together_are_the_same(photo):
             picture[:] = 7
         assert not any(np.shares_memory(a, b) for a, b in itertools.pairwise(found))
         assert all((picture == 7).all() for picture in found)
+
+
+def camera_jpegs(photo):
+    """JPEGs of all sorts, among them some that begin alike."""
+    small = Image.fromarray(photo[:96, :128])
+    exif = Image.Exif()
+    exif[0x010E] = 'x' * 5000
+    comment = b'\xff\xfe' + struct.pack('>H', 1002) + bytes(1000)
+    plain = save(small, 'JPEG', quality=90)
+    frame = plain.index(b'\xff\xc0')
+    thumbnail = b'\xff\xe1' + struct.pack('>H', 2 + len(plain)) + plain
+    records = {
+        'plain': plain,
+        'the same size': save(Image.fromarray(photo[5:101, :128]), 'JPEG', quality=90),
+        'another size': save(Image.fromarray(photo[:64, :64]), 'JPEG', quality=90),
+        'full colour': save(small, 'JPEG', quality=90, subsampling=0),
+        'RGB': save(small, 'JPEG', quality=90, keep_rgb=True),
+        'progressive': save(small, 'JPEG', quality=90, progressive=True),
+        'optimised': save(small, 'JPEG', quality=90, optimize=True),
+        'gray': save(small.convert('L'), 'JPEG', quality=90),
+        'CMYK': save(small.convert('CMYK'), 'JPEG', quality=90),
+        'exif': save(small, 'JPEG', quality=90, exif=exif),
+        'restarts': save(small, 'JPEG', quality=90, restart_marker_blocks=3),
+        'a comment': plain[:2] + comment + plain[2:],
+        'many comments': plain[:2] + 100 * comment + plain[2:],
+        'a thumbnail': plain[:2] + thumbnail + save(small.resize((40, 30)), 'JPEG')[2:],
+        'bytes between segments': plain[:frame] + b'\x07\x08' + plain[frame:],
+        'fill bytes': plain[:frame] + b'\xff\xff' + plain[frame:],
+        'trailing bytes': plain + b'more',
+        'arithmetic': plain[: frame + 1] + b'\xc9' + plain[frame + 2 :],
+        'twelve bits': plain[: frame + 4] + b'\x0c' + plain[frame + 5 :],
+        'two frames': plain[:frame] + plain[frame : frame + 19] + plain[frame:],
+        'no size': plain[: frame + 5] + bytes(4) + plain[frame + 9 :],
+        'a large size': plain[: frame + 5] + b'\x01\x00\x01\x00' + plain[frame + 9 :],
+        'a huge size': plain[: frame + 5] + b'\xff\xff\xff\xff' + plain[frame + 9 :],
+        'a frame cut off': plain[: frame + 6],
+        'two bytes': plain[:2],
+    }
+    return list(records), list(records.values())
+
+
+def outcome(decode):
+    try:
+        return decode()
+    except ValueError as exc:
+        return exc
+
+
+@pytest.mark.parametrize('library', ['simplejpeg', 'Pillow'])
+def test_jpegs_of_all_sorts_decoded_together(photo, library, without):
+    if library == 'Pillow':
+        without('simplejpeg')
+    else:
+        pytest.importorskip('simplejpeg')
+    names, records = camera_jpegs(photo)
+    alone = [outcome(lambda record=record: decoders['jpeg'](record)) for record in records]
+    sound = [place for place, found in enumerate(alone) if not isinstance(found, Exception)]
+    assert len(sound) >= 14
+    for order in (sound, sound[::-1], sorted(sound * 2)):
+        together = images.decode_jpegs([memoryview(records[place]) for place in order])
+        for place, picture in zip(order, together, strict=True):
+            assert picture.shape == alone[place].shape, names[place]
+            assert np.array_equal(picture, alone[place]), names[place]
+    for place, found in enumerate(alone):
+        if place not in sound:
+            with pytest.raises(ValueError) as caught:
+                images.decode_jpegs([records[0], records[place], records[0]])
+            assert str(caught.value) == str(found), names[place]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 700), st.integers(0, 255), st.integers(0, 2))
+def test_damaged_jpegs_among_others_are_what_they_are_alone(place, byte, position):
+    shades = np.indices((24, 40)).sum(0)
+    record = encoders['jpeg'](np.dstack([shades * 3, shades, 255 - shades]).astype(np.uint8), '80')
+    damaged = record[:place] + bytes([byte]) + record[place + 1 :]
+    alone = outcome(lambda: decoders['jpeg'](damaged))
+    records = [record] * 3
+    records[position] = damaged
+    together = outcome(lambda: images.decode_jpegs(records)[position])
+    if isinstance(alone, Exception):
+        assert str(together) == str(alone)
+    else:
+        assert np.array_equal(together, alone)
 
 
 def test_jpegs_that_end_early_among_others(photo):

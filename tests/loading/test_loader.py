@@ -192,6 +192,41 @@ def test_arrays_are_the_consumers_own(dataset):
     assert dataset[0]['x'].tolist() == [0, 0, 0, 0]
 
 
+@pytest.mark.parametrize('options', [{'workers': 0}, {'workers': 3}, {'workers': 1, 'processes': True}])
+def test_large_arrays_stay_the_consumers_own(tmp_path, kit, options):
+    rows = [{'x': np.full(300_000, index, 'float32')} for index in range(12)]
+    dataset = bags.open(kit.fill(tmp_path / 'x', rows, {'x': 'array(float32,300000)'}))
+    loader, held = bags.Loader(dataset, 2, shuffle=False, epochs=4, **options), []
+    for number, batch in enumerate(loader):
+        if number % 3 != 1:  # Memory of the others is used again.
+            held.append((number, batch['x'][:, ::2] if number % 2 else batch['x']))
+    for number, array in held:
+        assert (array == np.array([[2 * number % 12], [2 * number % 12 + 1]])).all()
+        array[:] = -1
+    assert (next(iter(loader))['x'] == np.array([[0], [1]])).all()
+
+
+def test_threads_share_the_last_batch(tmp_path, kit, monkeypatch):
+    simplejpeg = pytest.importorskip('simplejpeg')
+    shades = np.random.default_rng(0).integers(0, 256, (20, 40, 40, 3), np.uint8)
+    dataset = bags.open(kit.fill(tmp_path / 'x', [{'image': one} for one in shades], {'image': 'jpeg'}))
+    expected = bags.stack(dataset.batch(range(20))['image'])
+    decode, threads, all_there = simplejpeg.decode_jpeg, set(), threading.Event()
+
+    def wait(*args, **options):
+        threads.add(threading.get_ident())
+        if len(threads) == 3:
+            all_there.set()
+        assert all_there.wait(30)
+        return decode(*args, **options)
+
+    monkeypatch.setattr(simplejpeg, 'decode_jpeg', wait)
+    loader = bags.Loader(dataset, 20, shuffle=False, epochs=1, collate=bags.stack, workers=3)
+    (batch,) = loader
+    assert np.array_equal(batch['image'], expected)
+    assert len(threads) == 3
+
+
 def test_transform_collate_and_deliver_follow_one_another(dataset):
     main = threading.current_thread()
 
