@@ -1,10 +1,19 @@
 """Work that is divided over threads for the length of a call."""
 
 import _thread
+import gc
+import os
+import subprocess
+import sys
+import textwrap
 import threading
+import time
+import weakref
+from collections import deque
 
 import pytest
 
+from bags.bag import threads
 from bags.bag.heap import HELD, MOST, hold
 from bags.bag.threads import at_once
 
@@ -30,9 +39,98 @@ def test_where_no_thread_can_be_started_the_caller_does_it(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(_thread, 'start_new_thread', refuse)
+    monkeypatch.setattr(threads, '_idle', deque())
     assert at_once(lambda number: (number, _thread.get_ident()), range(3)) == [
         (number, _thread.get_ident()) for number in range(3)
     ]
+
+
+def test_threads_are_kept_for_the_next_call():
+    both = threading.Barrier(2, timeout=30)
+
+    def work(_):
+        both.wait()
+        return _thread.get_ident()
+
+    assert {at_once(work, range(2))[1] for _ in range(20)} == {at_once(work, range(2))[1]}
+
+
+@pytest.mark.skipif(not os.path.isdir('/proc/self/task'), reason='the system does not tell threads')
+def test_threads_that_are_not_needed_end(monkeypatch):
+    monkeypatch.setattr(threads, '_idle', deque())
+    monkeypatch.setattr(threads, 'KEPT', 0.05)
+    there = threading.Barrier(5, timeout=30)
+    before = set(os.listdir('/proc/self/task'))
+    at_once(lambda _: there.wait(), range(5))
+    assert len(threads._idle) == 4
+    until = time.monotonic() + 30
+    while set(os.listdir('/proc/self/task')) - before:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert not threads._idle
+    assert at_once(str, range(5)) == ['0', '1', '2', '3', '4']
+
+
+def test_calls_that_come_as_threads_end(monkeypatch):
+    monkeypatch.setattr(threads, 'KEPT', 0.002)
+    for number in range(300):
+        assert at_once(lambda other, number=number: number + other, range(3)) == [
+            number,
+            number + 1,
+            number + 2,
+        ]
+        time.sleep(0.002)
+
+
+def test_many_calls_at_a_time():
+    def rows(row):
+        return at_once(lambda other: row * other, range(4))
+
+    found = []
+
+    def call():
+        found.extend(at_once(rows, range(5)) for _ in range(100))
+
+    callers = [threading.Thread(target=call) for _ in range(6)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(60)
+    assert found == [[[row * other for other in range(4)] for row in range(5)]] * 600
+
+
+def test_nothing_of_a_call_is_kept():
+    class Thing:
+        pass
+
+    things = [Thing() for _ in range(4)]
+    alive = [weakref.ref(thing) for thing in things]
+    at_once(id, things)
+    del things
+    gc.collect()
+    assert [thing() for thing in alive] == [None] * 4
+
+
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='the system does not fork')
+def test_a_child_has_threads_of_its_own():
+    code = """
+        import os, threading, warnings
+        from bags.bag.threads import at_once
+        warnings.simplefilter('error')  # Python 3.12 warns of a process with threads that forks.
+        there = threading.Barrier(3, timeout=30)
+        for _ in range(10):
+            at_once(lambda _: there.wait(), range(3))
+            child = os.fork()
+            if not child:
+                at_once(lambda _: there.wait(), range(3))
+                os._exit(7)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            at_once(lambda _: there.wait(), range(3))
+        print('done')
+    """
+    run = [sys.executable, '-c', textwrap.dedent(code)]
+    done = subprocess.run(run, check=False, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ('done\n', '')
 
 
 def test_memory_is_held_for_large_results_in_pieces_from_the_heap():
