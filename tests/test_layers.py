@@ -151,6 +151,7 @@ def test_only_the_files_touch_the_system(path):
                 'SEEK_SET',
                 'getpid',
                 'getppid',
+                'register_at_fork',
                 '_exit',
             }, node.attr
 

@@ -76,8 +76,9 @@ def _words(data: bytes | mmap.mmap) -> Words:
 
 
 def _descriptors(heads: Words) -> npt.NDArray[np.uint8]:
+    """Returns the descriptors of frames; a single one if it is that of all, as it mostly is."""
     descriptors: npt.NDArray[np.uint8] = (heads >> np.uint64(32)).astype(np.uint8)
-    return descriptors
+    return descriptors if np.count_nonzero(descriptors != descriptors[:1]) else descriptors[:1]
 
 
 def _sizes(words: Words, starts: Int64s, heads: Words, descriptors: npt.NDArray[np.uint8]) -> Int64s:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from bags.bag.opened import OpenBag
 from bags.bag.opening import open_bag
 from bags.bag.options import CachePolicy, ReaderOptions, ShardingLayout
 from bags.bag.sharding import Concatenated, Interleaved
+from bags.bag.threads import PROCESSORS
 from bags.errors import CorruptError
 
 __all__ = ['Shards']
@@ -123,7 +123,7 @@ class Shards:
             chosen: The indices.
             how: 'read' for bytes, 'views' for buffers.
         """
-        parallelism = min(self.options.max_parallelism, os.cpu_count() or 1)
+        parallelism = min(self.options.max_parallelism, PROCESSORS)
 
         def work(group: Group) -> list[Any]:
             bag, within = self.bags[group[0]], group[1]

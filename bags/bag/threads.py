@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 from bags.bag.ranges import split
 
-__all__ = ['KEPT', 'at_once', 'dealt', 'in_threads']
+__all__ = ['KEPT', 'PROCESSORS', 'at_once', 'dealt', 'in_threads']
 
 Thing = TypeVar('Thing')
 Result = TypeVar('Result')
 
+PROCESSORS = os.cpu_count() or 1  # Asked for once, which takes 12 us.
 KEPT = 0.5  # Seconds that a thread waits for more to do.
 
 

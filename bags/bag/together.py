@@ -30,7 +30,7 @@ from bags.bag.threads import at_once
 __all__ = ['Together']
 
 LARGEST = 1 << 17  # Bytes of a record in a frame of one block, at most.
-PIECE = 1 << 19  # Of work that is done at a time, so that what it handles stays in the cache of a processor:
+PIECE = 1 << 20  # Of work that is done at a time, so that what it handles stays in the cache of a processor:
 FRAME = 1 << 10  # bytes of frames and records, and as much as so many for each frame.
 WORTH = 2e-4  # Seconds of work, most of it without the GIL, that are worth one more thread.
 

@@ -13,7 +13,7 @@ import numpy as np
 from bags.bag.files.protocols import Buffer, Hints, Offsets
 from bags.bag.options import AccessPattern, CachePolicy
 from bags.bag.ranges import merge
-from bags.bag.threads import dealt
+from bags.bag.threads import PROCESSORS, dealt
 
 __all__ = ['Extent', 'PreadFile', 'advise']
 
@@ -104,7 +104,7 @@ class PreadFile:
         1 MB: 590 µs a record as slices of a map, 400 µs so).
         """
         cold = self.is_cold(np.array(starts), np.array(stops))
-        most = min(THREADS if cold else os.cpu_count() or 1, self.hints.max_parallelism)
+        most = min(THREADS if cold else PROCESSORS, self.hints.max_parallelism)
         return dealt(lambda part: list(map(self.fetch, starts[part], stops[part])), len(starts), most)
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
