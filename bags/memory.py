@@ -18,7 +18,7 @@ import numpy as np
 __all__ = ['ALIGNMENT', 'Pool', 'aligned']
 
 ALIGNMENT = 64  # A cache line, and what JAX takes without a copy where it runs on the CPU.
-LEAST = 1 << 20  # Smaller pieces are quick to get anywhere.
+LEAST = 1 << 22  # The C library is as good at smaller pieces, and quicker.
 MOST = 1 << 30  # Larger ones are not kept.
 
 _here = threading.local()

@@ -66,7 +66,7 @@ def images(output: report.Report, *, quick: bool, only: Iterable[str] = ()) -> N
         except Exception as error:
             print(f'  {name} left out: {type(error).__name__}: {str(error)[:200]}')
     floors = {name: 0.9 if name.startswith('only') else 1.0 for name in contestants if 'bags' not in name}
-    timings = race(contestants, seconds=2.0 if quick else 20.0, least=3 if quick else 5)
+    timings = race(contestants, seconds=2.0 if quick else 20.0, least=9)
     output.contest('pictures, decoded and stacked', timings, 'bags', floors)
     contestants.clear()
     gc.collect()

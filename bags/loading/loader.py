@@ -53,8 +53,8 @@ class Loader:
             given one a core, and 16 threads for a dataset that is read over a network.
         processes: Workers are processes, for a `transform` that holds the GIL. It must be picklable, and a
             script needs `if __name__ == '__main__':`.
-        prefetch: Batches that are made ahead, at most; two for each worker unless given, or more of small
-            ones.
+        prefetch: Batches that are made ahead, at most. Unless given, three for two threads, two for each
+            process, and more of small ones.
         transform: Done to each batch by the workers: takes the dict, and returns one or anything else. If it
             has a parameter `rng`, it gets a numpy `Generator` that depends on the seed and the place only.
         collate: Done to what `transform` returns: `bags.pad`, `bags.stack` or `bags.pack`, or a mapping of
@@ -114,7 +114,7 @@ class Loader:
         check_sampler(self.sampler, len(dataset))
         self.check()
         check_fields(self.fields, getattr(dataset, 'types', None), mask, even)
-        self._memory = Pool(self.workers + 2)
+        self._memory = Pool(2 * self.workers + 2)
         self.begin = Place()
         self._standing = Standing(self._steps(self.begin, self.epochs))
         self._fingerprint: str | None = None

@@ -63,7 +63,7 @@ class Threads:
         recipe: What makes them.
         count: Threads.
         prefetch: Batches that may be finished or begun before they are asked for; two runs a thread unless
-            given.
+            given, or three for two threads if a run is one batch.
     """
 
     def __init__(self, recipe: Recipe, count: int, prefetch: int | None) -> None:
@@ -141,14 +141,21 @@ class _Shared:
         self.spare = threading.Condition(self.lock)
         """What threads but the first wait for: room, and to be of use."""
 
+    def _ahead(self) -> int:
+        """Returns how many batches may be finished or begun before they are asked for."""
+        count = self.pace.count
+        # Of large batches as few as keep the threads busy: with two threads and 12 MB, a third more of them
+        # took 3% longer, as what is written has to be brought into the processor's cache each time.
+        runs = 2 * self.threads if count > 1 else self.threads + (self.threads + 1) // 2
+        return self.prefetch or runs * count
+
     def _claim(self, thread: int) -> tuple[int, int] | None:
         """Returns the next run that nobody makes, as soon as there is room for it; None at the end."""
         with self.lock:
             while not self.stopped:
                 if self.total is not None and self.claimed >= self.total:
                     return None
-                count = self.pace.count
-                ahead = self.prefetch or 2 * self.threads * count
+                count, ahead = self.pace.count, self._ahead()
                 if self.claimed < self.taken + ahead and not (thread and self.pace.is_alone):
                     count = min(count, self.taken + ahead - self.claimed)
                     if self.total is not None:
