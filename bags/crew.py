@@ -16,6 +16,10 @@ __all__ = ['Crew', 'each']
 Thing = TypeVar('Thing')
 Result = TypeVar('Result')
 
+# Seconds from one look at what there is to do to the next: the garbage collector may call `close` between a
+# look and the beginning of a wait, in the thread that is to be woken.
+LOOKING = 1.0
+
 _here = threading.local()
 
 
@@ -56,11 +60,12 @@ class Crew:
             self._jobs.remove(job)
             while job.helpers:
                 self._changed.wait()
-        if job.error is not None:
+        error, job.error = job.error, None
+        if error is not None:
             try:
-                raise job.error
+                raise error
             finally:
-                del job  # The error has a traceback with this frame.
+                del error, job  # The traceback has this frame, and one of the job's.
         return job.results
 
     def help(self) -> None:
@@ -73,15 +78,16 @@ class Crew:
             with self._changed:
                 job.helpers -= 1
                 self._changed.notify_all()
+            del job
 
     def _unfinished(self) -> _Job | None:
         with self._changed:
             while self._busy > 0:
-                for job in self._jobs:
-                    if job.left:
-                        job.helpers += 1
-                        return job
-                self._changed.wait()
+                job = next((job for job in self._jobs if job.left), None)
+                if job is not None:
+                    job.helpers += 1
+                    return job
+                self._changed.wait(LOOKING)
         return None
 
     def close(self) -> None:

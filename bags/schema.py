@@ -68,13 +68,14 @@ def _decoder_for(kind: FieldType, decoders: Mapping[str, Callable[..., Any]], ra
     if getattr(function, 'opens', False):
         return Decoder(decode, None, False, opens=True)
     decoder = Decoder(None if decode is bytes else decode, fixed, False)
-    decoder.together = getattr(function, 'together', None)
-    decoder.is_long = getattr(function, 'is_long', False)
     textual = function is formats.decoders['utf8'] or decode is bytes
     if function is formats.decoders['utf8']:
         # Its records come as bytes, and nothing is quicker than this.
         decoder.decode = cast('Callable[[Buffer], Any]', bytes.decode)
     built_in = any(function is known for known in formats.decoders.values())
+    if built_in:  # What wraps one has its attributes, but decodes otherwise.
+        decoder.together = getattr(function, 'together', None)
+        decoder.is_long = getattr(function, 'is_long', False)
     decoder.aliases = built_in and not textual and not (fixed and decoder.length <= SMALL)
     return decoder
 

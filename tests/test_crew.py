@@ -1,9 +1,13 @@
 """Threads that help each other once they have nothing left to do."""
 
+import gc
 import threading
+import time
+import weakref
 
 import pytest
 
+import bags.crew as crew_module
 from bags.crew import Crew, each
 
 SECONDS = 30  # That no test takes, unless threads wait for each other for ever.
@@ -102,6 +106,59 @@ def test_an_error_of_a_helper_is_raised_where_the_work_was_given():
 
     assert members(2, work, lambda: None) == [None, None]
     assert len(set(threads)) == 2
+
+
+def test_nothing_is_kept_of_work_that_is_done():
+    class Thing:
+        pass
+
+    kept, helped = [], threading.Event()
+
+    def make(fails):
+        thing = Thing()
+        kept.append(weakref.ref(thing))
+        if fails:
+            raise ValueError
+        return thing
+
+    def work():
+        own, both = threading.get_ident(), threading.Barrier(2, timeout=SECONDS)
+
+        def wait(_):
+            both.wait()
+            helped.set() if threading.get_ident() != own else None
+            return make(False)
+
+        each(wait, range(2))
+        with pytest.raises(ValueError):
+            each(make, [True])
+        until = time.monotonic() + SECONDS
+        while any(thing() for thing in kept) and time.monotonic() < until:
+            time.sleep(0.01)
+        return [thing() for thing in kept]  # While the helper waits for more to do.
+
+    gc.disable()
+    try:
+        assert members(2, work, lambda: None)[0] == [None] * 3
+    finally:
+        gc.enable()
+    assert helped.is_set()
+
+
+def test_a_crew_that_the_garbage_collector_closes_as_a_thread_begins_to_wait(monkeypatch):
+    monkeypatch.setattr(crew_module, 'LOOKING', 0.05)
+    crew = Crew(2)
+
+    class Jobs(list):
+        def __iter__(self):
+            crew.close()  # After the look whether anybody is busy, and before the wait.
+            return super().__iter__()
+
+    crew._jobs = Jobs()
+    thread = threading.Thread(target=crew.help, daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    assert not thread.is_alive()
 
 
 def test_closing_sends_helpers_home():

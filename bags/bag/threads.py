@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import _thread
 import os
+import sys
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -17,6 +19,7 @@ Result = TypeVar('Result')
 
 PROCESSORS = os.cpu_count() or 1  # Asked for once, which takes 12 us.
 KEPT = 0.5  # Seconds that a thread waits for more to do.
+GONE = 1e-3  # Seconds in which the system takes down a thread that has nothing more to do.
 
 
 def in_threads(work: Callable[[Thing], Result], things: Sequence[Thing], most: int) -> list[Result]:
@@ -69,18 +72,32 @@ def helped(work: Callable[[Thing], None], thing: Thing) -> _thread.LockType:
     """Has work, which raises nothing, done by a helper; returns a lock that is held until then."""
     end = _thread.allocate_lock()
     end.acquire()
+    helper = _taken()
+    if helper is None:
+        work(thing)
+        end.release()
+        return end
     try:
-        helper = _idle.pop()
+        helper.begin(work, thing, end)
+    except BaseException:  # Ctrl-C.
+        helper.leave(end)
+        raise
+    return end
+
+
+def _taken() -> Helper | None:
+    """Returns a helper that waits, or a new one; None where there can be none."""
+    if sys.is_finalizing():  # No other thread runs any more.
+        return None
+    try:
+        return _idle.pop()
     except IndexError:
         helper = Helper()
-        try:
-            _thread.start_new_thread(helper.run, ())
-        except RuntimeError:  # As many threads as the system allows.
-            work(thing)
-            end.release()
-            return end
-    helper.begin(work, thing, end)
-    return end
+    try:
+        _thread.start_new_thread(helper.run, ())
+    except RuntimeError:  # As many threads as the system allows.
+        return None
+    return helper
 
 
 class Helper:
@@ -100,6 +117,11 @@ class Helper:
         """Has it do work, or, without any, end."""
         self._job = work, thing, end
         self._go.release()
+
+    def leave(self, end: _thread.LockType) -> None:
+        """Has it end, unless it was given work."""
+        if self._go.locked():
+            self.begin(None, None, end)
 
     def run(self) -> None:
         while self._go.acquire(timeout=KEPT) or not self._ends():
@@ -129,15 +151,18 @@ _idle: deque[Helper] = deque()
 
 def _dismiss() -> None:
     """Ends those that wait, before a fork: Python warns of threads, which a child does not have."""
+    if not _idle or sys.is_finalizing():
+        return
     while _idle:
         try:
             helper = _idle.pop()
         except IndexError:
-            return
+            break
         end = _thread.allocate_lock()
         end.acquire()
         helper.begin(None, None, end)
         end.acquire()
+    time.sleep(GONE)
 
 
 if hasattr(os, 'register_at_fork'):

@@ -13,6 +13,7 @@ from bags.loading.recipe import Made, Recipe
 
 __all__ = ['Inline', 'Threads']
 
+LOOKING = 1.0  # Seconds from one look whether there is room to the next.
 PATIENCE = 10.0  # Seconds that `close` waits for threads in the middle of a batch.
 
 
@@ -164,7 +165,8 @@ class _Shared:
                     self.claimed += count
                     self.working += 1
                     return first, count
-                (self.spare if thread else self.room).wait()
+                # Not for ever: the garbage collector may call `stop` here, just before the wait begins.
+                (self.spare if thread else self.room).wait(LOOKING)
         return None
 
     def work(self, thread: int) -> None:

@@ -99,6 +99,48 @@ def test_many_calls_at_a_time():
     assert found == [[[row * other for other in range(4)] for row in range(5)]] * 600
 
 
+def script(code):
+    run = [sys.executable, '-c', textwrap.dedent(code)]
+    done = subprocess.run(run, check=False, capture_output=True, text=True, timeout=60)
+    return done.stdout + done.stderr
+
+
+def test_work_as_the_interpreter_ends():
+    code = """
+        from bags.bag.threads import at_once
+
+        class Last:
+            at_once = staticmethod(at_once)
+
+            def __del__(self):
+                print(self.at_once(str, range(3)))
+
+        last = Last()
+        at_once(str, range(3))
+    """
+    assert script(code) == "['0', '1', '2']\n"
+
+
+@pytest.mark.skipif(not os.path.isdir('/proc/self/task'), reason='the system does not tell threads')
+def test_ctrl_c_as_a_thread_is_given_work(monkeypatch):
+    monkeypatch.setattr(threads, '_idle', deque())
+    begin, before = threads.Helper.begin, set(os.listdir('/proc/self/task'))
+
+    def interrupted(*_):
+        monkeypatch.setattr(threads.Helper, 'begin', begin)
+        raise KeyboardInterrupt
+
+    for _ in range(3):
+        monkeypatch.setattr(threads.Helper, 'begin', interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            at_once(str, range(2))
+    until = time.monotonic() + 30
+    while set(os.listdir('/proc/self/task')) - before:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert at_once(str, range(2)) == ['0', '1']
+
+
 def test_nothing_of_a_call_is_kept():
     class Thing:
         pass
@@ -116,7 +158,7 @@ def test_a_child_has_threads_of_its_own():
     code = """
         import os, threading, warnings
         from bags.bag.threads import at_once
-        warnings.simplefilter('error')  # Python 3.12 warns of a process with threads that forks.
+        warnings.simplefilter('always')  # Python 3.12 warns of a process with threads that forks.
         there = threading.Barrier(3, timeout=30)
         for _ in range(10):
             at_once(lambda _: there.wait(), range(3))
@@ -128,9 +170,7 @@ def test_a_child_has_threads_of_its_own():
             at_once(lambda _: there.wait(), range(3))
         print('done')
     """
-    run = [sys.executable, '-c', textwrap.dedent(code)]
-    done = subprocess.run(run, check=False, capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == ('done\n', '')
+    assert script(code) == 'done\n'
 
 
 def test_memory_is_held_for_large_results_in_pieces_from_the_heap():

@@ -1,5 +1,6 @@
 """Loaders: the same batches however they are made, and wherever a run goes on."""
 
+import functools
 import gc
 import itertools
 import os
@@ -204,6 +205,21 @@ def test_large_arrays_stay_the_consumers_own(tmp_path, kit, options):
         assert (array == np.array([[2 * number % 12], [2 * number % 12 + 1]])).all()
         array[:] = -1
     assert (next(iter(loader))['x'] == np.array([[0], [1]])).all()
+
+
+@pytest.mark.parametrize('workers', [0, 2])
+def test_a_decoder_around_a_built_in_one_is_used(tmp_path, kit, workers):
+    shades = np.random.default_rng(0).integers(0, 256, (20, 40, 40, 3), np.uint8)
+    path = kit.fill(tmp_path / 'x', [{'image': one} for one in shades], {'image': 'jpeg'})
+
+    @functools.wraps(bags.decoders['jpeg'])
+    def corner(data, *args):
+        return bags.decoders['jpeg'](data, *args)[:8, :8]
+
+    dataset = bags.open(path, decoders={'jpeg': corner})
+    batch = next(iter(bags.Loader(dataset, 5, shuffle=False, workers=workers)))
+    assert [picture.shape for picture in batch['image']] == [(8, 8, 3)] * 5
+    assert dataset[0]['image'].shape == (8, 8, 3)
 
 
 def test_threads_share_the_last_batch(tmp_path, kit, monkeypatch):
