@@ -9,7 +9,6 @@ import textwrap
 import threading
 import time
 import weakref
-from collections import deque
 
 import pytest
 
@@ -39,7 +38,7 @@ def test_where_no_thread_can_be_started_the_caller_does_it(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(_thread, 'start_new_thread', refuse)
-    monkeypatch.setattr(threads, '_idle', deque())
+    threads._dismiss()
     assert at_once(lambda number: (number, _thread.get_ident()), range(3)) == [
         (number, _thread.get_ident()) for number in range(3)
     ]
@@ -57,7 +56,7 @@ def test_threads_are_kept_for_the_next_call():
 
 @pytest.mark.skipif(not os.path.isdir('/proc/self/task'), reason='the system does not tell threads')
 def test_threads_that_are_not_needed_end(monkeypatch):
-    monkeypatch.setattr(threads, '_idle', deque())
+    threads._dismiss()
     monkeypatch.setattr(threads, 'KEPT', 0.05)
     there = threading.Barrier(5, timeout=30)
     before = set(os.listdir('/proc/self/task'))
@@ -123,7 +122,7 @@ def test_work_as_the_interpreter_ends():
 
 @pytest.mark.skipif(not os.path.isdir('/proc/self/task'), reason='the system does not tell threads')
 def test_ctrl_c_as_a_thread_is_given_work(monkeypatch):
-    monkeypatch.setattr(threads, '_idle', deque())
+    threads._dismiss()
     begin, before = threads.Helper.begin, set(os.listdir('/proc/self/task'))
 
     def interrupted(*_):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import io
@@ -397,13 +398,21 @@ def test_a_fork_opens_its_own(tmp_path):
     assert os.waitpid(child, 0)[1] == 0
 
 
+def descriptors(path):
+    """How many descriptors this process has of a file: others come and go with what earlier tests had."""
+    found = 0
+    for name in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd') else ():
+        with contextlib.suppress(OSError):
+            found += os.readlink(f'/proc/self/fd/{name}') == str(path)
+    return found
+
+
 def test_nothing_leaks(tmp_path):
     data, _, _ = example('open groups')
     (tmp_path / 'film.mp4').write_bytes(data)
     gc.collect()
     gc.disable()
     try:
-        files = len(os.listdir('/proc/self/fd')) if os.path.exists('/proc/self/fd') else 0
         videos = [Video(tmp_path / 'film.mp4') for _ in range(8)]
         for video in videos:
             _ = video[5]
@@ -419,9 +428,8 @@ def test_nothing_leaks(tmp_path):
         assert tracemalloc.get_traced_memory()[0] < before + 50_000
         tracemalloc.stop()
         del video
-        if files:
-            assert len(os.listdir('/proc/self/fd')) == files
-        assert threading.active_count() == threads
+        assert not descriptors(tmp_path / 'film.mp4')
+        assert threading.active_count() <= threads
     finally:
         gc.enable()
 
