@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from bags.formats.scalars import Buffer
 
-__all__ = ['HEAD', 'START', 'check_whole', 'identify', 'is_checked']
+__all__ = ['HEAD', 'START', 'check_whole', 'identify']
 
 HEAD = 512
 """As many bytes of a file, from its start, as `identify` wants to see."""
@@ -93,11 +93,6 @@ def _identify_boxes(head: bytes) -> str:
     if brands & {b'heic', b'heix', b'hevc', b'mif1', b'msf1'}:
         return 'HEIF'
     return 'QuickTime' if head[8:12] == b'qt  ' else 'MP4'
-
-
-def is_checked(name: str) -> bool:
-    """Tells whether `check_whole` sees anything in files of a format."""
-    return name in _CHECKS
 
 
 def check_whole(data: Buffer, name: str) -> None:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any, BinaryIO, TypeVar
 
-from bags.formats.containers import HEAD, START, check_whole, identify, is_checked
+from bags.formats.containers import HEAD, START, check_whole, identify
 from bags.formats.scalars import Buffer
 
 __all__ = ['BufferFile', 'Encoded', 'already_encoded', 'decodes']
@@ -54,9 +54,11 @@ def already_encoded(value: object, name: str) -> Encoded | None:
 
 
 def _expect(head: Buffer, name: str, where: str = '') -> None:
-    found = identify(head)
-    if found != name:
-        raise ValueError(f'{where}expected {name}, got {found}')
+    start = START.get(name)
+    if start is None or head[: len(start)] != start:
+        found = identify(head)
+        if found != name:
+            raise ValueError(f'{where}expected {name}, got {found}')
 
 
 def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
@@ -69,15 +71,12 @@ def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     Args:
         name: The format, as `identify` names it.
     """
-    start, checked = START.get(name), is_checked(name)
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
         @functools.wraps(function)
-        def decode(data: Buffer, *args: Any) -> T:
-            if start is None or data[: len(start)] != start:
-                _expect(data, name)
-            if checked:
-                check_whole(data, name)
+        def decode(data: Buffer, *args: str) -> T:
+            _expect(data, name)
+            check_whole(data, name)
             try:
                 return function(data, *args)
             except Exception as exc:

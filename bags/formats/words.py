@@ -8,7 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bags.formats import arrays, audio, finished, images, lazy_audio, lazy_video, scalars, trees, videos, wav
+from bags.formats import (
+    arrays,
+    audio,
+    finished,
+    images,
+    jpeg,
+    lazy_audio,
+    lazy_video,
+    scalars,
+    trees,
+    videos,
+    wav,
+)
 from bags.formats.arguments import check_count
 
 __all__ = ['check_type', 'decoders', 'encoders']
@@ -26,8 +38,8 @@ encoders: dict[str, Callable[..., Any]] = {
     'json': trees.encode_json,
     'array': arrays.encode_array,
     'tree': trees.encode_tree,
-    'jpeg': images.encode_jpeg,
-    'jpg': images.encode_jpeg,
+    'jpeg': jpeg.encode_jpeg,
+    'jpg': jpeg.encode_jpeg,
     'png': images.encode_png,
     'webp': images.encode_webp,
     'avif': images.encode_avif,
@@ -56,8 +68,8 @@ decoders: dict[str, Callable[..., Any]] = {
     'json': trees.decode_json,
     'array': arrays.decode_array,
     'tree': trees.decode_tree,
-    'jpeg': images.decode_jpeg,
-    'jpg': images.decode_jpeg,
+    'jpeg': jpeg.decode_jpeg,
+    'jpg': jpeg.decode_jpeg,
     'png': images.decode_png,
     'webp': images.decode_webp,
     'avif': images.decode_avif,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
-from bags.formats import decoders, encoders, images
+from bags.formats import decoders, encoders, images, jpeg
 
 
 def save(image, format, **how):
@@ -137,12 +137,17 @@ def test_pillow_decodes_a_jpeg_piece_by_piece(without, monkeypatch):
     assert max(sizes) <= 2**16 < len(data) / 8
 
 
-@pytest.mark.parametrize('library', ['simplejpeg', 'Pillow'])
-def test_jpegs_of_cameras(photo, library, without):
-    if library == 'Pillow':
+@pytest.fixture(params=['simplejpeg', 'Pillow'])
+def library(request, without):
+    """The library that decodes JPEGs."""
+    if request.param == 'Pillow':
         without('simplejpeg')
     else:
         pytest.importorskip('simplejpeg')
+
+
+@pytest.mark.usefixtures('library')
+def test_jpegs_of_cameras(photo):
     cmyk = save(Image.fromarray(photo).convert('CMYK'), 'JPEG', quality=95)
     assert close(decoders['jpeg'](cmyk), photo, 4)
     exif = Image.Exif()
@@ -290,7 +295,7 @@ def test_jpegs_decoded_together_are_the_same(photo):
     pictures = [photo, photo[:40, :30], photo[:40, :30, 0], large, *(photo[:64, size:] for size in range(30))]
     records = [encoders['jpeg'](picture) for picture in pictures]
     for chosen in (records, records[:1], records[2:3], []):
-        found = images.decode_jpegs([memoryview(record) for record in chosen])
+        found = jpeg.decode_jpegs([memoryview(record) for record in chosen])
         assert len(found) == len(chosen)
         for picture, record in zip(found, chosen, strict=True):
             alone = decoders['jpeg'](record)
@@ -348,25 +353,21 @@ def outcome(decode):
         return exc
 
 
-@pytest.mark.parametrize('library', ['simplejpeg', 'Pillow'])
-def test_jpegs_of_all_sorts_decoded_together(photo, library, without):
-    if library == 'Pillow':
-        without('simplejpeg')
-    else:
-        pytest.importorskip('simplejpeg')
+@pytest.mark.usefixtures('library')
+def test_jpegs_of_all_sorts_decoded_together(photo):
     names, records = camera_jpegs(photo)
     alone = [outcome(lambda record=record: decoders['jpeg'](record)) for record in records]
     sound = [place for place, found in enumerate(alone) if not isinstance(found, Exception)]
     assert len(sound) >= 14
     for order in (sound, sound[::-1], sorted(sound * 2)):
-        together = images.decode_jpegs([memoryview(records[place]) for place in order])
+        together = jpeg.decode_jpegs([memoryview(records[place]) for place in order])
         for place, picture in zip(order, together, strict=True):
             assert picture.shape == alone[place].shape, names[place]
             assert np.array_equal(picture, alone[place]), names[place]
     for place, found in enumerate(alone):
         if place not in sound:
             with pytest.raises(ValueError) as caught:
-                images.decode_jpegs([records[0], records[place], records[0]])
+                jpeg.decode_jpegs([records[0], records[place], records[0]])
             assert str(caught.value) == str(found), names[place]
 
 
@@ -379,7 +380,7 @@ def test_damaged_jpegs_among_others_are_what_they_are_alone(place, byte, positio
     alone = outcome(lambda: decoders['jpeg'](damaged))
     records = [record] * 3
     records[position] = damaged
-    together = outcome(lambda: images.decode_jpegs(records)[position])
+    together = outcome(lambda: jpeg.decode_jpegs(records)[position])
     if isinstance(alone, Exception):
         assert str(together) == str(alone)
     else:
@@ -390,4 +391,4 @@ def test_jpegs_that_end_early_among_others(photo):
     records = [encoders['jpeg'](photo[:64, :64]) for _ in range(5)]
     records[3] = records[3][:-200]
     with pytest.raises(ValueError, match=r'cut off|end'):
-        images.decode_jpegs(records)
+        jpeg.decode_jpegs(records)
