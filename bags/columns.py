@@ -171,6 +171,8 @@ def _frames(field: Field, refs: Any, selection: FrameSelection) -> list[Any]:
     firsts, counts = refs if field.kind.sequence else (refs, np.ones(len(refs), np.int64))
     field.check(*(refs if field.kind.sequence else (refs, None)))
     rows = zip(firsts.tolist(), counts.tolist(), strict=True)
-    if field.bag.overlaps:
-        return overlapped(lambda row: field.frames(*row, selection), list(rows), True)
-    return each(lambda row: field.frames(*row, selection), list(rows))
+
+    def read(row: tuple[int, int]) -> Any:
+        return field.frames(*row, selection)
+
+    return overlapped(read, list(rows), True) if field.bag.overlaps else each(read, list(rows))

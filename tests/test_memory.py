@@ -3,6 +3,7 @@
 import gc
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -125,9 +126,6 @@ def test_threads_that_share_a_pool():
             if not (array[:: 1 << 12] == mark).all():
                 wrong.append((thread, number))
 
-    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
     assert not wrong

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from bags.bag.ranges import split
 
-__all__ = ['KEPT', 'PROCESSORS', 'at_once', 'dealt', 'in_threads']
+__all__ = ['PROCESSORS', 'at_once', 'dealt', 'in_threads']
 
 Thing = TypeVar('Thing')
 Result = TypeVar('Result')
