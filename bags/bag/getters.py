@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ['ends_of', 'getters']
 
+WIDE = 0x80  # From here on, the descriptor (byte 4) of a zstd frame means a size of 4 or 8 bytes.
+ANNOUNCED = (1 << 16) + 255  # What a size of 1 or 2 bytes announces at most (RFC 8878, 3.1.1.1).
 COPIED = 1 << 11  # Frames up to this are passed on as bytes, which are quicker made than views.
 
 
@@ -86,19 +88,21 @@ def _decoding(bag: OpenBag, codec: Zstd) -> Callable[[int], bytes]:
     buffer, view, ends, slow = bag.file.buffer, bag.view, ends_of(bag), bag.record
     assert buffer is not None
     assert view is not None
-    count, end = bag.count, bag.end
+    count, end, copied = bag.count, bag.end, COPIED
     content_size, most, local = zstandard.frame_content_size, codec.max_record_size, codec.local
+    small = WIDE if most >= ANNOUNCED else 0
 
     def get(index: int) -> bytes:
         if 0 < index < count:
             start, stop = ends[index - 1], ends[index]
             if start < stop <= end:
-                frame = buffer[start:stop] if stop - start < COPIED else view[start:stop]
+                frame = buffer[start:stop] if stop - start < copied else view[start:stop]
                 try:
-                    if 0 < content_size(frame) <= most:
+                    if frame[4] < small or 0 < content_size(frame) <= most:
                         record: bytes = local.decompress(frame, 0, False, False)
-                        return record
-                except (zstandard.ZstdError, AttributeError):
+                        if record:
+                            return record
+                except (zstandard.ZstdError, AttributeError, IndexError):
                     pass  # Damaged, or this thread's first frame: the long way knows.
         return slow(index)
 

@@ -357,6 +357,18 @@ def test_a_bad_frame(tmp_path, access, name):
 
 
 @pytest.mark.parametrize('access', ACCESS)
+@pytest.mark.parametrize('size', [200, 255, 256, 65_791, 65_792])
+def test_an_announced_size_of_any_width_is_held_to_the_bound(tmp_path, access, size):
+    """At most 255 bytes are announced in one byte, at most 65,791 in two."""
+    path = tmp_path / 'x.bagz'
+    large = zstandard.ZstdCompressor(write_checksum=True).compress(bytes(size))
+    path.write_bytes(raw_bag([*FRAMES[:BAD], large, *FRAMES[BAD + 1 :]]))
+    refused_in_every_way(path, access, max_record_size=size - 1)
+    with bag.Reader(path, **ACCESS[access], max_record_size=size) as reader:
+        assert reader[BAD] == reader[BAD] == reader.read()[BAD] == bytes(size)
+
+
+@pytest.mark.parametrize('access', ACCESS)
 @pytest.mark.parametrize('layout', ['concatenated', 'interleaved'])
 def test_the_damaged_shard_and_its_record_are_named(tmp_path, access, layout):
     paths = []
