@@ -35,17 +35,20 @@ def compile_row(fields: Sequence[Field], refs: RefsReader) -> Callable[[int], di
     places = sum(1 + kind.sequence for kind in refs.format.spec.values())
     straight = bytearray((refs.count >> SHIFT) + 1)
     names = [field.name for field in fields]
+    count, size, table = refs.count, refs.bag.count, refs.bag.file.buffer
 
     def look(block: int) -> None:
         # Called for a block of which a row was read in the usual way, so that its refs and marks are sound.
-        straight[block] = STRAIGHT if refs.is_straight(block, names) else CROOKED
+        rows = slice(block << SHIFT, min((block + 1) << SHIFT, count))
+        is_straight = refs.format.is_straight(table, size, rows, names)
+        straight[block] = STRAIGHT if is_straight else CROOKED
 
     scope: dict[str, Any] = {
-        'count': refs.count,
+        'count': count,
         'marks': refs.sound.marks,
         'straight': straight,
         'look': look,
-        'table': refs.bag.file.buffer,
+        'table': table,
         'unpack': refs.format.unpack_from,
         'stride': refs.format.stride,
     }

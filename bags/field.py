@@ -187,9 +187,11 @@ class Field:
         if found is None:
             return None
         rows, sizes = found
-        if int(np.maximum.reduce(rows, axis=None)) >= 0x80:
+        try:
+            text = str(rows.data, 'ascii')
+        except UnicodeDecodeError:
             return None
-        text, width = str(rows.data, 'ascii'), rows.shape[1]
+        width = rows.shape[1]
         places = zip(range(0, len(text), width), sizes.tolist(), strict=True)
         return [text[start : start + size] for start, size in places]
 

@@ -88,6 +88,7 @@ class RefsFormat:
             if kind.sequence:
                 tags.append(UINT32)
         self._tags = tuple(tags)
+        self._slots = [slot for tag in tags for slot in (tag, 0)]
         self._struct = struct.Struct('>' + ''.join(f'{len(tag)}sI' for tag in tags))
         numbers = struct.Struct('>' + ''.join(f'{len(tag)}xI' for tag in tags))
         self.unpack_from = numbers.unpack_from
@@ -106,8 +107,7 @@ class RefsFormat:
 
     def pack(self, row: Sequence[int]) -> bytes:
         """Returns the record of a row."""
-        slots: list[Any] = [None] * (2 * len(row))
-        slots[::2] = self._tags
+        slots = self._slots[:]
         slots[1::2] = row
         return self._struct.pack(*slots)
 
@@ -202,6 +202,15 @@ class RefsFormat:
             first = column(place)
             found[name] = (first, column(place + 1)) if self.spec[name].sequence else first
         return found
+
+    def is_straight(self, buffer: Any, count: int, rows: slice, names: Sequence[str]) -> bool:
+        """Tells whether each of some rows has the record of its own number in some plain fields.
+
+        So it is unless values are shared or missing. Of such rows the refs need not be looked at again.
+        Arguments as for `columns`.
+        """
+        refs = self.columns(buffer, count, rows, names)
+        return all(bool((refs[name] == np.arange(rows.start, rows.stop)).all()) for name in names)
 
     def gather(self, rows: Sequence[tuple[int, ...]], names: Sequence[str]) -> dict[str, Any]:
         """As `columns`, from rows that were unpacked one by one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from bags.bag.gather import overlapped
 from bags.bag.indices import check_index
 from bags.bag.opened import OpenBag
 from bags.bag.tables import BlockTable
-from bags.bag.uniform import LOOKS, SHIFT, Uniform, as_slice
+from bags.bag.uniform import Uniform, as_slice
 from bags.errors import CorruptError
 from bags.refs import RefsFormat
 
@@ -42,7 +42,7 @@ class RefsReader:
         """Which rows are known to have the limits and the tags they should have, where all may have them."""
         if bag is not None and bag.uniform is not None and bag.uniform.length == format.stride:
             table = np.ndarray((bag.count, format.stride), np.uint8, bag.file.buffer)
-            self._straight: dict[tuple[str, ...], np.ndarray] = {}
+            self._straight: dict[tuple[str, ...], Uniform] = {}
             self.sound = Uniform(
                 bag.ends, format.stride, lambda start, stop: format.has_tags(table[start:stop])
             )
@@ -98,7 +98,7 @@ class RefsReader:
         if self.sound is not None and len(indices):
             chosen = as_slice(indices)
             if self.sound.holds(chosen):
-                if not isinstance(chosen, slice) and self._are_straight(chosen, tuple(names)):
+                if self._are_straight(chosen, tuple(names)):
                     return dict.fromkeys(names, indices)
                 if bag.file.wary:
                     stride = self.format.stride
@@ -110,34 +110,19 @@ class RefsReader:
         records = zip(indices.tolist(), bag.read(indices), strict=True)
         return self.format.gather([self._unpack(index, record) for index, record in records], names)
 
-    def is_straight(self, block: int, names: Sequence[str]) -> bool:
-        """Tells whether each datapoint of a block has the record of its own number in some fields.
-
-        So it is unless values are shared or missing, or fields are sequences. Of such a block the refs need
-        not be looked at again. They must be sound.
-        """
-        assert self.bag is not None
-        rows = slice(block << SHIFT, min((block + 1) << SHIFT, self.count))
-        if any(self.format.spec[name].sequence for name in names):
-            return False
-        refs = self.format.columns(self.bag.file.buffer, self.bag.count, rows, names)
-        return all(bool((refs[name] == np.arange(rows.start, rows.stop)).all()) for name in names)
-
-    def _are_straight(self, chosen: Int64s, names: tuple[str, ...]) -> bool:
-        assert self.sound is not None
-        found = self._straight.get(names)
-        if found is None:
-            if len(self._straight) >= CHOICES:
+    def _are_straight(self, chosen: Int64s | slice, names: tuple[str, ...]) -> bool:
+        """Tells whether datapoints are known to have the records of their own numbers in some fields."""
+        bag, format = self.bag, self.format
+        known = self._straight.get(names)
+        if known is None:
+            if len(self._straight) >= CHOICES or any(format.spec[name].sequence for name in names):
                 return False
-            found = self._straight[names] = np.zeros(len(self.sound.marks), np.uint8)
-        if not len(found):
-            return False
-        blocks = chosen >> SHIFT
-        if np.count_nonzero(found[blocks]) == len(blocks):
-            return True
-        for block in np.unique(blocks[found[blocks] == 0])[:LOOKS].tolist():
-            if not self.is_straight(block, names):
-                self._straight[names] = found[:0]  # As one block is not, others are unlikely to be.
-                break
-            found[block] = 1
-        return False
+            assert bag is not None
+            buffer, count = bag.file.buffer, bag.count  # Not self, which would be in a cycle then.
+            known = self._straight[names] = Uniform(
+                bag.ends, format.stride, lambda *rows: format.is_straight(buffer, count, slice(*rows), names)
+            )
+        if isinstance(chosen, slice):
+            known.holds(slice(chosen.start, chosen.start + 1))  # Before a look at many blocks.
+        # As one block is not, others are unlikely to be.
+        return not known.uneven and known.holds(chosen)

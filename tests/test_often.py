@@ -74,13 +74,42 @@ def test_rows_and_batches_stay_the_same(tmp_path, changed, optional):
                         assert np.array_equal(row[name], expected[index][name]), (turn, index, name)
             assert view[-1]['text'] == expected[-1]['text']
             assert dataset[np.int64(3), 'id'] == {'id': expected[3]['id']}
-            chosen = rng.integers(0, COUNT, 200)
-            for fields in (None, ('id', 'text'), ('vector',)):
-                batch = dataset.batch(chosen, fields)
-                for name in fields or SPEC:
-                    assert np.array_equal(
-                        np.array(batch[name]), np.array([expected[index][name] for index in chosen])
-                    )
+            check_batches(dataset, expected, rng.integers(0, COUNT, 200))
+
+
+def check_batches(dataset, expected, chosen):
+    for fields in (None, ('id', 'text'), ('vector',)):
+        batch = dataset.batch(chosen, fields)
+        for name in fields or SPEC:
+            found = np.array([expected[index][name] for index in chosen])
+            assert np.array_equal(np.array(batch[name]), found), (chosen, name)
+
+
+@pytest.mark.parametrize('changed', [None, shuffled, one_differs, first_and_last, later, shared])
+def test_runs_of_datapoints_stay_the_same(tmp_path, changed):
+    """In any order, in blocks looked at before or not, in the same call as others or by themselves."""
+    refs = np.repeat(np.arange(COUNT)[:, None], 3, axis=1)
+    if changed:
+        changed(refs)
+    write(tmp_path / 'd', refs, SPEC)
+    expected = [
+        {field: value(field, record) for field, record in zip(SPEC, row, strict=True)}
+        for row in refs.tolist()
+    ]
+    rng = np.random.default_rng(6)
+    for turn in range(12):
+        with bags.open(tmp_path / 'd') as dataset:
+            for _ in range(6):
+                start, stop = sorted(rng.integers(0, COUNT + 1, 2).tolist())
+                check_batches(dataset, expected, range(start, stop))
+                check_batches(dataset, expected, np.arange(start, stop))
+                check_batches(dataset, expected, range(stop - 1, start, -1))
+                run = np.arange(start, stop)
+                rng.shuffle(run[1:-1])  # Begins and ends as a run does.
+                check_batches(dataset, expected, run)
+                if turn % 2:
+                    check_batches(dataset, expected, rng.integers(0, COUNT, 100))
+            check_batches(dataset, expected, range(COUNT))
 
 
 def test_a_damaged_record_is_found_each_time(tmp_path):

@@ -69,7 +69,8 @@ def as_indices(indices: Iterable[SupportsIndex], count: int) -> Int64s:
             raise TypeError(f'indices: expected integers ({exc})') from None
         if isinstance(indices, list) and any(map(_BOOLS.__contains__, map(type, indices[:2]))):
             raise TypeError(_MASK)
-    if len(chosen):
+    # As unsigned numbers, negative ones are larger than any count: mostly one look is enough.
+    if len(chosen) and int(np.maximum.reduce(chosen.view(np.uint64))) >= count:
         low, high = int(np.minimum.reduce(chosen)), int(np.maximum.reduce(chosen))
         if low < -count or high >= count:
             place = int(((chosen < -count) | (chosen >= count)).argmax())

@@ -14,6 +14,7 @@ from bags.bag.compression import Buffer, Zstd
 from bags.bag.files import File
 from bags.bag.files.mapped import gather
 from bags.bag.getters import getters
+from bags.bag.heap import retain
 from bags.bag.indices import check_index
 from bags.bag.limits import ENTRY, Int64s, Table, first_bad, locate
 from bags.bag.options import ReaderOptions
@@ -239,7 +240,11 @@ class OpenBag:
                         self.file.expect(indices * length, (indices + 1) * length)
                     table = np.ndarray((self.count, length), np.uint8, buffer)
                     size = len(indices) * length
-                    memory = aligned(size) if size >= ALIGNED else np.empty(size, np.uint8)
+                    if size < ALIGNED:
+                        memory = np.empty(size, np.uint8)
+                    else:
+                        retain(2 * size + 4 * indices.nbytes)
+                        memory = aligned(size)
                     rows = memory.reshape(len(indices), length)
                     if isinstance(chosen, slice):
                         rows[:] = table[chosen]
@@ -272,15 +277,15 @@ class OpenBag:
         starts, stops = self.ranges(indices)
         sizes = stops - starts
         width = int(np.maximum.reduce(sizes))
-        room = self.file.size - width
         if not 0 < width <= WIDEST or width * len(sizes) > 4 * int(np.add.reduce(sizes)):
             return None
-        if int(np.maximum.reduce(starts)) > room:
+        size = self.file.size
+        if size - self.end < width and int(np.maximum.reduce(starts)) > size - width:
             return None
         if self.file.wary:
             self.file.expect(starts, stops)
         assert self.file.buffer is not None
-        items = gather(self.file.buffer, self.file.size, starts, width)
+        items = gather(self.file.buffer, size, starts, width)
         return items.view(np.uint8).reshape(len(items), width), sizes
 
     def warm(self) -> None:
