@@ -38,7 +38,8 @@ class Encoder:
             EncodeError: A field that is missing or unknown, or a value that cannot be encoded.
             TypeError: No mapping.
         """
-        self._check_keys(datapoint)
+        if type(datapoint) is not dict or datapoint.keys() != self.types.keys():
+            self._check_keys(datapoint)
         records: list[Any] = []
         try:
             for name, kind, function, is_plain in self._fields:
@@ -68,8 +69,6 @@ class Encoder:
         )
 
     def _check_keys(self, datapoint: Any) -> None:
-        if type(datapoint) is dict and datapoint.keys() == self.types.keys():
-            return
         if not isinstance(datapoint, Mapping):
             raise TypeError(
                 f'datapoint: expected a mapping of fields to values, got {type(datapoint).__name__}'

@@ -149,11 +149,11 @@ class DatasetWriter:
         how = self._compressions.get(name)
         suffix = bag_suffix(self.directory, name, names) or ('.bagz' if how else '.bag')
         if suffix == '.bag':
-            return FieldWriter(
-                name,
-                kind,
-                bag.Writer(path + suffix, mode=mode, compression=CompressionNone(), **self._storage),
+            plain = CompressionNone()
+            writer = bag.Writer(
+                path + suffix, mode=mode, compression=plain, buffer_size=BUFFERED, **self._storage
             )
+            return FieldWriter(name, kind, writer)
         how = how or Compressed()
         dictionary, keep = how.dictionary, self._dictionary_keeper(name)
         if f'{name}.zdict' in names:
@@ -251,10 +251,10 @@ class DatasetWriter:
             raise ValueError(f'{self!r} is closed')
         index, fields = len(self._refs), self._fields
         before = [field.count for field in fields]
+        left = zip(fields, records, strict=True)
         try:
             row: list[int] = []
-            for number, field in enumerate(fields):
-                record, records[number] = records[number], None
+            for field, record in left:
                 if field.kind.sequence:
                     row += field.write_items(record)
                 else:
@@ -263,7 +263,7 @@ class DatasetWriter:
             if flush or (flush is None and self._is_due()):
                 self.flush()
         except BaseException:
-            for record in records:
+            for _, record in left:
                 close_file(record)
             self._refs.forget(index)
             for field, count in zip(fields, before, strict=True):

@@ -52,7 +52,8 @@ class Writer:
         **keywords: Any,
     ) -> None:
         self._pending: list[bytes] = []
-        self._buffered = 0
+        self.buffered = 0
+        """Bytes that wait in memory."""
         self._closed = True  # Until it is open.
         self._options = merge(WriterOptions, options, keywords)
         self._buffer_size = self._options.buffer_size
@@ -75,12 +76,7 @@ class Writer:
     @property
     def size(self) -> int:
         """Bytes of the bag so far, with its limits. What waits in memory counts as it is, uncompressed."""
-        return self._bag.end + self._bag.count * ENTRY + self._buffered
-
-    @property
-    def buffered(self) -> int:
-        """Bytes that wait in memory."""
-        return self._buffered
+        return self._bag.end + self._bag.count * ENTRY + self.buffered
 
     @property
     def path(self) -> str:
@@ -115,8 +111,8 @@ class Writer:
         if size > self._most:
             raise ValueError(f'a record of {size} bytes is not compressed: more than {self._most} bytes')
         self._pending.append(record)
-        self._buffered += size + 8
-        if self._buffered >= self._buffer_size:
+        self.buffered += size + 8
+        if self.buffered >= self._buffer_size:
             self.flush()
 
     def write_file(self, file: BinaryIO) -> None:
@@ -228,7 +224,7 @@ class Writer:
         if not pending:
             if self._closed:
                 self._refuse()
-            self._buffered = 0
+            self.buffered = 0
             return
         frames = pending if self._codec is None else self._codec.encode_many(pending)
         sizes = np.fromiter(map(len, frames), np.int64, len(frames))
@@ -240,12 +236,12 @@ class Writer:
         except BaseException:
             self._bag.rewind()
             raise
-        self._buffered = 0
+        self.buffered = 0
 
     def forget(self, count: int) -> None:
         """Drops the records after the first `count`, as far as they still wait in memory."""
         keep = max(0, count - self._bag.count)
-        self._buffered -= sum(len(record) + ENTRY for record in self._pending[keep:])
+        self.buffered -= sum(len(record) + ENTRY for record in self._pending[keep:])
         del self._pending[keep:]
 
     def close(self) -> None:
