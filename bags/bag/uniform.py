@@ -8,13 +8,13 @@ import numpy as np
 
 from bags.bag.limits import Int64s, Table
 
-__all__ = ['LOOKS', 'SHIFT', 'SOUND', 'Uniform', 'as_slice']
+__all__ = ['SHIFT', 'SOUND', 'Uniform', 'as_slice']
 
 SHIFT = 9  # Limits are looked over in blocks of 2⁹: a page of memory.
 SOUND = 255
 UNEVEN = 254
 OFTEN = 8  # A block that was used this often is looked over as a whole.
-LOOKS = 8  # Blocks that one batch looks over, so that it costs the same on any bag.
+LOOKS = 16  # Blocks that one batch looks over, so that it costs the same on any bag.
 
 
 class Uniform:
@@ -67,11 +67,11 @@ class Uniform:
             marks = self._table[blocks]
             if not np.count_nonzero(marks != SOUND):
                 return True
-            unknown = np.unique(blocks[marks < UNEVEN])
-            for block in unknown[:LOOKS].tolist():
-                self._look(block, block + 1)
-            if len(unknown) > LOOKS:
-                return False
+            unknown = blocks[marks < UNEVEN]
+            if len(unknown):
+                # Together with those behind it: so all are known soon, if it is all that are used.
+                first = int(np.minimum.reduce(unknown))
+                self._look(first, min(first + LOOKS, len(self.marks)))
             is_known = False
         # Counted, as another thread may look at the same blocks.
         self.whole = not np.count_nonzero(self._table != SOUND)
