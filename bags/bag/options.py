@@ -209,7 +209,7 @@ class WriterOptions:
     compression: Compression = CompressionAutoDetect()
     max_record_size: int = GiB
     """Largest record that is compressed (`ReaderOptions.max_record_size` would refuse it)."""
-    buffer_size: int = 1 << 20
+    buffer_size: int = 1 << 22
     """Bytes of records and limits that wait in memory before they are written by themselves."""
     filesystem: Any = None
     storage_options: Mapping[str, Any] | None = None

@@ -435,3 +435,33 @@ def test_a_lock_on_a_file_that_was_removed_since_is_refused(store, tmp_path, mon
     monkeypatch.setattr('fcntl.flock', slow)
     with pytest.raises(BlockingIOError):
         store.lock(os.fspath(path))
+
+
+@few
+@given(data=st.data())
+def test_what_is_written_in_few_or_many_calls(tmp_path_factory, data):
+    """Of any buffers, whatever fits one call, also if the system takes less of it."""
+    path = os.fspath(tmp_path_factory.mktemp('written') / 'x')
+    most, vectors = data.draw(st.integers(1, 100)), data.draw(st.integers(1, 8))
+    pwritev = os.pwritev
+
+    def write(fd, buffers, offset):
+        total = sum(map(len, buffers))
+        assert len(buffers) <= vectors
+        assert total <= most
+        taken = data.draw(st.integers(min(total, 1), total))
+        return pwritev(fd, [b''.join(buffers)[:taken]], offset)
+
+    expected = b''
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('bags.bag.files.local.MOST', most)
+        patch.setattr('bags.bag.files.local.VECTORS', vectors)
+        patch.setattr(os, 'pwritev', write)
+        output = LocalStore().create(path)
+        for buffers in data.draw(st.lists(st.lists(st.binary(max_size=200), max_size=9), max_size=3)):
+            output.write([memoryview(buffer) if len(buffer) % 2 else buffer for buffer in buffers])
+            expected += b''.join(buffers)
+            assert output.size == len(expected)
+        output.close()
+    with open(path, 'rb') as file:
+        assert file.read() == expected
