@@ -23,8 +23,8 @@ PIECE = 1 << 22
 BLOCK = 1 << 18  # Bytes that are copied at a time: they stay in the cache of the processor.
 FICLONERANGE = 0x4020940D
 VECTORS = 1024  # What Linux and macOS take in one writev.
-# Bytes written in one call. From 2 MiB on, Linux takes whole blocks of its memory for them; in a virtual
-# machine some of those are such as its host has taken back, and then a call takes three times as long.
+# Bytes written in one call. From 2 MiB on, Linux takes whole blocks of its memory for them. In a virtual
+# machine one such call in ten took three times as long (6.18, ext4): perhaps the host had taken the block.
 MOST = (1 << 21) - 1
 
 
