@@ -44,7 +44,7 @@ def in_threads(work: Callable[[Thing], Result], things: Sequence[Thing], most: i
 
 
 def at_once(work: Callable[[Thing], Result], things: Sequence[Thing]) -> list[Result]:
-    """Does work on each of several things, at least one, where it only computes and takes milliseconds.
+    """Does work on each of several things, at least one, where it takes milliseconds.
 
     As `in_threads`, but by threads that were kept from the last time, which the module `threading` does not
     know. A call that is interrupted, or fails with the first thing, may end before they do.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import itertools
 import os
 import random
 import threading
@@ -247,6 +248,51 @@ class TestDirectRefusedLater(FileTests):
     @staticmethod
     def open(path):
         return LocalStore().open(path, Hints(cache_policy=CachePolicy.DIRECT_IO))
+
+
+class TestDirectInParts(TestDirect):
+    """As where blocks of many ranges take more memory than is used at a time."""
+
+    @pytest.fixture(autouse=True, scope='class')
+    @classmethod
+    def divide(cls):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr('bags.bag.files.direct.TOGETHER', 10_000)
+            yield
+
+
+class TestDirectRefusedNowAndThen(TestDirect):
+    @pytest.fixture(autouse=True, scope='class')
+    @classmethod
+    def refuse(cls):
+        fill, turns = DirectFile._fill, itertools.count()
+
+        def refusing(self, buffer, first, stop):
+            return next(turns) % 3 != 0 and fill(self, buffer, first, stop)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(DirectFile, '_fill', refusing)
+            yield
+
+
+def test_an_error_in_a_thread_of_direct_reads_is_raised(tmp_path, monkeypatch):
+    path = tmp_path / 'file'
+    path.write_bytes(DATA)
+    file = DirectFile(os.fspath(path), Hints(cache_policy=CachePolicy.DIRECT_IO))
+    fill = DirectFile._fill
+
+    def failing(self, buffer, first, stop):
+        if first <= 500_000 < stop:
+            raise IndexError('in a thread')
+        return fill(self, buffer, first, stop)
+
+    monkeypatch.setattr(DirectFile, '_fill', failing)
+    ranges = [(start, start + 100) for start in range(0, 1_000_000, 50_000)]
+    if file.alignment:
+        with pytest.raises(IndexError, match='in a thread'):
+            file.read_many(*arrays(ranges))
+    del ranges[10]
+    assert file.read_many(*arrays(ranges)) == [DATA[start:stop] for start, stop in ranges]
 
 
 def test_direct_reads_are_aligned(tmp_path, monkeypatch):

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import mmap
 import os
 import sys
 import threading
+from collections import deque
 
-from bags.bag.files.pread import THREADS, PreadFile
+from bags.bag.files.pread import PreadFile
 from bags.bag.files.protocols import Hints
-from bags.bag.ranges import split
+from bags.bag.threads import at_once, dealt
 
 __all__ = ['DirectFile']
 
 ALIGNMENTS = (512, 1024, 2048, 4096, 8192, 16384, 65536)
 KEPT = 1 << 20  # Bytes of the aligned buffer that a thread keeps between reads.
+TOGETHER = 1 << 24  # Bytes of blocks that threads read into one buffer.
+DEPTH = 24  # Reads at a time: 4 KB take 34 us each with two, 24 with twelve, 21 with as many.
+
+
+def _memory(size: int) -> memoryview:
+    """Returns memory that starts at a page. Private: a forked child must not read into its parent's."""
+    return memoryview(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
 class DirectFile(PreadFile):
@@ -67,41 +77,95 @@ class DirectFile(PreadFile):
             return super().fetch(start, stop)
         if start >= self.body:
             return self.tail[start - self.body : stop - self.body]
-        first = start - start % self.alignment
+        first, room = start - start % self.alignment, self._room(start, stop)
+        buffer = self._aligned(room)[:room]
+        if not self._fill(buffer, first, stop):
+            return super().fetch(start, stop)
+        data = bytes(buffer[start - first : stop - first])
+        return data if stop <= self.body else data + self.tail[: stop - self.body]
+
+    def _room(self, start: int, stop: int) -> int:
+        """Returns the bytes of the blocks around a range, as far as the file has whole ones."""
         last = min(self.body, -(-stop // self.alignment) * self.alignment)
-        buffer = self._aligned(last - first)
+        return max(0, last - start + start % self.alignment)
+
+    def _fill(self, buffer: memoryview, first: int, stop: int) -> bool:
+        """Reads blocks into aligned memory; False where the file system refuses.
+
+        Raises:
+            EOFError: The file has become shorter; it should reach to `stop`.
+        """
         filled = 0
-        while filled < last - first:
+        while filled < len(buffer):
             try:
-                count = os.preadv(self.direct, [buffer[filled : last - first]], first + filled)
+                count = os.preadv(self.direct, [buffer[filled:]], first + filled)
             except OSError:
-                return super().fetch(start, stop)
+                return False
             if not count:
                 raise EOFError(f'{self.path}: expected {stop} bytes, now there are {first + filled}')
             if count % self.alignment:
-                return super().fetch(start, stop)
+                return False
             filled += count
-        data = bytes(buffer[start - first : min(stop, last) - first])
-        return data if stop <= last else data + self.tail[: stop - self.body]
+        return True
 
     def _aligned(self, size: int) -> memoryview:
         """Returns memory that starts at a page; this thread's own until its next read."""
         kept: memoryview | None = getattr(self.local, 'buffer', None)
         if kept is not None and size <= len(kept):
             return kept
-        # Private: a forked child must not read into what its parent reads into.
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        buffer = memoryview(mmap.mmap(-1, max(size, KEPT // 16), flags))
+        buffer = _memory(max(size, KEPT // 16))
         if size <= KEPT:
             self.local.buffer = buffer
         return buffer
 
     def read_runs(self, starts: list[int], stops: list[int]) -> list[bytes]:
         """Reads ranges in threads: nothing is cached, so each waits for the device."""
-        parts = split(len(starts), min(THREADS, self.hints.max_parallelism))
-        if len(parts) == 1:
+        depth = min(DEPTH, self.hints.max_parallelism)
+        if depth < 2 or not self.alignment:
             return list(map(self.fetch, starts, stops))
-        return self.read_large(starts, stops)
+        found: list[bytes] = []
+        ends = list(itertools.accumulate(map(self._room, starts, stops), initial=0))
+        while len(found) < len(starts):
+            # As many as take no more than `TOGETHER`, or one.
+            first = len(found)
+            last = max(first + 1, bisect.bisect_right(ends, ends[first] + TOGETHER) - 1)
+            found += self._read_together(starts[first:last], stops[first:last], depth)
+        return found
+
+    def _read_together(self, starts: list[int], stops: list[int], depth: int) -> list[bytes]:
+        """Reads ranges into the same memory: the system is slow to give threads each their own."""
+        ends = list(itertools.accumulate(map(self._room, starts, stops), initial=0))
+        buffer, left = _memory(max(1, ends[-1])), deque(range(len(starts)))
+        others: dict[int, bytes] = {}
+
+        def read(run: int) -> None:
+            start, stop = starts[run], stops[run]
+            blocks = buffer[ends[run] : ends[run + 1]]
+            if stop > self.body or not self._fill(blocks, start - start % self.alignment, stop):
+                others[run] = self.fetch(start, stop)
+
+        def work(_: int) -> None:
+            while True:
+                try:
+                    run = left.popleft()
+                except IndexError:
+                    return
+                try:
+                    read(run)
+                except BaseException:
+                    left.clear()
+                    raise
+
+        at_once(work, range(min(depth, len(starts))))
+        places = [end + start % self.alignment for start, end in zip(starts, ends, strict=False)]
+        return [
+            others[run] if run in others else bytes(buffer[place : place + stops[run] - starts[run]])
+            for run, place in enumerate(places)
+        ]
+
+    def read_large(self, starts: list[int], stops: list[int]) -> list[bytes]:
+        depth = min(DEPTH, self.hints.max_parallelism)
+        return dealt(lambda part: list(map(self.fetch, starts[part], stops[part])), len(starts), depth)
 
     def is_cold(self, starts: object, stops: object, looks: int = 0) -> bool:
         return False  # Hints would fill the cache that is to be left alone.
