@@ -12,6 +12,7 @@ from collections import deque
 
 from bags.bag.files.pread import PreadFile
 from bags.bag.files.protocols import Hints
+from bags.bag.shared import share
 from bags.bag.threads import at_once, dealt
 
 __all__ = ['DirectFile']
@@ -22,9 +23,9 @@ TOGETHER = 1 << 24  # Bytes of blocks that threads read into one buffer.
 DEPTH = 24  # Reads at a time: 4 KB take 34 us each with two, 24 with twelve, 21 with as many.
 
 
-def _memory(size: int) -> memoryview:
+def _map(size: int) -> mmap.mmap:
     """Returns memory that starts at a page. Private: a forked child must not read into its parent's."""
-    return memoryview(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 class DirectFile(PreadFile):
@@ -113,7 +114,7 @@ class DirectFile(PreadFile):
         kept: memoryview | None = getattr(self.local, 'buffer', None)
         if kept is not None and size <= len(kept):
             return kept
-        buffer = _memory(max(size, KEPT // 16))
+        buffer = memoryview(_map(max(size, KEPT // 16)))
         if size <= KEPT:
             self.local.buffer = buffer
         return buffer
@@ -135,7 +136,7 @@ class DirectFile(PreadFile):
     def _read_together(self, starts: list[int], stops: list[int], depth: int) -> list[bytes]:
         """Reads ranges into the same memory: the system is slow to give threads each their own."""
         ends = list(itertools.accumulate(map(self._room, starts, stops), initial=0))
-        buffer, left = _memory(max(1, ends[-1])), deque(range(len(starts)))
+        buffer, left = share(_map(max(1, ends[-1]))), deque(range(len(starts)))
         others: dict[int, bytes] = {}
 
         def read(run: int) -> None:
