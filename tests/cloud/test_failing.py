@@ -1,9 +1,14 @@
 """Requests that fail, and what storages refuse: tried again or told, with path and cause, in time."""
 
+import errno
+import functools
 import os
+import pickle
 import subprocess
 import sys
+import threading
 import time
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -225,6 +230,36 @@ def test_another_region(s3_storage, proxy, answer):
         if answer == 'malformed':
             assert 'region eu-west-1' in str(caught.value)
     assert len(proxy.requests) <= 8  # It is of no use to ask again; s3fs looks at the bucket.
+
+
+def test_a_server_that_knows_neither_ranges_nor_writing(tmp_path):
+    requests = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_request(self, *_):
+            requests.append(self.command)
+
+        def log_message(self, *_):
+            pass
+
+    with bag.Writer(tmp_path / 'x.bag') as writer:
+        writer.write('record')
+    handler = functools.partial(Handler, directory=os.fspath(tmp_path))
+    with ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            url = f'http://127.0.0.1:{server.server_port}/x.bag'
+            with pytest.raises(OSError, match='answers no ranges') as caught:
+                bag.Reader(url)
+            assert (caught.value.errno, caught.value.filename) == (errno.EOPNOTSUPP, url)
+            with pytest.raises(OSError, match='501') as caught:
+                store_for(url)[0].replace(url, b'x')
+            assert (caught.value.errno, caught.value.filename) == (errno.EOPNOTSUPP, url)
+            error = pickle.loads(pickle.dumps(caught.value))
+            assert (type(error), str(error)) == (type(caught.value), str(caught.value))
+        finally:
+            server.shutdown()
+    assert requests.count('PUT') == 1  # It is of no use to ask again.
 
 
 def test_no_credentials(s3_storage, monkeypatch, tmp_path):

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import errno
 import re
+from typing import Any
 
 from bags.errors import CorruptError
 
-__all__ = ['Late', 'Precondition', 'Transient', 'Unsatisfiable', 'by_status', 'changed', 'given_up']
+__all__ = [
+    'Late',
+    'Precondition',
+    'Transient',
+    'Unsatisfiable',
+    'Unsupported',
+    'by_status',
+    'changed',
+    'given_up',
+]
 
 REGION = re.compile(r"expecting '([a-z0-9-]+)'|x-amz-bucket-region: ([a-z0-9-]+)")
 
@@ -34,6 +44,16 @@ class Unsatisfiable(Exception):
     """A range that the object does not have (416)."""
 
 
+class Unsupported(OSError):
+    """What a storage cannot do, such as ranges."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(errno.EOPNOTSUPP, reason, path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.filename, self.strerror)
+
+
 def by_status(path: str, status: int, reason: str) -> Exception:
     """Returns the error that an HTTP status stands for."""
     if status in (404, 410):
@@ -44,6 +64,8 @@ def by_status(path: str, status: int, reason: str) -> Exception:
         return Precondition(reason)
     if status == 416:
         return Unsatisfiable(reason)
+    if status == 501:
+        return Unsupported(path, _told('status 501', reason))
     if status in (408, 425, 429) or status >= 500:
         return Transient(_told(f'status {status}', reason))
     region = REGION.search(reason)

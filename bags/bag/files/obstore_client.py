@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from bags.bag.files.faults import Precondition, Transient, Unsatisfiable, changed
+from bags.bag.files.faults import Precondition, Transient, Unsatisfiable, Unsupported, changed
 from bags.bag.files.objects import PART, Client, Upload
 from bags.bag.files.obstore_faults import fault_of
 from bags.bag.files.obstore_stores import Use
@@ -119,7 +119,7 @@ class ObstoreClient:
 
         try:
             return self._persist(path, work)
-        except (Unsatisfiable, NotImplementedError):
+        except (Unsatisfiable, Unsupported):
             head = self.head(path)  # It is empty, or the storage knows no ranges from the end.
         first = max(0, head.size - count)
         return head, self.fetch(path, [first], [head.size], head)[0] if head.size else b''
@@ -164,8 +164,8 @@ class ObstoreClient:
             return self._spread(one, starts, stops)
         except (Precondition, Unsatisfiable) as exc:
             raise changed(path, str(head), str(exc)) from exc
-        except NotImplementedError as exc:
-            raise OSError(errno.EOPNOTSUPP, 'the server answers no ranges', path) from exc
+        except Unsupported as exc:
+            raise Unsupported(path, 'the server answers no ranges') from exc
 
     def _is_quicker_together(self, starts: Sequence[int], stops: Sequence[int]) -> bool:
         count = len(starts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bags.bag.files.faults import Precondition, Transient, by_status
+from bags.bag.files.faults import Precondition, Transient, Unsupported, by_status
 
 __all__ = ['fault_of']
 
@@ -41,7 +41,7 @@ def fault_of(path: str, exc: Exception) -> Exception:
     if isinstance(exc, known.PreconditionError | known.AlreadyExistsError | known.NotModifiedError):
         return Precondition(text)
     if isinstance(exc, known.NotSupportedError) or NO_RANGE.search(text):
-        return NotImplementedError(text)
+        return Unsupported(path, ' '.join(text.split())[:300])
     if isinstance(exc, PermissionError | FileExistsError | TypeError | KeyboardInterrupt):
         return exc
     status = STATUS.search(str(exc))
