@@ -101,9 +101,9 @@ def _decoding(bag: OpenBag, codec: Zstd) -> Callable[[int], bytes]:
                     if frame[4] < small or 0 < content_size(frame) <= most:
                         record: bytes = local.decompress(frame, 0, False, False)
                         if record:
-                            return record
+                            return record  # An empty one is not looked at beyond its header.
                 except (zstandard.ZstdError, AttributeError, IndexError):
-                    pass  # Damaged, or this thread's first frame: the long way knows.
+                    pass  # Damaged, too short, or this thread's first frame: the long way knows.
         return slow(index)
 
     return get

@@ -6,7 +6,7 @@ import numpy as np
 
 __all__ = ['HELD', 'MOST', 'hold', 'retain']
 
-LEAST = 1 << 17
+LEAST = 1 << 17  # What glibc gives back at least, until it has learned better.
 MOST = (1 << 25) - (1 << 13)  # What glibc learns from: 32 MiB with what it adds.
 HELD = 1 << 30  # Most bytes that are held.
 

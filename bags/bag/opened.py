@@ -243,7 +243,7 @@ class OpenBag:
                     if size < ALIGNED:
                         memory = np.empty(size, np.uint8)
                     else:
-                        retain(2 * size + 4 * indices.nbytes)
+                        retain(2 * size + 4 * indices.nbytes)  # This, the last one, and what indices take.
                         memory = aligned(size)
                     rows = memory.reshape(len(indices), length)
                     if isinstance(chosen, slice):

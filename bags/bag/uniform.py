@@ -35,11 +35,14 @@ class Uniform:
         """What else must hold of records, from one index to another, before they count as sound."""
         self.whole = False
         """Whether all records are known to be sound."""
-        self.uneven = False
-        """Whether a block is known not to be."""
         self.marks = bytearray(((len(ends) - 1) >> SHIFT) + 1)
         """By block: how often it was used, then SOUND or UNEVEN."""
         self._table = np.frombuffer(self.marks, np.uint8)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether a block is known not to be sound."""
+        return UNEVEN in self.marks
 
     def touch(self, index: int) -> None:
         """Counts a use of a record, and looks its block over if there were enough."""
@@ -86,7 +89,6 @@ class Uniform:
             self._table[first:last] = SOUND
         elif last == first + 1:
             self._table[first] = UNEVEN
-            self.uneven = True
         else:
             for block in range(first, last):
                 self._look(block, block + 1)

@@ -5,7 +5,6 @@ import gc
 import os
 import subprocess
 import sys
-import sysconfig
 import textwrap
 import threading
 import time
@@ -107,21 +106,18 @@ def script(code):
 
 def test_work_as_the_interpreter_ends():
     code = """
+        import sys
         from bags.bag.threads import at_once
 
         class Last:
-            at_once = staticmethod(at_once)
-
             def __del__(self):
-                # What a module has is gone by now in Python 3.13t.
-                gone = self.at_once.__globals__['helped'] is None
-                print('gone' if gone else self.at_once(str, range(3)))
+                assert sys.is_finalizing()
+                print(at_once(str, range(3)))
 
-        last = Last()
+        sys.last_value = Last()  # Goes when the end has begun, before any module does.
         at_once(str, range(3))
     """
-    printed = "['0', '1', '2']\n"
-    assert script(code) in ([printed, 'gone\n'] if sysconfig.get_config_var('Py_GIL_DISABLED') else [printed])
+    assert script(code) == "['0', '1', '2']\n"
 
 
 @pytest.mark.skipif(not os.path.isdir('/proc/self/task'), reason='the system does not tell threads')

@@ -130,18 +130,26 @@ class DirectFile(PreadFile):
             # As many as take no more than `TOGETHER`, or one.
             first = len(found)
             last = max(first + 1, bisect.bisect_right(ends, ends[first] + TOGETHER) - 1)
-            found += self._read_together(starts[first:last], stops[first:last], depth)
+            found += self._read_together(starts[first:last], stops[first:last], ends[first : last + 1], depth)
         return found
 
-    def _read_together(self, starts: list[int], stops: list[int], depth: int) -> list[bytes]:
-        """Reads ranges into the same memory: the system is slow to give threads each their own."""
-        ends = list(itertools.accumulate(map(self._room, starts, stops), initial=0))
-        buffer, left = share(_map(max(1, ends[-1]))), deque(range(len(starts)))
+    def _read_together(
+        self, starts: list[int], stops: list[int], places: list[int], depth: int
+    ) -> list[bytes]:
+        """Reads ranges into the same memory: the system is slow to give threads each their own.
+
+        Args:
+            starts, stops: The ranges.
+            places: Where the blocks of each begin, counted from anywhere, and where the last ones end.
+            depth: Most threads.
+        """
+        places = [place - places[0] for place in places]
+        buffer, left = share(_map(max(1, places[-1]))), deque(range(len(starts)))
         others: dict[int, bytes] = {}
 
         def read(run: int) -> None:
             start, stop = starts[run], stops[run]
-            blocks = buffer[ends[run] : ends[run + 1]]
+            blocks = buffer[places[run] : places[run + 1]]
             if stop > self.body or not self._fill(blocks, start - start % self.alignment, stop):
                 others[run] = self.fetch(start, stop)
 
@@ -158,10 +166,10 @@ class DirectFile(PreadFile):
                     raise
 
         at_once(work, range(min(depth, len(starts))))
-        places = [end + start % self.alignment for start, end in zip(starts, ends, strict=False)]
+        firsts = [place + start % self.alignment for start, place in zip(starts, places, strict=False)]
         return [
-            others[run] if run in others else bytes(buffer[place : place + stops[run] - starts[run]])
-            for run, place in enumerate(places)
+            others[run] if run in others else bytes(buffer[first : first + stops[run] - starts[run]])
+            for run, first in enumerate(firsts)
         ]
 
     def read_large(self, starts: list[int], stops: list[int]) -> list[bytes]:
