@@ -23,31 +23,35 @@ from bags.errors import (
 
 if TYPE_CHECKING:
     from bags import bag, samplers
-    from bags.authoring.from_arrays import from_numpy
-    from bags.authoring.rewrite import copy
-    from bags.authoring.writing import write
+    from bags.authoring.copy import copy
+    from bags.authoring.from_numpy import from_numpy
+    from bags.authoring.write import write
     from bags.bag import Index, MultiIndex
-    from bags.batch import Ragged
-    from bags.dataset import Dataset
-    from bags.formats import Audio, Video, decoders, encoders, remux
-    from bags.formats.clips import Clip, clips
-    from bags.indexing import index
-    from bags.intake import convert, export
-    from bags.joined_clips import Clips
-    from bags.loading.collate import Packed, Padded, pack, pad, stack
-    from bags.loading.iterator import LoaderIterator
-    from bags.loading.loader import Loader
-    from bags.opening import open
-    from bags.prefetching import prefetch
-    from bags.reader import DatasetReader
-    from bags.recovering import Recovery, recover
-    from bags.selection import frames
-    from bags.sharded_reader import ShardedDatasetReader
-    from bags.sharded_writer import ShardedDatasetWriter
-    from bags.verifying import Damage, Note, verify
-    from bags.views import concat, join, select
-    from bags.windowing import windows
-    from bags.writer import DatasetWriter
+    from bags.dataset.base import Dataset
+    from bags.dataset.batch import Ragged
+    from bags.dataset.clip_sequence import Clips
+    from bags.dataset.open import open
+    from bags.dataset.reader import DatasetReader
+    from bags.dataset.registry import decoders, encoders
+    from bags.dataset.selection import frames
+    from bags.dataset.sharded_reader import ShardedDatasetReader
+    from bags.dataset.sharded_writer import ShardedDatasetWriter
+    from bags.dataset.views import concat, join, select
+    from bags.dataset.windows import windows
+    from bags.dataset.writer import DatasetWriter
+    from bags.interop.convert import convert
+    from bags.interop.export import export
+    from bags.loader.collate import Packed, Padded, pack, pad, stack
+    from bags.loader.iterator import LoaderIterator
+    from bags.loader.loader import Loader
+    from bags.maintenance.prefetch import prefetch
+    from bags.maintenance.recover import Recovery, recover
+    from bags.maintenance.shard_list_file import index
+    from bags.maintenance.verify import Damage, Note, verify
+    from bags.media.audio import Audio
+    from bags.media.clips import Clip, clips
+    from bags.media.remux import remux
+    from bags.media.video import Video
 
 __version__ = '0.1.0'
 
@@ -105,31 +109,35 @@ __all__ = [
 ]
 
 _HOMES = {
-    'authoring.writing': ('write',),
+    'authoring.copy': ('copy',),
+    'authoring.from_numpy': ('from_numpy',),
+    'authoring.write': ('write',),
     'bag': ('Index', 'MultiIndex'),
-    'batch': ('Ragged',),
-    'loading.collate': ('Packed', 'Padded', 'pack', 'pad', 'stack'),
-    'dataset': ('Dataset',),
-    'authoring.from_arrays': ('from_numpy',),
-    'formats': ('Audio', 'Video', 'decoders', 'encoders', 'remux'),
-    'formats.clips': ('Clip', 'clips'),
-    'indexing': ('index',),
-    'joined_clips': ('Clips',),
-    'loading.iterator': ('LoaderIterator',),
-    'loading.loader': ('Loader',),
-    'intake': ('convert', 'export'),
-    'opening': ('open',),
-    'prefetching': ('prefetch',),
-    'reader': ('DatasetReader',),
-    'authoring.rewrite': ('copy',),
-    'selection': ('frames',),
-    'recovering': ('Recovery', 'recover'),
-    'sharded_reader': ('ShardedDatasetReader',),
-    'sharded_writer': ('ShardedDatasetWriter',),
-    'verifying': ('Damage', 'Note', 'verify'),
-    'views': ('concat', 'join', 'select'),
-    'windowing': ('windows',),
-    'writer': ('DatasetWriter',),
+    'dataset.base': ('Dataset',),
+    'dataset.batch': ('Ragged',),
+    'dataset.clip_sequence': ('Clips',),
+    'dataset.open': ('open',),
+    'dataset.reader': ('DatasetReader',),
+    'dataset.registry': ('decoders', 'encoders'),
+    'dataset.selection': ('frames',),
+    'dataset.sharded_reader': ('ShardedDatasetReader',),
+    'dataset.sharded_writer': ('ShardedDatasetWriter',),
+    'dataset.views': ('concat', 'join', 'select'),
+    'dataset.windows': ('windows',),
+    'dataset.writer': ('DatasetWriter',),
+    'interop.convert': ('convert',),
+    'interop.export': ('export',),
+    'loader.collate': ('Packed', 'Padded', 'pack', 'pad', 'stack'),
+    'loader.iterator': ('LoaderIterator',),
+    'loader.loader': ('Loader',),
+    'maintenance.prefetch': ('prefetch',),
+    'maintenance.recover': ('Recovery', 'recover'),
+    'maintenance.shard_list_file': ('index',),
+    'maintenance.verify': ('Damage', 'Note', 'verify'),
+    'media.audio': ('Audio',),
+    'media.clips': ('Clip', 'clips'),
+    'media.remux': ('remux',),
+    'media.video': ('Video',),
 }
 
 # Of these the last three are not in `__all__`: `from bags import *` would hide the packages of these names.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bags.arguments import integer
 from bags.errors import MissingDependencyError
-from bags.loading.loader import Loader, check_loader
-from bags.loading.steps import Place
-from bags.loading.turns import Turn
+from bags.loader.loader import Loader, check_loader
+from bags.loader.schedule import Place
+from bags.loader.worker_shard import Turn
+from bags.validation import integer
 
 __all__ = ['batches', 'iter_dataset']
 

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from bags.arguments import at_least
-from bags.batch import Ragged, convert
+from bags.dataset.batch import Ragged, convert
 from bags.errors import MissingDependencyError
+from bags.validation import at_least
 
 __all__ = ['Prefetch', 'device_put', 'prefetch']
 

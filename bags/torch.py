@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from bags.arguments import at_least
-from bags.batch import Ragged, convert
+from bags.dataset.batch import Ragged, convert
 from bags.errors import MissingDependencyError
-from bags.loading.loader import Loader, check_loader
-from bags.loading.turns import Turn
+from bags.loader.loader import Loader, check_loader
+from bags.loader.worker_shard import Turn
+from bags.validation import at_least
 
 __all__ = ['IterableDataset', 'to_torch']
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from bags.formats import decoders
-from bags.formats.media import BufferFile
+from bags.dataset.registry import decoders
+from bags.formats.encoded import BufferFile
 
 DATA = Path(__file__).parents[1] / 'examples/data'
 

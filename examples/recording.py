@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import bags
-from bags.bag.recordfile import RecordFile
+from bags.bag.record_file import RecordFile
 
 FPS, SECONDS, HEIGHT, WIDTH = 25, 64, 180, 320
 LENGTH = 16  # frames of a slice

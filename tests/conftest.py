@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import bags
-from bags import formats
-from bags.spec import parse_spec
+from bags.dataset import registry
+from bags.dataset.spec import parse_spec
 
 ROOT = Path(__file__).parent.parent
 
@@ -102,7 +102,7 @@ def encode_row(row, spec=SPEC):
     """A datapoint as its records."""
     found = {}
     for name, kind in parse_spec(spec).items():
-        encode = formats.bind_encoder(kind.word, kind.args)
+        encode = registry.bind_encoder(kind.word, kind.args)
         value = row.get(name)
         if value is None:
             found[name] = None
@@ -152,7 +152,7 @@ def kit():
     )
 
 
-# The tests over storages of objects: pytest --storage s3-obstore tests/test_reader.py
+# The tests over storages of objects: pytest --storage s3-obstore tests/dataset/test_reader.py
 
 
 def pytest_addoption(parser):
@@ -177,9 +177,9 @@ def storage_of_all(request):
     if name is None:
         yield
         return
-    from bags.bag import files
-    from bags.bag.files.clients import clients_for
-    from bags.bag.files.remote import RemoteStore
+    from bags import storage as files
+    from bags.storage.connect import clients_for
+    from bags.storage.object_store import RemoteStore
     from tests.cloud.synced import SyncedStore
     from tests.servers import gcs_server, s3_server
 

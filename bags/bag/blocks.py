@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.frames import MAGIC
-from bags.bag.limits import Int64s
+from bags.indexing import Int64s
 
 __all__ = ['broken_frames']
 

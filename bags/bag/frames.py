@@ -10,7 +10,7 @@ import mmap
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.limits import Int64s
+from bags.indexing import Int64s
 
 __all__ = ['BEHIND', 'MAGIC', 'content_sizes', 'whole_sizes']
 

@@ -2,7 +2,7 @@
 
 Reading a record of 100 B takes 0.2 µs, so an attribute or a call more can be measured. Each function here
 is a closure over just what it uses, and leaves all that is unusual (an index from the end, a limit that
-cannot be, a damaged frame) to the slow way, `OpenBag.record`, which raises what has to be raised.
+cannot be, a damaged frame) to the slow way, `BagFile.record`, which raises what has to be raised.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import zstandard
 
-from bags.bag.compression import Buffer, Zstd
 from bags.bag.limits import ENTRY
 from bags.bag.uniform import Uniform
+from bags.bag.zstd import Buffer, Zstd
 
 if TYPE_CHECKING:
-    from bags.bag.opened import OpenBag
+    from bags.bag.bag_file import BagFile
 
 __all__ = ['ends_of', 'getters']
 
@@ -27,7 +27,7 @@ ANNOUNCED = (1 << 16) + 255  # What a size of 1 or 2 bytes announces at most (RF
 COPIED = 1 << 11  # Frames up to this are passed on as bytes, which are quicker made than views.
 
 
-def getters(bag: OpenBag) -> tuple[Callable[[int], bytes], Callable[[int], Buffer]]:
+def getters(bag: BagFile) -> tuple[Callable[[int], bytes], Callable[[int], Buffer]]:
     """Returns the functions that give a record as bytes, and as a buffer that may alias the file."""
     if bag.file.buffer is None or bag.limits.buffer is None or sys.byteorder != 'little':
         return bag.record, bag.record_view
@@ -43,7 +43,7 @@ def getters(bag: OpenBag) -> tuple[Callable[[int], bytes], Callable[[int], Buffe
     return get, get_view
 
 
-def ends_of(bag: OpenBag) -> memoryview:
+def ends_of(bag: BagFile) -> memoryview:
     """Returns the table of ends as something that is indexed by any integer.
 
     Arithmetic with the index would overflow where it is an `np.int8`. It also takes longer (a record of
@@ -54,7 +54,7 @@ def ends_of(bag: OpenBag) -> memoryview:
     return memoryview(table)[bag.offset : bag.offset + bag.count * ENTRY].cast('Q')
 
 
-def _slicing(bag: OpenBag, buffer: Any, slow: Callable[[int], Any]) -> Callable[[int], Any]:
+def _slicing(bag: BagFile, buffer: Any, slow: Callable[[int], Any]) -> Callable[[int], Any]:
     ends, count, end = ends_of(bag), bag.count, bag.end
 
     def get(index: int) -> Any:
@@ -68,7 +68,7 @@ def _slicing(bag: OpenBag, buffer: Any, slow: Callable[[int], Any]) -> Callable[
 
 
 def _uniform(
-    bag: OpenBag, uniform: Uniform, buffer: Any, otherwise: Callable[[int], Any]
+    bag: BagFile, uniform: Uniform, buffer: Any, otherwise: Callable[[int], Any]
 ) -> Callable[[int], Any]:
     count, length, marks, touch = bag.count, uniform.length, uniform.marks, uniform.touch
 
@@ -83,7 +83,7 @@ def _uniform(
     return get
 
 
-def _decoding(bag: OpenBag, codec: Zstd) -> Callable[[int], bytes]:
+def _decoding(bag: BagFile, codec: Zstd) -> Callable[[int], bytes]:
     """As `Zstd.decode` of the record's bytes, without the calls in between."""
     buffer, view, ends, slow = bag.file.buffer, bag.view, ends_of(bag), bag.record
     assert buffer is not None

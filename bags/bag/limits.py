@@ -15,14 +15,13 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
+
+from bags.indexing import Int64s
 
 __all__ = ['ENTRY', 'Int64s', 'Table', 'first_bad', 'locate', 'parse_tail', 'prefix_agrees']
 
 ENTRY = 8
 """Bytes of a limit."""
-
-Int64s = npt.NDArray[np.int64]
 
 
 class Table(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from bags.bag.files import File
+from bags.storage import File
 
 __all__ = ['ReadAhead']
 

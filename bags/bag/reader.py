@@ -7,17 +7,16 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self, SupportsIndex, overload
 
-from bags.bag.compression import Buffer
-from bags.bag.files import store_for
-from bags.bag.gather import Closed
-from bags.bag.indices import as_indices, check_index
-from bags.bag.iterate import in_batches, iterate
-from bags.bag.limits import Int64s
+from bags.bag.iteration import in_batches, iterate
 from bags.bag.options import ReaderOptions, ShardingLayout, merge
-from bags.bag.part import Part
+from bags.bag.record_slice import RecordSlice
 from bags.bag.records import as_record
 from bags.bag.sharding import expand
 from bags.bag.shards import Shards
+from bags.bag.zstd import Buffer
+from bags.concurrency import ClosedHandle
+from bags.indexing import Int64s, as_indices, check_index
+from bags.storage import store_for
 
 __all__ = ['Reader']
 
@@ -63,9 +62,9 @@ class Reader(Sequence[bytes]):
             specs, lambda path: store.exists(local(path)), lambda folder: store.names(local(folder))
         )
         shards = Shards(list(map(local, paths)), self._options)
-        self._start(Part(shards, range(shards.layout.total)))
+        self._start(RecordSlice(shards, range(shards.layout.total)))
 
-    def _start(self, part: Part) -> None:
+    def _start(self, part: RecordSlice) -> None:
         self._part: Any = part
         # What is known of it stays known when it is closed.
         shards = part.shards
@@ -143,15 +142,15 @@ class Reader(Sequence[bytes]):
                 return self._slice(self._range[index])
             return self._get(check_index(index, len(self._range)))
 
-    def _opened(self) -> Part:
+    def _opened(self) -> RecordSlice:
         """Returns what it reads from, unless it is closed."""
-        part: Part = self._part() if self._closed else self._part
+        part: RecordSlice = self._part() if self._closed else self._part
         return part
 
     def _slice(self, chosen: range) -> Reader:
         reader = object.__new__(Reader)
         reader._options, reader._file_spec = self._options, self._file_spec
-        reader._start(Part(self._opened().shards, chosen))
+        reader._start(RecordSlice(self._opened().shards, chosen))
         return reader
 
     def __reversed__(self) -> Reader:  # type: ignore[override]
@@ -288,7 +287,7 @@ class Reader(Sequence[bytes]):
     def close(self) -> None:
         """Lets go of the files. Slices and buffers made before go on; the Reader itself raises ValueError."""
         self._closed = True
-        self._part = self._get = self.view = Closed(repr(self))
+        self._part = self._get = self.view = ClosedHandle(repr(self))
 
     def __enter__(self) -> Self:
         return self
@@ -303,5 +302,5 @@ class Reader(Sequence[bytes]):
 def _restore(options: ReaderOptions, file_spec: str, shards: Shards, chosen: range) -> Reader:
     reader = object.__new__(Reader)
     reader._options, reader._file_spec = options, file_spec
-    reader._start(Part(shards, chosen))
+    reader._start(RecordSlice(shards, chosen))
     return reader

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from bags.bag.limits import Int64s
+from bags.indexing import Int64s
 
 __all__ = ['Concatenated', 'Interleaved', 'expand', 'shard_name']
 

@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from bags.bag.compression import Buffer
-from bags.bag.files import store_to_read
-from bags.bag.gather import Kept, descriptors, overlapped
-from bags.bag.indices import check_index
-from bags.bag.limits import ENTRY, Int64s
-from bags.bag.opened import OpenBag
-from bags.bag.opening import open_bag
+from bags.bag.bag_file import BagFile
+from bags.bag.limits import ENTRY
+from bags.bag.open import open_bag
 from bags.bag.options import CachePolicy, ReaderOptions, ShardingLayout
 from bags.bag.sharding import Concatenated, Interleaved
-from bags.bag.threads import PROCESSORS
+from bags.bag.zstd import Buffer
+from bags.concurrency import PROCESSORS, FifoCache, descriptors, map_concurrently
 from bags.errors import CorruptError
+from bags.indexing import Int64s, check_index
+from bags.storage import store_to_read
 
 __all__ = ['Shards']
 
@@ -64,12 +63,12 @@ class Shards:
             return start * len(self.paths)
         return sum(self.sizes[:shard]) + start + within * ENTRY
 
-    def _keep(self) -> Kept[int, OpenBag]:
+    def _keep(self) -> FifoCache[int, BagFile]:
         # What opens a bag does not refer to the shards: they let go of their files with the last reference,
         # not when the garbage collector comes.
         store, paths, options, lengths = self.store, self.paths, self.options, self.lengths
 
-        def make(shard: int) -> OpenBag:
+        def make(shard: int) -> BagFile:
             bag = open_bag(store, paths[shard], options)
             expected = lengths[shard] if lengths else 0
             if bag.count < expected:
@@ -78,19 +77,19 @@ class Shards:
             return bag
 
         # Past the cache, a bag's limits are read by a file of their own, and both files by two descriptors.
-        return Kept(make, descriptors(2 if options.cache_policy is CachePolicy.SYSTEM else 4))
+        return FifoCache(make, descriptors(2 if options.cache_policy is CachePolicy.SYSTEM else 4))
 
     @property
-    def waits(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether several bags are worth reading at the same time."""
-        return not self.store.appendable
+        return self.store.is_remote
 
     def _count(self) -> tuple[list[int], list[int]]:
         def count(shard: int) -> tuple[int, int]:
             bag = self.bags[shard]
             return bag.count, bag.size
 
-        counts = overlapped(count, range(len(self.paths)), self.waits)
+        counts = map_concurrently(count, range(len(self.paths)), self.is_remote)
         return [records for records, _ in counts], [size for _, size in counts]
 
     def getters(self, part: range) -> tuple[Callable[[int], bytes], Callable[[int], Buffer]]:
@@ -136,7 +135,7 @@ class Shards:
         if len(groups) == 1:
             return work(groups[0])
         results: list[Any] = [None] * len(chosen)
-        for group, records in zip(groups, overlapped(work, groups, self.waits), strict=True):
+        for group, records in zip(groups, map_concurrently(work, groups, self.is_remote), strict=True):
             places = group[2]
             if isinstance(places, slice):
                 results[places] = records
@@ -149,8 +148,7 @@ class Shards:
         """Has the kernel read ahead what is at global indices, as far as that is of use."""
         for shard, within, _ in self._groups(chosen):
             bag = self.bags[shard]
-            if bag.file.wary:
-                bag.file.expect(*bag.ranges(np.asarray(within, np.int64)))
+            bag.file.expect(*bag.ranges(np.asarray(within, np.int64)))
 
     def _groups(self, chosen: range | Int64s) -> list[Group]:
         """Divides global indices by shard."""

@@ -23,9 +23,9 @@ import numpy as np
 import zstandard
 
 from bags.bag.frames import BEHIND, whole_sizes
-from bags.bag.heap import retain
-from bags.bag.limits import Int64s
-from bags.bag.threads import at_once
+from bags.concurrency import at_once
+from bags.indexing import Int64s
+from bags.storage.heap import retain
 
 __all__ = ['Together']
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bags.bag.limits import Int64s, Table
+from bags.bag.limits import Table
+from bags.indexing import Int64s
 
 __all__ = ['SHIFT', 'SOUND', 'Uniform', 'as_slice']
 

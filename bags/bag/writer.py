@@ -8,12 +8,12 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
-from bags.bag.compression import Zstd, codec_for
-from bags.bag.files import store_for
-from bags.bag.growing import GrowingBag
+from bags.bag.appender import BagAppender
 from bags.bag.limits import ENTRY
 from bags.bag.options import CompressionZstd, LimitsPlacement, WriterOptions, merge
 from bags.bag.records import as_record
+from bags.bag.zstd import Zstd, codec_for
+from bags.storage import store_for
 
 __all__ = ['Writer']
 
@@ -62,7 +62,7 @@ class Writer:
         store, path = store_for(filename, self._options.filesystem, self._options.storage_options)
         self._codec: Zstd | None = codec_for(path, self._options.compression, self._options.max_record_size)
         self._most = self._options.max_record_size if self._codec is not None else sys.maxsize
-        self._bag = GrowingBag(store, path, self._options.limits_placement, mode, at_most)
+        self._bag = BagAppender(store, path, self._options.limits_placement, mode, at_most)
         self._closed = False
 
     # What it is.

@@ -12,19 +12,19 @@ import numpy as np
 from apache_beam.io import iobase, range_trackers
 from apache_beam.transforms.display import DisplayDataItem
 
-from bags.arguments import at_least
-from bags.bag.files import store_for
 from bags.beam.dividing import Divided
 from bags.beam.finishing import begin, finish
-from bags.compressing import Compression, field_compressions
-from bags.dataset import Datapoint
-from bags.encoder import bind_encoders
-from bags.opening import open as open_dataset
-from bags.selection import Fields, select_fields
-from bags.shard_list import shard_numbers
-from bags.sharded_writer import GB
-from bags.spec import check_names, parse_spec
-from bags.writer import DatasetWriter
+from bags.dataset.base import Datapoint
+from bags.dataset.compression import Compression, field_compressions
+from bags.dataset.encoder import bind_encoders
+from bags.dataset.open import open as open_dataset
+from bags.dataset.selection import Fields, select_fields
+from bags.dataset.shard_list import shard_numbers
+from bags.dataset.sharded_writer import GB
+from bags.dataset.spec import check_names, parse_spec
+from bags.dataset.writer import DatasetWriter
+from bags.storage import store_for
+from bags.validation import at_least
 
 __all__ = ['ReadDataset', 'WriteDataset']
 

@@ -10,7 +10,7 @@ import errno
 import uuid
 from collections.abc import Sequence
 
-from bags.bag.files import Store
+from bags.storage import Store
 
 __all__ = ['begin', 'finish']
 
@@ -47,10 +47,10 @@ def _move(store: Store, path: str, target: str) -> None:
         return
     names = _names(store, path)
     if _is_there(store, target) and (
-        store.appendable or (names is None and not _is_copy(store, target, path))
+        not store.is_remote or (names is None and not _is_copy(store, target, path))
     ):
         raise FileExistsError(errno.EEXIST, 'something is there already', target)
-    if names is None or store.appendable:
+    if names is None or not store.is_remote:
         store.rename(path, target)
         return
     # A folder where there are none, only names of files: the refs go last, without which it does not count.

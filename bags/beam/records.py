@@ -14,12 +14,12 @@ from apache_beam.io import iobase, range_trackers
 from apache_beam.transforms.display import DisplayDataItem
 
 from bags import bag
-from bags.bag.files import store_for
-from bags.bag.opening import limits_name
+from bags.bag.open import limits_name
 from bags.bag.options import LimitsPlacement, ReaderOptions, WriterOptions, merge
 from bags.bag.sharding import shard_name
 from bags.beam.dividing import Divided
 from bags.beam.finishing import begin, finish
+from bags.storage import store_for
 
 __all__ = ['ReadFromBag', 'ReadFromBagz', 'WriteToBag', 'WriteToBagz']
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO
 
-from bags.formats.containers import HEAD, identify
+from bags.formats.signatures import HEAD, identify
 
 __all__ = ['EXTENSIONS', 'media_facts']
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bags.bag.files import store_for
+from bags.storage import store_for
 
 __all__ = ['as_given', 'bars', 'byte_count', 'console', 'emit', 'print_json', 'table', 'text']
 

@@ -8,10 +8,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.bag.files import store_for
 from bags.cli.facts import EXTENSIONS
 from bags.cli.showing import is_opaque
-from bags.formats.containers import HEAD, identify
+from bags.formats.signatures import HEAD, identify
+from bags.storage import store_for
 
 __all__ = ['save_file', 'save_media']
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from bags.cli.facts import media_facts
 from bags.cli.printing import byte_count
-from bags.dataset import Rows
+from bags.dataset.base import Rows
+from bags.dataset.open import open_as_far_as_known
+from bags.dataset.registry import decoders
+from bags.dataset.spec import FieldType
 from bags.errors import BagsError
-from bags.formats import decoders
-from bags.opening import open_as_far_as_known
-from bags.spec import FieldType
 
 __all__ = [
     'Shown',

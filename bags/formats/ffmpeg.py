@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bags.errors import MissingDependencyError
-from bags.formats.media import BufferFile
+from bags.formats.encoded import BufferFile
 from bags.formats.scalars import Buffer
 
 __all__ = ['import_av', 'open_stream']

@@ -17,7 +17,7 @@ import numpy as np
 
 from bags.errors import MissingDependencyError
 from bags.formats.arguments import check_count, whole_number
-from bags.formats.media import BufferFile, Encoded, already_encoded, decodes
+from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.scalars import Buffer
 
 if TYPE_CHECKING:

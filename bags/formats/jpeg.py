@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from bags.formats.encoded import Encoded, already_encoded, decodes
 from bags.formats.images import Pixels, check_size, image_quality, load, save
-from bags.formats.media import Encoded, already_encoded, decodes
 from bags.formats.scalars import Buffer
 from bags.memory import aligned
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from bags.formats.arguments import check_count, whole_number
+from bags.formats.encoded import Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import import_av, open_stream
-from bags.formats.media import Encoded, already_encoded, decodes
 from bags.formats.scalars import Buffer
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.formats.media import BufferFile, Encoded, already_encoded, decodes
+from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.scalars import Buffer
 
 __all__ = ['Samples', 'decode_wav', 'encode_wav', 'find_samples', 'samples_and_rate', 'samples_of']

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bags.arguments import at_least, integer
 from bags.samplers.permutation import Permutation
 from bags.samplers.sampler import Int64s
+from bags.validation import at_least, integer
 
 __all__ = ['Bucketed']
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bags.arguments import at_least, integer
 from bags.samplers.permutation import Permutation, hashed
 from bags.samplers.sampler import Int64s
+from bags.validation import at_least, integer
 
 __all__ = ['Random', 'Sequential', 'Shuffled', 'Sliding']
 

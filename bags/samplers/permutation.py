@@ -20,9 +20,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from bags.indexing import Int64s
+
 __all__ = ['MOST', 'Permutation', 'hashed', 'keys_of']
 
-Int64s = npt.NDArray[np.int64]
 UInt64s = npt.NDArray[np.uint64]
 
 MOST = 2**63 - 1

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
+from bags.indexing import Int64s
 
 __all__ = ['Int64s', 'Sampler']
-
-Int64s = npt.NDArray[np.int64]
 
 
 @runtime_checkable

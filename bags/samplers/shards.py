@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from bags.arguments import at_least, integer
-from bags.batch import offsets_of
+from bags.indexing import offsets_of
 from bags.samplers.permutation import Permutation
 from bags.samplers.sampler import Int64s
+from bags.validation import at_least, integer
 
 __all__ = ['ShardShuffled', 'shard_lengths']
 

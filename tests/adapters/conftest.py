@@ -12,7 +12,7 @@ import pytest
 from absl import flags
 
 import bags
-import bags.dataset
+import bags.dataset.base
 
 flags.FLAGS.mark_as_parsed()  # As `absl.app.run` does: where there is JAX, worker processes of Grain want it.
 os.environ['JAX_PLATFORMS'] = 'cpu'

@@ -11,7 +11,7 @@ from torch.utils import data
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import bags
-from bags.loading.turns import Turn
+from bags.loader.worker_shard import Turn
 
 WORKERS = [(0, None), (2, 'fork')]
 # Spawned workers import torch, which takes seconds: they get the kind that holds all others.

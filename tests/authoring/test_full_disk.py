@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bags
-from tests import authoring_samples as samples
+from tests.authoring import samples
 
 pytestmark = pytest.mark.skipif(sys.platform == 'win32', reason='a limit of the size of files')
 
@@ -16,7 +16,7 @@ CODE = """
 import resource, signal, sys
 import bags
 import numpy as np
-from tests import authoring_samples as samples
+from tests.authoring import samples
 
 what, source, target = sys.argv[1:]
 CALLS = {

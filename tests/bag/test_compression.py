@@ -9,9 +9,10 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.bag import compression, together
-from bags.bag.compression import Zstd, codec_for
+from bags.bag import together
+from bags.bag import zstd as codecs
 from bags.bag.options import CompressionAutoDetect, CompressionNone, CompressionZstd
+from bags.bag.zstd import Zstd, codec_for
 from tests.bag.samples import few
 
 TRAINED = zstandard.train_dictionary(
@@ -180,7 +181,7 @@ SKIPPABLE = b'\x50\x2a\x4d\x18' + (3).to_bytes(4, 'little') + b'abc'
 @pytest.mark.parametrize('kind', ['random', 'text', 'same', 'mixed'])
 def test_many_frames_come_back_and_one_bad_frame_among_them_is_met(kind, size, parallelism, monkeypatch):
     monkeypatch.setattr(together, 'WORTH', 1e-9)  # As if all of it were worth threads, once it is known.
-    monkeypatch.setattr(compression, 'WORTH', 1e-9)
+    monkeypatch.setattr(codecs, 'WORTH', 1e-9)
     monkeypatch.setattr(together, 'PIECE', 1 << 16)
     rng = random.Random(size)
     makers = {

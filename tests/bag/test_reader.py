@@ -861,7 +861,7 @@ def test_a_fork_reads_at_the_same_time_as_its_parent(specs, access, compression)
 
 
 def test_a_fork_while_a_thread_waits_for_limits(tmp_path, monkeypatch):
-    from bags.bag.files.pread import PreadFile
+    from bags.storage.pread_file import PreadFile
 
     path = write(tmp_path / 'x.bag', RECORDS)
     reader = bag.Reader(path, mapped=False)

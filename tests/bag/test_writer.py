@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bags import bag
-from bags.bag.files.local import LocalStore
-from bags.bag.opening import open_bag
+from bags.bag.open import open_bag
 from bags.errors import CorruptError
+from bags.storage.local import LocalStore
 from tests.bag.samples import ACCESS, COMPRESSIONS, PLACEMENTS, few, many, raw_bag, run_child, write
 
 FORMS = [(placement, name) for placement in PLACEMENTS for name in COMPRESSIONS]
@@ -643,7 +643,7 @@ def test_a_run_for_which_there_is_no_room_leaves_the_bag_as_before(tmp_path, mon
 
     with bag.Writer(tmp_path / 'x.bag') as writer:
         writer.write_run(b'before', [6])
-        monkeypatch.setattr('bags.bag.files.local.LocalOutput._put', put)
+        monkeypatch.setattr('bags.storage.local.LocalOutput._put', put)
         with pytest.raises(OSError, match='no room'):
             writer.write_run(b'lost', [4])
         monkeypatch.undo()

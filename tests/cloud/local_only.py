@@ -5,12 +5,22 @@ __all__ = ['FILES', 'LOCAL_ONLY', 'PART', 'is_local_only']
 FILES = [
     *('tests/bag/test_damage.py', 'tests/bag/test_golden.py', 'tests/bag/test_index.py'),
     *('tests/bag/test_reader.py', 'tests/bag/test_writer.py'),
-    *('tests/test_append.py', 'tests/test_batch.py', 'tests/test_reader.py', 'tests/test_refs.py'),
-    *('tests/test_sharded.py', 'tests/test_views.py', 'tests/test_writer.py'),
+    *(
+        'tests/dataset/test_append.py',
+        'tests/dataset/test_batch.py',
+        'tests/dataset/test_reader.py',
+        'tests/dataset/test_refs.py',
+    ),
+    *('tests/dataset/test_sharded.py', 'tests/dataset/test_views.py', 'tests/dataset/test_writer.py'),
 ]
 """Those that run: `make test-cloud`."""
 
-PART = ['tests/bag/test_writer.py', 'tests/test_batch.py', 'tests/test_sharded.py', 'tests/test_writer.py']
+PART = [
+    'tests/bag/test_writer.py',
+    'tests/dataset/test_batch.py',
+    'tests/dataset/test_sharded.py',
+    'tests/dataset/test_writer.py',
+]
 """Those that run with the second client of a storage as well."""
 
 LOCAL_ONLY = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from bags.bag.files.remote import RemoteStore
+from bags.storage.object_store import RemoteStore
 
 __all__ = ['SyncedStore']
 
@@ -23,7 +23,7 @@ class SyncedStore:
         known: By path, the local file as it was when it was last sent or fetched.
     """
 
-    appendable = False
+    is_remote = True
 
     def __init__(self, remote: RemoteStore, root: str, known: dict[str, Any]) -> None:
         self.remote = remote

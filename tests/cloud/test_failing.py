@@ -16,11 +16,11 @@ import pytest
 
 import bags
 from bags import bag
-from bags.bag.files import Hints, store_for
 from bags.errors import CorruptError
-from tests.bag.test_files import DATA, arrays
+from bags.storage import Hints, store_for
 from tests.cloud.conftest import make_storage
 from tests.servers import Proxy
+from tests.storage.test_files import DATA, arrays
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bags import bag
-from bags.bag.files import Hints, store_for
-from bags.bag.files.objects import part_size
-from bags.bag.recordfile import RecordFile
+from bags.bag.record_file import RecordFile
 from bags.errors import CorruptError
+from bags.storage import Hints, store_for
+from bags.storage.object_client import part_size
 from tests.bag.samples import few, forked
-from tests.bag.test_files import DATA, FileTests, arrays
+from tests.storage.test_files import DATA, FileTests, arrays
 
 
 class TestRemote(FileTests):
@@ -256,7 +256,7 @@ def test_a_reader_goes_on_in_a_spawned_process(s3_storage, records):
 )
 def test_forms_of_a_url(form, url):
     store, path = store_for(form)
-    assert not store.appendable
+    assert store.is_remote
     assert path == url
 
 

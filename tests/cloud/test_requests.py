@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bags
-from bags.bag.files import store_for
+from bags.storage import store_for
 
 SPEC = {'blob': 'bytes', 'id': 'int(8)', 'text': 'utf8', 'words': 'utf8[]?'}
 SMALL = {'id': 'int(8)', 'text': 'utf8'}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bags import bag
-from bags.bag.files import store_for
+from bags.storage import store_for
 from tests.servers import gcs_server, s3_server
 
 pytestmark = [
@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from bags import bag
-from bags.bag.files import clients
+from bags.storage import connect as clients
 
 path, options, kind, size = *sys.argv[1:4], int(sys.argv[4])
 options = json.loads(options)

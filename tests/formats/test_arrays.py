@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bags.formats import bind_decoder, bind_encoder, decoders, encoders, invalid_row
+from bags.dataset.registry import bind_decoder, bind_encoder, decoders, encoders
+from bags.formats.arrays import invalid_row
 
 DTYPES = st.one_of(
     hnp.boolean_dtypes(),

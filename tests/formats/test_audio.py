@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bags.formats import audio, decoders, encoders
+from bags.dataset.registry import decoders, encoders
+from bags.formats import audio
 
 
 def samples(dtype):

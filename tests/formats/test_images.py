@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
-from bags.formats import decoders, encoders, images, jpeg
+from bags.dataset.registry import decoders, encoders
+from bags.formats import images, jpeg
 
 
 def save(image, format, **how):

@@ -9,10 +9,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from bags.dataset.registry import bind_decoder, decoders, encoders
 from bags.errors import MissingDependencyError
-from bags.formats import bind_decoder, decoders, encoders
-from bags.formats.containers import identify
-from bags.formats.media import BufferFile
+from bags.formats.encoded import BufferFile
+from bags.formats.signatures import identify
 
 NAMES = {
     'jpeg': 'JPEG',

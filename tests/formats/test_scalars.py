@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags import formats
-from bags.formats import bind_decoder, bind_encoder, decoders, encoders
+from bags.dataset import registry
+from bags.dataset.registry import bind_decoder, bind_encoder, decoders, encoders
+from bags.formats import scalars
 
 SIZES = [1, 2, 3, 4, 5, 8, 12, 16]
 
@@ -150,10 +151,10 @@ def test_u64_as_in_granular(value):
 
 
 def test_ints_of_old_bags_are_unsigned_and_of_any_length():
-    table = {**decoders, 'int': formats.decode_legacy_int}
+    table = {**decoders, 'int': scalars.decode_legacy_int}
     decode = bind_decoder('int', ('4',), table)
     assert [decode(memoryview(b'\xff' * length)) for length in (0, 1, 4, 8)] == [0, 255, 2**32 - 1, 2**64 - 1]
-    assert formats.fixed_dtype('int', ('4',), table) == (np.dtype('<u4'), ())
+    assert registry.fixed_dtype('int', ('4',), table) == (np.dtype('<u4'), ())
 
 
 @pytest.mark.parametrize(('size', 'code'), [(2, '<e'), (4, '<f'), (8, '<d')])

@@ -8,7 +8,7 @@ import av
 import numpy as np
 import pytest
 
-from bags.formats import decoders, encoders
+from bags.dataset.registry import decoders, encoders
 
 WORDS = ['mp4', 'webm', 'mkv']
 

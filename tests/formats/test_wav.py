@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bags.formats import decoders, encoders
+from bags.dataset.registry import decoders, encoders
 
 
 def samples(dtype):

@@ -58,7 +58,7 @@ def _open(path: str, index: int, field: str, item: int | None) -> Any:
     from bags.cli.failing import Misused
     from bags.cli.selecting import check_field, parse_field, parse_rows
     from bags.cli.showing import open_for_show
-    from bags.sources import find_source
+    from bags.maintenance.sources import find_source
 
     if find_source(path).kind == 'bags':
         if field or item is not None:

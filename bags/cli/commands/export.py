@@ -41,7 +41,7 @@ def export(
     import bags
     from bags.cli.printing import print_json
     from bags.cli.selecting import parse_byte_count, parse_fields
-    from bags.opening import open_as_far_as_known
+    from bags.dataset.open import open_as_far_as_known
 
     with open_as_far_as_known(path) as dataset:
         files = bags.export(

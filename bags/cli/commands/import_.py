@@ -66,11 +66,11 @@ def import_(
     Example: bags import photos dataset --dry-run --type cls='int(8)' --type json=none
     """
     from bags.cli.failing import Misused, fail
-    from bags.encoder import bind_encoders
+    from bags.dataset.encoder import bind_encoders
+    from bags.dataset.spec import parse_spec
     from bags.errors import SpecError
-    from bags.intake import convert, open_source
-    from bags.intake.sources import Damaged
-    from bags.spec import parse_spec
+    from bags.interop.convert import convert
+    from bags.interop.source import Damaged, open_source
 
     *sources, target = source if len(source) > 1 or not dry_run else [*source, '']
     if not sources:

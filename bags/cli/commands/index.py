@@ -24,7 +24,7 @@ def index(
     Example: bags index episodes
     """
     from bags.cli.printing import console, emit, print_json, text
-    from bags.indexing import index as write_index
+    from bags.maintenance.shard_list_file import index as write_index
 
     shards = write_index(path)
     if json:

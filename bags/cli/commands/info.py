@@ -19,8 +19,8 @@ def info(path: Path, json: Json = False) -> None:
     import dataclasses
 
     from bags.cli.printing import print_json
-    from bags.describing import describe_bags, describe_dataset
-    from bags.sources import find_source
+    from bags.maintenance.info import describe_bags, describe_dataset
+    from bags.maintenance.sources import find_source
 
     source = find_source(path)
     if source.kind == 'bags':

@@ -19,7 +19,7 @@ def recover(path: Path, json: Json = False) -> None:
     import dataclasses
 
     from bags.cli.printing import as_given, console, emit, print_json, text
-    from bags.recovering import recover as close
+    from bags.maintenance.recover import recover as close
 
     out = console()
     done = []

@@ -66,7 +66,7 @@ def _rows(text: str, length: int, what: str) -> Iterable[int]:
 
 
 def _show(path: str, rows: Any, fields: str | None, save: str | None, json: bool) -> None:
-    from bags.sources import find_source
+    from bags.maintenance.sources import find_source
 
     if find_source(path).kind == 'bags':
         _show_records(path, rows, fields, save, json)

@@ -33,8 +33,8 @@ def verify(
 
     from bags.cli.failing import FAILED
     from bags.cli.printing import as_given, console, emit, print_json, text
-    from bags.verifying import Damage
-    from bags.verifying import verify as look
+    from bags.maintenance.verify import Damage
+    from bags.maintenance.verify import verify as look
 
     found = look(path, decode, notes=True, workers=workers, progress=None)
     damage = 0

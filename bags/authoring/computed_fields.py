@@ -1,0 +1,124 @@
+"""New fields from functions over batches of a dataset."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from bags.dataset.base import Rows
+from bags.dataset.batch import Column
+from bags.dataset.encoder import Encoder, collect
+from bags.dataset.field_writer import Run
+from bags.dataset.refs import MISSING
+from bags.dataset.spec import Spec
+from bags.indexing import Int64s
+
+__all__ = ['Added', 'Columns']
+
+
+class Columns(Mapping[str, Column]):
+    """The fields of some datapoints as columns, each read when it is first asked for."""
+
+    def __init__(self, dataset: Rows, indices: Int64s) -> None:
+        self._dataset = dataset
+        self._indices = indices
+        self._known: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._known:
+            if name not in self._dataset.types:
+                names = ', '.join(map(repr, self._dataset.types))
+                raise KeyError(f'no field {name!r}; those there are: {names}')
+            self._known |= self._dataset.columns(self._indices, {name: True})
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._dataset.types
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._dataset.types)
+
+    def __len__(self) -> int:
+        return len(self._dataset.types)
+
+    def __repr__(self) -> str:
+        return f'{len(self._indices)} datapoints of {", ".join(self._dataset.types)}'
+
+
+class Added:
+    """Makes new fields.
+
+    Args:
+        dataset: What they are made from.
+        types: Of the new fields.
+        functions: From a batch to the values of a field, by field.
+        encoder: For the new fields.
+        batch_size: Most datapoints that a function is given.
+    """
+
+    def __init__(
+        self,
+        dataset: Rows,
+        types: Spec,
+        functions: Mapping[str, Callable[[Mapping[str, Any]], Any]],
+        encoder: Encoder,
+        batch_size: int,
+    ) -> None:
+        self.types = types
+        self._dataset = dataset
+        self._functions = functions
+        self._encoder = encoder
+        self._batch_size = batch_size
+        self._lock = threading.Lock()
+
+    def make(self, indices: Int64s) -> dict[str, tuple[list[Run], Any]]:
+        """Returns the records of each new field, and their refs, counted from the first of them.
+
+        Raises:
+            ValueError: A function that returns more values than datapoints, or fewer.
+            EncodeError: A value that cannot be encoded.
+        """
+        encoded: dict[str, list[Any]] = {name: [] for name in self.types}
+        for start in range(0, len(indices), self._batch_size):
+            part = indices[start : start + self._batch_size]
+            batch = Columns(self._dataset, part)
+            for name in self.types:
+                encoded[name] += self._encode(name, batch, part)
+        return {name: self._gather(name, entries) for name, entries in encoded.items()}
+
+    def _encode(self, name: str, batch: Columns, indices: Int64s) -> list[Any]:
+        first, last = int(indices[0]), int(indices[-1])
+        try:
+            with self._lock:
+                values = self._functions[name](batch)
+        except Exception as exc:
+            exc.add_note(f'in the function of field {name!r}, on datapoints {first} to {last}')
+            raise
+        if not hasattr(values, '__len__') or len(values) != len(indices):
+            got = f'{len(values)}' if hasattr(values, '__len__') else type(values).__name__
+            raise ValueError(
+                f'field {name!r}: expected {len(indices)} values of its function for datapoints {first} to '
+                f'{last}, got {got}'
+            )
+        optional = self.types[name].optional
+        return collect(
+            [
+                None if value is None and optional else self._encoder.encode_field(name, value)
+                for value in values
+            ]
+        )
+
+    def _gather(self, name: str, entries: list[Any]) -> tuple[list[Run], Any]:
+        there = np.fromiter((entry is not None for entry in entries), bool, len(entries))
+        if self.types[name].sequence:
+            counts = np.fromiter((len(entry or ()) for entry in entries), np.int64, len(entries))
+            records = [record for entry in entries for record in entry or ()]
+        else:
+            counts = there.astype(np.int64)
+            records = [entry for entry in entries if entry is not None]
+        firsts = np.where(there, np.cumsum(counts) - counts, MISSING)
+        run = Run(records, np.fromiter(map(len, records), np.int64, len(records)), False)
+        return [run], (firsts, counts) if self.types[name].sequence else firsts

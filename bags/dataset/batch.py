@@ -1,0 +1,154 @@
+"""Batches: columns of values, and how they are joined and reordered.
+
+A column is an array (B, *shape) where every value has one size, a `Ragged` for sequences of such values,
+and a list for all else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.indexing import offsets_of
+
+__all__ = ['Column', 'Ragged', 'convert', 'join_columns', 'spread', 'take']
+
+
+@dataclasses.dataclass(eq=False)
+class Ragged:
+    """A batch of sequences of different lengths.
+
+    `ragged[i]` is the i-th sequence, a view of `values`; None where it is missing.
+    """
+
+    values: npt.NDArray[Any]
+    """All items, one sequence after the other, shape (items, *shape)."""
+    offsets: npt.NDArray[np.int64]
+    """Where each sequence begins in `values`, and the end of the last, shape (B + 1,)."""
+    present: npt.NDArray[np.bool_] | None = None
+    """Of an optional field, shape (B,): which sequences there are. A missing one has no items."""
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Items of each sequence, shape (B,)."""
+        # Not `np.diff`: the arrays may be those of PyTorch or JAX.
+        return self.offsets[1:] - self.offsets[:-1]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> npt.NDArray[Any] | None:
+        count = len(self)
+        if not -count <= index < count:
+            raise IndexError(f'index {index} out of range [{-count}, {count})')
+        index = index % count
+        if self.present is not None and not self.present[index]:
+            return None
+        return self.values[self.offsets[index] : self.offsets[index + 1]]
+
+    def __iter__(self) -> Iterator[npt.NDArray[Any] | None]:
+        return (self[index] for index in range(len(self)))
+
+    def dense(self) -> npt.NDArray[Any]:
+        """The sequences as one array (B, items, *shape), without a copy.
+
+        Raises:
+            ValueError: They differ in length, or one is missing.
+        """
+        lengths = self.lengths
+        if self.present is not None and not self.present.all():
+            raise ValueError(f'expected sequences of one length, got {int((~self.present).sum())} missing')
+        if len(lengths) and (lengths != lengths[0]).any():
+            raise ValueError(
+                f'expected sequences of one length, got {lengths.min()} to {lengths.max()} items'
+            )
+        items = int(lengths[0]) if len(lengths) else 0
+        return self.values.reshape(len(lengths), items, *self.values.shape[1:])
+
+    def __repr__(self) -> str:
+        shape = ', '.join(map(str, self.values.shape[1:]))
+        missing = '' if self.present is None else f', {int((~self.present).sum())} missing'
+        items = f'{len(self.values)} items of {self.values.dtype}({shape})'
+        return f'Ragged({len(self)} sequences, {items}{missing})'
+
+
+Column = npt.NDArray[Any] | Ragged | list[Any]
+
+
+def spread(firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Returns the members of many ranges, one range after the other, without a loop."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(firsts - ends + counts, counts)
+
+
+def take(column: Column, order: npt.NDArray[np.int64]) -> Column:
+    """Returns the rows of a column in another order."""
+    if isinstance(column, Ragged):
+        counts = column.lengths[order]
+        members = spread(column.offsets[:-1][order], counts)
+        present = column.present[order] if column.present is not None else None
+        return Ragged(column.values[members], offsets_of(counts), present)
+    if isinstance(column, np.ndarray):
+        return column[order]
+    return [column[position] for position in order.tolist()]
+
+
+def join_columns(columns: Sequence[Column]) -> Column:
+    """Returns the rows of several columns of one kind, one after the other."""
+    first = columns[0]
+    if len(columns) == 1:
+        return first
+    if any(type(column) is not type(first) or _shape(column) != _shape(first) for column in columns):
+        # One part's numbers may fit their dtype, and another's not; frames may differ in number.
+        return [value for column in columns for value in as_list(column)]
+    if isinstance(first, list):
+        return [value for column in columns for value in as_list(column)]
+    if isinstance(first, np.ndarray):
+        return np.concatenate(columns)  # type: ignore[arg-type]
+    if isinstance(first, Ragged):
+        parts = [column for column in columns if isinstance(column, Ragged)]
+        present = None
+        if first.present is not None:
+            present = np.concatenate([part.present for part in parts if part.present is not None])
+        counts = np.concatenate([part.lengths for part in parts])
+        return Ragged(np.concatenate([part.values for part in parts]), offsets_of(counts), present)
+    raise AssertionError(f'no column: {type(first).__name__}')
+
+
+def _shape(column: Column) -> tuple[int, ...]:
+    """Of the values of an array."""
+    return column.shape[1:] if isinstance(column, np.ndarray) else ()
+
+
+def as_list(column: Column) -> list[Any]:
+    """Returns a column as the list it would be if its values had no one size."""
+    if isinstance(column, Ragged):
+        return [None if values is None else as_list(values) for values in column]
+    if isinstance(column, np.ndarray):
+        return column.tolist() if column.ndim == 1 else list(column)
+    return column
+
+
+def convert(value: Any, leaf: Callable[[Any, str], Any], where: str = '') -> Any:
+    """Returns a batch with every value in it replaced by what `leaf` makes of it.
+
+    Dicts, lists and tuples are gone through.
+
+    Args:
+        value: The batch, or a part of it.
+        leaf: Takes a value and the field it is in.
+        where: The field of this part.
+    """
+    if isinstance(value, Mapping):
+        prefix = f'{where}.' if where else ''
+        return {key: convert(part, leaf, f'{prefix}{key}') for key, part in value.items()}
+    if isinstance(value, tuple) and hasattr(value, '_fields'):
+        return type(value)(*(convert(part, leaf, where) for part in value))
+    if isinstance(value, list | tuple):
+        return type(value)(convert(part, leaf, where) for part in value)
+    return leaf(value, where)

@@ -1,0 +1,85 @@
+"""The clips of a datapoint as one video."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, BinaryIO, SupportsIndex
+
+import numpy as np
+
+from bags.concurrency import FifoCache
+from bags.dataset.base import Rows, check_dataset
+from bags.dataset.selection import FILMS, select_fields
+from bags.errors import DecodeError
+from bags.indexing import check_index
+from bags.media.joined_videos import JoinedVideos, length_of
+from bags.media.video import Video
+
+__all__ = ['Clips']
+
+OPEN = 16
+"""Clips that stay open, to be asked again."""
+
+
+class Clips(JoinedVideos):
+    """The clips of a datapoint as one video.
+
+    Frames are counted through all clips. What is asked of it reads the headers of the clips up to there,
+    once, and decodes what it takes of those that hold some of the frames. Each clip begins where the one
+    before it ends. Safe to use from any thread, and picklable if the dataset is.
+
+    Args:
+        dataset: A reader or a view.
+        index: The datapoint.
+        field: A field of type `mp4[]`, `webm[]`, `mkv[]` or `video[]`, or a plain one: a single clip.
+        **options: `size`, `color` and `threads`, as of a `Video`.
+    """
+
+    def __init__(self, dataset: Any, index: SupportsIndex, field: str, **options: Any) -> None:
+        check_dataset('Clips', dataset)
+        select_fields(field, dataset.types)
+        kind = dataset.types[field]
+        if kind.word not in FILMS:
+            raise TypeError(f'Clips: field {field!r} of type {kind.text} is no video')
+        row = check_index(index, len(dataset))
+        count = int(dataset.lengths_at(np.array([row]), field)[0]) if kind.sequence else 1
+        self._arguments = (dataset, row, field, options)
+        videos: FifoCache[int, Video] = FifoCache(
+            lambda clip: Video(_Item(dataset, row, field, clip if kind.sequence else None), **options), OPEN
+        )
+        super().__init__(count, videos.__getitem__, lambda clip: length_of(videos[clip]), dataset.is_remote)
+
+    def __reduce__(self) -> Any:
+        return _restored, self._arguments
+
+    def __repr__(self) -> str:
+        dataset, row, field, _ = self._arguments
+        return f'bags.Clips({dataset!r}, {row}, {field!r})'
+
+
+def _restored(dataset: Rows, row: int, field: str, options: dict[str, Any]) -> Clips:
+    return Clips(dataset, row, field, **options)
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A record of a dataset, as what a `Video` opens."""
+
+    dataset: Rows
+    row: int
+    field: str
+    item: int | None
+
+    @property
+    def name(self) -> str:
+        item = '' if self.item is None else f', item {self.item}'
+        return f'{self.dataset!r}, datapoint {self.row}, field {self.field!r}{item}'
+
+    def open(self) -> BinaryIO:
+        return self.dataset.file(self.row, self.field, self.item)
+
+    def error(self, exc: Exception) -> Exception:
+        kind = self.dataset.types[self.field]
+        return DecodeError(
+            self.field, self.item or 0, kind.text, str(exc), f'{self.dataset!r}, datapoint {self.row}'
+        )

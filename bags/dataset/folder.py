@@ -1,0 +1,308 @@
+"""The files of a dataset folder: which there are, who wrote them, and where each field's bag is."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn
+
+from bags.bag.bag_file import BagFile
+from bags.bag.dictionary import check_dictionary
+from bags.bag.limits_table import BlockTable
+from bags.bag.open import open_bag
+from bags.bag.options import (
+    CacheMode,
+    CompressionAutoDetect,
+    CompressionTrained,
+    LimitsPlacement,
+    LimitsStorage,
+    ReaderOptions,
+    merge,
+)
+from bags.bag.zstd import codec_for
+from bags.concurrency import map_concurrently
+from bags.dataset.schema import Schema, SchemaCache
+from bags.dataset.shard_index import INDEX, Shard
+from bags.dataset.spec import Spec
+from bags.errors import BagsError, CorruptError, SpecError
+from bags.storage import Store
+from bags.storage.memory_file import MemoryFile
+
+__all__ = ['Folder', 'is_being_made', 'not_a_folder', 'reader_options']
+
+REFS = 1 << 26  # Bytes of refs that are read as a whole where they would be waited for.
+
+
+def reader_options(store: Store, cache_index: bool, options: Mapping[str, Any]) -> ReaderOptions:
+    """Returns how the bags of a dataset are read; raises TypeError for an option that is none."""
+    made = merge(ReaderOptions, None, dict(options))
+    is_copied = made.cache is not None and made.cache_mode is CacheMode.FILES
+    if (not store.is_remote or is_copied) and made.mapped:
+        return made
+    made.limits_storage = LimitsStorage.IN_MEMORY if cache_index else LimitsStorage.ON_DISK
+    return made
+
+
+def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
+    """Tells by its names whether a folder has no more than a writer makes before the refs.
+
+    Where files grow, these are its first bag; where they appear as a whole, they are its last.
+    """
+    if is_remote:
+        return not any(name == 'refs.bag' or name.endswith('.idx') for name in names)
+    return {name for name in names if not name.endswith('.new')} <= {'spec.json', 'limits.refs.bag'}
+
+
+def not_a_folder(path: str) -> NotADirectoryError:
+    """Returns the error of a file where a dataset should be."""
+    got = 'a bag alone (bags.bag.Reader opens it)' if path.endswith(('.bag', '.bagz')) else 'a file'
+    return NotADirectoryError(errno.ENOTDIR, f'expected a dataset, which is a folder, got {got}', path)
+
+
+class Folder:
+    """The files of a dataset folder: its spec, its refs, and where the bag of each field is."""
+
+    def __init__(self, store: Store, path: str, options: ReaderOptions, known: Shard | None = None) -> None:
+        self.store = store
+        self.path = path
+        self.options = options
+        self.known = known if known is not None and known.sizes else None
+        """What a listing or an index says of it, if it is remote or there is an index."""
+        self._spec: bytes | None = None
+        self._refs: BagFile | None = None
+        """What was read by `look`."""
+        self._begun: BagFile | None = None
+        """Refs that a writer has begun, without a datapoint so far."""
+
+    @functools.cached_property
+    def names(self) -> set[str]:
+        """What is in the folder."""
+        if self.known is not None and self.store.is_remote:
+            return set(self.known.sizes)
+        return set(self.store.names(self.path))
+
+    @property
+    def granular(self) -> bool:
+        """Whether Granular wrote it."""
+        return 'refs.bag' not in self.names and any(name.endswith('.idx') for name in self.names)
+
+    def schema(self, schemas: SchemaCache) -> Schema:
+        """Returns the schema of its spec.
+
+        Raises:
+            SpecError: Its spec.json is none, or cannot be that of a folder of Granular.
+        """
+        path = self.store.join(self.path, 'spec.json')
+        data = self.store.read(path) if self._spec is None else self._spec
+        schema = schemas.get(data, path, self.starts)
+        for name, kind in schema.types.items():
+            if (kind.sequence or kind.optional) and self.granular:
+                raise SpecError(name, 'a plain type, as Granular has no other', kind.text, self.path)
+        return schema
+
+    def look(self) -> None:
+        """Reads what opening needs, at once, where it is waited for; what fails is met where it is used."""
+        if not self.store.is_remote:
+            return
+        self.learn()
+        works: list[Callable[[], object]] = [self._look_at_refs, self._look_at_spec]
+        if self.known is None:
+            works.append(lambda: self.names)
+
+        def attempt(work: Callable[[], object]) -> None:
+            try:
+                work()
+            except (OSError, BagsError):
+                pass
+
+        map_concurrently(attempt, works, True)
+
+    def _look_at_refs(self) -> None:
+        # Only a reader of the whole folder wants all limits in memory.
+        options = merge(ReaderOptions, self.options, {'limits_storage': LimitsStorage.ON_DISK})
+        self._refs = open_bag(self.store, self.store.join(self.path, 'refs.bag'), options)
+
+    def _look_at_spec(self) -> None:
+        self._spec = self.store.read(self.store.join(self.path, 'spec.json'))
+
+    def open_refs(self) -> BagFile | None:
+        """Opens the refs, and finds out who wrote them; None if Granular did, which has none.
+
+        Raises:
+            FileNotFoundError: No such folder, or no dataset in it.
+            CorruptError: It has a spec, but no refs, or refs that cannot be right.
+        """
+        path = self.store.join(self.path, 'refs.bag')
+        if self._refs is None:
+            self.learn()
+        try:
+            refs = self._agreeing(self._refs or open_bag(self.store, path, self.options))
+        except NotADirectoryError:
+            raise not_a_folder(self.path) from None
+        except FileNotFoundError:
+            if 'spec.json' not in self.names:
+                detail = 'no spec of a dataset'
+                if any(name.isdigit() for name in self.names):
+                    detail += ', but folders of shards (bags.open opens either)'
+                path = self.store.join(self.path, 'spec.json')
+                raise FileNotFoundError(errno.ENOENT, detail, path) from None
+            if self.granular:
+                return None
+            if is_being_made(self.names, self.store.is_remote):
+                raise FileNotFoundError(
+                    errno.ENOENT, 'no refs yet in a dataset that is being made', path
+                ) from None
+            raise CorruptError(
+                self.path, None, 'has a spec.json, but neither refs.bag nor the .idx of Granular'
+            ) from None
+        if self._begins_with_start(refs):
+            # No refs record is empty, so this table begins with a start: Bags 0.x wrote it.
+            self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.STARTS})
+            refs = open_bag(self.store, path, self.options)
+        if not refs.count:
+            # Asked of what was opened first: its writer may have closed it since.
+            if refs.limits.path != refs.file.path or 'limits.refs.bag' in self.names:
+                self._begun = refs
+            elif not refs.end:
+                self._check_empty(path)
+        return refs
+
+    def keep(self, refs: BagFile) -> BagFile:
+        """Returns refs in memory; of very large ones only the limits are."""
+        if refs.limits is not refs.file or refs.file.size > REFS:
+            refs.warm()
+            return refs
+        file = MemoryFile(refs.path, bytes(refs.file.read(0, refs.file.size)), refs.file.version)
+        kept = BagFile(refs.path, file, file, refs.offset, refs.count, refs.end, refs.codec, False)
+        if self._begun is refs:
+            self._begun = kept
+        return kept
+
+    def _begins_with_start(self, refs: BagFile) -> bool:
+        if not refs.count:
+            return False
+        if isinstance(refs.ends, BlockTable) and refs.count > 1:
+            # The last limits come with the size. If all rows have the length of the last one, there is no
+            # more to ask for: with a start before them, there would be a row less.
+            before, last = refs.ends[refs.count - 2 : refs.count].tolist()
+            if last and last == (last - before) * refs.count:
+                return False
+        return not int(refs.ends[0:1][0])
+
+    def length(self, schemas: SchemaCache) -> int:
+        """Returns the number of datapoints, reading no more than that takes."""
+        refs = self.open_refs()
+        return self.shortest(self.schema(schemas).types) if refs is None else refs.count
+
+    def shortest(self, types: Spec) -> int:
+        """Returns the records of the field that has the fewest."""
+        return min((self.open_bag(name).count for name in types), default=0)
+
+    def _check_empty(self, path: str) -> None:
+        """Refuses empty refs beside fields that have records: `close` leaves no such folder."""
+        for name in self.names:
+            if name.endswith(('.bag', '.bagz')) and self.store.size(self.store.join(self.path, name)):
+                raise CorruptError(path, None, f'is empty, but {name} is not')
+
+    @property
+    def starts(self) -> bool:
+        """Whether Bags 0.x wrote it."""
+        return self.options.limits_placement is LimitsPlacement.STARTS
+
+    def bag_path(self, field: str) -> str:
+        """Returns where a field's bag is.
+
+        Raises:
+            CorruptError: Nowhere, or in two places.
+        """
+        found = [name for name in (f'{field}.bag', f'{field}.bagz') if name in self.names]
+        if not found:
+            # Perhaps it was being made when the folder was listed.
+            self.names = set(self.store.names(self.path))
+            found = [name for name in (f'{field}.bag', f'{field}.bagz') if name in self.names]
+        if len(found) != 1:
+            detail = f'both {found[0]} and {found[1]}' if found else f'neither {field}.bag nor {field}.bagz'
+            raise CorruptError(self.path, None, f'field {field!r}: has {detail}')
+        return self.store.join(self.path, found[0])
+
+    def open_bag(self, field: str) -> BagFile:
+        options = self.options
+        if self.granular:
+            options = merge(ReaderOptions, options, {'limits_placement': LimitsPlacement.IDX})
+        try:
+            path = self.bag_path(field)
+        except CorruptError:
+            if self._begun is None or self.names & {f'{field}.bag', f'{field}.bagz'}:
+                raise
+            # Its writer did not get so far: there is no datapoint, and no record either.
+            path = self.store.join(self.path, f'{field}.bag')
+            return BagFile(path, self._begun.file, self._begun.limits, 0, 0, 0, None, False)
+        try:
+            bag = self._agreeing(open_bag(self.store, path, options))
+        except FileNotFoundError as exc:
+            raise CorruptError(self.path, None, f'field {field!r}: is missing {exc.filename}') from exc
+        if bag.codec is not None and isinstance(options.compression, CompressionAutoDetect):
+            # After the bag: a dictionary is there before the first frame that needs it.
+            zstd = CompressionTrained(dictionary=self._dictionary(field), path=self._dictionary_path(field))
+            bag.codec = codec_for(path, zstd, options.max_record_size)
+        return bag
+
+    def _dictionary_path(self, field: str) -> str:
+        return self.store.join(self.path, f'{field}.zdict')
+
+    def _dictionary(self, field: str) -> bytes:
+        """Returns the dictionary of a field; empty if there is none."""
+        path = self._dictionary_path(field)
+        if f'{field}.zdict' in self.names or (not self.store.is_remote and self.store.exists(path)):
+            try:
+                return check_dictionary(self.store.read(path), path)
+            except FileNotFoundError:
+                pass  # Frames that need it will say so.
+        return b''
+
+    def learn(self) -> None:
+        """Tells a cache which versions of all its files there are, in one request."""
+        if self.options.cache is not None:
+            from bags.storage.cache.store import CachedStore
+
+            if isinstance(self.store, CachedStore):
+                self.store.learn(self.path)
+
+    def _agreeing(self, bag: BagFile) -> BagFile:
+        """Returns a bag if it is as large, and has as many records, as is known of it.
+
+        Raises:
+            CorruptError: It is another one.
+        """
+        if self.known is None or not self.store.is_remote:
+            return bag
+        name = os.path.basename(bag.path)
+        size = self.known.sizes.get(name)
+        if size != bag.file.size:
+            self.refuse(f'expected {size} bytes of {name}, got {bag.file.size}')
+        count = None if self.known.counts is None else self.known.counts.get(name)
+        if count is not None and count != bag.count and not self.starts:
+            self.refuse(f'expected {count} records of {name}, got {bag.count}')
+        return bag
+
+    def refuse(self, detail: str) -> NoReturn:
+        """Says that it is not as it is known."""
+        if self.known is not None and self.known.counts is not None:
+            raise CorruptError(self.path, None, f'{detail}: {INDEX} is stale: run bags index')
+        raise CorruptError(self.path, None, f'{detail}: it has changed since the dataset was opened')
+
+    def size(self) -> int:
+        """Bytes of all bags, and limits beside them, as they are now, or as they are known."""
+        if self.known is not None and self.store.is_remote:
+            ends = ('.bag', '.bagz', '.idx')
+            return sum(size for name, size in self.known.sizes.items() if name.endswith(ends))
+        total = 0
+        for name in self.store.names(self.path):
+            if name.endswith(('.bag', '.bagz', '.idx')):
+                try:
+                    total += self.store.size(self.store.join(self.path, name))
+                except FileNotFoundError:
+                    pass  # Limits that a writer has just put into the bag.
+        return total

@@ -1,0 +1,226 @@
+"""The refs table: where each datapoint's records lie in the bags of its fields. No I/O.
+
+A refs record is a msgpack array with an entry a field, in sorted order: a record index for a plain field,
+`[first, count]` for a sequence. As every integer is written in five bytes, the records of a table all look
+alike, but for the numbers:
+
+    spec {"id": "int(8)", "words": "utf8[]"}, the datapoint with record 7 and records 20 to 22:
+
+    92  CE 00 00 00 07  92 CE 00 00 00 14 CE 00 00 00 03
+    array of 2          array of 2
+
+so that the bag of a million refs is read as one numpy table, by one gather. Rows that look otherwise (Bags
+0.x writes short integers) are unpacked one by one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from bags.dataset.spec import FieldType, Spec
+
+__all__ = ['MISSING', 'BadRef', 'RefsFormat', 'dangling']
+
+MISSING = 0xFFFFFFFF
+"""The record index that stands for no value."""
+
+UINT32 = b'\xce'
+PAIR = b'\x92'
+
+
+def dangling(
+    kind: FieldType, firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64] | None, records: int
+) -> npt.NDArray[np.bool_]:
+    """Returns which of many refs lead outside a bag of so many records.
+
+    Args:
+        kind: The type of the field.
+        firsts: Records, or for a sequence its first items.
+        counts: Items of sequences; None for a plain field.
+        records: How many there are.
+    """
+    last = firsts if counts is None else firsts + counts - 1
+    bad: npt.NDArray[np.bool_] = last >= records  # A missing value too: its number is beyond all records.
+    if kind.optional or counts is not None:
+        missing = firsts == MISSING
+        if counts is not None:
+            bad &= counts > 0
+            missing &= counts == 0
+        bad = bad & ~missing if kind.optional else bad | missing
+    return bad
+
+
+class BadRef(Exception):
+    """A ref that leads nowhere: its position among those asked for, and what is wrong with it."""
+
+    def __init__(self, position: int, detail: str) -> None:
+        self.position = position
+        self.detail = detail
+
+
+class RefsFormat:
+    """How the refs of a spec are held.
+
+    A row of refs is a tuple of integers, one for a plain field and two, first and count, for a sequence;
+    `places` says where a field's are.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        count = len(spec)
+        if count < 1 << 4:
+            header = bytes([0x90 | count])
+        elif count < 1 << 16:
+            header = b'\xdc' + count.to_bytes(2, 'big')
+        else:
+            header = b'\xdd' + count.to_bytes(4, 'big')
+        self.places: dict[str, int] = {}
+        tags: list[bytes] = []
+        for name, kind in spec.items():
+            self.places[name] = len(tags)
+            tags.append((header if not tags else b'') + (PAIR if kind.sequence else b'') + UINT32)
+            if kind.sequence:
+                tags.append(UINT32)
+        self._tags = tuple(tags)
+        self._slots = [slot for tag in tags for slot in (tag, 0)]
+        self._struct = struct.Struct('>' + ''.join(f'{len(tag)}sI' for tag in tags))
+        numbers = struct.Struct('>' + ''.join(f'{len(tag)}xI' for tag in tags))
+        self.unpack_from = numbers.unpack_from
+        """Reads a row from a buffer at an offset, for rows that are known to have the tags."""
+        self.stride = self._struct.size
+        """Bytes of a row."""
+        # The same for numpy: the numbers as columns, and which bytes are tags.
+        offsets = np.cumsum([0, *(len(tag) + 4 for tag in tags)])[: len(tags)]
+        starts = [int(offset) + len(tag) for offset, tag in zip(offsets, tags, strict=True)]
+        is_tag = np.ones(self.stride, bool)
+        for start in starts:
+            is_tag[start : start + 4] = False
+        self._tag_bytes = np.flatnonzero(is_tag)
+        self._expected = np.frombuffer(b''.join(tags), np.uint8)
+        self._starts = starts
+
+    def pack(self, row: Sequence[int]) -> bytes:
+        """Returns the record of a row."""
+        slots = self._slots[:]
+        slots[1::2] = row
+        return self._struct.pack(*slots)
+
+    def pack_many(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """Returns the records of rows (n, numbers of a row) as a table (n, stride)."""
+        table = np.empty((len(rows), self.stride), np.uint8)
+        table[:, self._tag_bytes] = self._expected
+        for place, start in enumerate(self._starts):
+            table[:, start : start + 4] = rows[:, place, None].astype('>u4').view(np.uint8)
+        return table
+
+    def unpack(self, record: bytes) -> tuple[int, ...]:
+        """Returns the row of a record.
+
+        Raises:
+            ValueError: It is not a msgpack array of the right shape; says what is.
+        """
+        if len(record) == self.stride:
+            slots = self._struct.unpack(record)
+            if slots[::2] == self._tags:
+                return slots[1::2]
+        return self._unpack_other(record)
+
+    def row_reader(
+        self, buffer: Any, count: int, marks: bytearray, slow: Callable[[int], tuple[int, ...]]
+    ) -> Callable[[int], tuple[int, ...]]:
+        """Returns the quick way to a row, for refs in one buffer.
+
+        Args:
+            buffer: The rows, one after the other.
+            count: How many there are.
+            marks: By block of rows, 255 where their limits and tags are known to be right.
+            slow: The way to all other rows.
+        """
+        unpack_from, stride = self.unpack_from, self.stride
+
+        def row(index: int) -> tuple[int, ...]:
+            if 0 <= index < count and marks[index >> 9] == 255:
+                return unpack_from(buffer, index * stride)
+            return slow(index)
+
+        return row
+
+    def _unpack_other(self, record: bytes) -> tuple[int, ...]:
+        try:
+            entries = msgpack.unpackb(record)
+        except Exception as exc:  # msgpack's errors have no common class.
+            raise ValueError(f'is not msgpack: {exc}') from exc
+        if not isinstance(entries, list) or len(entries) != len(self.spec):
+            raise ValueError(f'expected an array of {len(self.spec)} refs, got {entries!r:.80}')
+        row: list[int] = []
+        for (name, kind), entry in zip(self.spec.items(), entries, strict=True):
+            numbers = ((entry or [0, 0]) if isinstance(entry, list) else None) if kind.sequence else [entry]
+            if (
+                numbers is None
+                or len(numbers) != 1 + kind.sequence
+                or any(type(number) is not int or not 0 <= number <= MISSING for number in numbers)
+            ):
+                shape = '[first, count]' if kind.sequence else 'an index'
+                raise ValueError(f'field {name!r}: expected {shape}, got {entry!r:.80}')
+            row.extend(numbers)
+        return tuple(row)
+
+    def has_tags(self, rows: npt.NDArray[np.uint8]) -> bool:
+        """Tells whether records of `stride` bytes, shape (n, stride), all have the tags of this format."""
+        return bool((rows[:, self._tag_bytes] == self._expected).all())
+
+    def columns(
+        self, buffer: Any, count: int, chosen: npt.NDArray[np.int64] | slice, names: Sequence[str]
+    ) -> dict[str, Any]:
+        """Returns the refs of some fields from many rows at once, in two numpy calls a number.
+
+        Args:
+            buffer: Rows that have the tags of this format, one after the other.
+            count: How many there are.
+            chosen: Which of them.
+            names: The fields.
+
+        Returns:
+            For a plain field int64 (n,); for a sequence a pair of them, firsts and counts.
+        """
+
+        def column(place: int) -> npt.NDArray[np.int64]:
+            if not count:
+                return np.empty(0, np.int64)
+            numbers = np.ndarray((count,), '>u4', buffer, self._starts[place], (self.stride,))
+            return numbers[chosen].astype(np.int64)
+
+        found: dict[str, Any] = {}
+        for name in names:
+            place = self.places[name]
+            first = column(place)
+            found[name] = (first, column(place + 1)) if self.spec[name].sequence else first
+        return found
+
+    def is_straight(self, buffer: Any, count: int, rows: slice, names: Sequence[str]) -> bool:
+        """Tells whether each of some rows has the record of its own number in some plain fields.
+
+        So it is unless values are shared or missing. Of such rows the refs need not be looked at again.
+        Arguments as for `columns`.
+        """
+        refs = self.columns(buffer, count, rows, names)
+        return all(bool((refs[name] == np.arange(rows.start, rows.stop)).all()) for name in names)
+
+    def gather(self, rows: Sequence[tuple[int, ...]], names: Sequence[str]) -> dict[str, Any]:
+        """As `columns`, from rows that were unpacked one by one."""
+        found: dict[str, Any] = {}
+        for name in names:
+            place = self.places[name]
+            first = np.fromiter((row[place] for row in rows), np.int64, len(rows))
+            if self.spec[name].sequence:
+                count = np.fromiter((row[place + 1] for row in rows), np.int64, len(rows))
+                found[name] = (first, count)
+            else:
+                found[name] = first
+        return found

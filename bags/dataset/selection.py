@@ -1,0 +1,197 @@
+"""Which fields, and which items of sequences, are asked for. No I/O."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, SupportsIndex, cast
+
+import numpy as np
+
+from bags.dataset.batch import spread
+from bags.dataset.spec import Spec
+from bags.indexing import Int64s
+
+__all__ = [
+    'FILMS',
+    'Each',
+    'Fields',
+    'FrameSelection',
+    'Items',
+    'Selection',
+    'divide',
+    'frames',
+    'select_fields',
+    'select_items',
+    'select_many',
+    'select_whole',
+]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Each:
+    """Items that differ from row to row: what a view asks of the dataset below it, for a batch."""
+
+    places: Int64s
+    """Which items, row after row, each in `range` of its sequence."""
+    counts: Int64s
+    """How many of them each row has, shape (B,)."""
+
+    def take(self, rows: Int64s) -> Each:
+        """Returns what is asked of some of the rows."""
+        counts = self.counts[rows]
+        return Each(self.places[spread((np.cumsum(self.counts) - self.counts)[rows], counts)], counts)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FrameSelection:
+    """Frames of a video, or of a sequence of clips as if they were one."""
+
+    key: Any
+    """Which, as a `Video` takes it: a slice or numbers; None for how many there are."""
+
+    def __repr__(self) -> str:
+        if isinstance(self.key, slice):
+            return f'bags.frames({self.key.start}, {self.key.stop}, {self.key.step})'
+        return f'bags.frames({self.key!r})'
+
+
+FILMS = ('mkv', 'mp4', 'video', 'webm')
+"""Words of types whose records are videos."""
+
+Items = range | slice | list[int] | Each | FrameSelection
+Selection = dict[str, Any]
+"""Field → True, or which items of its sequence, in the order asked."""
+Fields = str | Iterable[str] | Mapping[str, Any] | None
+
+
+def select_fields(fields: Fields, spec: Spec) -> Selection:
+    """Returns what a user asks for as a selection.
+
+    Args:
+        fields: None for all; a name; names; or a mapping of names to True, False (left out) or items.
+
+    Raises:
+        KeyError: No such field.
+        TypeError: No selection, or items of a field that is no sequence.
+    """
+    if fields is None:
+        return dict.fromkeys(spec, True)
+    if isinstance(fields, str):
+        fields = (fields,)
+    if not isinstance(fields, Mapping):
+        try:
+            fields = dict.fromkeys(fields, True)
+        except TypeError:
+            raise TypeError(f'fields: expected a name, names or a mapping of them, got {fields!r}') from None
+    selection: Selection = {}
+    for name, items in fields.items():
+        if name not in spec:
+            if not isinstance(cast('object', name), str):  # Such as the numbers that bytes give.
+                raise TypeError(f'fields: expected names, got {name!r}')
+            raise KeyError(f'no field {name!r}; those there are: {", ".join(map(repr, spec))}')
+        if items is True:
+            selection[name] = True
+        elif items is not False:
+            selection[name] = _as_items(name, items, spec)
+    return selection
+
+
+def select_whole(fields: Fields, spec: Spec, what: str) -> list[str]:
+    """Returns the names of fields that are asked for as a whole; `what` needs them so.
+
+    Raises:
+        KeyError, TypeError: As `select_fields`; also for items of a sequence.
+    """
+    selection = select_fields(fields, spec)
+    for name, items in selection.items():
+        if items is not True:
+            raise TypeError(f'{what}: expected fields as a whole, got items {items!r} of {name!r}')
+    return list(selection)
+
+
+def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 1) -> FrameSelection:
+    """Returns a selection of frames of a field of videos: of type `video`, `mp4`, `webm`, `mkv`, or several.
+
+    `reader[i, {'film': bags.frames(1000, 1064)}]` is uint8, shape (64, height, width, 3). The frames of a
+    sequence of clips are counted through all of them; only the clips that hold some of the frames are
+    read, and of these no more than has to be decoded.
+
+    Args:
+        start, stop, step: As of a slice: cut off at the ends, counted from the end where negative. Or a list
+            of frames as `start`, in any order, with repeats.
+    """
+    if hasattr(start, '__index__') or start is None:
+        bounds = [None if bound is None else operator.index(bound) for bound in (start, stop, step)]
+        if bounds[2] == 0:
+            raise ValueError('frames: expected a step other than 0')
+        return FrameSelection(slice(*bounds))
+    if stop is not None or isinstance(start, str | bytes):
+        raise TypeError(f'frames: expected integers, or a list of them, got {start!r}')
+    return FrameSelection([operator.index(number) for number in start])
+
+
+def _as_items(name: str, items: Any, spec: Spec) -> Items:
+    if isinstance(items, FrameSelection):
+        if spec[name].word not in FILMS:
+            raise TypeError(f'field {name!r} of type {spec[name].text} has no frames: got {items!r}')
+        return items
+    if not spec[name].sequence:
+        raise TypeError(
+            f'field {name!r} of type {spec[name].text} is no sequence: expected True or False, got {items!r}'
+        )
+    if isinstance(items, range | slice):
+        return items
+    if isinstance(items, list | tuple | np.ndarray):
+        return [operator.index(item) for item in items]
+    raise TypeError(
+        f'field {name!r}: expected True, False, a range, a slice or a list of items, got {items!r}'
+    )
+
+
+def select_items(items: range | slice | list[int], count: int) -> range | list[int]:
+    """Returns the places that are asked for in a sequence of `count` items.
+
+    Ranges and slices are cut off at its ends; in a list, negative places count from the end.
+
+    Raises:
+        IndexError: A place in a list is out of range.
+    """
+    if isinstance(items, slice):
+        return range(count)[items]
+    if isinstance(items, range):
+        if items.step < 0:
+            return select_items(items[::-1], count)[::-1]
+        start = items.start if items.start >= 0 else items.start % items.step
+        stop = min(items.stop, count)
+        return range(start, max(start, stop), items.step)
+    for item in items:
+        if not -count <= item < count:
+            raise IndexError(f'item {item} out of range [{-count}, {count})')
+    return [item + count if item < 0 else item for item in items]
+
+
+def select_many(items: Items, firsts: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
+    """Returns the places asked for in many sequences, counted in the bag, and how many each has."""
+    assert not isinstance(items, FrameSelection)
+    if isinstance(items, Each):
+        if (items.places >= np.repeat(counts, items.counts)).any():
+            raise IndexError('items that a view takes of a sequence are not there any more')
+        return np.repeat(firsts, items.counts) + items.places, items.counts
+    parts = [
+        first + np.asarray(select_items(items, count), np.int64)
+        for first, count in zip(firsts.tolist(), counts.tolist(), strict=True)
+    ]
+    lengths = np.fromiter(map(len, parts), np.int64, len(parts))
+    return np.concatenate(parts) if parts else np.empty(0, np.int64), lengths
+
+
+def divide(selection: Selection, groups: Sequence[Int64s]) -> list[Selection]:
+    """Returns what is asked of each group of rows, of a selection made for all of them."""
+    if not any(type(items) is Each for items in selection.values()):
+        return [selection] * len(groups)
+    return [
+        {name: items.take(rows) if type(items) is Each else items for name, items in selection.items()}
+        for rows in groups
+    ]

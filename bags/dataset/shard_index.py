@@ -1,0 +1,116 @@
+"""The index of a dataset of many folders, `shards.json`: what is in each, so that one request tells of all.
+
+    {"format": "bags shards 1",
+     "spec": {"id": "int(8)", "words": "utf8[]"},
+     "shards": [
+      {"name": "000000", "length": 40,
+       "sizes": {"id.bag": 640, "refs.bag": 1160, "spec.json": 35, "words.bag": 4096},
+       "counts": {"id.bag": 40, "refs.bag": 40, "words.bag": 160}},
+      …]}
+
+`length` is the number of datapoints, `sizes` the bytes of each file, `counts` the records of each bag.
+Nothing in it is trusted: names are those of shard folders, never paths, and what it says of a shard is
+compared with the shard when that is first read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeGuard
+
+from bags.dataset.spec import Spec, load_spec
+from bags.errors import CorruptError
+
+__all__ = ['INDEX', 'Shard', 'dump_index', 'load_index', 'numbered']
+
+INDEX = 'shards.json'
+FORMAT = 'bags shards 1'
+MOST = 1 << 63
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shard:
+    """What is known of a shard folder without a look into its files."""
+
+    name: str
+    sizes: Mapping[str, int]
+    """Bytes by file."""
+    length: int | None = None
+    """Datapoints, if the index tells."""
+    counts: Mapping[str, int] | None = None
+    """Records by bag, if the index tells."""
+
+
+def numbered(names: Iterable[str], where: object) -> dict[int, str]:
+    """Returns those of some names that are of shard folders, by their numbers, in order.
+
+    Raises:
+        CorruptError: Two of one number.
+    """
+    numbers: dict[int, str] = {}
+    for name in sorted(names):
+        if name.isascii() and name.isdigit():
+            if int(name) in numbers:
+                raise CorruptError(where, None, f'shard {int(name)} is both {numbers[int(name)]} and {name}')
+            numbers[int(name)] = name
+    return dict(sorted(numbers.items()))
+
+
+def dump_index(types: Spec, shards: Iterable[Shard]) -> bytes:
+    """Returns the content of shards.json."""
+    spec = {name: kind.text for name, kind in types.items()}
+    lines = [
+        json.dumps(
+            {'name': shard.name, 'length': shard.length, 'sizes': shard.sizes, 'counts': shard.counts},
+            ensure_ascii=False,
+        )
+        for shard in shards
+    ]
+    texts = json.dumps(FORMAT), json.dumps(spec, ensure_ascii=False)
+    head = f'{{"format": {texts[0]},\n "spec": {texts[1]},\n "shards": ['
+    return (head + '\n  ' + ',\n  '.join(lines) + ']}\n').encode()
+
+
+def load_index(data: bytes, where: object) -> tuple[Spec, list[Shard]]:
+    """Returns spec and shards of a shards.json, in the order of their numbers.
+
+    Raises:
+        CorruptError: It is none; says what is wrong.
+        SpecError: Its spec is none.
+    """
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise CorruptError(where, None, f'is not JSON: {exc}') from None
+    if not isinstance(found, dict) or found.get('format') != FORMAT:
+        raise CorruptError(where, None, f'expected an object with "format": "{FORMAT}"')
+    spec, entries = found.get('spec'), found.get('shards')
+    if not isinstance(spec, dict) or not isinstance(entries, list) or not entries:
+        raise CorruptError(where, None, 'expected a "spec" and a list of "shards"')
+    shards = {shard.name: shard for shard in (_shard(entry, where) for entry in entries)}
+    names = numbered(shards, where)
+    if len(names) != len(entries):
+        raise CorruptError(where, None, 'expected names of shard folders, each once')
+    return load_spec(json.dumps(spec).encode(), where), [shards[name] for name in names.values()]
+
+
+def _shard(entry: Any, where: object) -> Shard:
+    if not isinstance(entry, dict) or not isinstance(entry.get('name'), str):
+        raise CorruptError(where, None, f'expected an object with a "name" for each shard, got {entry!r:.80}')
+    name = entry['name']
+    length, sizes, counts = entry.get('length'), entry.get('sizes'), entry.get('counts')
+    if not _is_number(length) or not _are_numbers(sizes) or not _are_numbers(counts):
+        raise CorruptError(
+            where, None, f'shard {name!r:.80}: expected numbers for "length" and in "sizes" and "counts"'
+        )
+    return Shard(name, sizes, length, counts)
+
+
+def _is_number(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < MOST
+
+
+def _are_numbers(value: Any) -> TypeGuard[dict[str, int]]:
+    return isinstance(value, dict) and all(map(_is_number, value.values()))

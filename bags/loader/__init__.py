@@ -1,0 +1,3 @@
+"""Batches for training, from any dataset."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Checking, repairing and describing datasets."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""A local cache of remote files."""
+
+__all__: list[str] = []

@@ -1,0 +1,72 @@
+"""Files that are only in memory: limits on their way to a storage of objects, refs on their way from one."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from bags.storage.base import Buffer, Offsets
+
+__all__ = ['MemoryFile', 'MemoryOutput']
+
+
+class MemoryOutput:
+    """Bytes that grow, and that nobody else ever sees."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.closed = False
+        self._data = bytearray()
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    @size.setter
+    def size(self, size: int) -> None:
+        del self._data[size:]
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        for buffer in buffers:
+            self._data += buffer
+
+    def copy(self, source: BinaryIO, size: int) -> None:
+        self._data += source.read(size)
+
+    def read(self, start: int, stop: int) -> bytes:
+        return bytes(self._data[start:stop])
+
+    def cut(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+    def discard(self) -> None:
+        self.closed = True
+        self._data.clear()
+
+
+class MemoryFile:
+    """A file that was read as a whole, with a map's way to it."""
+
+    is_remote = False
+    at_hand = 0
+
+    def __init__(self, path: str, data: bytes, version: str = '') -> None:
+        self.path = path
+        self.version = version
+        self.size = len(data)
+        self.buffer: mmap.mmap | bytes | None = data
+        self._data = data
+
+    def read(self, start: int, stop: int) -> Buffer:
+        return self._data[start:stop]
+
+    def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
+        data = self._data
+        return [data[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
+
+    def expect(self, starts: Offsets, stops: Offsets) -> None:
+        pass

@@ -1,0 +1,255 @@
+"""`bags.write`: many workers write what one would, also when they die or are killed with all."""
+
+import os
+import random
+import signal
+import time
+
+import pytest
+
+import bags
+from tests.authoring import samples
+
+ROWS = 200
+WAYS = {
+    'alone': {'workers': 1},
+    'threads': {'workers': 3, 'processes': False},
+    'processes': {'workers': 2, 'processes': True},
+    'threads, any order': {'workers': 3, 'processes': False, 'ordered': False},
+    'processes, any order': {'workers': 2, 'processes': True, 'ordered': False},
+}
+
+
+def expected(numbers):
+    return [{**samples.datapoint(number), 'items': list(range(number % 5))} for number in numbers]
+
+
+def check(path, numbers, ordered=True):
+    found = list(bags.open(path))
+    wanted = expected(numbers)
+    if not ordered:
+        found.sort(key=lambda row: row['id'])
+        wanted.sort(key=lambda row: row['id'])
+    assert found == wanted
+
+
+@pytest.mark.parametrize('way', WAYS)
+def test_what_workers_write_is_what_one_would(tmp_path, way):
+    options = WAYS[way]
+    done = bags.write(
+        range(ROWS), tmp_path / 'd', samples.SPEC, transform=samples.uneven, shard_length=70,
+        compression={'text': 'dictionary'}, **options,
+    )  # fmt: skip
+    assert (done.datapoints, done.shards) == (ROWS, 3)
+    check(tmp_path / 'd', range(ROWS), options.get('ordered', True))
+    again = bags.write(
+        range(ROWS), tmp_path / 'd', samples.SPEC, transform=samples.uneven, resume=True, **options
+    )
+    assert again.datapoints == ROWS
+
+
+@pytest.mark.parametrize('way', ['alone', 'threads', 'threads, any order'])
+def test_inputs_of_every_kind(tmp_path, way):
+    rows = [samples.datapoint(number) for number in range(ROWS)]
+    options = WAYS[way]
+    ordered = options.get('ordered', True)
+    bags.write(rows, tmp_path / 'list', samples.SPEC, **options)
+    check(tmp_path / 'list', range(ROWS), ordered)
+    bags.write((row for row in rows), tmp_path / 'generator', samples.SPEC, **options)
+    check(tmp_path / 'generator', range(ROWS), ordered)
+    bags.write(bags.open(tmp_path / 'list')[::-1], tmp_path / 'view', samples.SPEC, **options)
+    check(tmp_path / 'view', range(ROWS - 1, -1, -1) if ordered else range(ROWS), ordered)
+    assert bags.write([], tmp_path / 'none', samples.SPEC, **options).datapoints == 0
+    assert len(bags.open(tmp_path / 'none')) == 0
+
+
+def test_datasets_are_read_by_the_workers(tmp_path):
+    bags.write(range(50), tmp_path / 'd', samples.SPEC, transform=samples.datapoint, workers=1)
+    bags.write(
+        bags.open(tmp_path / 'd'),
+        tmp_path / 'e',
+        samples.SPEC,
+        transform=samples.doubled,
+        **WAYS['processes'],
+    )
+    assert [row['id'] for row in bags.open(tmp_path / 'e')] == list(range(0, 100, 2))
+
+
+def test_files_that_encoders_return(tmp_path):
+    for number in range(5):
+        (tmp_path / f'{number}').write_bytes(bytes([number]) * 3000)
+    encoders = {'film': lambda path: open(path, 'rb')}  # noqa: SIM115 - the writer closes it
+    spec = {'one': 'film', 'more': 'film[]'}
+    rows = [{'one': tmp_path / f'{number}', 'more': [tmp_path / '1'] * number} for number in range(5)]
+    bags.write(rows, tmp_path / 'd', spec, encoders=encoders, workers=2)
+    for number, row in enumerate(bags.open(tmp_path / 'd', {'film': bytes})):
+        assert row == {'one': bytes([number]) * 3000, 'more': [b'\1' * 3000] * number}
+
+
+@pytest.mark.parametrize('size', [2_000, 300_000])
+def test_inputs_that_fill_pipes(tmp_path, size):
+    rows = ({'blob': bytes([i % 256]) * size} for i in range(4_000_000 // size))
+    bags.write(rows, tmp_path / 'd', {'blob': 'bytes'}, workers=2)
+    with bags.open(tmp_path / 'd') as dataset:
+        assert dataset.field('blob')[-1] == bytes([(len(dataset) - 1) % 256]) * size
+        assert len(dataset) == 4_000_000 // size
+
+
+@pytest.mark.parametrize('way', ['alone', 'threads', 'processes', 'processes, any order'])
+def test_an_error_names_the_input_and_keeps_what_came_before(tmp_path, way):
+    options = WAYS[way]
+    with pytest.raises(ZeroDivisionError, match='seventy') as error:
+        bags.write(range(ROWS), tmp_path / 'd', samples.SPEC, transform=samples.fails_at_70, **options)
+    assert error.value.__notes__ == ['at input 70']
+    found = [row['id'] for row in bags.open(tmp_path / 'd')]
+    assert set(range(70)) <= set(found)
+    if options.get('ordered', True):
+        assert found == list(range(70))
+    with pytest.raises(bags.EncodeError, match="'id'"):
+        bags.write([{'id': 'x'}] * 80, tmp_path / 'e', {'id': 'int'}, workers=2, processes=False)
+    bags.write(range(ROWS), tmp_path / 'd', samples.SPEC, transform=samples.datapoint, resume=True, **options)
+    check(tmp_path / 'd', range(ROWS), options.get('ordered', True))
+
+
+@pytest.mark.parametrize('way', ['processes', 'processes, any order'])
+def test_a_worker_that_dies(tmp_path, way, monkeypatch):
+    options = WAYS[way]
+    monkeypatch.setenv('BAGS_TEST_FLAG', str(tmp_path / 'flag'))
+    bags.write(range(ROWS), tmp_path / 'd', samples.SPEC, transform=samples.dies_once_at_70, **options)
+    assert (tmp_path / 'flag').exists()
+    check(tmp_path / 'd', range(ROWS), options.get('ordered', True))
+    with pytest.raises(RuntimeError, match=r'inputs? .*: 3 workers died of it, the last by SIGKILL'):
+        bags.write(range(ROWS), tmp_path / 'e', samples.SPEC, transform=samples.dies_at_70, **options)
+    assert len(bags.open(tmp_path / 'e')) > 5
+    bags.write(range(ROWS), tmp_path / 'e', samples.SPEC, transform=samples.datapoint, resume=True, **options)
+    check(tmp_path / 'e', range(ROWS), options.get('ordered', True))
+
+
+def test_what_cannot_be_written(tmp_path):
+    rows = [samples.datapoint(0)]
+    bags.write(rows, tmp_path / 'd', samples.SPEC)
+    with pytest.raises(FileExistsError):
+        bags.write(rows, tmp_path / 'd', samples.SPEC)
+    with pytest.raises(
+        ValueError, match=r'inputs have grown: expected the 1 .* got 2. Go on with the first 1'
+    ):
+        bags.write(rows * 2, tmp_path / 'd', samples.SPEC, resume=True)
+    with pytest.raises(ValueError, match=r'expected the 1 inputs .* got only 0'):
+        bags.write([], tmp_path / 'd', samples.SPEC, resume=True)
+    with pytest.raises(ValueError, match='made from something else: expected length 1, got None'):
+        bags.write(iter(rows), tmp_path / 'd', samples.SPEC, resume=True)
+    assert bags.write(rows, tmp_path / 'd', samples.SPEC, resume=True).datapoints == 1
+    with pytest.raises(ValueError, match='expected at least 1 inputs'):
+        bags.write(iter(()), tmp_path / 'g', samples.SPEC, resume=not _generator(tmp_path / 'g', rows))
+    with pytest.raises(TypeError, match='sent to other processes'):
+        bags.write(rows, tmp_path / 'x', samples.SPEC, transform=lambda row: row, processes=True)
+    with pytest.raises(TypeError, match='something to iterate over'):
+        bags.write(3, tmp_path / 'x', samples.SPEC)
+    with pytest.raises(ValueError, match='workers'):
+        bags.write(rows, tmp_path / 'x', samples.SPEC, workers=0)
+    with pytest.raises(bags.SpecError):
+        bags.write(rows, tmp_path / 'x', {'id': 'nothing'})
+    assert not (tmp_path / 'x').exists()
+
+
+def _generator(path, rows):
+    bags.write(iter(rows), path, samples.SPEC)
+    return False
+
+
+def test_functions_that_cannot_be_sent_run_in_threads(tmp_path):
+    seen = set()
+    bags.write(
+        range(20), tmp_path / 'd', samples.SPEC, workers=2,
+        transform=lambda number: seen.add(os.getpid()) or samples.datapoint(number),
+    )  # fmt: skip
+    check(tmp_path / 'd', range(20))
+    assert seen == {os.getpid()}
+
+
+def test_a_script_that_is_not_guarded_is_told_so(tmp_path, kit):
+    script = tmp_path / 'script.py'
+    script.write_text(
+        'import sys, bags\n'
+        'def transform(number):\n    return {"id": number}\n'
+        'bags.write(range(9), sys.argv[1], {"id": "int"}, transform=transform, workers=2)\n'
+    )
+    code = (
+        'import subprocess, sys; command = [sys.executable, *sys.argv[1:]];'
+        'print(subprocess.run(command, capture_output=True).stderr.decode()[-400:])'
+    )
+    assert b'__main__' in kit.python(code, script, tmp_path / 'd')
+
+
+KILLED = """
+import os, sys, bags
+from tests.authoring import samples
+options = {{'processes': {processes}, 'ordered': {ordered}, 'workers': 2, 'shard_length': 60}}
+
+def inputs(there):
+    for number in range({rows}):
+        if number == min(there + 8, {rows} - 1):
+            print('at work', flush=True)
+        yield number
+
+if __name__ == '__main__':
+    there = len(bags.open(sys.argv[1])) if os.path.exists(sys.argv[1]) else 0
+    bags.write(inputs(there), sys.argv[1], samples.SPEC, transform=samples.uneven, resume=True, **options)
+"""
+
+
+def kill_at_random(kit, tmp_path, times, seed, processes, ordered, rows):
+    chance = random.Random(seed)
+    code = KILLED.format(processes=processes, ordered=ordered, rows=rows)
+    reached = [0]
+    for _ in range(times):
+        process = kit.python(code, tmp_path / 'd', wait=False)
+        process.stdout.readline()
+        time.sleep(chance.random() * 0.15)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+        if (tmp_path / 'd' / '000000' / 'refs.bag').exists():
+            reached.append(len(bags.open(tmp_path / 'd')))
+    assert reached == sorted(reached)
+    assert len(set(reached)) > times // 3
+    assert reached[-1] < rows
+    kit.python(code, tmp_path / 'd')
+    check(tmp_path / 'd', range(rows), ordered)
+
+
+@pytest.mark.parametrize('ordered', [True, False])
+def test_killed_and_gone_on_with(kit, tmp_path, ordered):
+    kill_at_random(kit, tmp_path, 2, 0, False, ordered, 600)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('processes', [True, False])
+@pytest.mark.parametrize('ordered', [True, False])
+def test_killed_at_many_moments(kit, tmp_path, processes, ordered):
+    kill_at_random(kit, tmp_path, 20, 1, processes, ordered, 6000)
+
+
+@pytest.mark.parametrize('torn', [0, 1, 3, 7])
+def test_a_ledger_knows_how_much_of_a_flush_lasted(tmp_path, torn):
+    """Of a crash in the middle of a flush."""
+    from bags.authoring.progress_log import Provenance
+    from bags.authoring.tasks import Ledger
+    from bags.storage import store_for
+
+    store, path = store_for(tmp_path)
+    ledger = Ledger(Provenance(store, path, {}), 0)
+    for first, count in ((10, 5), (0, 5)):
+        ledger.wrote(first, count)
+    ledger.save()
+    ledger.flushed()
+    assert ledger.done == [(0, 5), (10, 15)]
+    for first, count in ((5, 2), (20, 5)):
+        ledger.wrote(first, count)
+    ledger.save()
+    provenance = Provenance(store, path, {})
+    provenance.resume(10 + torn)
+    wanted = {0: [(0, 5), (10, 15)], 1: [(0, 6), (10, 15)], 3: [(0, 7), (10, 15), (20, 21)],
+              7: [(0, 7), (10, 15), (20, 25)]}  # fmt: skip
+    assert Ledger(provenance, 10 + torn).done == wanted[torn]

@@ -1,0 +1,186 @@
+"""Shards, one of them damaged, read through all that reads them: an error, or the value that is meant."""
+
+import random
+import shutil
+
+import numpy as np
+import pytest
+
+import bags
+from tests.dataset.test_damage import (
+    COUNT,
+    ERRORS,
+    FORMS,
+    ROWS,
+    SPEC,
+    Bad,
+    check_meant,
+    check_message,
+    listed,
+    meaning,
+)
+
+SHARDS = 3
+HURT = 1
+
+
+@pytest.fixture(params=FORMS, scope='module')
+def whole(request, kit, tmp_path_factory):
+    path = tmp_path_factory.mktemp('damage') / 'whole'
+    kit.fill(path, ROWS * SHARDS, SPEC, compression=FORMS[request.param], shard_length=COUNT)
+    return path
+
+
+def damage(rng, folder):
+    """Damages one file; returns what was done."""
+    path = rng.choice(sorted(folder.iterdir()))
+    data = bytearray(path.read_bytes())
+    kind = rng.randrange(4) if data else 3
+    place = rng.randrange(max(1, len(data)))
+    if kind == 0:
+        data[place] ^= 1 << rng.randrange(8)
+    elif kind == 1:
+        data[place : place + 9] = rng.randbytes(min(9, len(data) - place))
+    elif kind == 2:
+        del data[place:]
+    else:
+        data += rng.randbytes(8)
+    path.write_bytes(data)
+    return f'{path.name}, kind {kind} at {place}'
+
+
+def ways(reader, name):
+    """Yields ways to many values of a field: what each is called, the datapoints, and a function to all."""
+    count = len(reader)
+    order = [*range(count)[::-2], *range(count)]
+    sequence = reader.spec[name].rstrip('?').endswith('[]')
+
+    def rows(dataset, indices):
+        return [row[name] for row in dataset.__getitems__(indices)]
+
+    def batch(dataset, indices, items=True):
+        column = dataset.batch(indices, {name: items})[name]
+        return [listed(column, place) for place in range(len(indices))]
+
+    chosen = bags.select(reader, order)
+    back = reader[::-1]
+    both = bags.concat([reader, reader])
+    joined = bags.join([bags.select(reader, range(count)), reader], replace=True)
+    everything = range(count)
+    yield 'iteration', everything, lambda: [row[name] for row in reader]
+    yield 'rows', order, lambda: rows(reader, order)
+    yield 'batch', order, lambda: batch(reader, np.array(order))
+    yield 'select', order, lambda: batch(chosen, range(len(order)))
+    yield 'rows of a slice', everything[::-1], lambda: rows(back, everything)
+    yield 'concat', [*everything, *everything], lambda: batch(both, range(2 * count))
+    yield 'join', order, lambda: rows(joined, order)
+    yield 'batch of join', order, lambda: batch(joined, order)
+    for index in range(0, count, 2):
+        yield 'a row of select', [order[index]], lambda index=index: [chosen[index, name][name]]
+        yield 'a row of concat', [index], lambda index=index: [both[count + index][name]]
+        yield 'a row of join', [index], lambda index=index: [joined[index, name][name]]
+    if sequence:
+        yield 'all items', everything, lambda: batch(reader, everything, slice(None))
+        windows = bags.windows(reader, name, 1)
+        yield 'windows', everything, lambda: regroup(windows, count, batch(windows, range(len(windows))))
+    loader = bags.Loader(reader, 4, fields=name, shuffle=False, epochs=1, workers=0, even=False)
+    yield (
+        'loader',
+        everything,
+        lambda: [listed(found[name], place) for found in loader for place in range(len(found[name]))],
+    )
+
+
+def regroup(windows, count, values):
+    """Windows of one item, put together again by their datapoints."""
+    rows = [[] for _ in range(count)]
+    for row, window in zip(windows.origins()[0].tolist(), values, strict=True):
+        rows[row] += list(window)
+    return rows
+
+
+def campaign(whole, tmp_path, kit, seeds):
+    tally = {'errors': 0, 'right': 0}
+    for seed in seeds:
+        path = tmp_path / 'hurt'
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(whole, path)
+        rng = random.Random(seed)
+        done = damage(rng, path / f'{HURT:06}')
+        try:
+            count, value = meaning(path / f'{HURT:06}')
+        except Bad:
+            count, value = None, None
+
+        def means(index, name, count=count, value=value):
+            length = COUNT if count is None else count
+            if COUNT <= index < COUNT + length:
+                if value is None:
+                    raise Bad
+                return value(index - COUNT, name)
+            return ROWS[index if index < COUNT else index - length - COUNT][name]
+
+        try:
+            reader = bags.open(path)
+        except ERRORS as exc:
+            check_message(exc, path)
+            tally['errors'] += 1
+            continue
+        with reader:
+            assert len(reader) in (SHARDS * COUNT, (SHARDS - 1) * COUNT + (count or 0)), (seed, done)
+            name = rng.choice(sorted(SPEC))
+            try:
+                every_way = list(ways(reader, name))
+            except ERRORS as exc:  # Windows count items when they are made.
+                check_message(exc, path)
+                tally['errors'] += 1
+                continue
+            for way, order, read in every_way:
+                try:
+                    found = read()
+                except ERRORS as exc:
+                    check_message(exc, path)
+                    tally['errors'] += 1
+                    continue
+                assert len(found) == len(order), (seed, done, way)
+                for index, got in zip(order, found, strict=True):
+                    where = f'seed {seed}, {done}: {way}, {name} of {index}'
+                    check_meant(kit, means, index, name, got, where)
+                    tally['right'] += 1
+    assert min(tally.values()) > len(seeds) // 3
+
+
+def test_one_shard_damaged(whole, tmp_path, kit):
+    campaign(whole, tmp_path, kit, range(30))
+
+
+@pytest.mark.slow
+def test_one_shard_damaged_thoroughly(whole, tmp_path, kit):
+    campaign(whole, tmp_path, kit, range(1500))
+
+
+def test_look_ups_in_a_damaged_field(whole, tmp_path):
+    """An index over a field, its lengths and its owners: right, or an error."""
+    for seed in range(60):
+        path = tmp_path / f'{seed}'
+        shutil.copytree(whole, path)
+        done = damage(random.Random(seed), path / f'{HURT:06}')
+        try:
+            count, value = meaning(path / f'{HURT:06}')
+            assert count == COUNT
+            lengths = [len(value(index, 'words')) for index in range(COUNT)]
+            texts = [value(index, 'text') for index in range(COUNT)]
+        except (Bad, AssertionError):
+            lengths = texts = None
+        try:
+            with bags.open(path) as reader:
+                found = reader.lengths('words').tolist()[COUNT : 2 * COUNT]
+                index = bags.Index(reader.field('text'))
+                keys = {record: index[record] for record in set(reader.field('text'))}
+        except ERRORS as exc:
+            check_message(exc, path)
+            continue
+        if lengths is not None:
+            assert found == lengths, done
+            expected = [row['text'] for row in ROWS] + texts + [row['text'] for row in ROWS]
+            assert keys == {text.encode(): expected.index(text) for text in expected}, done

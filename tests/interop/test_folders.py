@@ -1,0 +1,370 @@
+"""Folders of files in and out: nothing is changed, nothing is lost."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bags
+from bags.interop.extensions import escaped, unescaped
+from bags.interop.layouts import find_layout, group
+from bags.interop.source import Damaged, open_source
+
+DATA = Path(__file__).parents[2] / 'examples' / 'data'
+CAT = (DATA / 'cat.jpg').read_bytes()
+
+
+def make(root, files):
+    for name, data in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return root
+
+
+def tree(root):
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob('*') if path.is_file()}
+
+
+def test_stems_with_sidecars(tmp_path):
+    files = {f'a/x{i}.jpg': CAT for i in range(5)}
+    files |= {f'a/x{i}.txt': f'caption {i}\n'.encode() for i in range(5)}
+    files |= {f'a/x{i}.json': b'{"n":  %d}' % i for i in range(0, 5, 2)}
+    source = make(tmp_path / 'in', files)
+    done = bags.convert(source, tmp_path / 'out')
+    assert done.spec == {'__key__': 'utf8', 'jpg': 'jpeg', 'json': 'json?', 'txt': 'utf8'}
+    assert done.datapoints == 5
+    assert not done.skipped
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset[2, ('__key__', 'txt', 'json')] == {
+            '__key__': 'a/x2',
+            'txt': 'caption 2\n',
+            'json': {'n': 2},
+        }
+        assert dataset[1, 'json'] == {'json': None}
+        assert dataset.field('jpg')[3] == CAT
+        assert dataset.field('json')[2] == files['a/x2.json']
+        bags.export(dataset, tmp_path / 'files', format='files')
+    assert tree(tmp_path / 'files') == files
+
+
+def test_real_media_of_every_kind_come_back_byte_for_byte(tmp_path):
+    files = {path.name: path.read_bytes() for path in DATA.iterdir()}
+    done = bags.convert(DATA, tmp_path / 'out')
+    assert done.spec['flac'] == 'audio?'
+    assert done.spec['mp4'] == 'video?'
+    with bags.open(tmp_path / 'out') as dataset:
+        bags.export(dataset, tmp_path / 'files', format='files')
+    assert tree(tmp_path / 'files') == files
+
+
+def test_class_folders(tmp_path):
+    files = {f'{kind}/{i:03}.jpg': CAT for kind in ('cat', 'dog') for i in range(3)}
+    done = bags.convert(make(tmp_path / 'in', files), tmp_path / 'out')
+    assert done.spec == {'__key__': 'utf8', 'jpg': 'jpeg', 'label': 'utf8'}
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.batch(range(6), 'label') == {'label': ['cat'] * 3 + ['dog'] * 3}
+        bags.export(dataset, tmp_path / 'files', format='files')
+    assert tree(tmp_path / 'files') == files
+
+
+def test_episodes_are_sequences(tmp_path):
+    files = {
+        f'ep_{episode}/{name}': data
+        for episode in range(3)
+        for name, data in {
+            **{f'frame_{i}.jpg': CAT for i in range(12)},
+            **{f'depth/{i:04}.txt': b'%d' % i for i in range(3)},
+            'meta.json': b'{}',
+        }.items()
+    }
+    del files['ep_1/meta.json']
+    done = bags.convert(make(tmp_path / 'in', files), tmp_path / 'out', spec={'depth': 'utf8[]'})
+    assert done.spec == {'__key__': 'utf8', 'depth': 'utf8[]', 'frame': 'jpeg[]', 'meta': 'json?'}
+    with bags.open(tmp_path / 'out') as dataset:
+        assert len(dataset) == 3
+        assert dataset[0, 'depth'] == {'depth': ['0', '1', '2']}
+        assert dataset.lengths('frame').tolist() == [12, 12, 12]
+        assert dataset[1, 'meta'] == {'meta': None}
+
+
+def test_sequences_of_episodes_are_ordered_by_number():
+    names = [f'1/f{i}.png' for i in range(12)] + ['2/f0.png', '2/f1.png']
+    assert find_layout(names) == 'episodes'
+    assert group(names, 'episodes')[0] == ('1', {'f': [f'1/f{i}.png' for i in range(12)]})
+
+
+def test_each_file_a_datapoint(tmp_path):
+    source = make(tmp_path / 'in', {'a.txt': b'1', 'a.json': b'2', 'noext': b'3'})
+    done = bags.convert(source, tmp_path / 'out', layout='files')
+    assert done.datapoints == 3
+    assert done.spec == {'__key__': 'utf8', 'data': 'bytes?', 'json': 'json?', 'txt': 'utf8?'}
+
+
+CASES = {
+    'A.TXT': b'1',
+    'b.txt': b'2',
+    'deep/C.Json': b'{}',
+    'deep/d.JPG': CAT,
+    'deep/d.txt': b'3',
+    'e.txt.txt': b'4',
+    'o.-x': b'5',
+    'x.tar.GZ': b'6',
+}
+
+
+@pytest.mark.parametrize('layout', ['stems', 'files'])
+def test_names_come_back_as_they_were_written(tmp_path, layout):
+    source = make(tmp_path / 'in', CASES)
+    done = bags.convert(source, tmp_path / 'out', layout=layout)
+    assert done.spec['__extensions__'] == 'json?'
+    with bags.open(tmp_path / 'out') as dataset:
+        by_key = {row['__key__']: row['__extensions__'] for row in dataset}
+        bags.export(dataset, tmp_path / 'files', format='files')
+        bags.export(dataset, tmp_path / 'tars')
+    wanted = {'A': {'txt': 'TXT'}, 'b': None} if layout == 'stems' else {'A.TXT': None, 'o.-x': {'_-x': ''}}
+    assert {key: by_key[key] for key in wanted} == wanted
+    assert tree(tmp_path / 'files') == CASES
+    if layout == 'stems':
+        bags.convert(tmp_path / 'tars', tmp_path / 'again')
+        bags.export(tmp_path / 'again', tmp_path / 'back', format='files')
+        tree_of_tars = {name.replace('txt.txt', 'txt'): data for name, data in CASES.items()}
+        assert tree(tmp_path / 'back') == tree_of_tars  # A tar does not tell of which layout it is.
+        plain = bags.convert(source, tmp_path / 'plain', layout=layout, spec={'__extensions__': None})
+        assert '__extensions__' not in plain.spec
+
+
+@given(st.text('ab.%25E', min_size=1, max_size=9))
+def test_keys_in_tars_have_no_dots_and_come_back(key):
+    assert '.' not in escaped(key)
+    assert unescaped(escaped(key)) == key
+    if '.' not in key:
+        assert escaped(unescaped(key)) == key
+
+
+def test_a_spec_can_be_changed(tmp_path):
+    source = make(tmp_path / 'in', {f'{i}.{kind}': b'%d' % i for i in range(4) for kind in ('cls', 'txt')})
+    done = bags.convert(source, tmp_path / 'out', spec={'cls': 'int(8)', 'txt': None})
+    assert done.spec == {'__key__': 'utf8', 'cls': 'int(8)'}
+    with bags.open(tmp_path / 'out') as dataset:
+        np.testing.assert_array_equal(dataset.batch(range(4), 'cls')['cls'], range(4))
+    with pytest.raises(bags.SpecError, match='nothing'):
+        open_source(source, spec={'nothing': 'utf8'})
+
+
+BAD = {
+    'a.jpg': CAT[:-100],
+    'b.jpg': b'',
+    'c.png': CAT,
+    'd.txt': b'\xff\xfe\x00',
+    'e.json': b'{"a": ',
+    'f.mp4': (DATA / 'bunny.mp4').read_bytes()[:-1000],
+}
+
+
+@pytest.mark.parametrize('name', BAD)
+def test_a_damaged_file_is_named_or_skipped(name, tmp_path):
+    kind = name.partition('.')[2]
+    good = {'jpg': CAT, 'txt': b'x', 'json': b'1', 'mp4': (DATA / 'bunny.mp4').read_bytes(), 'png': None}[
+        kind
+    ]
+    files = {name: BAD[name], '0.txt': b'zero'}
+    if good is not None:
+        files[f'z.{kind}'] = good
+    source = make(tmp_path / 'in', files)
+    with pytest.raises(Damaged, match=name):
+        bags.convert(source, tmp_path / 'raised')
+    done = bags.convert(source, tmp_path / 'out', on_error='skip')
+    assert [Path(file).name for file, _ in done.skipped] == [name]
+    assert done.datapoints == len(files) - 1
+    # What was interrupted goes on, also behind what was skipped.
+    (source / name).unlink()
+    if good is not None:
+        again = bags.convert(source, tmp_path / 'raised', resume=True, spec=None)
+        assert again.datapoints == len(files) - 1
+
+
+def test_bad_input(tmp_path):
+    with pytest.raises(FileNotFoundError, match='nothing'):
+        bags.convert(tmp_path / 'nothing', tmp_path / 'out')
+    source = make(tmp_path / 'in', {'a.txt': b'1', 'b/a.txt': b'1'})
+    with pytest.raises(ValueError, match='layout'):
+        bags.convert(source, tmp_path / 'out', layout='other')
+    with pytest.raises(ValueError, match='outside'):
+        bags.convert(source, tmp_path / 'out', layout='classes')
+    twice = make(tmp_path / 'twice', {'a.txt': b'1', 'a.TXT': b'1'})
+    with pytest.raises(ValueError, match="field 'txt'"):
+        bags.convert(twice, tmp_path / 'out')
+    bags.convert(source, tmp_path / 'out')
+    with pytest.raises(FileExistsError):
+        bags.convert(source, tmp_path / 'out')
+
+
+def test_resume_goes_on_behind_the_last_datapoint(tmp_path):
+    files = {f'{i:03}.txt': b'%d' % i for i in range(50)}
+    source = make(tmp_path / 'in', files)
+    (source / '030.txt').write_bytes(b'\xff')
+    (source / '003.txt').write_bytes(b'\xff')
+    with pytest.raises(Damaged, match='003'):
+        bags.convert(source, tmp_path / 'out', shard_length=7)
+    (source / '003.txt').write_bytes(b'3')
+    with pytest.raises(Damaged, match='030'):
+        bags.convert(source, tmp_path / 'out', shard_length=7, resume=True)
+    done = bags.convert(source, tmp_path / 'out', shard_length=7, resume=True, on_error='skip')
+    assert done.datapoints == 49
+    with bags.open(tmp_path / 'out') as dataset:
+        keys = dataset.batch(range(49), '__key__')['__key__']
+    assert keys == [f'{i:03}' for i in range(50) if i != 30]
+
+
+def test_a_dataset_is_no_folder_of_files(tmp_path):
+    with bags.ShardedDatasetWriter(tmp_path / 'in', {'id': 'int'}) as writer:
+        writer.append({'id': 1})
+    with pytest.raises(ValueError, match=r'bags\.copy'):
+        bags.convert(tmp_path / 'in', tmp_path / 'out')
+
+
+def test_keys_lead_nowhere_else(tmp_path):
+    for key in ('../x', '/x', 'a/../../x', '', 'a\\b', 'a//b'):
+        folder = tmp_path / f'{random.random()}'
+        with bags.DatasetWriter(folder, {'__key__': 'utf8', 'txt': 'utf8'}) as writer:
+            writer.append({'__key__': key, 'txt': 'x'})
+        with bags.open(folder) as dataset:
+            for format in ('webdataset', 'files'):
+                with pytest.raises(ValueError, match='relative name'):
+                    bags.export(dataset, tmp_path / f'{random.random()}', format=format)
+
+
+NAMES = st.text('ab1_-', min_size=1, max_size=3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.dictionaries(st.tuples(NAMES, NAMES, st.sampled_from(['txt', 'bin', 'seg'])), st.binary(max_size=9))
+)
+def test_any_tree_comes_back(tmp_path_factory, files):
+    root = tmp_path_factory.mktemp('any')
+    named = {
+        f'{a}/{b}.{kind}': data if kind != 'txt' else data.hex().encode()
+        for (a, b, kind), data in files.items()
+    }
+    if not named:
+        return
+    make(root / 'in', named)
+    bags.convert(root / 'in', root / 'out', layout='stems')
+    with bags.open(root / 'out') as dataset:
+        bags.export(dataset, root / 'files', format='files')
+    assert tree(root / 'files') == named
+
+
+def test_json_stays_as_it_was_written(tmp_path):
+    text = json.dumps({'b': [1, 2.50], 'a': 'ä'}, indent=3).encode()
+    bags.convert(make(tmp_path / 'in', {'x.json': text}), tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.field('json')[0] == text
+
+
+ODD = {
+    'ä ö/日本 語.txt': b'1',
+    'a::b.txt': b'2',
+    "it's *[1] #%?~.txt": b'3',
+    'v1.0/a.b.c.txt': b'4',
+    'two\nlines.txt': b'5',
+    'x' * 200 + '/' + 'y' * 240 + '.txt': b'6',
+    'Makefile': b'7',
+    'iris.data': b'8',
+    'iris': b'9',
+    'z.7z': b'',
+    'f.odd extension': b'10',
+    'end.': b'11',
+}
+
+
+def test_odd_names_come_back(tmp_path):
+    source = make(tmp_path / 'in[1]', ODD)
+    bags.convert(source, tmp_path / 'out', layout='stems')
+    with bags.open(tmp_path / 'out') as dataset:
+        bags.export(dataset, tmp_path / 'files', format='files')
+    assert tree(tmp_path / 'files') == ODD
+
+
+def test_links_to_folders_are_not_followed(tmp_path):
+    source = make(tmp_path / 'in', {'d/a.txt': b'a', 'd/.hidden.txt': b'h'})
+    (source / 'loop').symlink_to(source)
+    (source / 'b.txt').symlink_to(source / 'd' / 'a.txt')
+    (source / 'gone.txt').symlink_to(source / 'nothing.txt')
+    with pytest.raises(Damaged, match='gone'):
+        bags.convert(source, tmp_path / 'raised')
+    done = bags.convert(source, tmp_path / 'out', on_error='skip')
+    assert [Path(name).name for name, _ in done.skipped] == ['gone.txt']
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.batch(range(2), '__key__') == {'__key__': ['b', 'd/a']}
+
+
+def test_json_that_could_not_be_decoded_is_damaged(tmp_path):
+    files = {'a.json': b'\xef\xbb\xbf{}', 'b.json': '{}'.encode('utf-16'), 'c.json': b'{}'}
+    done = bags.convert(make(tmp_path / 'in', files), tmp_path / 'out', on_error='skip')
+    assert [Path(name).name for name, _ in done.skipped] == ['a.json', 'b.json']
+
+
+def test_media_that_are_cut_off_are_found(tmp_path, monkeypatch):
+    samples = np.arange(9000, dtype=np.int16)[:, None]
+    whole = {
+        'a.jpg': CAT,
+        'b.wav': bytes(bags.encoders['wav']((samples, 8000))),
+        'c.mp4': (DATA / 'bunny.mp4').read_bytes(),
+        'd.png': bytes(bags.encoders['png'](np.zeros((9, 9, 3), np.uint8))),
+    }
+    for most in (1 << 24, 1):  # Read as a whole, or left where they are.
+        monkeypatch.setattr('bags.interop.folders.STREAMED', most)
+        for share in (0.02, 0.5, 0.999):
+            for name, data in whole.items():
+                source = make(tmp_path / f'{most}-{share}-{name}', {name: data[: int(len(data) * share)]})
+                with pytest.raises(Damaged, match=name):
+                    bags.convert(source, tmp_path / f'out {source.name}')
+        bags.convert(make(tmp_path / 'whole', whole), tmp_path / f'out {most}')
+
+
+def test_the_key_stays(tmp_path):
+    source = make(tmp_path / 'in', {'a.txt': b''})
+    with pytest.raises(bags.SpecError, match='goes on'):
+        open_source(source, spec={'__key__': None})
+    with pytest.raises(ValueError, match='another extension'):
+        open_source(make(tmp_path / 'key', {'a.__key__': b''}))
+
+
+def test_an_export_that_fails_takes_back_what_it_wrote(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'in', {'__key__': 'utf8', 'txt': 'utf8'}) as writer:
+        for key in ('a', 'b', 'a'):
+            writer.append({'__key__': key, 'txt': 'x'})
+        writer.append({'__key__': '../a', 'txt': 'x'})
+    with bags.open(tmp_path / 'in') as dataset:
+        with pytest.raises(ValueError, match="'a' twice"):
+            bags.export(dataset, tmp_path / 'out', format='files')
+        assert not tree(tmp_path / 'out')
+        with pytest.raises(ValueError, match='relative name'):
+            bags.export(dataset, tmp_path / 'out', shard_length=1)
+        assert not tree(tmp_path / 'out')
+        bags.export(dataset[:2], tmp_path / 'out')
+
+
+def test_films_and_recordings_are_named_after_what_they_are(tmp_path):
+    data = Path(__file__).parents[2] / 'examples/data'
+    spec = {'film': 'video', 'mp4': 'video', 'takes': 'audio[]'}
+    with bags.DatasetWriter(tmp_path / 'dataset', spec) as writer:
+        takes = [data / 'austen-2.flac', data / 'austen-3.flac']
+        writer.append({'film': data / 'bunny.mp4', 'mp4': data / 'bunny.mp4', 'takes': takes})
+    with bags.open(tmp_path / 'dataset') as dataset:
+        bags.export(dataset, tmp_path / 'out', format='files')
+    found = {path.name: path.read_bytes() for path in (tmp_path / 'out').iterdir()}
+    film = (data / 'bunny.mp4').read_bytes()
+    assert found == {
+        '000000000.film.mp4': film,
+        '000000000.mp4': film,
+        '000000000.takes.000000.flac': takes[0].read_bytes(),
+        '000000000.takes.000001.flac': takes[1].read_bytes(),
+    }

@@ -1,0 +1,155 @@
+"""WebDataset tars in and out, written and read by webdataset itself."""
+
+import io
+import random
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bags
+from bags.interop.source import Damaged
+
+CAT = (Path(__file__).parents[2] / 'examples' / 'data' / 'cat.jpg').read_bytes()
+
+
+def samples(count):
+    rng = random.Random(count)
+    for i in range(count):
+        sample = {'__key__': f'part/{i:06}', 'jpg': CAT, 'txt': f'caption {i}', 'seg.bin': rng.randbytes(i)}
+        if i % 2:
+            sample['cls'] = str(i).encode()
+        yield sample
+
+
+def write_tar(path, found):
+    import webdataset
+
+    with webdataset.TarWriter(str(path)) as writer:
+        for sample in found:
+            writer.write(sample)
+
+
+def read_tar(*paths):
+    found = {}
+    for path in paths:
+        with tarfile.open(path) as tar:
+            for member in tar:
+                assert member.name not in found
+                found[member.name] = tar.extractfile(member).read()
+    return found
+
+
+@pytest.mark.filterwarnings('ignore')
+@pytest.mark.parametrize('suffix', ['tar', 'tar.gz'])
+def test_what_webdataset_wrote_comes_back_equal(suffix, tmp_path):
+    write_tar(tmp_path / f'a-0.{suffix}', samples(30))
+    write_tar(
+        tmp_path / f'a-1.{suffix}', ({**sample, '__key__': sample['__key__'] + 'b'} for sample in samples(9))
+    )
+    done = bags.convert(str(tmp_path / f'a-*.{suffix}'), tmp_path / 'out')
+    assert done.spec == {
+        '__key__': 'utf8', 'cls': 'utf8?', 'jpg': 'jpeg', 'seg.bin': 'bytes', 'txt': 'utf8',
+    }  # fmt: skip
+    assert done.datapoints == 39
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset[3, 'txt'] == {'txt': 'caption 3'}
+        bags.export(dataset, tmp_path / 'tars', shard_length=10)
+    tars = sorted((tmp_path / 'tars').iterdir())
+    assert [tar.name for tar in tars] == [f'{i:06}.tar' for i in range(4)]
+    originals = [tmp_path / f'a-0.{suffix}', tmp_path / f'a-1.{suffix}']
+    assert read_tar(*tars) == read_tar(*originals)
+
+
+@pytest.mark.filterwarnings('ignore')
+def test_webdataset_reads_what_is_exported(tmp_path):
+    import webdataset
+
+    spec = {'id': 'int(8)', 'image': 'jpeg', 'vector': 'array(float32,3)', 'words': 'utf8[]', 'note': 'utf8?'}
+    with bags.DatasetWriter(tmp_path / 'in', spec) as writer:
+        for i in range(5):
+            vector = np.arange(3, dtype=np.float32) + i
+            writer.append({'id': i, 'image': CAT, 'vector': vector, 'words': ['a', f'b{i}'], 'note': None})
+    with bags.open(tmp_path / 'in') as dataset:
+        bags.export(dataset, tmp_path / 'tars')
+    found = list(webdataset.WebDataset(str(tmp_path / 'tars' / '000000.tar'), shardshuffle=False))
+    assert [sample['__key__'] for sample in found] == [f'{i:09}' for i in range(5)]
+    assert found[3]['id'] == b'3'
+    assert found[3]['image.jpg'] == CAT
+    assert found[3]['words.000001.txt'] == b'b3'
+    assert 'note.txt' not in found[3]
+    np.testing.assert_array_equal(np.load(io.BytesIO(found[3]['vector.npy'])), [3, 4, 5])
+
+
+def test_a_folder_of_tars(tmp_path):
+    (tmp_path / 'in').mkdir()
+    for number in range(3):
+        with tarfile.open(tmp_path / 'in' / f'{number}.tar', 'w') as tar:
+            member = tarfile.TarInfo(f'k{number}.txt')
+            member.size = 2
+            tar.addfile(member, io.BytesIO(b'ok'))
+    assert bags.convert(tmp_path / 'in', tmp_path / 'out').datapoints == 3
+
+
+def test_damaged_tars_are_named(tmp_path):
+    write_tar(tmp_path / 'a.tar', samples(3))
+    data = (tmp_path / 'a.tar').read_bytes()
+    (tmp_path / 'cut.tar').write_bytes(data[: len(data) // 2])
+    (tmp_path / 'not.tar').write_bytes(b'no tar at all' * 100)
+    for name in ('cut.tar', 'not.tar'):
+        with pytest.raises(Damaged, match=name):
+            bags.convert(tmp_path / name, tmp_path / f'out {name}')
+    with pytest.raises(FileNotFoundError):
+        bags.convert(tmp_path / 'none.tar', tmp_path / 'out')
+
+
+def test_two_datapoints_of_one_key_cannot_go_into_a_tar(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'in', {'__key__': 'utf8', 'txt': 'utf8'}) as writer:
+        for _ in range(2):
+            writer.append({'__key__': 'same', 'txt': 'x'})
+    with bags.open(tmp_path / 'in') as dataset, pytest.raises(ValueError, match='twice in a row'):
+        bags.export(dataset, tmp_path / 'tars')
+    assert not list((tmp_path / 'tars').iterdir())
+    with bags.open(tmp_path / 'in') as dataset, pytest.raises(FileExistsError):
+        bags.export(dataset, tmp_path / 'in')
+
+
+def make_tar(path, files, mode='w'):
+    with tarfile.open(path, mode) as tar:
+        for name, data in files:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+def keys_of(path):
+    with bags.open(path) as dataset:
+        return dataset.batch(range(len(dataset)), '__key__')['__key__']
+
+
+def test_a_compressed_tar_of_another_name(tmp_path):
+    source = make_tar(tmp_path / 'x[1].tar', [('a.txt', b'one'), ('b.txt', b'two')], 'w:gz')
+    bags.convert(source, tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.batch(range(2), 'txt') == {'txt': ['one', 'two']}
+
+
+def test_what_webdataset_leaves_out_is_left_out(tmp_path):
+    names = ['__meta__', '__kept__.txt', '._a.txt', 'd/._b.txt', 'd/b.txt']
+    bags.convert(make_tar(tmp_path / 'a.tar', [(name, b'x') for name in names]), tmp_path / 'out')
+    assert keys_of(tmp_path / 'out') == ['__kept__', 'd/b']
+
+
+def test_damaged_tars_are_skipped_from_the_damage_on(tmp_path):
+    cut = make_tar(tmp_path / '0.tar', [(f'0{i}.txt', b'x' * 3000) for i in range(5)])
+    cut.write_bytes(cut.read_bytes()[:9000])
+    (tmp_path / '1.tar').write_bytes(b'')
+    make_tar(tmp_path / '2.tar', [(f'2{name}.txt', b'x') for name in 'abbc'])
+    source = str(tmp_path / '*.tar')
+    with pytest.raises(Damaged, match=r'0\.tar'):
+        bags.convert(source, tmp_path / 'raised')
+    done = bags.convert(source, tmp_path / 'out', on_error='skip')
+    assert [Path(name.partition(':')[0]).name for name, _ in done.skipped] == ['0.tar', '1.tar', '2.tar']
+    assert keys_of(tmp_path / 'out') == ['00', '01', '2a', '2c']

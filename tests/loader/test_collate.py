@@ -1,0 +1,100 @@
+"""Columns made into single arrays."""
+
+import numpy as np
+import pytest
+
+import bags
+from bags.loader.collate import collator
+
+RAGGED = bags.Ragged(np.arange(6, dtype='f4').reshape(6, 1), np.array([0, 2, 2, 6]))
+
+
+def test_pad():
+    padded = bags.pad(RAGGED, value=-1)
+    assert padded.values[..., 0].tolist() == [[0, 1, -1, -1], [-1] * 4, [2, 3, 4, 5]]
+    assert (padded.values.dtype, padded.values.shape) == (np.float32, (3, 4, 1))
+    assert (padded.lengths.tolist(), padded.lengths.dtype) == ([2, 0, 4], np.int32)
+    assert bags.pad(RAGGED, 7).values.shape == (3, 7, 1)
+    assert bags.pad(RAGGED, multiple=8).values.shape == (3, 8, 1)
+    assert bags.pad([[1, 2], [3], []]).values.tolist() == [[1, 2], [3, 0], [0, 0]]
+    assert bags.pad([np.ones((2, 3)), None]).lengths.tolist() == [2, 0]
+    with pytest.raises(ValueError, match='at most 3 items, got 4 at 2 of the batch'):
+        bags.pad(RAGGED, 3)
+    with pytest.raises(bags.StackError, match=r'\(2, 3\) at values 0 and \(2, 4\) at values 1'):
+        bags.pad([np.ones((2, 3)), np.ones((2, 4))])
+    with pytest.raises(TypeError, match='single numbers'):
+        bags.pad([1, 2])
+
+
+def test_pack():
+    packed = bags.pack(RAGGED)
+    assert packed.values is RAGGED.values
+    assert (packed.offsets.tolist(), packed.offsets.dtype) == ([0, 2, 2, 6], np.int32)
+    assert bags.pack(RAGGED, dtype='int64').offsets.dtype == np.int64
+    assert bags.pack([[1, 2], [3]]).values.tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match='at most 127 items, got 200'):
+        bags.pack([np.ones(200)], dtype='int8')
+
+
+def test_stack():
+    assert bags.stack([np.ones((2, 3)), np.zeros((2, 3))]).shape == (2, 2, 3)
+    assert bags.stack([1, 2]).tolist() == [1, 2]
+    assert bags.stack(bags.Ragged(np.arange(6), np.array([0, 3, 6]))).tolist() == [[0, 1, 2], [3, 4, 5]]
+    with pytest.raises(bags.StackError, match='none at values 1') as caught:
+        bags.stack([np.ones(2), None])
+    assert caught.value.shapes == [(2,), None]
+
+
+def test_of_a_batch_those_columns_that_are_no_arrays_yet():
+    batch = {
+        'x': np.ones(3),
+        'text': ['a', 'b', 'c'],
+        's': RAGGED,
+        'meta': [{}, {}, {}],
+        'n': [[1], [2], [3]],
+    }
+    done = bags.pad(batch)
+    assert [name for name in batch if done[name] is not batch[name]] == ['s', 'n']
+    images = {'image': [np.ones((2, 2, 3)), np.ones((2, 3, 3))], 'name': ['a', 'b']}
+    with pytest.raises(bags.StackError, match="field 'image'"):
+        bags.stack(images)
+    images['image'][1] = np.ones((2, 2, 3))
+    assert bags.stack(images)['image'].shape == (2, 2, 2, 3)
+    with pytest.raises(ValueError, match='at most 1') as caught:
+        bags.pad(batch, 1)
+    assert "field 's'" in caught.value.__notes__
+
+
+def test_by_field():
+    collate = collator({'s': 'pad', 'n': bags.pack})
+    done = collate({'s': RAGGED, 'n': [[1], [2, 3]], 'other': 5})
+    assert done['s'].values.shape == (3, 4, 1)
+    assert done['n'].offsets.tolist() == [0, 1, 3]
+    assert done['other'] == 5
+    with pytest.raises(KeyError, match="no field 's'"):
+        collate({'n': [[1]]})
+    with pytest.raises(bags.StackError, match="field 's'"):
+        collator({'s': 'stack'})({'s': RAGGED})
+    with pytest.raises(TypeError, match='expected a function'):
+        collator(5)
+    with pytest.raises(TypeError, match="'pad', 'stack' or 'pack' for 's', got 'sum'"):
+        collator({'s': 'sum'})
+
+
+def test_stacking_what_lies_side_by_side_copies_nothing():
+    block = np.arange(48).reshape(4, 3, 4)
+    values = list(block)
+    assert np.shares_memory(bags.stack(values), block)
+    for chosen in (values, values[1:3], values[::-1], values[::2], values[:1], [values[0], values[0]]):
+        assert np.array_equal(bags.stack(chosen), np.stack(chosen))
+    for chosen in (
+        list(block[:, :, ::2]),
+        list(block.transpose(1, 0, 2)),
+        [values[0], values[1].view(float)],
+    ):
+        assert np.array_equal(bags.stack(chosen), np.stack(chosen))
+    assert not np.shares_memory(bags.stack(values[::-1]), block)
+    empty = list(np.empty((3, 0, 2)))
+    assert bags.stack(empty).shape == (3, 0, 2)
+    other = np.arange(12).reshape(3, 4)
+    assert np.array_equal(bags.stack([values[0], other]), np.stack([values[0], other]))

@@ -1,0 +1,182 @@
+"""Ctrl-C ends a program and its workers, wherever it finds them."""
+
+import signal
+import threading
+
+import pytest
+
+from bags.loader.signals import blocked, held_back
+
+# Raises SIGINT at one of the lines that are run while an iterator is made; tells whether it came to that
+# line, and whether no iterator came of it.
+INTERRUPTED = """
+    def interrupted(make, line):
+        count = 0
+
+        def trace(frame, event, arg):
+            nonlocal count
+            if event == 'line':
+                count += 1
+                if count == line:
+                    signal.raise_signal(signal.SIGINT)
+            return trace
+
+        batches = None
+        sys.settrace(trace)
+        try:
+            batches = make()
+            sys.settrace(None)
+        except KeyboardInterrupt:
+            sys.settrace(None)
+            # While the error is there still, with all that it refers to.
+            assert not active_children() and threading.active_count() == 1, line
+        finally:
+            sys.settrace(None)
+            if batches is not None:
+                batches.close()
+        return count >= line, batches is None
+"""
+
+
+@pytest.mark.parametrize('processes', [False, True])
+@pytest.mark.parametrize('times', [20, pytest.param(400, marks=pytest.mark.slow)])
+def test_ctrl_c_while_workers_start_leaves_nothing(script, processes, times):
+    code = f"""
+        one = loader(processes={processes})
+        make = lambda: iter(one)
+        list(loader(processes=False, epochs=1))  # All files of the dataset are open.
+        make().close()
+        before = held()
+        count = 0
+        while interrupted(make, count + 1)[0]:
+            count = count * 2 + 10
+        chance = random.Random(0)
+        most = count // 2 - 5  # Of so many lines it is known that there are.
+        lines = chance.sample(range(1, most), min(most - 1, {times}))
+        stopped = sum(interrupted(make, line)[1] for line in lines)
+        assert stopped == len(lines), (stopped, len(lines))
+        assert held() == before, (held(), before)
+        print('done')
+    """
+    assert script(code, functions=INTERRUPTED, timeout=500) == (0, 'done\n', '')
+
+
+@pytest.mark.parametrize('kind', ['inline', 'threads', 'processes', 'turns'])
+def test_an_iterator_goes_on_after_ctrl_c(script, kind):
+    """With the batch that would have been next, wherever it was interrupted."""
+    code = f"""
+        from bags.loader.worker_shard import Turn
+
+        kind = {kind!r}
+        options = {{'processes': kind == 'processes', 'workers': 2 * (kind in ('threads', 'processes'))}}
+        one = loader(epochs=4, transform=augment, **options)
+        batches = Turn(one, 1, 2) if kind == 'turns' else iter(one)
+        chance = random.Random(0)
+        left = chance.randrange(1, 60)
+
+        def trace(frame, event, arg):
+            global left
+            if event == 'line':
+                left -= 1
+                if left == 0:
+                    signal.raise_signal(signal.SIGINT)
+            return trace
+
+        found, times = [], 0
+        while times < (4 if kind == 'processes' else 40):
+            try:
+                sys.settrace(trace)
+                batch = next(batches)
+                sys.settrace(None)
+                found.append(batch)
+            except KeyboardInterrupt:
+                sys.settrace(None)
+                times += 1
+                left = chance.randrange(1, 100)
+                assert not active_children() and threading.active_count() == 1
+                if found:
+                    assert batches.state_dict()['epoch'] == len(found) * (1 + (kind == 'turns')) // 15
+            except StopIteration:
+                sys.settrace(None)
+                break
+        assert times > 3
+        found += batches
+        expected = list(loader(epochs=4, transform=augment, processes=False))
+        assert same(found, expected[1::2] if kind == 'turns' else expected), len(found)
+        print('done')
+    """
+    assert script(code) == (0, 'done\n', '')
+
+
+def test_ctrl_c_ends_all(script):
+    code = """
+        batches = iter(loader(transform=slow))
+        pids = [child.pid for child in active_children()]
+        for number, _ in enumerate(batches):
+            if number == 5:
+                print(*pids, flush=True)
+                os.kill(os.getpid(), signal.SIGINT)
+    """
+    code, out, error = script(code)
+    assert code == -signal.SIGINT
+    assert error.count('Traceback') == 1
+    assert 'KeyboardInterrupt' in error
+    check = f'for pid in {out.split()}: assert ends(int(pid)), pid\nprint("done")'
+    assert script(check) == (0, 'done\n', '')
+
+
+def test_ctrl_c_of_a_terminal_is_seen_by_the_program_alone(script):
+    """It goes to all processes of a group: also to workers that have only just been started."""
+    code = """
+        os.setpgid(0, 0)
+        seen = []
+        signal.signal(signal.SIGINT, lambda *_: seen.append(1))  # A program that goes on.
+        batches = iter(loader(epochs=1))
+        for _ in range(20):
+            os.killpg(0, signal.SIGINT)
+            time.sleep(0.02)
+        assert len(list(batches)) == 15
+        print(bool(seen))
+    """
+    assert script(code) == (0, 'True\n', '')
+
+
+# By themselves.
+
+
+def test_a_signal_comes_at_the_end():
+    done = []
+
+    def work():
+        with held_back():
+            with held_back(), blocked():
+                signal.raise_signal(signal.SIGINT)
+                done.append(1)
+            done.append(2)
+        done.append(3)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == [1, 2]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_errors_pass_through():
+    with pytest.raises(ZeroDivisionError), held_back(), blocked():
+        _ = 1 / 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_other_threads_hold_nothing_back():
+    found = []
+
+    def work():
+        with held_back():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [signal.default_int_handler]

@@ -1,0 +1,344 @@
+"""Verifying: every change that makes a dataset inconsistent is found, and nothing else is."""
+
+import os
+import random
+import shutil
+
+import msgpack
+import numpy as np
+import pytest
+
+import bags
+
+SPEC = {
+    'flag': 'bool',
+    'id': 'int(8)',
+    'image': 'png',
+    'meta': 'msgpack',
+    'note': 'utf8?',
+    'nums': 'int(4)[]',
+    'text': 'utf8',
+    'words': 'utf8[]',
+}
+COUNT = 20
+FORMS = {'plain': (), 'zstd': ('flag', 'id', 'meta', 'note', 'nums', 'text', 'words')}
+
+
+def row(index):
+    chance = np.random.default_rng(index)
+    return {
+        'flag': index % 2 == 0,
+        'id': index,
+        'image': chance.integers(0, 255, (5, 6, 3), np.uint8),
+        'meta': {'at': index},
+        'note': None if index % 3 else f'note {index}',
+        'nums': list(range(index % 4)),
+        'text': f'text {index} ' * (index % 3 + 1),
+        'words': [f'word {index}'] * (index % 3),
+    }
+
+
+@pytest.fixture(params=FORMS, scope='module')
+def whole(request, kit, tmp_path_factory):
+    path = tmp_path_factory.mktemp('verify') / 'whole'
+    kit.fill(path, map(row, range(COUNT)), SPEC, compression=FORMS[request.param])
+    return path
+
+
+@pytest.fixture
+def hurt(whole, tmp_path):
+    return shutil.copytree(whole, tmp_path / 'hurt')
+
+
+def damage(path, **options):
+    return list(bags.verify(path, **options))
+
+
+# A reader of the format as the README describes it, which knows nothing of the library.
+
+
+def ends_of(data):
+    last = int.from_bytes(data[-8:], 'little')
+    assert last <= len(data) - 8
+    assert (len(data) - last) % 8 == 0
+    ends = np.frombuffer(data[last:], '<u8').tolist()
+    assert all(a <= b for a, b in zip([0, *ends], ends, strict=False))
+    return ends
+
+
+def is_consistent(path):
+    """Whether limits and refs can be right: where records begin and end, of frames, PNGs and fixed sizes."""
+    sizes = {'flag': 1, 'id': 8, 'nums': 4}
+    try:
+        counts = {}
+        for name in SPEC:
+            (file,) = [path / f for f in os.listdir(path) if f in (f'{name}.bag', f'{name}.bagz')]
+            data = file.read_bytes()
+            ends = ends_of(data)
+            counts[name] = len(ends)
+            for start, end in zip([0, *ends], ends, strict=False):
+                record = data[start:end]
+                if file.suffix == '.bagz':
+                    if record:
+                        assert record.startswith(b'\x28\xb5\x2f\xfd')
+                        decompress(record)
+                elif name in sizes:
+                    assert len(record) == sizes[name]
+                elif name == 'image':
+                    assert record.startswith(b'\x89PNG')
+        data = (path / 'refs.bag').read_bytes()
+        ends = ends_of(data)
+        for start, end in zip([0, *ends], ends, strict=False):
+            entries = msgpack.unpackb(data[start:end])
+            assert isinstance(entries, list)
+            assert len(entries) == len(SPEC)
+            for (name, kind), entry in zip(SPEC.items(), entries, strict=True):
+                if kind.endswith('[]'):
+                    first, count = entry
+                    assert type(first) is int
+                    assert type(count) is int
+                    assert first >= 0
+                    assert first + count <= counts[name]
+                    assert count >= 0
+                else:
+                    assert type(entry) is int
+                    assert 0 <= entry < counts[name] or (kind.endswith('?') and entry == 0xFFFFFFFF)
+    except (AssertionError, ValueError, TypeError, msgpack.UnpackException):
+        return False
+    return True
+
+
+def decompress(frame):
+    import zstandard
+
+    stream = zstandard.ZstdDecompressor().decompressobj()
+    try:
+        stream.decompress(frame)
+    except zstandard.ZstdError:
+        raise AssertionError from None
+    assert stream.eof
+    assert not stream.unused_data
+
+
+def changed(path, chance, where):
+    """Changes one byte of a bag: of its 'limits', of its 'records', or of either."""
+    data = bytearray(path.read_bytes())
+    last = int.from_bytes(data[-8:], 'little')
+    start, stop = {'limits': (last, len(data)), 'records': (0, last), 'either': (0, len(data))}[where]
+    data[chance.randrange(start, stop)] ^= chance.choice([1 << chance.randrange(8), chance.randrange(1, 256)])
+    path.write_bytes(data)
+
+
+def test_nothing_is_found_in_what_is_whole(whole):
+    assert is_consistent(whole)
+    assert damage(whole, decode=True, notes=True) == []
+
+
+def test_changes_to_limits_and_refs(whole, tmp_path):
+    chance = random.Random(0)
+    seen = 0
+    for number in range(260):
+        hurt = shutil.copytree(whole, tmp_path / str(number))
+        name = chance.choice(sorted(name for name in os.listdir(hurt) if '.bag' in name))
+        changed(hurt / name, chance, 'either' if name == 'refs.bag' else 'limits')
+        found = damage(hurt)
+        if not is_consistent(hurt):
+            seen += 1
+            assert found, (number, name)
+            assert all(str(hurt) in str(each) for each in found)
+        shutil.rmtree(hurt)
+    assert seen > 200
+
+
+def test_changes_to_frames_and_pictures(whole, tmp_path):
+    chance = random.Random(1)
+    seen = 0
+    names = [name for name in os.listdir(whole) if name.endswith('.bagz') or name == 'image.bag']
+    for number in range(120):
+        hurt = shutil.copytree(whole, tmp_path / str(number))
+        name = chance.choice(sorted(names))
+        changed(hurt / name, chance, 'records')
+        found = damage(hurt, decode=True)
+        if not found:
+            # A frame can be changed to another one of the same record.
+            assert [to_list(each) for each in bags.open(hurt)] == [to_list(each) for each in bags.open(whole)]
+            continue
+        seen += 1
+        assert {each.path for each in found} == {str(hurt / name)}
+        assert len({each.record for each in found}) == 1
+        shutil.rmtree(hurt)
+    assert seen >= 118
+
+
+def to_list(datapoint):
+    return {**datapoint, 'image': datapoint['image'].tolist()}
+
+
+def test_goes_on_after_damage(kit, tmp_path):
+    path = tmp_path / 'several'
+    kit.fill(path, map(row, range(40)), SPEC, shard_length=10)
+    data = bytearray((path / '000001' / 'image.bag').read_bytes())
+    ends = ends_of(bytes(data))
+    for record in (2, 5):
+        data[ends[record] - 8] ^= 1
+    (path / '000001' / 'image.bag').write_bytes(data)
+    (path / '000002' / 'text.bag').unlink()
+    (path / '000003' / 'spec.json').write_text('{"id": "int(8)"}')
+    found = damage(path, decode=True)
+    assert [(os.path.relpath(each.path, path), each.field, each.record) for each in found] == [
+        ('000001/image.bag', 'image', 2),
+        ('000001/image.bag', 'image', 5),
+        ('000002', 'text', None),
+        ('000003/spec.json', None, None),
+        *[('000003/refs.bag', None, record) for record in range(10)],
+    ]
+    assert 'checksum' in found[0].detail
+
+
+def test_each_damaged_record_is_named(hurt):
+    refs = bytearray((hurt / 'refs.bag').read_bytes())
+    ends = ends_of(bytes(refs))
+    stride = ends[0]
+    for record in (3, 7):
+        refs[record * stride] ^= 0xFF
+    (hurt / 'refs.bag').write_bytes(refs)
+    assert [each.record for each in damage(hurt)] == [3, 7]
+
+
+def test_what_was_not_closed_is_a_note(tmp_path, kit):
+    path = tmp_path / 'open'
+    writer = bags.DatasetWriter(path, SPEC)
+    for index in range(5):
+        writer.append(row(index))
+    writer.flush()
+    found = list(bags.verify(path, decode=True, notes=True))
+    assert [type(each) for each in found] == [bags.Note]
+    assert 'not closed' in found[0].detail
+    assert damage(path) == []
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ('gone', 'said'), [([0], '000000:'), ([1, 3], '000001, 000003:'), ([2, 3], '000002 to 000003:')]
+)
+def test_numbers_without_a_shard_are_a_note(tmp_path, kit, gone, said):
+    path = tmp_path / 'd'
+    kit.fill(path, map(row, range(10)), SPEC, shard_length=2)
+    assert not damage(path, notes=True)
+    for number in gone:
+        shutil.rmtree(path / f'{number:06}')
+    assert not damage(path)
+    (note,) = damage(path, notes=True)
+    assert (note.path, note.field) == (str(path), None)
+    assert note.detail.startswith(f'has no shard folder {said}')
+    there = [index for index in range(10) if index // 2 not in gone]
+    assert [found['id'] for found in bags.open(path)] == there
+
+
+def test_records_that_nothing_refers_to_are_a_note(tmp_path):
+    path = tmp_path / 'orphans'
+    with bags.DatasetWriter(path, {'id': 'int(8)', 'words': 'utf8[]'}) as writer:
+        writer.append({'id': 0, 'words': ['a', 'b']})
+        with pytest.raises(ValueError):
+            writer.append({'id': 0, 'words': ['c', 5]})
+        writer.append({'id': 1, 'words': ['d']})
+    with bags.bag.Writer(path / 'id.bag', mode='append') as bag:
+        bag.write(bytes(8))
+    found = list(bags.verify(path, decode=True, notes=True))
+    assert damage(path) == []
+    assert any(isinstance(each, bags.Note) and '1 record of 3' in each.detail for each in found)
+
+
+def test_shared_and_overlapping_records_are_used(tmp_path):
+    path = tmp_path / 'shared'
+    with bags.DatasetWriter(path, {'words': 'utf8[]'}) as writer:
+        writer.append({'words': list('abcdef')})
+    from bags.dataset.refs import RefsFormat
+    from bags.dataset.spec import parse_spec
+
+    format = RefsFormat(parse_spec({'words': 'utf8[]'}))
+    with bags.bag.Writer(path / 'refs.bag', mode='overwrite') as refs:
+        for first, count in ((0, 3), (1, 4), (0, 5), (2, 2)):
+            refs.write(format.pack((first, count)))
+    (note,) = bags.verify(path, notes=True)
+    assert '1 record of 6' in note.detail
+
+
+def test_an_open_dataset_and_views(whole, hurt):
+    (hurt / 'text.bag').unlink(missing_ok=True)
+    (hurt / 'text.bagz').unlink(missing_ok=True)
+    with bags.open(whole) as good, bags.open(hurt) as bad:
+        assert damage(good[2:5]) == []
+        view = bags.concat([good[:3], bad[:3]])
+        assert [(each.path, each.field) for each in damage(view)] == [(str(hurt), 'text')]
+
+
+def test_a_bag_by_itself(tmp_path):
+    path = tmp_path / 'texts.bagz'
+    with bags.bag.Writer(path) as writer:
+        for number in range(100):
+            writer.write(f'text {number}')
+    assert damage(path, decode=True, notes=True) == []
+    data = bytearray(path.read_bytes())
+    ends = ends_of(bytes(data))
+    data[ends[7] - 1] ^= 1
+    path.write_bytes(data)
+    assert damage(path) == []  # The checksum is only looked at with `decode`.
+    (found,) = damage(path, decode=True)
+    assert (found.path, found.field, found.record) == (str(path), None, 7)
+
+
+def test_words_without_a_decoder_are_a_note(tmp_path):
+    encoders = {**bags.encoders, 'mine': bytes}
+    with bags.DatasetWriter(tmp_path / 'mine', {'x': 'mine'}, encoders) as writer:
+        writer.append({'x': b'abc'})
+    (note,) = bags.verify(tmp_path / 'mine', decode=True, notes=True)
+    assert 'mine' in note.detail
+
+    def refuse(record):
+        raise ValueError('no good')
+
+    (found,) = bags.verify(tmp_path / 'mine', decode=True, decoders={'mine': refuse})
+    assert found.record == 0
+    assert 'no good' in found.detail
+
+
+def test_datasets_of_others(kit):
+    for name in ('bags05-dataset', 'bags05-sharded', 'granular-dataset', 'granular-sharded'):
+        assert list(bags.verify(kit.GOLDEN / name, decode=True, notes=True)) == [], name
+    for name in ('bagz-zstd.bagz', 'sackli-shards@*.bagz', 'bagz-first-empty.bag', 'bagz-empty.bag'):
+        assert list(bags.verify(kit.GOLDEN / name, decode=True, notes=True)) == [], name
+
+
+def test_recordings_are_decoded(tmp_path):
+    samples = np.random.default_rng(0).integers(-9999, 9999, (40_000, 1)).astype(np.int16)
+    with bags.DatasetWriter(tmp_path / 'sounds', {'flac': 'audio', 'wav': 'audio?'}) as writer:
+        flac = bags.encoders['flac']((samples, 16_000))
+        writer.append({'flac': flac, 'wav': (samples, 16_000)})
+        writer.append({'flac': flac[: len(flac) // 2]})
+    assert [(found.field, found.record) for found in bags.verify(tmp_path / 'sounds', decode=True)] == [
+        ('flac', 1)
+    ]
+
+
+def test_what_a_decoder_of_ones_own_opens_may_be_anything(tmp_path):
+    def decode_size(record):
+        with record.open() as file:
+            return len(file.read())
+
+    decode_size.opens = True
+    with bags.DatasetWriter(tmp_path / 'sizes', {'size': 'bytes'}) as writer:
+        writer.append({'size': b'abc'})
+    with bags.open(tmp_path / 'sizes', {**bags.decoders, 'bytes': decode_size}) as reader:
+        assert list(bags.verify(reader, decode=True)) == []
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match='nowhere'):
+        bags.verify(tmp_path / 'nowhere')
+    with pytest.raises(FileNotFoundError, match='expected a dataset'):
+        bags.verify(tmp_path)
+    with bags.bag.Writer(tmp_path / 'x.bag') as writer:
+        writer.write(b'x')
+    with pytest.raises(FileNotFoundError, match=r'such as x\.bag'):
+        bags.verify(tmp_path)

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import functools
+import io
+import pickle
+import random
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+import bags
+from bags import Audio
+from bags.media.packets import open_packets
+from tests.media.samples import Source, film
+
+DATA = Path(__file__).parents[2] / 'examples/data'
+
+
+@functools.cache
+def sound(rate, seconds=2.3):
+    """A rising tone on the left, one with a rhythm and noise on the right; float32, (time, 2)."""
+    time = np.arange(int(rate * seconds)) / rate
+    noise = np.random.default_rng(0).standard_normal(len(time))
+    left = 0.5 * np.sin(2 * np.pi * (200 + 300 * time) * time)
+    right = (0.3 * np.sin(2 * np.pi * 440 * time) + 0.1 * noise) * (np.sin(8 * np.pi * time) > 0)
+    return np.stack([left, right], axis=1).astype(np.float32)
+
+
+def write(codec, format, rate=44_100, seconds=2.3, bit_rate=None, options=None):
+    file = io.BytesIO()
+    with av.open(file, 'w', format=format) as container:
+        stream = container.add_stream(codec, rate=rate, layout='stereo', options=options or {})
+        if bit_rate:
+            stream.bit_rate = bit_rate
+        samples = sound(rate, seconds)
+        for start in range(0, len(samples), 4096):
+            block = np.ascontiguousarray(samples[start : start + 4096].T)
+            frame = av.AudioFrame.from_ndarray(block, format='fltp', layout='stereo')
+            frame.sample_rate, frame.pts = rate, start
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return file.getvalue()
+
+
+KINDS = {
+    'WAV': lambda: write('pcm_s16le', 'wav'),
+    'WAV of 24 bits': lambda: write('pcm_s24le', 'wav'),
+    'WAV of 8 bits': lambda: write('pcm_u8', 'wav'),
+    'WAV of floats': lambda: write('pcm_f32le', 'wav'),
+    'WAV, compressed': lambda: write('adpcm_ms', 'wav'),
+    'FLAC': lambda: write('flac', 'flac'),
+    'FLAC in Ogg': lambda: write('flac', 'ogg'),
+    'FLAC in MP4': lambda: write('flac', 'mp4'),
+    'FLAC in Matroska': lambda: write('flac', 'matroska'),
+    'ALAC': lambda: write('alac', 'ipod'),
+    'MP3': lambda: write('libmp3lame', 'mp3'),
+    'MP3 of few bits': lambda: write('libmp3lame', 'mp3', bit_rate=32_000),
+    'MP3 in MP4': lambda: write('libmp3lame', 'mp4'),
+    'MP3 in Matroska': lambda: write('libmp3lame', 'matroska'),
+    'AAC': lambda: write('aac', 'ipod'),
+    'AAC without noise': lambda: write('aac', 'ipod', options={'aac_pns': '0'}),
+    'AAC in Matroska': lambda: write('aac', 'matroska'),
+    'AAC by itself': lambda: write('aac', 'adts'),
+    'AAC in fragments': lambda: write('aac', 'ismv'),
+    'Opus': lambda: write('libopus', 'ogg', rate=48_000, seconds=5.3),
+    'Opus in WebM': lambda: write('libopus', 'webm', rate=48_000),
+    'Opus in MP4': lambda: write('libopus', 'mp4', rate=48_000),
+    'audio beside video': lambda: film(audio=True, count=40),
+    'audio beside video, in Matroska': lambda: film(audio=True, count=40, format='matroska'),
+    'the demo': (DATA / 'austen-1.flac').read_bytes,
+    'the film of the demo': (DATA / 'bunny.mp4').read_bytes,
+}
+
+
+def as_float(block):
+    if block.dtype == np.uint8:
+        return (block.astype(np.float32) - 128) / 128
+    return block.astype(np.float32) / (
+        1 if block.dtype.kind == 'f' else np.float32(2.0 ** (8 * block.itemsize - 1))
+    )
+
+
+@functools.cache
+def example(kind):
+    data = KINDS[kind]()
+    blocks = []
+    with av.open(io.BytesIO(data)) as container:
+        for frame in container.decode(audio=0):
+            block = frame.to_ndarray()
+            blocks.append(block.T if frame.format.is_planar else block.reshape(-1, frame.layout.nb_channels))
+    return data, as_float(np.concatenate(blocks)), frame.sample_rate
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_samples_are_those_of_decoding_everything(kind):
+    data, samples, rate = example(kind)
+    audio, chance = Audio(data), random.Random(kind)
+    assert (audio.shape, audio.rate, audio.channels) == (samples.shape, rate, samples.shape[1])
+    assert len(audio) == len(samples)
+    assert audio.duration == len(samples) / rate
+    for _ in range(25):
+        start = chance.randrange(-100, len(samples))
+        stop = start + chance.choice([0, 1, 10, 3000])
+        found = audio[start:stop]
+        assert (type(found), found.dtype) == (np.ndarray, np.float32)
+        assert np.array_equal(found, samples[start:stop]), (start, stop)
+    assert np.array_equal(audio[1000:20:-7], samples[1000:20:-7])
+    assert np.array_equal(audio[-1], samples[-1])
+    assert np.array_equal(np.asarray(audio), samples)
+    assert np.array_equal(np.concatenate(list(audio.blocks(10_000))), samples)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('kind', KINDS)
+def test_500_slices(kind):
+    data, samples, _ = example(kind)
+    audio, chance = Audio(data), random.Random(kind)
+    for _ in range(500):
+        start = chance.randrange(len(samples))
+        stop = start + chance.choice([1, 100, 5000])
+        assert np.array_equal(audio[start:stop], samples[start:stop])
+
+
+def test_speech_in_opus_is_as_good_as_equal():
+    data = write('libopus', 'ogg', rate=48_000, seconds=8, bit_rate=16_000, options={'application': 'voip'})
+    audio = Audio(data)
+    whole = audio[:]
+    for start in (150_000, 222_222, 333_333):
+        assert np.abs(audio[start : start + 5000] - whole[start : start + 5000]).max() < 3e-5
+
+
+def test_priming_is_cut_away():
+    for kind, rate in (('AAC', 44_100), ('MP3', 44_100), ('Opus', 48_000)):
+        audio = Audio(example(kind)[0])
+        expected = sound(rate, 5.3 if kind == 'Opus' else 2.3)[:20_000, 0]
+        found = audio[:20_000,][:, 0] if False else audio[:20_000][:, 0]
+        shifts = [
+            np.abs(found[100 + shift : 15_000 + shift] - expected[100:15_000]).mean()
+            for shift in range(-9, 10)
+        ]
+        assert np.argmin(shifts) == 9, kind
+
+
+def test_seconds():
+    data, samples, rate = example('AAC')
+    audio = Audio(data)
+    assert np.array_equal(audio.between(0.5, 1), samples[rate // 2 : rate])
+    assert np.array_equal(audio.between(-1, 0.1), samples[:4410])
+    assert audio.between(99, 100).shape == audio.between(1, 0).shape == (0, 2)
+    assert audio.start == 0
+
+
+def test_noise_that_the_decoder_makes():
+    data, samples, _ = example('AAC')
+    found = Audio(data).options(exact=False)[60_000:64_000]
+    assert np.abs(found - samples[60_000:64_000]).mean() < 0.05
+
+
+def test_a_wav_reads_what_is_asked_for():
+    source = Source(example('WAV')[0])
+    audio = Audio(source)
+    assert not source.files
+    assert audio[50_000:50_100].shape == (100, 2)
+    assert source.count < 1500
+    for kind in ('AAC without noise', 'ALAC', 'FLAC in MP4'):
+        source = Source(example(kind)[0])
+        audio = Audio(source)
+        assert len(audio)
+        before = source.count
+        _ = audio[50_000:50_100]
+        assert source.count - before < len(source.data) / 4
+
+
+def test_handles_of_a_dataset(tmp_path):
+    data, samples, rate = example('MP3')
+    whole = (sound(8000) * 2**15).astype(np.int16)
+    with bags.DatasetWriter(
+        tmp_path / 'it', {'one': 'audio', 'few': 'audio[]'}, compression=['few']
+    ) as writer:
+        writer.append({'one': data, 'few': [(whole, 8000), (sound(8000), 8000), DATA / 'austen-1.flac']})
+    with bags.open(tmp_path / 'it') as reader:
+        row = reader[0]
+        assert bytes(reader.field('one')[0]) == data
+    assert np.array_equal(row['one'][100:5000], samples[100:5000])
+    assert np.array_equal(pickle.loads(pickle.dumps(row['one']))[100:5000], samples[100:5000])
+    exact, floats, spoken = row['few']
+    assert np.array_equal(exact[:] * 2**15, whole)
+    assert np.array_equal(floats[:], sound(8000))
+    assert (spoken.rate, spoken.channels, floats.rate, rate) == (16_000, 1, 8000, 44_100)
+    with pytest.raises(
+        IndexError, match=r"one\.bag, field 'one' of type audio, record 0: sample .* out of range"
+    ):
+        row['one'][10**9]
+
+
+def test_what_is_no_audio(tmp_path):
+    for data, found in ((b'hello', 'bytes that begin'), ((DATA / 'cat.jpg').read_bytes(), 'JPEG')):
+        with pytest.raises(ValueError, match=f'got {found}'):
+            len(Audio(data))
+        with pytest.raises(ValueError, match=f'got {found}'):
+            bags.encoders['audio'](data)
+    with pytest.raises(ValueError, match='expected audio, got video alone'):
+        len(Audio(film(count=3)))
+    with pytest.raises(TypeError):
+        iter(Audio(example('WAV')[0]))
+    for wrong in ('x', 1.5, [1, 2], None):
+        with pytest.raises(TypeError, match='expected a number of a sample, or a slice, got'):
+            Audio(example('WAV')[0])[wrong]
+    with pytest.raises(TypeError, match='expected a time in seconds'):
+        Audio(example('WAV')[0]).between('x', 1)
+    assert len(Audio(example('WAV')[0]).between(0, float('inf'))) == len(Audio(example('WAV')[0]))
+
+
+@pytest.mark.parametrize('kind', ['WAV', 'FLAC', 'AAC', 'MP3', 'Opus', 'Opus in WebM'])
+def test_what_is_cut_off(kind):
+    data, samples, _ = example(kind)
+    start = max(data.find(b'mdat'), 0) if kind == 'AAC' else 0
+    short = data[: start + (len(data) - start) * 2 // 3]
+    audio = Audio(short)
+    try:
+        found = audio[:]
+    except ValueError:
+        with pytest.raises(ValueError, match=r'cut off|is damaged'):
+            audio.between(0, 1000)
+        if kind in ('Opus', 'Opus in WebM'):
+            count = len(audio)
+            assert np.allclose(audio[:count], samples[:count], atol=3e-5)
+            assert np.allclose(audio.between(0, 0.1), samples[:4800], atol=3e-5)
+        return
+    assert kind in ('MP3', 'FLAC')  # An MP3 may end anywhere.
+    assert np.array_equal(found[:-3000], samples[: len(found)][:-3000])
+
+
+@pytest.mark.parametrize('place', [20_000, 30_000, 90_000])
+@pytest.mark.parametrize('count', [1, 300, 20_000])
+def test_damage_to_a_flac_is_never_other_samples(place, count):
+    data, samples, _ = example('the demo')
+    hurt = bytearray(data)
+    for index in range(place, place + count):
+        hurt[index] ^= 0x15
+    for part in (slice(None), slice(0, 2000), slice(50_000, 52_000), slice(-2000, None)):
+        try:
+            found = Audio(bytes(hurt))[part]
+        except ValueError:
+            continue
+        assert part != slice(None)
+        assert np.array_equal(found, samples[part])
+
+
+def test_a_flac_that_ends_early_between_two_packets():
+    data = example('the demo')[0]
+    packets, _ = open_packets(io.BytesIO(data), 'audio')
+    with pytest.raises(ValueError, match='cut off'):
+        Audio(data[: int(packets.table.offsets[20])])[:]
+
+
+def test_a_flac_whose_samples_look_like_the_header_of_a_frame():
+    array = np.zeros((4, 5), np.int32)
+    array[0, 0], array[0, 2], array[3, 1] = -512, 1280, -256
+    audio = Audio(bags.encoders['flac']((array, 48_000)))
+    assert np.array_equal(audio[:], array.astype(np.float32) / 2**31)
+    assert np.array_equal(audio[1:3], audio[:][1:3])

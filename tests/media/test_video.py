@@ -1,0 +1,624 @@
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import io
+import os
+import pickle
+import random
+import struct
+import threading
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+import bags
+from bags import Video
+from tests.media import samples as films
+from tests.media.samples import Source, decoded, film, number_of, remuxed, with_edits, x264
+
+DATA = Path(__file__).parents[2] / 'examples/data'
+HEVC = {'x265-params': 'keyint=24:min-keyint=24:log-level=none:bframes=4'}
+VPX = {
+    'deadline': 'good',
+    'cpu-used': '8',
+    'g': '24',
+    'auto-alt-ref': '1',
+    'lag-in-frames': '16',
+    'b': '100k',
+}
+SVT = {'preset': '10', 'g': '24', 'crf': '20'}
+PARTS = {'g': '24', 'bf': '2'}
+
+
+@functools.cache
+def varied():
+    """Times in milliseconds, at varying distances."""
+    chance = random.Random(0)
+    return np.cumsum([0, *(chance.choice([7, 10, 33, 40, 100]) for _ in range(119))]).tolist()
+
+
+@functools.cache
+def open_gops(format='mp4'):
+    return film(format=format, options=x264(open_gop=1))
+
+
+KINDS = {
+    'closed groups': lambda: film(options=x264()),
+    'open groups': open_gops,
+    'a pyramid of B-frames': lambda: film(options=x264(open_gop=1, b_pyramid='normal', bframes=5, ref=4)),
+    'a picture that is restored bit by bit': lambda: film(options=x264(intra_refresh=1)),
+    'interlaced': lambda: film(options=x264(open_gop=1, tff=1)),
+    'HEVC': lambda: film('libx265', options=HEVC),
+    'VP8 with hidden frames': lambda: film('libvpx', format='webm', options=VPX),
+    'VP9 with hidden frames': lambda: film('libvpx-vp9', format='webm', options=VPX),
+    'VP9 in MP4': lambda: film('libvpx-vp9', options=VPX),
+    'AV1': lambda: film('libsvtav1', options=SVT),
+    'AV1 with forward key frames': lambda: film(
+        'libsvtav1', options=SVT | {'svtav1-params': 'irefresh-type=1'}
+    ),
+    'MPEG-4': lambda: film('mpeg4', options=PARTS),
+    'MPEG-4 in AVI': lambda: film('mpeg4', format='avi', options=PARTS),
+    'MPEG-2': lambda: film('mpeg2video', format='matroska', options=PARTS),
+    'FFV1': lambda: film('ffv1', format='matroska'),
+    'Motion JPEG': lambda: film('mjpeg', format='mov', pix_fmt='yuvj420p'),
+    'odd sizes': lambda: film(options=x264(), size=(97, 131), pix_fmt='yuv444p'),
+    'varying distances': lambda: film(times=varied(), options=x264(open_gop=1)),
+    'varying distances in Matroska': lambda: film(
+        times=varied(), format='matroska', options=x264(open_gop=1)
+    ),
+    'a late start': lambda: film(times=range(5000, 9800, 40), options=x264(open_gop=1)),
+    'a late start in Matroska': lambda: film(times=range(5000, 9800, 40), format='matroska'),
+    'an edit': lambda: with_edits(open_gops(), (2000, 1024 + 512 * 30, 1)),
+    'an edit within a frame': lambda: with_edits(open_gops(), (2000, 1024 + 512 * 30 + 100, 1)),
+    'an edit after a pause': lambda: with_edits(open_gops(), (500, -1, 1), (2310, 1024 + 512 * 5, 1)),
+    'two edits': lambda: with_edits(open_gops(), (1000, 1024 + 512 * 60, 1), (1000, 1024, 1)),
+    'no edit': lambda: with_edits(open_gops()),
+    'fragments': lambda: film(options=x264(open_gop=1), muxing={'movflags': 'frag_keyframe+empty_moov'}),
+    'QuickTime': lambda: open_gops('mov'),
+    'Matroska': lambda: open_gops('matroska'),
+    'audio beside it': lambda: film(options=x264(open_gop=1), audio=True),
+    'audio beside it, in Matroska': lambda: film(format='matroska', options=x264(open_gop=1), audio=True),
+    'a beginning that is cut away': lambda: remuxed(open_gops(), 'mp4', skip=24),
+    'a beginning within a group': lambda: remuxed(open_gops(), 'mp4', skip=10),
+    'a beginning that is cut away, HEVC': lambda: remuxed(film('libx265', options=HEVC), 'mp4', skip=24),
+    'a beginning before 0': lambda: remuxed(open_gops(), 'mp4', shift=-5000),
+    'one frame': lambda: film(count=1),
+    'two frames': lambda: film(count=2, options=x264()),
+    'the demo': (DATA / 'bunny.mp4').read_bytes,
+}
+
+
+@functools.cache
+def example(kind):
+    data = KINDS[kind]()
+    return data, *decoded(data)
+
+
+def asked(chance, count):
+    """What a video may be asked for."""
+    first = chance.randrange(count)
+    return chance.choice(
+        [
+            first,
+            first - count,
+            slice(first, first + chance.randrange(1, 24)),
+            slice(first, None, chance.choice([2, 5, 10])),
+            slice(first, None, -1),
+            [chance.randrange(-count, count) for _ in range(chance.randrange(1, 9))],
+        ]
+    )
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_frames_are_those_of_decoding_everything(kind):
+    data, frames, times = example(kind)
+    video, chance = Video(data), random.Random(kind)
+    assert video.shape == frames.shape
+    assert len(video) == len(frames)
+    assert np.array_equal(video.timestamps, times)
+    for _ in range(25):
+        key = asked(chance, len(frames))
+        found = video[key]
+        assert type(found) is np.ndarray
+        assert np.array_equal(found, frames[key]), key
+    assert all(np.array_equal(*pair) for pair in zip(video, frames, strict=True))
+    assert np.array_equal(np.asarray(video), frames)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('kind', KINDS)
+def test_500_of_each(kind):
+    data, frames, _ = example(kind)
+    video, chance = Video(data), random.Random(kind)
+    count = len(frames)
+    for _ in range(500):
+        first = chance.randrange(count)
+        few = [chance.randrange(-count, count) for _ in range(8)]
+        for key in (first, slice(first, first + chance.randrange(1, 32)), few):
+            assert np.array_equal(video[key], frames[key]), key
+
+
+@pytest.mark.parametrize(
+    'kind', ['open groups', 'HEVC', 'VP9 with hidden frames', 'AV1', 'MPEG-4', 'Matroska']
+)
+def test_the_picture_says_which_frame_it_is(kind):
+    video = Video(example(kind)[0])
+    assert [number_of(frame) for frame in video] == list(range(120))
+    assert [number_of(frame) for frame in video[[70, 3, 23, 24, 3, -1]]] == [70, 3, 23, 24, 3, 119]
+    assert number_of(video.at(2.02)) == 50
+
+
+def test_times():
+    video = Video(example('varying distances')[0])
+    times = np.array(varied()) / 1000
+    assert np.allclose(video.timestamps, times)
+    for index, time in enumerate(video.timestamps):
+        assert number_of(video.at(time)) == index
+    assert number_of(video.at(times[40] + 0.006)) == 40
+    start, stop = times[[20, 50]]
+    assert video.span(start, stop) == slice(20, 50)
+    assert [number_of(frame) for frame in video.between(start, stop)] == list(range(20, 50))
+    assert len(video.between(start + 0.001, stop + 0.001)) == 30
+    assert video.between(7, 3).shape == (0, films.HEIGHT, films.WIDTH, 3)
+    found = video.read([5, 3])
+    assert np.array_equal(found.pixels, video[[5, 3]])
+    assert np.array_equal(found.timestamps, times[[5, 3]])
+    for time in (-0.01, times[-1] + 1, float('nan')):
+        with pytest.raises(IndexError, match='nothing is shown'):
+            video.at(time)
+
+
+def test_a_late_start_is_not_0():
+    video = Video(example('a late start')[0])
+    assert video.timestamps[0] == 5.0
+    assert number_of(video.at(5.05)) == 1
+    assert video.duration == pytest.approx(4.8)
+    assert video.fps == pytest.approx(25)
+
+
+def test_rate_and_duration():
+    video = Video(example('open groups')[0])
+    assert (video.fps, video.duration) == (25, 4.8)
+
+
+def test_sizes_and_colours():
+    data, frames, _ = example('the demo')
+    video = Video(data)
+    small = video.options(size=(90, 160))
+    assert small.shape == (132, 90, 160, 3)
+    assert np.abs(small[7].astype(int) - frames[7].reshape(90, 4, 160, 4, 3).mean((1, 3))).mean() < 3
+    gray = small.options(color='gray', threads=2)
+    assert gray.shape == (132, 90, 160, 1)
+    assert gray[3:5].shape == (2, 90, 160, 1)
+    assert gray[3].shape == (90, 160, 1)
+    assert np.abs(gray[3][..., 0] - small[3] @ [0.299, 0.587, 0.114]).mean() < 3
+    assert np.array_equal(video.options(threads=4)[10:90], frames[10:90])
+    assert next(iter(gray)).shape == (90, 160, 1)
+    for wrong in (
+        {'size': (0, 5)},
+        {'size': (5, 1 << 20)},
+        {'color': 'blue'},
+        {'threads': -1},
+        {'threads': 'all'},
+    ):
+        with pytest.raises(ValueError, match='expected'):
+            video.options(**wrong)
+
+
+def test_indices():
+    video = Video(example('open groups')[0])
+    assert video[500:].shape == (0, films.HEIGHT, films.WIDTH, 3)
+    assert video[[]].shape == (0, films.HEIGHT, films.WIDTH, 3)
+    assert number_of(video[np.int64(-2)]) == 118
+    assert [number_of(frame) for frame in video[np.array([7, 5], np.uint8)]] == [7, 5]
+    for wrong in (120, -121, [3, 120], np.array([-121])):
+        with pytest.raises(IndexError, match=r'frame -?12[01] is out of range, there are 120'):
+            video[wrong]
+    for wrong in (1.0, 'x', [1.5], [[1, 2]], np.zeros(120, bool), None):
+        with pytest.raises(TypeError):
+            video[wrong]
+
+
+# What is read.
+
+
+def test_creating_one_reads_nothing():
+    source = Source(example('open groups')[0])
+    video = Video(source)
+    assert not source.files
+    assert 'a film' in repr(video.options(color='gray'))
+    assert not source.files
+
+
+@functools.cache
+def long_film():
+    """Ten seconds of 2 Mbit/s, as often as it takes for ten minutes: the same packets again and again."""
+    chance = np.random.default_rng(0)
+    noise = chance.integers(0, 255, (8, 256, 256, 3), np.uint8)
+    file = io.BytesIO()
+    with av.open(file, 'w', format='mp4') as container:
+        settings = {
+            'x264-params': 'keyint=50:min-keyint=50:scenecut=0:bframes=2',
+            'b': '2400k',
+            'preset': 'ultrafast',
+        }
+        stream = container.add_stream('libx264', rate=25, options=settings)
+        stream.height = stream.width = 256
+        stream.pix_fmt = 'yuv420p'
+        for number in range(100):
+            frame = av.VideoFrame.from_ndarray(noise[number % 8], format='rgb24').reformat(format='yuv420p')
+            frame.pts = number
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    file.seek(0)
+    longer = io.BytesIO()
+    with av.open(file) as source, av.open(longer, 'w', format='mp4') as target:
+        stream = source.streams.video[0]
+        copy = target.add_stream_from_template(stream)
+        packets = [(bytes(packet), packet) for packet in source.demux(stream) if packet.size]
+        length = 100 * 512
+        for turn in range(150):
+            for data, packet in packets:
+                again = av.Packet(data)
+                again.pts, again.dts = packet.pts + turn * length, packet.dts + turn * length
+                again.time_base, again.stream, again.is_keyframe = packet.time_base, copy, packet.is_keyframe
+                target.mux(again)
+    return longer.getvalue()
+
+
+def test_a_slice_reads_its_group_of_pictures_alone():
+    data = long_film()
+    assert len(data) * 8 / 600 > 2e6
+    source = Source(data)
+    video = Video(source)
+    assert video.shape == (15_000, 256, 256, 3)
+    header = source.count
+    middle = video[7510:7526]
+    assert source.count < len(data) * 0.02
+    first, last = Source(data), Source(data)
+    before = Video(first)[10:26], Video(last)[14_910:14_926]
+    assert np.array_equal(*before)
+    assert np.array_equal(middle, before[0])
+    assert abs(first.count - last.count) < 1 << 16
+    # Once more: nothing of the header, and no byte twice.
+    count = source.count
+    video[7710:7726]
+    assert source.count - count < count
+    assert len(source.files) == 1
+    assert all(start > header for start, _ in source.files[0].ranges[-16:])
+    total = source.count
+    video[[8020, 8003, 8040, 8003]]
+    assert source.count - total < 60 * len(data) / 15_000 * 2
+
+
+def test_files_are_told_what_is_read_next():
+    class Told(io.BytesIO):
+        told: list = []  # noqa: RUF012
+
+        def expect(self, start, stop):
+            self.told.append((start, stop))
+
+    data, frames, _ = example('open groups')
+    source = Source(data)
+    source.open = lambda: Told(data)
+    assert np.array_equal(Video(source)[50:60], frames[50:60])
+    assert len(Told.told) == 1
+
+
+# Lifetimes.
+
+
+def test_handles_of_a_dataset(tmp_path):
+    data, frames, _ = example('open groups')
+    (tmp_path / 'film.mp4').write_bytes(data)
+    spec = {'one': 'video', 'few': 'video[]', 'maybe': 'video?', 'packed': 'video'}
+    with bags.DatasetWriter(tmp_path / 'films', spec, compression=['packed']) as writer, \
+            open(tmp_path / 'film.mp4', 'rb') as file:  # fmt: skip
+        writer.append({'one': tmp_path / 'film.mp4', 'few': [data, frames[:5]], 'packed': data})
+        writer.append({'one': file, 'few': [], 'maybe': data, 'packed': str(tmp_path / 'film.mp4')})
+        assert not file.closed
+    with bags.open(tmp_path / 'films') as reader:
+        assert reader.field('one')[0] == reader.field('one')[1] == data
+        row, batch = reader[0], reader.batch([1, 0])
+        assert row['maybe'] is None
+        assert [video.shape[0] for video in row['few']] == [120, 5]
+        for video in (
+            row['one'],
+            row['packed'],
+            batch['one'][0],
+            batch['maybe'][0],
+            batch['packed'][1],
+            reader[0]['one'],
+        ):
+            assert np.array_equal(video[30:40], frames[30:40])
+        unopened = reader[1]['one']
+        assert reader[0, {'few': [1]}]['few'][0].shape == (5, 96, 128, 3)
+    # It holds on to the file.
+    assert np.array_equal(unopened[[3, 1]], frames[[3, 1]])
+    for video in (unopened, row['packed']):
+        again = pickle.loads(pickle.dumps(video.options(color='gray')))
+        assert np.array_equal(again.options(color='rgb')[7], frames[7])
+    with bags.open(tmp_path / 'films', raw=True) as reader:
+        assert bytes(reader[0]['one']) == data
+    with pytest.raises(
+        IndexError, match=r"one\.bag, field 'one' of type video, record 1: frame 120 is out of range"
+    ):
+        unopened[120]
+
+
+def test_a_decoder_of_one_s_own_may_open_its_record(tmp_path):
+    def decode(record, *args):
+        with record.open() as file:
+            file.seek(4)
+            return args, file.read(3)
+
+    decode.opens = True
+    with bags.DatasetWriter(
+        tmp_path / 'it', {'x': 'bytes', 'y': 'peek(5)[]'}, {**bags.encoders, 'peek': lambda value, _: value}
+    ) as writer:
+        writer.append({'x': b'', 'y': [b'abcdefghij', b'0123456789']})
+    with bags.open(tmp_path / 'it', {**bags.decoders, 'peek': decode}) as reader:
+        assert reader[0]['y'] == [(('5',), b'efg'), (('5',), b'456')]
+        assert reader.batch([0])['y'] == [reader[0]['y']]
+
+
+def test_threads_share_a_handle():
+    data, frames, _ = example('open groups')
+    video = Video(data)
+
+    def work(seed):
+        chance = random.Random(seed)
+        for _ in range(10):
+            key = asked(chance, len(frames))
+            if not np.array_equal(video[key], frames[key]):
+                return key
+        return None
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(8))) == [None] * 8
+
+
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='no fork')
+@pytest.mark.filterwarnings('ignore:.*fork.*:DeprecationWarning')
+def test_a_fork_opens_its_own(tmp_path):
+    data, frames, _ = example('open groups')
+    (tmp_path / 'film.mp4').write_bytes(data)
+    video = Video(tmp_path / 'film.mp4')
+    _ = video[0]
+    child = os.fork()
+    if not child:
+        os._exit(0 if np.array_equal(video[60:70], frames[60:70]) else 1)
+    assert np.array_equal(video[10:50], frames[10:50])
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def descriptors(path):
+    """How many descriptors this process has of a file: others come and go with what earlier tests had."""
+    found = 0
+    for name in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd') else ():
+        with contextlib.suppress(OSError):
+            found += os.readlink(f'/proc/self/fd/{name}') == str(path)
+    return found
+
+
+def test_nothing_leaks(tmp_path):
+    data, _, _ = example('open groups')
+    (tmp_path / 'film.mp4').write_bytes(data)
+    gc.collect()
+    gc.disable()
+    try:
+        videos = [Video(tmp_path / 'film.mp4') for _ in range(8)]
+        for video in videos:
+            _ = video[5]
+            _ = next(iter(video))
+        del video, videos
+        threads = threading.active_count()
+        video = Video(tmp_path / 'film.mp4')
+        tracemalloc.start()
+        for turn in range(300):
+            _ = video[turn % 100 : turn % 100 + 4]
+            if turn == 100:
+                before = tracemalloc.get_traced_memory()[0]
+        assert tracemalloc.get_traced_memory()[0] < before + 50_000
+        tracemalloc.stop()
+        del video
+        assert not descriptors(tmp_path / 'film.mp4')
+        assert threading.active_count() <= threads
+    finally:
+        gc.enable()
+
+
+# What is damaged.
+
+
+def test_not_a_video(tmp_path):
+    for data, found in (
+        (b'', 'no bytes'),
+        (b'hello', 'bytes that begin with'),
+        ((DATA / 'cat.jpg').read_bytes(), 'JPEG'),
+    ):
+        with pytest.raises(ValueError, match=f'expected video, got {found}'):
+            len(Video(data))
+        with pytest.raises(ValueError, match=f'got {found}'):
+            bags.encoders['video'](data)
+    with pytest.raises(FileNotFoundError):
+        len(Video(tmp_path / 'nowhere.mp4'))
+    with pytest.raises(TypeError, match='a path, bytes or a record'):
+        Video(5)
+
+
+def test_no_video_in_it():
+    file = io.BytesIO()
+    with av.open(file, 'w', format='mp4') as container:
+        stream = container.add_stream('aac', rate=8000, layout='mono')
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 4096), np.float32), format='fltp', layout='mono')
+        frame.sample_rate = 8000
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    with pytest.raises(ValueError, match='expected video, got audio alone'):
+        len(Video(file.getvalue()))
+
+
+def test_no_frame_in_it():
+    data = open_gops()
+    place = data.index(b'stsz') + 12
+    for empty in (data[:place] + bytes(4) + data[place + 4 :], with_edits(data, (0, 0, 1))):
+        with pytest.raises(ValueError):
+            len(Video(empty))
+
+
+def test_a_codec_that_nobody_knows():
+    for format, tag in (('mp4', b'avc1'), ('matroska', b'V_MPEG4/ISO/AVC')):
+        start, _, end = open_gops(format).rpartition(tag)
+        with pytest.raises(ValueError, match='codec that can be decoded'):
+            len(Video(start + b'Z' * len(tag) + end))
+
+
+def test_errors_say_where(tmp_path):
+    data = bytearray(open_gops())
+    with bags.DatasetWriter(tmp_path / 'films', {'film': 'video'}) as writer:
+        writer.append({'film': bytes(data)})
+        writer.append({'film': bytes(data[:500])})
+    with bags.open(tmp_path / 'films') as reader:
+        with pytest.raises(bags.DecodeError, match='cut off') as caught:
+            len(reader[1]['film'])
+        assert (caught.value.field, caught.value.index, caught.value.type) == ('film', 1, 'video')
+        assert 'film.bag' in str(caught.value)
+
+
+@pytest.mark.parametrize('format', ['mp4', 'matroska', 'avi'])
+def test_a_file_that_was_cut_off_gives_what_is_there(format):
+    codec, options = ('libx264', x264(open_gop=1)) if format != 'avi' else ('mpeg4', PARTS)
+    whole = film(codec, format=format, options=options)
+    if format == 'mp4':
+        with bags.remux(whole) as file:
+            whole = file.read()
+    frames = decoded(whole)[0]
+    # In the middle of the pictures, wherever the header is.
+    short = whole[: (len(whole) + max(whole.find(b'mdat'), 0)) // 2]
+    video = Video(short)
+    seen = []
+    with pytest.raises(ValueError, match='cut off'):  # noqa: PT012 - what came before it counts
+        for frame in video:
+            seen.append(frame)  # noqa: PERF402
+    assert 20 < len(seen) < 119
+    assert np.array_equal(seen, frames[: len(seen)])
+    assert np.array_equal(video[10:20], frames[10:20])
+    for key in (slice(None), slice(20, None), slice(-5, None)):
+        with pytest.raises(ValueError, match='cut off'):
+            video[key]
+    times = video.timestamps
+    assert np.array_equal(video.between(times[10], times[12]), frames[10:12])
+    with pytest.raises(ValueError, match='cut off'):
+        video.between(times[10], 1000)
+
+
+@pytest.mark.parametrize('wrong', [1.5, 'a', None, object()])
+def test_what_is_no_number_of_a_frame(wrong):
+    video = Video(film(count=3))
+    with pytest.raises(TypeError, match='expected a number of a frame, a slice, or a list of numbers, got'):
+        video[wrong]
+    for use in (video.at, lambda time: video.between(time, 1), lambda time: video.between(0, time)):
+        if wrong != 1.5:
+            with pytest.raises(TypeError, match='expected a time in seconds, got'):
+                use(wrong)
+
+
+def test_a_hole_gives_no_wrong_frame():
+    data = open_gops()
+    moov = data.index(b'moov')
+    chance = random.Random(0)
+    for _ in range(12):
+        hole = chance.randrange(100, moov - 300)
+        damaged = data[:hole] + chance.randbytes(60) + data[hole + 60 :]
+        video, wrong = Video(damaged), 0
+        for index in range(0, 120, 7):
+            try:
+                wrong += number_of(video[index]) != index
+            except ValueError:
+                continue
+        assert not wrong
+
+
+def test_headers_that_claim_nonsense():
+    data = open_gops()
+    chance = random.Random(0)
+    moov = data.index(b'moov')
+    for _ in range(150):
+        damaged = bytearray(data)
+        place = chance.randrange(moov, len(data) - 4)
+        damaged[place : place + 4] = struct.pack(
+            '>I', chance.choice([0, 1, 2**31 - 1, 2**32 - 1, chance.randrange(2**32)])
+        )
+        video = Video(bytes(damaged))
+        try:
+            assert len(video) < 10_000
+            _ = video[[0, len(video) // 2]]
+        except (ValueError, IndexError):
+            continue
+
+
+def test_frames_of_another_size():
+    sizes = [film(count=8, options=x264(keyint=8)), film(count=8, options=x264(keyint=8), size=(48, 64))]
+    file = io.BytesIO()
+    with av.open(file, 'w', format='matroska') as target:
+        copy = None
+        for part, data in enumerate(sizes):
+            with av.open(io.BytesIO(remuxed(data, 'h264'))) as source:
+                stream = source.streams.video[0]
+                copy = copy or target.add_stream_from_template(stream)
+                for number, packet in enumerate(source.demux(stream)):
+                    if packet.size:
+                        packet.pts = packet.dts = 8 * part + number
+                        packet.stream = copy
+                        target.mux(packet)
+    video = Video(file.getvalue())
+    with pytest.raises(ValueError, match=r'expected 96 x 128 pixels as in the others, got 48 x 64'):
+        _ = video[:]
+
+
+# Rewriting.
+
+
+@pytest.mark.parametrize(
+    'kind',
+    [
+        'Matroska',
+        'VP9 with hidden frames',
+        'fragments',
+        'audio beside it, in Matroska',
+        'varying distances in Matroska',
+    ],
+)
+def test_remux(kind, tmp_path):
+    data, frames, times = example(kind)
+    with bags.remux(data) as file:
+        stored = file.read()
+    assert stored.index(b'moov') < stored.index(b'mdat')
+    video = Video(stored)
+    assert np.array_equal(video[:], frames)
+    assert np.allclose(video.timestamps, times, atol=1e-3)
+    with bags.DatasetWriter(tmp_path / 'it', {'film': 'video(remux=True)', 'other': 'video'}) as writer:
+        writer.append({'film': data, 'other': bags.remux(data)})
+    with bags.open(tmp_path / 'it') as reader:
+        assert np.array_equal(reader[0]['film'][5:9], frames[5:9])
+        assert bytes(reader.field('other')[0]).index(b'moov') < 100
+
+
+def test_what_cannot_be_remuxed():
+    with pytest.raises(ValueError, match='MP4'):
+        bags.remux(example('VP8 with hidden frames')[0])
+    with pytest.raises(ValueError, match='expected a video, got JPEG'):
+        bags.remux(DATA / 'cat.jpg')
+
+
+@pytest.mark.parametrize('args', [('30', '20', '10'), ('remux=5',), ('remux', 'remux'), ('fast',)])
+def test_types_that_are_not(args):
+    with pytest.raises(ValueError, match='expected'):
+        bags.encoders['video'](b'', *args)

@@ -1,0 +1,53 @@
+"""A storage that is not local, as far as its users can tell; it notes what is asked of it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from bags.bag.options import CacheMode
+from bags.storage import Hints
+from bags.storage.cache.store import CachedStore
+from bags.storage.local import LocalStore
+
+
+class FarFile:
+    """A file that counts what is read of it, perhaps slowly."""
+
+    def __init__(self, store, path):
+        self.file = LocalStore().open(path, Hints(mapped=False))
+        self.store, self.path, self.size = store, path, self.file.size
+        self.version, self.buffer, self.is_remote = store.stat(path).version, None, True
+
+    at_hand = 0
+
+    def expect(self, starts, stops):
+        pass
+
+    def read(self, start, stop):
+        self.store.asked.append((self.path, start, stop))
+        time.sleep(self.store.delay)
+        if self.store.fails:
+            raise OSError(5, 'the network is gone', self.path)
+        return self.file.read(start, stop)
+
+    def read_many(self, starts, stops):
+        return [bytes(self.read(a, b)) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+
+
+class Far(LocalStore):
+    """A storage that is not local, as far as its users can tell."""
+
+    is_remote = True
+
+    def __init__(self, delay=0.0):
+        self.delay, self.fails = delay, False
+        self.asked, self.opened = [], []
+
+    def open(self, path, hints):
+        self.opened.append(path)
+        return FarFile(self, path)
+
+
+def cached(far, tmp_path, mode=CacheMode.FILES, limit=None):
+    return CachedStore(far, os.fspath(tmp_path / 'cache'), limit, mode)
