@@ -1,6 +1,5 @@
-"""Work that is divided over threads for the length of a call."""
+"""Threads that live for the length of one call, and what threads share."""
 
-import _thread
 import gc
 import os
 import subprocess
@@ -12,15 +11,29 @@ import weakref
 
 import pytest
 
-from bags import concurrency as threads
-from bags.concurrency import at_once
+from bags.concurrency import FifoCache, map_concurrently, map_in_threads, split
 from bags.storage.heap import HELD, MOST, hold
 
 
 def test_results_come_in_order():
-    assert at_once(lambda number: number * number, range(9)) == [number * number for number in range(9)]
+    for max_threads in (0, 1, 2, 4, 100):
+        assert map_in_threads(lambda number: number * number, range(9), max_threads) == [
+            number * number for number in range(9)
+        ]
+    assert map_in_threads(str, [], 4) == []
+    assert map_concurrently(str, range(3), False) == map_concurrently(str, range(3), True) == ['0', '1', '2']
+
+
+def test_items_are_done_at_the_same_time():
     barrier = threading.Barrier(4, timeout=30)
-    at_once(lambda _: barrier.wait(), range(4))  # Each in a thread, or they would wait for ever.
+    map_in_threads(lambda _: barrier.wait(), range(4), 4)  # Times out unless each has a thread.
+
+
+def test_no_more_threads_than_allowed_and_the_first_item_in_the_calling_thread():
+    used = map_in_threads(lambda _: (time.sleep(0.001), threading.get_ident())[1], range(50), 3)
+    assert used[0] == threading.get_ident()
+    assert len(set(used)) <= 3
+    assert not [thread for thread in threading.enumerate() if thread.name == 'bags']
 
 
 @pytest.mark.parametrize('failing', [0, 1, 3])
@@ -30,72 +43,62 @@ def test_an_error_of_any_thread_is_raised(failing):
             raise ValueError(number)
 
     with pytest.raises(ValueError, match=str(failing)):
-        at_once(work, range(4))
+        map_in_threads(work, range(4), 4)
 
 
-def test_where_no_thread_can_be_started_the_caller_does_it(monkeypatch):
-    def refuse(*_):
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(_thread, 'start_new_thread', refuse)
-    threads._dismiss()
-    assert at_once(lambda number: (number, _thread.get_ident()), range(3)) == [
-        (number, _thread.get_ident()) for number in range(3)
-    ]
+def test_an_index_error_of_the_work_is_raised():
+    with pytest.raises(IndexError):
+        map_in_threads([0, 1].__getitem__, range(4), 2)
 
 
-def test_threads_are_kept_for_the_next_call():
-    both = threading.Barrier(2, timeout=30)
+def test_pending_items_are_not_begun_after_an_error():
+    done = []
 
-    def work(_):
-        both.wait()
-        return _thread.get_ident()
-
-    assert {at_once(work, range(2))[1] for _ in range(20)} == {at_once(work, range(2))[1]}
-
-
-@pytest.mark.skipif(not os.path.isdir('/proc/self/task'), reason='the system does not tell threads')
-def test_threads_that_are_not_needed_end(monkeypatch):
-    threads._dismiss()
-    monkeypatch.setattr(threads, 'KEPT', 0.05)
-    there = threading.Barrier(5, timeout=30)
-    before = set(os.listdir('/proc/self/task'))
-    at_once(lambda _: there.wait(), range(5))
-    assert len(threads._idle) == 4
-    until = time.monotonic() + 30
-    while set(os.listdir('/proc/self/task')) - before:
-        assert time.monotonic() < until
+    def work(number):
+        if number == 1:
+            raise ValueError(number)
         time.sleep(0.01)
-    assert not threads._idle
-    assert at_once(str, range(5)) == ['0', '1', '2', '3', '4']
+        done.append(number)
+
+    with pytest.raises(ValueError):
+        map_in_threads(work, range(1000), 2)
+    assert len(done) < 100
+    count = len(done)
+    time.sleep(0.05)
+    assert len(done) == count
 
 
-def test_calls_that_come_as_threads_end(monkeypatch):
-    monkeypatch.setattr(threads, 'KEPT', 0.002)
-    for number in range(300):
-        assert at_once(lambda other, number=number: number + other, range(3)) == [
-            number,
-            number + 1,
-            number + 2,
-        ]
-        time.sleep(0.002)
+@pytest.mark.parametrize('allowed', [0, 1])
+def test_where_no_thread_can_be_started_the_caller_does_it(monkeypatch, allowed):
+    start, started = threading.Thread.start, []
+
+    def refuse(thread):
+        if len(started) == allowed:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, 'start', refuse)
+    found = map_in_threads(lambda number: (number, threading.get_ident()), range(9), 4)
+    assert [number for number, _ in found] == list(range(9))
+    assert len({thread for _, thread in found}) <= 1 + allowed
 
 
-def test_many_calls_at_a_time():
+def test_calls_of_several_threads_that_nest():
     def rows(row):
-        return at_once(lambda other: row * other, range(4))
+        return map_in_threads(lambda other: row * other, range(4), 4)
 
     found = []
 
     def call():
-        found.extend(at_once(rows, range(5)) for _ in range(100))
+        found.extend(map_in_threads(rows, range(5), 5) for _ in range(20))
 
     callers = [threading.Thread(target=call) for _ in range(6)]
     for caller in callers:
         caller.start()
     for caller in callers:
         caller.join(60)
-    assert found == [[[row * other for other in range(4)] for row in range(5)]] * 600
+    assert found == [[[row * other for other in range(4)] for row in range(5)]] * 120
 
 
 def script(code):
@@ -107,37 +110,45 @@ def script(code):
 def test_work_as_the_interpreter_ends():
     code = """
         import sys
-        from bags.concurrency import at_once
+        from bags.concurrency import map_in_threads
 
         class Last:
             def __del__(self):
                 assert sys.is_finalizing()
-                print(at_once(str, range(3)))
+                print(map_in_threads(str, range(3), 3))
 
-        sys.last_value = Last()  # Goes when the end has begun, before any module does.
-        at_once(str, range(3))
+        sys.last_value = Last()  # Deleted before any module, when finalization has begun.
     """
     assert script(code) == "['0', '1', '2']\n"
 
 
-@pytest.mark.skipif(not os.path.isdir('/proc/self/task'), reason='the system does not tell threads')
-def test_ctrl_c_as_a_thread_is_given_work(monkeypatch):
-    threads._dismiss()
-    begin, before = threads.Helper.begin, set(os.listdir('/proc/self/task'))
+def test_work_in_an_exit_handler():
+    code = """
+        import atexit
+        from bags.concurrency import map_in_threads
+        atexit.register(lambda: print(map_in_threads(str, range(3), 3)))
+    """
+    assert script(code) == "['0', '1', '2']\n"
 
-    def interrupted(*_):
-        monkeypatch.setattr(threads.Helper, 'begin', begin)
+
+def test_ctrl_c_as_a_thread_is_started(monkeypatch):
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        start(thread)
         raise KeyboardInterrupt
 
-    for _ in range(3):
-        monkeypatch.setattr(threads.Helper, 'begin', interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            at_once(str, range(2))
+    monkeypatch.setattr(threading.Thread, 'start', interrupted)
+    done = []
+    with pytest.raises(KeyboardInterrupt):
+        map_in_threads(lambda number: (time.sleep(0.01), done.append(number)), range(1000), 2)
+    monkeypatch.undo()
     until = time.monotonic() + 30
-    while set(os.listdir('/proc/self/task')) - before:
+    while any(thread.name == 'bags' for thread in threading.enumerate()):
         assert time.monotonic() < until
         time.sleep(0.01)
-    assert at_once(str, range(2)) == ['0', '1']
+    assert len(done) < 10
+    assert map_in_threads(str, range(2), 2) == ['0', '1']
 
 
 def test_nothing_of_a_call_is_kept():
@@ -146,30 +157,47 @@ def test_nothing_of_a_call_is_kept():
 
     things = [Thing() for _ in range(4)]
     alive = [weakref.ref(thing) for thing in things]
-    at_once(id, things)
+    map_in_threads(id, things, 4)
     del things
     gc.collect()
     assert [thing() for thing in alive] == [None] * 4
 
 
 @pytest.mark.skipif(not hasattr(os, 'fork'), reason='the system does not fork')
-def test_a_child_has_threads_of_its_own():
+def test_a_forked_child_starts_threads_of_its_own():
     code = """
-        import os, threading, warnings
-        from bags.concurrency import at_once
-        warnings.simplefilter('always')  # Python 3.12 warns of a process with threads that forks.
+        import os, threading
+        from bags.concurrency import map_in_threads
         there = threading.Barrier(3, timeout=30)
         for _ in range(10):
-            at_once(lambda _: there.wait(), range(3))
+            map_in_threads(lambda _: there.wait(), range(3), 3)
             child = os.fork()
             if not child:
-                at_once(lambda _: there.wait(), range(3))
+                map_in_threads(lambda _: there.wait(), range(3), 3)
                 os._exit(7)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-            at_once(lambda _: there.wait(), range(3))
+            map_in_threads(lambda _: there.wait(), range(3), 3)
         print('done')
     """
-    assert script(code) == 'done\n'
+    assert script(code).splitlines()[-1] == 'done'
+
+
+@pytest.mark.parametrize('count', [0, 1, 2, 7, 100])
+@pytest.mark.parametrize('parts', [1, 3, 16])
+def test_split_deals_everything_out_once(count, parts):
+    slices = split(count, parts)
+    things = list(range(count))
+    assert len(slices) == min(count, parts)
+    assert all(things[part] for part in slices)
+    assert sorted(thing for part in slices for thing in things[part]) == things
+
+
+def test_a_fifo_cache_drops_the_oldest():
+    made = []
+    cache = FifoCache(lambda key: made.append(key) or str(key), 2)
+    assert [cache[1], cache[2], cache[1], cache[3], cache[1]] == ['1', '2', '1', '3', '1']
+    assert made == [1, 2, 3, 1]
+    assert list(cache) == [3, 1]
 
 
 def test_memory_is_held_for_large_results_in_pieces_from_the_heap():

@@ -13,7 +13,7 @@ from bags.bag.open import open_bag
 from bags.bag.options import CachePolicy, ReaderOptions, ShardingLayout
 from bags.bag.sharding import Concatenated, Interleaved
 from bags.bag.zstd import Buffer
-from bags.concurrency import PROCESSORS, FifoCache, descriptors, map_concurrently
+from bags.concurrency import CPU_COUNT, FifoCache, map_concurrently, max_open_bags
 from bags.errors import CorruptError
 from bags.indexing import Int64s, check_index
 from bags.storage import store_to_read
@@ -77,7 +77,7 @@ class Shards:
             return bag
 
         # Past the cache, a bag's limits are read by a file of their own, and both files by two descriptors.
-        return FifoCache(make, descriptors(2 if options.cache_policy is CachePolicy.SYSTEM else 4))
+        return FifoCache(make, max_open_bags(2 if options.cache_policy is CachePolicy.SYSTEM else 4))
 
     @property
     def is_remote(self) -> bool:
@@ -122,7 +122,7 @@ class Shards:
             chosen: The indices.
             how: 'read' for bytes, 'views' for buffers.
         """
-        parallelism = min(self.options.max_parallelism, PROCESSORS)
+        parallelism = min(self.options.max_parallelism, CPU_COUNT)
 
         def work(group: Group) -> list[Any]:
             bag, within = self.bags[group[0]], group[1]

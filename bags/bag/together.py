@@ -23,7 +23,7 @@ import numpy as np
 import zstandard
 
 from bags.bag.frames import BEHIND, whole_sizes
-from bags.concurrency import at_once
+from bags.concurrency import map_in_threads
 from bags.indexing import Int64s
 from bags.storage.heap import retain
 
@@ -92,7 +92,8 @@ class Together:
                 if records is None:
                     pieces.clear()
 
-        at_once(work, range(min(threads, len(pieces))))
+        threads = min(threads, len(pieces))
+        map_in_threads(work, range(threads), threads)
         records: list[bytes] = []
         for share in found:
             if share is None:

@@ -20,7 +20,7 @@ import zstandard
 from bags.bag.frames import BEHIND
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionTrained, CompressionZstd
 from bags.bag.together import Together
-from bags.concurrency import at_once
+from bags.concurrency import map_in_threads
 from bags.indexing import Int64s
 from bags.storage.heap import hold, retain
 
@@ -220,7 +220,7 @@ class Zstd:
             if held is not None:
                 self._held[turn] = held
 
-        at_once(work, range(threads))
+        map_in_threads(work, range(threads), threads)
         records: list[bytes] = []
         for part in found:
             assert part is not None

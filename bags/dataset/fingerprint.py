@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 from typing import Any
 
-from bags.concurrency import in_threads
+from bags.concurrency import map_in_threads
 
 __all__ = ['fingerprint']
 
@@ -30,7 +30,7 @@ def fingerprint(dataset: Any) -> str:
     mark.update(repr((dataset.spec, length)).encode())
     indices = sorted({place * (length - 1) // (POINTS - 1) for place in range(POINTS)}) if length else []
     parts = [(index, name) for name in types for index in indices]
-    for head in in_threads(lambda part: _head(dataset, *part), parts, THREADS if len(parts) > 64 else 1):
+    for head in map_in_threads(lambda part: _head(dataset, *part), parts, THREADS if len(parts) > 64 else 1):
         mark.update(head)
     return mark.hexdigest()
 

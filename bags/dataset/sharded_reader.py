@@ -11,7 +11,7 @@ from typing import Any
 
 from bags.bag.options import ReaderOptions, merge
 from bags.bag.sharding import Concatenated
-from bags.concurrency import ClosedHandle, FifoCache, descriptors, map_concurrently
+from bags.concurrency import ClosedHandle, FifoCache, map_concurrently, max_open_bags
 from bags.dataset.base import Rows
 from bags.dataset.concat import Parts
 from bags.dataset.folder import Folder, reader_options
@@ -206,7 +206,7 @@ class ShardedDatasetReader(Parts):
             reader.pin(lengths[number])
             return reader
 
-        self.parts = FifoCache(make, descriptors() // (len(types) + 1))
+        self.parts = FifoCache(make, max_open_bags() // (len(types) + 1))
 
     def _any_part(self) -> Rows:
         if self._shards:

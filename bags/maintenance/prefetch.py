@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.bag.options import CacheMode
-from bags.concurrency import in_threads
+from bags.concurrency import map_in_threads
 from bags.dataset.base import Rows, check_dataset
 from bags.dataset.concat import Parts
 from bags.dataset.folder import Folder
@@ -63,7 +63,7 @@ def prefetch(dataset: Any, fields: str | Iterable[str] | None = None, *, progres
         if need.folder.options.cache is None:
             raise ValueError(f'{need.folder.path}: has no cache to fetch into (open it with cache=…)')
     remote = [need for need in needs if isinstance(need.folder.store, CachedStore)]
-    in_threads(lambda need: need.folder.learn(), remote, LISTINGS)
+    map_in_threads(lambda need: need.folder.learn(), remote, LISTINGS)
     parts = [need for need in remote if need.rows is not None and _has_blocks(need)]
     # Each file once, also where several views share it.
     files = {
@@ -75,7 +75,7 @@ def prefetch(dataset: Any, fields: str | Iterable[str] | None = None, *, progres
     sizes = {path: store.stat(path).size for path, store in files.items()}
     _check_room(files, sum(sizes.values()))
     with show_progress('fetching', len(files) + len(parts), 'files', show=progress) as advance:
-        in_threads(lambda path: _fetch(files[path], path, advance), list(files), FILES)
+        map_in_threads(lambda path: _fetch(files[path], path, advance), list(files), FILES)
         taken = [_read(need, advance) for need in parts]
     return sum(sizes.values()) + sum(taken)
 

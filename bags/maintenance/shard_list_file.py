@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bags.bag.options import ReaderOptions
-from bags.concurrency import in_threads
+from bags.concurrency import map_in_threads
 from bags.dataset.folder import Folder, reader_options
 from bags.dataset.schema import SchemaCache
 from bags.dataset.shard_index import INDEX, Shard, dump_index, numbered
@@ -67,7 +67,7 @@ def index(
             advance(1, sum(sizes[name].values()))
             return found
 
-        found = in_threads(work, names, 1 if not store.is_remote else THREADS)
+        found = map_in_threads(work, names, 1 if not store.is_remote else THREADS)
     types = found[0][0]
     for other, shard in found:
         if other != types:

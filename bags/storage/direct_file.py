@@ -8,9 +8,8 @@ import mmap
 import os
 import sys
 import threading
-from collections import deque
 
-from bags.concurrency import at_once, dealt
+from bags.concurrency import map_in_threads
 from bags.storage.base import Hints
 from bags.storage.pread_file import PreadFile
 from bags.storage.shared import share
@@ -144,7 +143,7 @@ class DirectFile(PreadFile):
             depth: Most threads.
         """
         places = [place - places[0] for place in places]
-        buffer, left = share(_map(max(1, places[-1]))), deque(range(len(starts)))
+        buffer = share(_map(max(1, places[-1])))
         others: dict[int, bytes] = {}
 
         def read(run: int) -> None:
@@ -153,19 +152,7 @@ class DirectFile(PreadFile):
             if stop > self.body or not self._fill(blocks, start - start % self.alignment, stop):
                 others[run] = self.fetch(start, stop)
 
-        def work(_: int) -> None:
-            while True:
-                try:
-                    run = left.popleft()
-                except IndexError:
-                    return
-                try:
-                    read(run)
-                except BaseException:
-                    left.clear()
-                    raise
-
-        at_once(work, range(min(depth, len(starts))))
+        map_in_threads(read, range(len(starts)), depth)
         firsts = [place + start % self.alignment for start, place in zip(starts, places, strict=False)]
         return [
             others[run] if run in others else bytes(buffer[first : first + stops[run] - starts[run]])
@@ -174,7 +161,9 @@ class DirectFile(PreadFile):
 
     def read_large(self, starts: list[int], stops: list[int]) -> list[bytes]:
         depth = min(DEPTH, self.hints.max_parallelism)
-        return dealt(lambda part: list(map(self.fetch, starts[part], stops[part])), len(starts), depth)
+        return map_in_threads(
+            lambda index: self.fetch(starts[index], stops[index]), range(len(starts)), depth
+        )
 
     def is_cold(self, starts: object, stops: object, looks: int = 0) -> bool:
         return False  # Hints would fill the cache that is to be left alone.

@@ -1,9 +1,7 @@
 """Storages through obstore: S3, GCS, Azure and HTTP, with little work a request.
 
 Requests are made by threads for the length of a call, each for one range, on the condition that the object
-is still the same. Where a storage is near, all that work for a range takes as long as the request itself; so
-`get_ranges` reads many at once there. It takes no condition: the first range is read before the others with
-it, and the last one after them.
+is still the same.
 """
 
 from __future__ import annotations
@@ -11,11 +9,11 @@ from __future__ import annotations
 import errno
 import functools
 import itertools
-import time
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from bags.concurrency import dealt, in_threads
+from bags.concurrency import map_in_threads
 from bags.storage.base import Stat
 from bags.storage.errors import Precondition, Transient, Unsatisfiable, Unsupported, changed
 from bags.storage.object_client import PART, Client, Upload
@@ -23,19 +21,11 @@ from bags.storage.obstore_errors import fault_of
 from bags.storage.obstore_options import Use
 from bags.storage.obstore_upload import StreamedUpload
 from bags.storage.retry import RetryPolicy, persist
-from bags.storage.semaphore import Slots
 from bags.storage.urls import split, unquoted
 
 __all__ = ['ObstoreClient']
 
 Result = TypeVar('Result')
-
-NEAR = 3e-3  # Seconds: a storage that answers within these needs few requests at a time,
-FEW = 8  # namely these.
-MANY = 64  # There, `get_ranges` is quicker from so many ranges on,
-SHORT = 1 << 18  # of so many bytes in the mean at most (longer ones may touch, and it would join them),
-CALLS = 4  # by so many calls,
-EACH = 10  # of which each makes so many requests at a time.
 
 
 class ObstoreClient:
@@ -65,9 +55,7 @@ class ObstoreClient:
         self._make_uploader = uploader
         self._sends_all = sends_all
         self._stores: dict[tuple[str, Use], Any] = {}
-        self.quickest = 1.0
-        """Seconds that a small request took at least."""
-        self._slots = Slots(self.concurrency)
+        self._slots = threading.Semaphore(self.concurrency)
 
     def _at(self, path: str, use: Use = 'ask') -> tuple[Any, str]:
         """Returns the store of a path, and the path in it."""
@@ -86,11 +74,8 @@ class ObstoreClient:
     def _ask(self, path: str, work: Callable[[], Result]) -> Result:
         """Makes one request, with its errors mapped."""
         try:
-            self._slots.take()
-            try:
+            with self._slots:
                 return work()
-            finally:
-                self._slots.give()
         except Exception as exc:
             fault = fault_of(path, exc)
             if fault is exc:
@@ -108,13 +93,11 @@ class ObstoreClient:
         store, key = self._at(path)
 
         def work() -> tuple[Stat, bytes]:
-            begun = time.perf_counter()
             found = obstore.get(store, key, options={'range': {'suffix': count}})
             head, (start, stop) = _head(found.meta), found.range
             data = found.buffer().to_bytes()
             if len(data) != stop - start or stop != head.size:
                 raise Transient(f'expected {stop - start} bytes, got {len(data)}')
-            self.quickest = min(self.quickest, time.perf_counter() - begun)
             return head, data
 
         try:
@@ -133,13 +116,11 @@ class ObstoreClient:
 
         def one(start: int, stop: int) -> bytes:
             def work() -> bytes:
-                begun = time.perf_counter()
                 found = obstore.get(
                     store,
                     key,
                     options={'range': (start, stop), **condition},  # type: ignore[arg-type]
                 )
-                self.quickest = min(self.quickest, time.perf_counter() - begun)
                 got = _head(found.meta)
                 if got != head:
                     raise changed(path, str(head), str(got))
@@ -150,72 +131,14 @@ class ObstoreClient:
 
             return self._persist(path, work)
 
-        def many(starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
-            self._slots.take(EACH)
-            try:
-                found = obstore.get_ranges(store, key, starts=starts, ends=stops, coalesce=0)
-                return [data.to_bytes() for data in found]
-            finally:
-                self._slots.give(EACH)
-
         try:
-            if not weak and self._is_quicker_together(starts, stops):
-                return self._together(one, many, starts, stops)
-            return self._spread(one, starts, stops)
+            return map_in_threads(
+                lambda index: one(starts[index], stops[index]), range(len(starts)), self.concurrency
+            )
         except (Precondition, Unsatisfiable) as exc:
             raise changed(path, str(head), str(exc)) from exc
         except Unsupported as exc:
             raise Unsupported(path, 'the server answers no ranges') from exc
-
-    def _is_quicker_together(self, starts: Sequence[int], stops: Sequence[int]) -> bool:
-        count = len(starts)
-        short = sum(stops) - sum(starts) <= SHORT * count
-        return self.quickest < NEAR and count >= MANY and short and self.concurrency >= EACH
-
-    def _together(
-        self,
-        one: Callable[[int, int], bytes],
-        many: Callable[[Sequence[int], Sequence[int]], list[bytes]],
-        starts: Sequence[int],
-        stops: Sequence[int],
-    ) -> list[bytes]:
-        """Reads ranges by a few calls, but the first before all others and the last after them.
-
-        Both are read on the condition that the object is the same, so all that is between is of it as well
-        (or it was another one and was put back meanwhile, within some milliseconds).
-        """
-        first = one(starts[0], stops[0])
-        begins, ends = starts[1:-1], stops[1:-1]
-        try:
-            calls = min(CALLS, self.concurrency // EACH)
-            middle = dealt(lambda part: many(begins[part], ends[part]), len(begins), calls)
-            whole = list(map(len, middle)) == list(map(int.__sub__, ends, begins))
-        except Exception:
-            whole = False
-        if not whole:  # One by one those that failed are tried again, and it shows why they did.
-            middle = self._spread(one, begins, ends)
-        return [first, *middle, one(starts[-1], stops[-1])]
-
-    def _spread(
-        self, one: Callable[[int, int], bytes], starts: Sequence[int], stops: Sequence[int]
-    ) -> list[bytes]:
-        """Reads ranges in threads that each take the next one."""
-        count = len(starts)
-        results: list[Any] = [None] * count
-        turns: Iterator[int] = iter(range(count))
-
-        def work(_: int) -> None:
-            try:
-                for index in turns:
-                    results[index] = one(starts[index], stops[index])
-            except BaseException:
-                for _ in turns:  # The others need not go on.
-                    pass
-                raise
-
-        most = FEW if self.quickest < NEAR else self.concurrency
-        in_threads(work, range(min(count, most)), most)
-        return results
 
     def head(self, path: str) -> Stat:
         import obstore

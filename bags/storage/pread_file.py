@@ -10,7 +10,7 @@ from stat import S_ISDIR
 
 import numpy as np
 
-from bags.concurrency import PROCESSORS, dealt
+from bags.concurrency import CPU_COUNT, map_in_threads
 from bags.storage.base import Buffer, Hints, Offsets
 from bags.storage.options import AccessPattern, CachePolicy
 from bags.storage.ranges import merge
@@ -18,7 +18,7 @@ from bags.storage.ranges import merge
 __all__ = ['Extent', 'PreadFile', 'advise']
 
 GAP = 1 << 14  # A hint or a read costs about as much as reading this many bytes more.
-LARGE = 1 << 17  # From this size on, reads are dealt out to threads ...
+LARGE = 1 << 17  # From this size on, reads are divided among threads ...
 THREADS = 32  # ... of this number, or one a processor where the page cache has them.
 STREAK = 8  # After as many cached batches in a row, only each eighth is looked at.
 
@@ -104,8 +104,8 @@ class PreadFile:
         1 MB: 590 µs a record as slices of a map, 400 µs so).
         """
         cold = self.is_cold(np.array(starts), np.array(stops))
-        most = min(THREADS if cold else PROCESSORS, self.hints.max_parallelism)
-        return dealt(lambda part: list(map(self.fetch, starts[part], stops[part])), len(starts), most)
+        most = min(THREADS if cold else CPU_COUNT, self.hints.max_parallelism)
+        return map_in_threads(lambda index: self.fetch(starts[index], stops[index]), range(len(starts)), most)
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
         """Has the kernel read ranges ahead, unless they are cached already.

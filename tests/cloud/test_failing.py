@@ -51,46 +51,44 @@ def test_a_network_that_fails_now_and_then(s3_storage, proxy, reads):
     assert proxy.spoiled > reads / 50
 
 
-NEAR = [(start, start + 700) for start in range(0, 600_000, 3000)]
+RANGES = [(start, start + 700) for start in range(0, 600_000, 3000)]
 
 
 @pytest.fixture
-def near(s3):
+def many_ranges(s3):
     """A file of a storage that answers at once, the way there, and what makes another object of it."""
     options = {'key': 'a', 'secret': 'b', 'client': 'obstore', 'endpoint_url': s3}
-    direct, path = store_for('s3://bucket/near.bin', None, options)
+    direct, path = store_for('s3://bucket/many_ranges.bin', None, options)
     direct.replace(path, DATA)
     with Proxy(s3) as proxy:
         store, _ = store_for(path, None, {**options, 'endpoint_url': proxy.url, 'concurrency': 24})
         file = store.open(path, Hints())
-        client = file.clients.client()
-        client.gap = -1000  # No merging: one request a range.
-        client.quickest = 0.0
+        file.clients.client().gap = -1000  # No merging: one request a range.
         yield file, proxy, lambda: direct.replace(path, DATA[::-1])
 
 
-def test_many_ranges_of_a_storage_that_is_near(near):
-    file, proxy, _ = near
-    expected = [DATA[start:stop] for start, stop in NEAR]
+def test_many_ranges_at_a_time(many_ranges):
+    file, proxy, _ = many_ranges
+    expected = [DATA[start:stop] for start, stop in RANGES]
     with proxy.counted() as requests:
-        assert file.read_many(*arrays(NEAR)) == expected
-    wanted = {f'bytes={start}-{stop - 1}' for start, stop in NEAR}
-    assert (len(requests), {asked for _, _, asked in requests}) == (len(NEAR), wanted)
+        assert file.read_many(*arrays(RANGES)) == expected
+    wanted = {f'bytes={start}-{stop - 1}' for start, stop in RANGES}
+    assert (len(requests), {asked for _, _, asked in requests}) == (len(RANGES), wanted)
     proxy.most, proxy.delay = 0, 0.02
-    assert file.read_many(*arrays(NEAR)) == expected
+    assert file.read_many(*arrays(RANGES)) == expected
     assert 10 < proxy.most <= 24
     proxy.delay, proxy.faults = 0, {'refuse': 0.02, 'reset': 0.02, 'truncate': 0.02}
     for _ in range(3):
-        assert file.read_many(*arrays(NEAR)) == expected
+        assert file.read_many(*arrays(RANGES)) == expected
 
 
-@pytest.mark.parametrize('when', [0, 1, 100, len(NEAR) - 1])
-def test_an_object_that_changes_while_many_ranges_are_read(near, when):
-    file, proxy, change = near
+@pytest.mark.parametrize('when', [0, 1, 100, len(RANGES) - 1])
+def test_an_object_that_changes_while_many_ranges_are_read(many_ranges, when):
+    file, proxy, change = many_ranges
     first = len(proxy.requests)
     proxy.before = lambda count: change() if count == first + when else None
     with pytest.raises(CorruptError, match='has changed since it was opened'):
-        file.read_many(*arrays(NEAR))
+        file.read_many(*arrays(RANGES))
 
 
 def test_a_network_that_only_fails_is_told_in_time(s3_storage, proxy):

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.concurrency import split
 from bags.storage.ranges import merge
 from tests.bag.samples import few
 
@@ -51,13 +49,3 @@ def test_a_long_run_of_ranges_that_touch_is_divided():
     runs = merge(edges[:-1], edges[1:], 0, most=100)
     assert len(runs.starts) == 10
     assert (runs.stops - runs.starts == 100).all()
-
-
-@pytest.mark.parametrize('count', [0, 1, 2, 7, 100])
-@pytest.mark.parametrize('parts', [1, 3, 16])
-def test_split_deals_everything_out_once(count, parts):
-    slices = split(count, parts)
-    things = list(range(count))
-    assert len(slices) == min(count, parts)
-    assert all(things[part] for part in slices)
-    assert sorted(thing for part in slices for thing in things[part]) == things

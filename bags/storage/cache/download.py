@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bags.concurrency import in_threads
+from bags.concurrency import map_in_threads
 from bags.storage.base import File
 from bags.storage.cache.eviction import Room, wait_for
 from bags.storage.cache.sparse_file import Foreign, Sparse, Unwritable, writing
@@ -94,5 +94,5 @@ def _complete(part: str, size: int, source: Callable[[], File], advance: Callabl
             sparse.put(chunk, memoryview(file.read(start, stop)))
             advance(stop - start)
 
-        in_threads(fetch, missing, CONNECTIONS)
+        map_in_threads(fetch, missing, CONNECTIONS)
     sparse.finish()
