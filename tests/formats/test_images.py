@@ -8,13 +8,14 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
+import bags
 from bags.dataset.registry import decoders, encoders
-from bags.formats import images, jpeg
+from bags.formats import images
 
 
 def save(image, format, **how):
@@ -73,7 +74,7 @@ def test_gray(photograph):
         assert close(decoded, gray, 2)
         assert decoded.flags.owndata
     for word in ('webp', 'avif'):
-        with pytest.raises(ValueError, match='expected a picture of shape'):
+        with pytest.raises(ValueError, match='expected an image of shape'):
             encoders[word](gray)
 
 
@@ -83,7 +84,7 @@ def test_alpha(photo):
         decoded = decoders[word](encoders[word](array, '100'))
         assert decoded.shape == array.shape
         assert np.abs(decoded[..., 3].astype(int) - array[..., 3]).mean() < 3
-    with pytest.raises(ValueError, match='expected a picture of shape'):
+    with pytest.raises(ValueError, match='expected an image of shape'):
         encoders['jpeg'](array)
 
 
@@ -276,7 +277,7 @@ def test_values_of_another_type(word, value):
 @pytest.mark.parametrize('word', ['png', 'jpeg', 'webp', 'avif'])
 @pytest.mark.parametrize('shape', [(3,), (4, 4, 2), (4, 4, 5), (2, 4, 4, 3), (0, 4, 3), (4, 0, 3), ()])
 def test_values_of_another_shape(word, shape):
-    with pytest.raises(ValueError, match='expected a picture of shape'):
+    with pytest.raises(ValueError, match='expected an image of shape'):
         encoders[word](np.zeros(shape, np.uint8))
 
 
@@ -291,15 +292,30 @@ def test_memory_layouts(photo):
         assert np.array_equal(decoders['png'](encoders['png'](array)), array)
 
 
-def test_jpegs_decoded_together_are_the_same(photo):
+@pytest.fixture
+def write(tmp_path):
+    """Writes records of a field `image` of type jpeg, and opens the dataset."""
+
+    def write(records):
+        path = tmp_path / str(len(list(tmp_path.iterdir())))
+        with bags.DatasetWriter(path, {'image': 'jpeg'}) as writer:
+            for record in records:
+                writer.append({'image': record})
+        return bags.open(path)
+
+    return write
+
+
+def test_a_batch_of_jpegs_is_as_each_alone(photo, write):
     large = np.tile(photo, (4, 6, 1))[:1100, :1300]
     pictures = [photo, photo[:40, :30], photo[:40, :30, 0], large, *(photo[:64, size:] for size in range(30))]
     records = [encoders['jpeg'](picture) for picture in pictures]
-    for chosen in (records, records[:1], records[2:3], []):
-        found = jpeg.decode_jpegs([memoryview(record) for record in chosen])
+    reader = write(records)
+    for chosen in (range(len(records)), [0], [2], []):
+        found = reader.batch(chosen)['image']
         assert len(found) == len(chosen)
-        for picture, record in zip(found, chosen, strict=True):
-            alone = decoders['jpeg'](record)
+        for picture, index in zip(found, chosen, strict=True):
+            alone = decoders['jpeg'](records[index])
             assert (picture.shape, picture.dtype) == (alone.shape, alone.dtype)
             assert np.array_equal(picture, alone)
             assert picture.flags.writeable
@@ -355,41 +371,28 @@ def outcome(decode):
 
 
 @pytest.mark.usefixtures('library')
-def test_jpegs_of_all_sorts_decoded_together(photo):
+def test_jpegs_of_all_sorts_in_a_batch(photo, write):
     names, records = camera_jpegs(photo)
     alone = [outcome(lambda record=record: decoders['jpeg'](record)) for record in records]
     sound = [place for place, found in enumerate(alone) if not isinstance(found, Exception)]
     assert len(sound) >= 14
+    stored = [place for place in range(len(records)) if records[place][:3] == b'\xff\xd8\xff']
+    reader = write([records[place] for place in stored])
     for order in (sound, sound[::-1], sorted(sound * 2)):
-        together = jpeg.decode_jpegs([memoryview(records[place]) for place in order])
-        for place, picture in zip(order, together, strict=True):
+        batch = reader.batch([stored.index(place) for place in order])['image']
+        for place, picture in zip(order, batch, strict=True):
             assert picture.shape == alone[place].shape, names[place]
             assert np.array_equal(picture, alone[place]), names[place]
-    for place, found in enumerate(alone):
-        if place not in sound:
-            with pytest.raises(ValueError) as caught:
-                jpeg.decode_jpegs([records[0], records[place], records[0]])
-            assert str(caught.value) == str(found), names[place]
+    for place in set(stored) - set(sound):
+        with pytest.raises(bags.DecodeError) as caught:
+            reader.batch([0, stored.index(place), 0])
+        assert str(alone[place]) in str(caught.value), names[place]
+        assert caught.value.index == stored.index(place)
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.integers(0, 700), st.integers(0, 255), st.integers(0, 2))
-def test_damaged_jpegs_among_others_are_what_they_are_alone(place, byte, position):
-    shades = np.indices((24, 40)).sum(0)
-    record = encoders['jpeg'](np.dstack([shades * 3, shades, 255 - shades]).astype(np.uint8), '80')
-    damaged = record[:place] + bytes([byte]) + record[place + 1 :]
-    alone = outcome(lambda: decoders['jpeg'](damaged))
-    records = [record] * 3
-    records[position] = damaged
-    together = outcome(lambda: jpeg.decode_jpegs(records)[position])
-    if isinstance(alone, Exception):
-        assert str(together) == str(alone)
-    else:
-        assert np.array_equal(together, alone)
-
-
-def test_jpegs_that_end_early_among_others(photo):
+def test_a_jpeg_that_ends_early_in_a_batch(photo, write):
     records = [encoders['jpeg'](photo[:64, :64]) for _ in range(5)]
     records[3] = records[3][:-200]
-    with pytest.raises(ValueError, match=r'cut off|end'):
-        jpeg.decode_jpegs(records)
+    with pytest.raises(bags.DecodeError, match=r'cut off|end') as caught:
+        write(records).batch(range(5))
+    assert caught.value.index == 3
