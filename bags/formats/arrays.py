@@ -20,12 +20,12 @@ from bags.formats.scalars import Buffer, whole_number
 __all__ = [
     'array_decoder',
     'array_encoder',
+    'array_from_parts',
+    'array_parts',
     'array_type',
     'decode_array',
     'encode_array',
     'invalid_row',
-    'payload',
-    'restore',
 ]
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -171,7 +171,7 @@ def _fits(array: Array, dtype: np.dtype[Any]) -> bool:
     return wanted in 'SU' and found == wanted and array.dtype.itemsize <= dtype.itemsize
 
 
-def payload(array: Array) -> tuple[str, tuple[int, ...], bytes]:
+def array_parts(array: Array) -> tuple[str, tuple[int, ...], bytes]:
     """Returns Granular's three parts of an array: dtype string, shape, and the elements' bytes in C order.
 
     Raises:
@@ -181,8 +181,8 @@ def payload(array: Array) -> tuple[str, tuple[int, ...], bytes]:
     return array.dtype.str, array.shape, array.tobytes()
 
 
-def restore(dtype: object, shape: object, data: Buffer) -> Array:
-    """Builds an array from the parts that `payload` returns, which may come from untrusted data.
+def array_from_parts(dtype: object, shape: object, data: Buffer) -> Array:
+    """Builds an array from the parts that `array_parts` returns, which may come from untrusted data.
 
     Raises:
         ValueError: They are not a dtype string, a list of lengths, and the number of bytes that these need.
@@ -209,7 +209,7 @@ def restore(dtype: object, shape: object, data: Buffer) -> Array:
 
 def _encode_any(value: Any) -> bytes:
     array = np.asarray(value)
-    return msgpack.packb(payload(array))  # type: ignore[no-any-return]
+    return msgpack.packb(array_parts(array))  # type: ignore[no-any-return]
 
 
 def _decode_any(data: Buffer) -> Array:
@@ -230,7 +230,7 @@ def _decode_any(data: Buffer) -> Array:
     elements = memoryview(data)[start + width :]
     if len(elements) != size or start + width > len(data):
         raise ValueError(f'expected {size} bytes of elements, got {len(elements)}')
-    return restore(dtype, shape, elements)
+    return array_from_parts(dtype, shape, elements)
 
 
 def invalid_row(values: Array) -> int | None:

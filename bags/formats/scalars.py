@@ -7,6 +7,7 @@ are accepted like Python's own scalars.
 
 from __future__ import annotations
 
+import functools
 import operator
 import struct
 from collections.abc import Callable, Sequence
@@ -149,24 +150,48 @@ def int_size(*args: str) -> int:
     return whole_number(args[0], 1, 16, 'a size in bytes') if args else 8
 
 
-def int_encoder(*args: str) -> Callable[[Any], bytes]:
-    """Returns the encoder of `int(size)`; see `encode_int`."""
-    return _int_encoder(int_size(*args), signed=True)
+def int_encoder(*args: str, signed: bool = True) -> Callable[[Any], bytes]:
+    """Returns the encoder of `int(size)`, or of `uint(size)` unless signed; see `encode_int`."""
+    size = int_size(*args)
+
+    def encode(value: Any) -> bytes:
+        if type(value) is not int:
+            value = _integer(value)
+        try:
+            return value.to_bytes(size, 'little', signed=signed)  # type: ignore[no-any-return]
+        except OverflowError:
+            bits = 8 * size - signed
+            low = f'-2**{bits}' if signed else '0'
+            # Python refuses to print the digits of huge integers.
+            got = value if abs(value) < 1 << 200 else f'an integer of {value.bit_length()} bits'
+            raise ValueError(f'expected an integer from {low} to 2**{bits} - 1, got {got}') from None
+
+    return encode
 
 
-def int_decoder(*args: str) -> Callable[[Buffer], int]:
-    """Returns the decoder of `int(size)`; see `decode_int`."""
-    return _int_decoder(int_size(*args), signed=True, any_size=not args)
+def int_decoder(*args: str, signed: bool = True) -> Callable[[Buffer], int]:
+    """Returns the decoder of `int(size)`, or of `uint(size)` unless signed; see `decode_int`."""
+    size, any_size = int_size(*args), signed and not args
+    code = (_SIGNED if signed else _UNSIGNED).get(size)
+    unpack = struct.Struct(code).unpack if code else None
+
+    def decode(data: Buffer) -> int:
+        if len(data) != size:
+            raise ValueError(f'expected {size} bytes, got {len(data)}')
+        return int.from_bytes(data, 'little', signed=signed)
+
+    def decode_packed(data: Buffer) -> int:
+        # 51 ns from a memoryview; checking the length and int.from_bytes, as above, take 133.
+        try:
+            return unpack(data)[0]  # type: ignore[no-any-return, misc]
+        except struct.error:
+            return int.from_bytes(data, 'little') if any_size else decode(data)
+
+    return decode if unpack is None else decode_packed
 
 
-def uint_encoder(*args: str) -> Callable[[Any], bytes]:
-    """Returns the encoder of `uint(size)`; see `encode_uint`."""
-    return _int_encoder(int_size(*args), signed=False)
-
-
-def uint_decoder(*args: str) -> Callable[[Buffer], int]:
-    """Returns the decoder of `uint(size)`; see `decode_uint`."""
-    return _int_decoder(int_size(*args), signed=False)
+uint_encoder = functools.partial(int_encoder, signed=False)
+uint_decoder = functools.partial(int_decoder, signed=False)
 
 
 def encode_int(value: int, *args: str) -> bytes:
@@ -231,47 +256,6 @@ def encode_u64(value: int) -> bytes:
 def decode_u64(data: Buffer) -> int:
     """Decodes as `uint(8)`."""
     return decode_uint(data, '8')
-
-
-def _int_encoder(size: int, signed: bool) -> Callable[[Any], bytes]:
-    def encode(value: Any) -> bytes:
-        if type(value) is not int:
-            value = _integer(value)
-        try:
-            return value.to_bytes(size, 'little', signed=signed)  # type: ignore[no-any-return]
-        except OverflowError:
-            bits = 8 * size - signed
-            low = f'-2**{bits}' if signed else '0'
-            # Python refuses to print the digits of huge integers.
-            got = value if abs(value) < 1 << 200 else f'an integer of {value.bit_length()} bits'
-            raise ValueError(f'expected an integer from {low} to 2**{bits} - 1, got {got}') from None
-
-    return encode
-
-
-def _int_decoder(size: int, signed: bool, any_size: bool = False) -> Callable[[Buffer], int]:
-    code = (_SIGNED if signed else _UNSIGNED).get(size)
-    if code is None:
-
-        def decode(data: Buffer) -> int:
-            if len(data) != size:
-                raise ValueError(f'expected {size} bytes, got {len(data)}')
-            return int.from_bytes(data, 'little', signed=signed)
-
-        return decode
-
-    unpack = struct.Struct(code).unpack
-
-    def decode_packed(data: Buffer) -> int:
-        # 51 ns from a memoryview; checking the length and int.from_bytes, as above, take 133.
-        try:
-            return unpack(data)[0]  # type: ignore[no-any-return]
-        except struct.error:
-            if any_size:
-                return int.from_bytes(data, 'little')
-            raise ValueError(f'expected {size} bytes, got {len(data)}') from None
-
-    return decode_packed
 
 
 def float_size(*args: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from bags.formats.arrays import payload, restore
+from bags.formats.arrays import array_from_parts, array_parts
 from bags.formats.scalars import Buffer
 
 __all__ = ['decode_json', 'decode_msgpack', 'decode_tree', 'encode_json', 'encode_msgpack', 'encode_tree']
@@ -133,12 +133,12 @@ def _plain(value: Any) -> Any:
 
 
 def _mark_array(value: Any) -> Any:
-    return ('_', *payload(value)) if isinstance(value, np.ndarray) else _plain(value)
+    return ('_', *array_parts(value)) if isinstance(value, np.ndarray) else _plain(value)
 
 
 def _restore_array(items: list[Any]) -> Any:
     if len(items) == 4 and type(items[0]) is str and items[0] == '_':
-        return restore(*items[1:])
+        return array_from_parts(*items[1:])
     return items
 
 

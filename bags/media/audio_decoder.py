@@ -27,15 +27,16 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.formats.audio import VERIFY_CHECKSUMS, decode_flac
+from bags.formats.encoded import BufferFile
 from bags.formats.ffmpeg import import_av
 from bags.formats.signatures import HEAD, identify
-from bags.formats.wav import find_samples, samples_of
+from bags.formats.wav import encode_wav, find_samples, samples_of
 from bags.indexing import Int64s
 from bags.media.demux import open_packets
 from bags.media.packets import Packets
 from bags.media.timeline import PacketTable
 
-__all__ = ['AnyAudioDecoder', 'AudioDecoder', 'DecodedAudio', 'Samples', 'WavReader', 'open_audio']
+__all__ = ['AnyAudioDecoder', 'AudioDecoder', 'Samples', 'WavReader', 'open_audio']
 
 Samples = npt.NDArray[np.float32]
 
@@ -55,7 +56,7 @@ class WavReader:
     cut: str | None = None
     """What is missing at the end of the file; None if nothing is."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Any) -> None:
         self.file = file
         self._format, self._start, stop = find_samples(file)
         self._stride = self._format[4]
@@ -72,25 +73,6 @@ class WavReader:
         self.file.seek(self._start + start * self._stride)
         data = self.file.read((stop - start) * self._stride)
         return as_float(samples_of(memoryview(data), *self._format)[0])
-
-
-class DecodedAudio:
-    """A recording that is in memory, decoded. Attributes as of `WavReader`."""
-
-    begin = 0.0
-    cut: str | None = None
-
-    def __init__(self, samples: npt.NDArray[Any], rate: int) -> None:
-        self._samples, self.rate = samples, rate
-        self.length, self.channels = samples.shape
-
-    def close(self) -> None:
-        """Frees the samples."""
-        self._samples = self._samples[:0]
-
-    def read(self, start: int, stop: int, exact: bool = True) -> Samples:
-        """Returns samples, shape (stop - start, channels)."""
-        return as_float(self._samples[start:stop])
 
 
 class Layout(NamedTuple):
@@ -262,7 +244,7 @@ class AudioDecoder:
             yield np.concatenate(blocks) if blocks else np.empty((0, self.channels), np.float32)
 
 
-AnyAudioDecoder = WavReader | DecodedAudio | AudioDecoder
+AnyAudioDecoder = WavReader | AudioDecoder
 
 
 def as_float(samples: npt.NDArray[Any]) -> Samples:
@@ -278,8 +260,8 @@ def as_float(samples: npt.NDArray[Any]) -> Samples:
 def _is_contiguous(file: BinaryIO, table: PacketTable) -> bool:
     """Returns whether each packet of a FLAC starts where the one before ends, and none is missing.
 
-    Otherwise libavformat split it in the wrong places, at damage or (rarely) at samples that look like the
-    header of a frame. Decoding the whole file tells which.
+    Otherwise libavformat split it in the wrong places: at damage, or (rarely) at samples that look like the
+    header of a frame. Decoding the whole file shows which.
     """
     file.seek(18)
     expected = int.from_bytes(file.read(8), 'big') & (1 << 36) - 1
@@ -306,5 +288,5 @@ def open_audio(file: BinaryIO) -> AnyAudioDecoder:
     if packets.name == 'FLAC' and not _is_contiguous(file, packets.table):
         file.seek(0)
         with file:
-            return DecodedAudio(*decode_flac(file.read()))
+            return WavReader(BufferFile(encode_wav(decode_flac(file.read()))))  # type: ignore[arg-type]
     return AudioDecoder(file, packets)
