@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from bags.maintenance.shard_list_file import index
     from bags.maintenance.verify import Damage, Note, verify
     from bags.media.audio import Audio
-    from bags.media.clips import Clip, clips
+    from bags.media.clips import EncodedClip, cut_clips
     from bags.media.remux import remux
     from bags.media.video import Video
 
@@ -58,7 +58,6 @@ __version__ = '0.1.0'
 __all__ = [
     'Audio',
     'BagsError',
-    'Clip',
     'Clips',
     'CorruptError',
     'Damage',
@@ -67,6 +66,7 @@ __all__ = [
     'DatasetWriter',
     'DecodeError',
     'EncodeError',
+    'EncodedClip',
     'Index',
     'Loader',
     'LoaderIterator',
@@ -83,10 +83,10 @@ __all__ = [
     'StackError',
     'Video',
     'bag',
-    'clips',
     'concat',
     'convert',
     'copy',
+    'cut_clips',
     'decoders',
     'encoders',
     'export',
@@ -135,7 +135,7 @@ _HOMES = {
     'maintenance.shard_list_file': ('index',),
     'maintenance.verify': ('Damage', 'Note', 'verify'),
     'media.audio': ('Audio',),
-    'media.clips': ('Clip', 'clips'),
+    'media.clips': ('EncodedClip', 'cut_clips'),
     'media.remux': ('remux',),
     'media.video': ('Video',),
 }

@@ -50,9 +50,9 @@ def author(path: Path, folder: Path) -> None:
 
     copied = []
 
-    def clips() -> Iterator[bags.Clip]:
+    def clips() -> Iterator[bags.EncodedClip]:
         # One clip is in memory at a time, however long the recording is.
-        for clip in bags.clips(path, frames=64):
+        for clip in bags.cut_clips(path, frames=64):
             copied.append(clip.copied)
             yield clip
 

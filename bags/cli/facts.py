@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO
 
-from bags.formats.signatures import HEAD, identify
+from bags.formats.signatures import DEMUXERS, EXTENSIONS, HEAD, identify
 
-__all__ = ['EXTENSIONS', 'media_facts']
+__all__ = ['media_facts']
 
-EXTENSIONS = {
-    'JPEG': 'jpg', 'PNG': 'png', 'WebP': 'webp', 'AVIF': 'avif', 'GIF': 'gif', 'BMP': 'bmp', 'TIFF': 'tif',
-    'HEIF': 'heic', 'JPEG XL': 'jxl', 'JPEG 2000': 'jp2', 'MP4': 'mp4', 'QuickTime': 'mov', 'WebM': 'webm',
-    'Matroska': 'mkv', 'AVI': 'avi', 'FLV': 'flv', 'WAV': 'wav', 'RF64': 'wav', 'FLAC': 'flac',
-    'Ogg Opus': 'opus', 'Ogg': 'ogg', 'MP3': 'mp3', 'PDF': 'pdf',
-}  # fmt: skip
-"""What files of a format are called, by the name that `identify` gives it."""
-
+_DEMUXERS = {**DEMUXERS, 'FLV': 'flv'}
 _IMAGES = {'JPEG', 'PNG', 'WebP', 'AVIF', 'GIF', 'BMP', 'TIFF', 'JPEG 2000'}
-_STREAMS = {'MP4': 'mp4', 'QuickTime': 'mp4', 'WebM': 'matroska', 'Matroska': 'matroska', 'AVI': 'avi',
-            'FLV': 'flv', 'WAV': 'wav', 'RF64': 'wav', 'FLAC': 'flac', 'Ogg Opus': 'ogg', 'Ogg': 'ogg',
-            'MP3': 'mp3'}  # fmt: skip
 
 
 def media_facts(file: BinaryIO) -> dict[str, Any]:
@@ -37,8 +27,8 @@ def media_facts(file: BinaryIO) -> dict[str, Any]:
     try:
         if name in _IMAGES:
             facts |= _image_facts(file)
-        elif name in _STREAMS:
-            facts |= _stream_facts(file, _STREAMS[name])
+        elif name in EXTENSIONS and name in _DEMUXERS:
+            facts |= _stream_facts(file, _DEMUXERS[name])
     except Exception as exc:  # Of what kind, only the decoders know.
         facts['unreadable'] = f'{type(exc).__name__}: {exc}' if str(exc) else type(exc).__name__
     return facts

@@ -8,9 +8,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.cli.facts import EXTENSIONS
 from bags.cli.showing import is_opaque
-from bags.formats.signatures import HEAD, identify
+from bags.formats.signatures import EXTENSIONS, HEAD, identify
 from bags.storage import store_for
 
 __all__ = ['save_file', 'save_media']

@@ -47,7 +47,10 @@ class Clips(JoinedVideos):
         videos: FifoCache[int, Video] = FifoCache(
             lambda clip: Video(_Item(dataset, row, field, clip if kind.sequence else None), **options), OPEN
         )
-        super().__init__(count, videos.__getitem__, lambda clip: length_of(videos[clip]), dataset.is_remote)
+        where = f'{dataset!r}, datapoint {row}, field {field!r}'
+        super().__init__(
+            count, videos.__getitem__, lambda clip: length_of(videos[clip]), dataset.is_remote, where
+        )
 
     def __reduce__(self) -> Any:
         return _restored, self._arguments

@@ -105,7 +105,7 @@ def _is_usual(field: Field) -> bool:
     return (
         field.kind.sequence
         or field.kind.optional
-        or field.decoder.opens
+        or field.decoder.lazy
         or not field.bag.is_sliced
         or not field.bag.count
     )
@@ -141,7 +141,10 @@ def _write(field: Field, i: int, scope: dict[str, Any], r: str, row: str) -> lis
     if uniform is not None and values is not None:
         scope |= {f'item{i}': values.item, f'values{i}': values}
         return [f'v{i} = item{i}({r})' if decoder.is_scalar else f'v{i} = values{i}[{r}].copy()']
-    scope |= {f'buffer{i}': bag.view if decoder.aliases else bag.file.buffer, f'decode{i}': decoder.decode}
+    scope |= {
+        f'buffer{i}': bag.view if decoder.accepts_view else bag.file.buffer,
+        f'decode{i}': decoder.decode,
+    }
     value = f'buffer{i}[start:stop]' if decoder.decode is None else f'decode{i}(buffer{i}[start:stop])'
     if uniform is not None:
         scope[f'length{i}'] = uniform.length

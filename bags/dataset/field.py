@@ -40,8 +40,8 @@ class Field:
         self.decoder = decoder
         self.is_remote = bag.is_remote
         """Whether records read one by one would be waited for one by one."""
-        self.get: Callable[[int], Any] = bag.get_view if decoder.aliases else bag.get
-        if decoder.opens:
+        self.get: Callable[[int], Any] = bag.get_view if decoder.accepts_view else bag.get
+        if decoder.lazy:
             self.get = lambda index: Record(bag, index, name, kind.text)
         # From a twin, so that the function and the field do not refer to each other: a cycle would keep
         # the files open until the garbage collector comes.
@@ -153,9 +153,9 @@ class Field:
 
     def records(self, indices: Int64s) -> list[Any]:
         """Returns records by their indices in the bag: buffers if the decoder takes them, else bytes."""
-        if self.decoder.opens:
+        if self.decoder.lazy:
             return [self.get(index) for index in indices.tolist()]
-        return self.bag.views(indices) if self.decoder.aliases else self.bag.read(indices)
+        return self.bag.views(indices) if self.decoder.accepts_view else self.bag.read(indices)
 
     def decoded(self, indices: Int64s) -> list[Any]:
         """Returns values by their indices in the bag, decoded one by one."""

@@ -13,8 +13,7 @@ import numpy as np
 
 from bags.formats import arrays, images, jpeg, scalars, trees, videos, wav
 from bags.formats import audio as audio_formats
-from bags.formats.arguments import check_count
-from bags.formats.scalars import Buffer
+from bags.formats.scalars import Buffer, check_count
 from bags.media import audio, stored, video
 
 __all__ = ['bind_decoder', 'bind_encoder', 'check_type', 'decoders', 'encoders', 'fixed_dtype']
@@ -77,7 +76,7 @@ decoders: dict[str, Callable[..., Any]] = {
     'audio': audio.decode_audio,
 }
 """Word → function of a record and the type's arguments. Records are read-only buffers that last as long as
-the call. One with a true attribute `opens` gets something to open instead (`bags.media.source.Source`),
+the call. One with a true attribute `lazy` gets something to open instead (`bags.media.source.Source`),
 when it needs it: its value is a handle."""
 
 
@@ -175,7 +174,7 @@ def bind_decoder(
     """The function that turns a record of a type into a value.
 
     Built-in decoders are handed the record's buffer as it is and keep nothing of it; functions of the user
-    get `bytes`; with the attribute `opens`, either is handed something to open instead.
+    get `bytes`; with the attribute `lazy`, either is handed something to open instead.
 
     Args:
         word: The type's word.
@@ -193,7 +192,7 @@ def bind_decoder(
     check_type(word, args, decoders)
     if (factory := _known(_DECODERS, function)) is not None:
         return factory(*args)  # type: ignore[no-any-return]
-    if getattr(function, 'opens', False) or any(function is other for other in _OTHER_DECODERS):
+    if getattr(function, 'lazy', False) or any(function is other for other in _OTHER_DECODERS):
         return (lambda data: function(data, *args)) if args else function
     return lambda data: function(bytes(data), *args)
 

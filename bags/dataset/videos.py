@@ -30,6 +30,7 @@ class Films:
         )
         self._lengths: dict[int, int] = {}
         self._is_remote = bag.is_remote
+        self._label = f'{bag.path}, field {name!r} of type {text}'
 
     def frames(self, records: range, selection: FrameSelection) -> Any:
         """Returns frames of videos that follow one another, by the indices of their records."""
@@ -38,6 +39,7 @@ class Films:
             lambda clip: self._videos[records[clip]],
             lambda clip: self._length(records[clip]),
             self._is_remote,
+            self._label,
         )
         return len(joined) if selection.key is None else joined[selection.key]
 

@@ -1,8 +1,8 @@
-"""Arrays: of one dtype and shape as raw bytes (`array(float32,3,4)`), or of any in Granular's form (`array`).
+"""Arrays: of one dtype and shape as raw bytes (`array(float32,3,4)`), or of any as Granular does (`array`).
 
-Elements are bool, integers, floats, complex numbers, datetimes, timedeltas, and `S` and `U` strings of a
-fixed size. Objects would need pickle, which runs code on read, and the fields of structured dtypes have no
-place in a dtype string: both are refused, reading and writing.
+Elements are bools, integers, floats, complex numbers, datetimes, timedeltas, and fixed-size `S` and `U`
+strings. Object dtypes, which need pickle, and structured dtypes, which a dtype string cannot describe, are
+rejected when reading and writing.
 """
 
 from __future__ import annotations
@@ -15,40 +15,37 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from bags.formats.arguments import whole_number
-from bags.formats.scalars import Buffer
+from bags.formats.scalars import Buffer, whole_number
 
 __all__ = [
     'array_decoder',
     'array_encoder',
+    'array_from_parts',
+    'array_parts',
     'array_type',
     'decode_array',
     'encode_array',
     'invalid_row',
-    'payload',
-    'restore',
 ]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# Names and codes that np.dtype reads as one plain type. Commas and parentheses make structures; 'a' is
-# deprecated.
+# Names and codes of unstructured types: no commas or parentheses. 'a' is deprecated.
 _DTYPE = re.compile(r'(?![<>=|]?a\d*$)[<>=|]?([A-Za-z_]\w*|\?)(\[\w*\])?', re.ASCII)
 _KINDS = 'biufcmMSU'
 
-# A dtype string and at most 64 dimensions of 9 bytes: all that comes before the elements in an `array`
-# record.
-_HEAD = 1024
+_MAX_HEADER_BYTES = 1024
+"""Before the elements of an `array` record: a dtype string and at most 64 dimensions of 9 bytes."""
 
 
 def element_dtype(text: str) -> np.dtype[Any]:
-    """Reads a dtype as NumPy names it: `float32`, `<f4`, `>u2`, `bool`, `datetime64[ns]`, `U10`.
+    """Parses a dtype as NumPy names it: `float32`, `<f4`, `>u2`, `bool`, `datetime64[ns]`, `U10`.
 
     Returns:
         The dtype; little-endian unless `text` says otherwise.
 
     Raises:
-        ValueError: Not a dtype, or one that is refused (see the module).
+        ValueError: Not a dtype, or one that is rejected (see the module).
     """
     try:
         if not _DTYPE.fullmatch(text):
@@ -63,19 +60,19 @@ def element_dtype(text: str) -> np.dtype[Any]:
 def _check_dtype(dtype: np.dtype[Any]) -> None:
     if dtype.kind not in _KINDS or dtype.hasobject or dtype.itemsize == 0:
         raise ValueError(
-            f'expected a dtype of bool, numbers, times or strings of a fixed size, got {dtype!s} '
+            f'expected a dtype of bools, numbers, times or fixed-size strings, got {dtype!s} '
             '(objects would need pickle; view structured and extension dtypes as plain ones)'
         )
 
 
 def array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Reads the arguments of `array(dtype,*shape)`.
+    """Parses the arguments of `array(dtype,*shape)`.
 
     Returns:
-        The dtype and shape of every value, or None for `array`, whose values each bring their own.
+        The dtype and shape of every value, or None for `array`, whose records store them with each value.
 
     Raises:
-        ValueError: Not a dtype and lengths of at most 64 dimensions, or too large for any memory.
+        ValueError: Not a dtype and at most 64 lengths, or an array too large for NumPy.
     """
     if not args:
         return None
@@ -87,7 +84,7 @@ def array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
 
 
 def array_encoder(*args: str) -> Callable[[Any], bytes]:
-    """The encoder of `array` or `array(dtype,*shape)`; see `encode_array`."""
+    """Returns the encoder of `array` or `array(dtype,*shape)`; see `encode_array`."""
     fixed = array_type(*args)
     if fixed is None:
         return _encode_any
@@ -103,7 +100,7 @@ def array_encoder(*args: str) -> Callable[[Any], bytes]:
 
 
 def array_decoder(*args: str) -> Callable[[Buffer], Array]:
-    """The decoder of `array` or `array(dtype,*shape)`; see `decode_array`."""
+    """Returns the decoder of `array` or `array(dtype,*shape)`; see `decode_array`."""
     fixed = array_type(*args)
     if fixed is None:
         return _decode_any
@@ -124,17 +121,17 @@ def array_decoder(*args: str) -> Callable[[Buffer], Array]:
 
 
 def encode_array(value: Any, *args: str) -> bytes:
-    """Encodes an array: the elements' bytes in C order, or msgpack `[dtype, shape, bytes]` without arguments.
+    """Encodes an array: the elements' bytes in C order; without arguments, msgpack `[dtype, shape, bytes]`.
 
     Args:
         value: An array of exactly the dtype (in any byte order and memory layout) and shape. Without
-            arguments, anything `np.asarray` takes. Lists and Python numbers are converted to the dtype where
-            this loses no more than a float's rounding.
+            arguments, anything `np.asarray` accepts. Lists and Python numbers are converted to the dtype if
+            nothing but the precision of floats is lost.
         *args: Dtype and shape of every value, such as `'float32', '3', '4'`; none for any.
 
     Raises:
-        TypeError: The dtype is another.
-        ValueError: The shape is another, or the dtype is refused (see the module).
+        TypeError: Another dtype.
+        ValueError: Another shape, or a dtype that is rejected (see the module).
     """
     return array_encoder(*args)(value)
 
@@ -143,8 +140,8 @@ def decode_array(data: Buffer, *args: str) -> Array:
     """Decodes an array that owns its memory and is writable.
 
     Raises:
-        ValueError: Not as many bytes as dtype and shape need, or elements that are none of the dtype (a bool
-            that is neither 0 nor 1).
+        ValueError: Another number of bytes than dtype and shape need, or invalid elements (a bool that is
+            neither 0 nor 1).
     """
     return array_decoder(*args)(data)
 
@@ -164,9 +161,7 @@ def _convert(value: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def _fits(array: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether what NumPy made of Python's numbers or strings can become a dtype, but for the rounding of
-    floats.
-    """
+    """Whether an array that NumPy made of Python's values converts to a dtype, except for float rounding."""
     found, wanted = array.dtype.kind, dtype.kind
     if wanted in 'fc':
         return found in 'iuf' or found == wanted
@@ -176,21 +171,21 @@ def _fits(array: Array, dtype: np.dtype[Any]) -> bool:
     return wanted in 'SU' and found == wanted and array.dtype.itemsize <= dtype.itemsize
 
 
-def payload(array: Array) -> tuple[str, tuple[int, ...], bytes]:
-    """The three parts of Granular's form: dtype string, shape, and the elements' bytes in C order.
+def array_parts(array: Array) -> tuple[str, tuple[int, ...], bytes]:
+    """Returns Granular's three parts of an array: dtype string, shape, and the elements' bytes in C order.
 
     Raises:
-        ValueError: The dtype is refused (see the module).
+        ValueError: A dtype that is rejected (see the module).
     """
     _check_dtype(array.dtype)
     return array.dtype.str, array.shape, array.tobytes()
 
 
-def restore(dtype: object, shape: object, data: Buffer) -> Array:
-    """Builds the array that `payload` took apart, from parts that may be anything.
+def array_from_parts(dtype: object, shape: object, data: Buffer) -> Array:
+    """Builds an array from the parts that `array_parts` returns, which may come from untrusted data.
 
     Raises:
-        ValueError: They are not a dtype string, a list of lengths, and just as many bytes as these need.
+        ValueError: They are not a dtype string, a list of lengths, and the number of bytes that these need.
     """
     if (
         not isinstance(dtype, str)
@@ -206,7 +201,7 @@ def restore(dtype: object, shape: object, data: Buffer) -> Array:
         raise ValueError(f'expected {size} bytes for {element} of shape {tuple(shape)}, got {len(data)}')
     try:
         array = np.ndarray(shape, element, data).copy()
-    except ValueError as exc:  # (2**61, 2**61, 0): no bytes, and still more than NumPy counts.
+    except ValueError as exc:  # (2**61, 2**61, 0) has no bytes, and is still too large for NumPy.
         raise ValueError(f'expected an array that NumPy can hold, got shape {tuple(shape)}') from exc
     _check_elements(array)
     return array
@@ -214,14 +209,14 @@ def restore(dtype: object, shape: object, data: Buffer) -> Array:
 
 def _encode_any(value: Any) -> bytes:
     array = np.asarray(value)
-    return msgpack.packb(payload(array))  # type: ignore[no-any-return]
+    return msgpack.packb(array_parts(array))  # type: ignore[no-any-return]
 
 
 def _decode_any(data: Buffer) -> Array:
-    # Only the head goes through msgpack: its bytes objects would be one more copy of the elements
+    # msgpack unpacks the header alone: its bytes object would be one more copy of the elements
     # (1 MB of float32: 70 µs against 160).
-    head = msgpack.Unpacker(max_buffer_size=_HEAD)
-    head.feed(data[:_HEAD])
+    head = msgpack.Unpacker(max_buffer_size=_MAX_HEADER_BYTES)
+    head.feed(data[:_MAX_HEADER_BYTES])
     try:
         if head.read_array_header() != 3:
             raise ValueError('not three parts')
@@ -235,20 +230,20 @@ def _decode_any(data: Buffer) -> Array:
     elements = memoryview(data)[start + width :]
     if len(elements) != size or start + width > len(data):
         raise ValueError(f'expected {size} bytes of elements, got {len(elements)}')
-    return restore(dtype, shape, elements)
+    return array_from_parts(dtype, shape, elements)
 
 
 def invalid_row(values: Array) -> int | None:
-    """The first row of an array viewed from records that holds no value of its dtype.
+    """Returns the first row of an array viewed from records that has an element invalid for its dtype.
 
-    Only two dtypes can: a bool is a byte 0 or 1 (others are undefined behaviour to NumPy), and the characters
-    of a `U` string end at 0x10FFFF. Any other dtype costs nothing.
+    Two dtypes have invalid elements: a bool is a byte 0 or 1 (others are undefined behaviour in NumPy), and
+    the characters of a `U` string end at 0x10FFFF. Other dtypes are not looked at.
 
     Args:
-        values: Shape (rows, ...), of any dtype that `fixed_dtype` gives.
+        values: Shape (rows, ...), of any dtype that `fixed_dtype` returns.
 
     Returns:
-        Index of the row, or None if all are fine.
+        The index of the row, or None if all are valid.
     """
     if values.dtype.kind == 'b':
         bad = values.view(np.uint8) > 1

@@ -1,41 +1,45 @@
-"""Audio: samples and their rate, to and from FLAC and Opus.
-
-A value is a pair, as `bags.formats.wav` describes it.
-"""
+"""FLAC and Opus, to and from samples and their rate: a pair, as described in `bags.formats.wav`."""
 
 from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from bags.formats.arguments import check_count, whole_number
-from bags.formats.encoded import Encoded, already_encoded, decodes
-from bags.formats.ffmpeg import import_av, open_stream
-from bags.formats.scalars import Buffer
+from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
+from bags.formats.ffmpeg import best_stream, import_av, open_container
+from bags.formats.scalars import Buffer, check_count, whole_number
 from bags.formats.wav import Samples, samples_and_rate
 
-__all__ = ['CHECKED', 'OPUS_RATE', 'decode_flac', 'decode_opus', 'encode_flac', 'encode_opus', 'opus_bitrate']
+__all__ = [
+    'OPUS_RATE',
+    'VERIFY_CHECKSUMS',
+    'decode_flac',
+    'decode_opus',
+    'encode_flac',
+    'encode_opus',
+    'opus_bitrate',
+]
 
 OPUS_RATE = 48_000
-"""Samples a second of all Opus, whatever went in."""
+"""The sample rate of all decoded Opus."""
 
 _LAYOUTS = ('mono', 'stereo', '3.0', 'quad', '5.0', '5.1', '6.1', '7.1')
-_BLOCK = 1 << 16
-CHECKED = {'err_detect': 'crccheck+explode'}
-"""Options with which a decoder of FLAC looks at the checksums of frames."""
+_FRAME_SAMPLES = 1 << 16
+VERIFY_CHECKSUMS = {'err_detect': 'crccheck+explode'}
+"""Options with which the FLAC decoder verifies the checksums of frames."""
 
 
 def encode_flac(value: Any) -> Encoded:
-    """Encodes samples as FLAC, exactly.
+    """Encodes samples as FLAC, losslessly.
 
     Args:
-        value: A pair of samples and rate; or what is FLAC already: bytes or a path. Samples are int16, or
-            int32 whose lower 8 bits are 0 (24 bits in the upper ones, as `decode_wav` gives them), shape
-            (time,) or (time, channels) with at most 8 channels; the rate at most 655,350.
+        value: A pair of samples and rate; or a FLAC file: bytes or a path. Samples are int16, or int32 whose
+            lower 8 bits are 0 (24 bits shifted up, as `decode_wav` returns them), shape (time,) or
+            (time, channels) with at most 8 channels; the rate is at most 655,350 Hz.
 
     Raises:
         TypeError: Not a pair, or samples of another dtype.
@@ -44,11 +48,11 @@ def encode_flac(value: Any) -> Encoded:
     encoded = already_encoded(value, 'FLAC')
     if encoded is not None:
         return encoded
-    samples, rate = samples_and_rate(value, 'int16', 'int32', most_channels=8)
+    samples, rate = samples_and_rate(value, 'int16', 'int32', max_channels=8)
     if samples.dtype == np.int32 and (samples & 0xFF).any():
-        raise ValueError('expected int32 samples whose lower 8 bits are 0: FLAC holds 24 bits')
+        raise ValueError('expected int32 samples whose lower 8 bits are 0: FLAC stores 24 bits')
     if rate > 655_350:
-        raise ValueError(f'expected at most 655350 samples a second, got {rate}')
+        raise ValueError(f'expected a rate of at most 655350 Hz, got {rate}')
     return _encode(samples, rate, 'flac', 'flac', 's16' if samples.dtype == np.int16 else 's32', rate)
 
 
@@ -57,58 +61,57 @@ def decode_flac(data: Buffer) -> tuple[Samples, int]:
     """Decodes a FLAC.
 
     Returns:
-        Samples, shape (time, channels), and rate: int16, or int32 with the bits in the upper ones if they are
-        more than 16.
+        Samples, shape (time, channels), and rate: int16, or int32 shifted up if they have more than 16 bits.
 
     Raises:
-        ValueError: Not FLAC, cut off, or damaged: frames have checksums, and the header says how many samples
-            there are.
+        ValueError: Not FLAC, cut off, or damaged: frames have checksums, and the header has the number of
+            samples.
     """
     expected = int.from_bytes(data[18:26], 'big') & (1 << 36) - 1
-    # What was written to a pipe does not say how many there are; a packet holds less than 2 GiB.
-    framed = expected > 0 and len(data) < 2**31 - 64
-    samples, rate = _decode_frames(data) if framed else _decode(data, 'flac', CHECKED)
+    # Without a count if it was written to a pipe; a packet is limited to 2 GiB.
+    as_one_packet = expected > 0 and len(data) < 2**31 - 64
+    samples, rate = _decode_frames(data) if as_one_packet else _decode(data, 'FLAC', VERIFY_CHECKSUMS)
     if expected and len(samples) != expected:
         raise ValueError(f'FLAC is cut off or damaged: expected {expected} samples, got {len(samples)}')
     return samples, rate
 
 
 def _decode_frames(data: Buffer) -> tuple[Samples, int]:
-    """Decodes the frames of a FLAC one after another, each beginning where the one before ended.
+    """Decodes the frames of a FLAC as a single packet.
 
-    A frame does not say how long it is. libavcodec's parser, which `_decode` has cut frames apart, looks for
-    what may be the header of the next one. Where samples of the last frame look like a header (in 2 of 16,114
-    files of noise), it hands out the bytes before them a second time, as a frame that is damaged. Only the
-    decoder knows where a frame ends, and it takes all of them as one packet. At damage it stops; av 18.1
-    raises then only if that is the first frame, so the caller counts the samples.
+    A frame does not say how long it is. libavcodec's parser, which splits the file in `_decode`, searches for
+    the header of the next frame. Where samples of the last frame look like a header (in 2 of 16,114 files of
+    noise), it returns the bytes before them a second time, as a damaged frame. The decoder itself knows where
+    a frame ends, and accepts all of them as one packet. At damage it stops; av 18.1 raises only if that is in
+    the first frame, so the caller compares the number of samples.
     """
     av = import_av()
     start, last = 4, 0
     while not last:
-        # A block of metadata: 1 bit, whether it is the last; 7 bits, its kind; 24 bits, its length.
+        # A metadata block: 1 bit, whether it is the last; 7 bits, its kind; 24 bits, its length.
         (block,) = struct.unpack_from('>I', data, start)
         last, start = block >> 31, start + 4 + (block & 0xFFFFFF)
     context = av.CodecContext.create('flac', 'r')
     context.extradata = bytes(data[8:42])  # Stream info, always the first block.
-    context.options = CHECKED
-    context.thread_count = 1  # Frame threads would take one frame of a packet.
+    context.options = VERIFY_CHECKSUMS
+    context.thread_count = 1  # With frame threads, the decoder reads one frame of a packet.
     frames = context.decode(av.Packet(memoryview(data)[start:]))[::-1]
     return _joined(frames.pop() for _ in range(len(frames)))
 
 
 def opus_bitrate(*args: str) -> int:
-    """Reads the argument of `opus(kbps)`: 6 to 510 kilobits a second, 128 unless told."""
+    """Parses the argument of `opus(kbps)`: 6 to 510 kbit/s, 128 by default."""
     check_count(args, 1, 'opus(kbps)')
-    return whole_number(args[0], 6, 510, 'kilobits a second') if args else 128
+    return whole_number(args[0], 6, 510, 'kbit/s') if args else 128
 
 
 def encode_opus(value: Any, *args: str) -> Encoded:
-    """Encodes samples as Opus in Ogg, at 48,000 samples a second.
+    """Encodes samples as Opus in Ogg, resampled to 48 kHz.
 
     Args:
         value: A pair of samples (int16 or float32, shape (time,) or (time, channels), one or two channels)
-            and rate, from which they are resampled; or what is Opus in Ogg already: bytes or a path.
-        *args: Kilobits a second, 6 to 510; 128 unless told.
+            and rate; or a file of Opus in Ogg: bytes or a path.
+        *args: The bit rate in kbit/s, 6 to 510; 128 by default.
 
     Raises:
         TypeError: Not a pair, or samples of another dtype.
@@ -118,7 +121,7 @@ def encode_opus(value: Any, *args: str) -> Encoded:
     encoded = already_encoded(value, 'Ogg Opus')
     if encoded is not None:
         return encoded
-    samples, rate = samples_and_rate(value, 'int16', 'float32', most_channels=2)
+    samples, rate = samples_and_rate(value, 'int16', 'float32', max_channels=2)
     format = 's16' if samples.dtype == np.int16 else 'flt'
     return _encode(samples, rate, 'ogg', 'libopus', format, OPUS_RATE, bitrate)
 
@@ -128,14 +131,13 @@ def decode_opus(data: Buffer, *_args: str) -> tuple[Samples, int]:
     """Decodes Opus in Ogg.
 
     Returns:
-        float32 samples, shape (time, channels), and their rate, which is always 48,000. What `encode_opus`
-        wrote has `ceil(time * 48000 / rate)` of them: those that the codec adds before and after are cut
-        away.
+        float32 samples, shape (time, channels), and their rate, always 48,000. Records of `encode_opus` have
+        `ceil(time * 48000 / rate)` samples: priming and padding are removed.
 
     Raises:
         ValueError: Not Opus in Ogg, cut off, or damaged.
     """
-    return _decode(data, 'ogg', {})
+    return _decode(data, 'Ogg Opus', {})
 
 
 def _encode(
@@ -161,10 +163,7 @@ def _encode(
             stream.format = format
             if kbps is not None:
                 stream.bit_rate = 1000 * kbps
-            for start in range(0, len(samples), _BLOCK):
-                block = np.ascontiguousarray(samples[start : start + _BLOCK])
-                frame = av.AudioFrame.from_ndarray(block.reshape(1, -1), format=format, layout=layout)
-                frame.sample_rate, frame.pts = codec_rate, start
+            for frame in _frames(av, samples, codec_rate, format, layout):
                 output.mux(stream.encode(frame))
             output.mux(stream.encode(None))
     except av.FFmpegError as exc:
@@ -172,31 +171,38 @@ def _encode(
     return file.getvalue()
 
 
-def _resample(av: Any, samples: Samples, rate: int, new_rate: int, format: str) -> Samples:
-    """Resamples to as many samples as cover the same time, rounded up."""
-    layout = _LAYOUTS[samples.shape[1] - 1]
-    resampler = av.AudioResampler(format=format, layout=layout, rate=new_rate)
-    blocks = []
-    for start in range(0, len(samples), _BLOCK):
-        block = np.ascontiguousarray(samples[start : start + _BLOCK])
+def _frames(av: Any, samples: Samples, rate: int, format: str, layout: str) -> Iterator[Any]:
+    for start in range(0, len(samples), _FRAME_SAMPLES):
+        block = np.ascontiguousarray(samples[start : start + _FRAME_SAMPLES])
         frame = av.AudioFrame.from_ndarray(block.reshape(1, -1), format=format, layout=layout)
         frame.sample_rate, frame.pts = rate, start
-        blocks += [out.to_ndarray() for out in resampler.resample(frame)]
-    blocks += [out.to_ndarray() for out in resampler.resample(None)]
+        yield frame
+
+
+def _resample(av: Any, samples: Samples, rate: int, new_rate: int, format: str) -> Samples:
+    """Resamples to the number of samples that covers the same time, rounded up."""
+    layout = _LAYOUTS[samples.shape[1] - 1]
+    resampler = av.AudioResampler(format=format, layout=layout, rate=new_rate)
+    blocks = [
+        out.to_ndarray()
+        for frame in (*_frames(av, samples, rate, format, layout), None)
+        for out in resampler.resample(frame)
+    ]
     result = np.zeros((-(-len(samples) * new_rate // rate), samples.shape[1]), samples.dtype)
     found = np.concatenate([result[:0], *(block.reshape(-1, samples.shape[1]) for block in blocks)])
-    result[: len(found)] = found[: len(result)]  # A single sample is too few for it to give any.
+    result[: len(found)] = found[: len(result)]  # Of a single sample the resampler returns none.
     return result
 
 
-def _decode(data: Buffer, format: str, options: dict[str, str]) -> tuple[Samples, int]:
-    with open_stream(data, format, 'audio') as (container, stream):
+def _decode(data: Buffer, name: str, options: dict[str, str]) -> tuple[Samples, int]:
+    with open_container(BufferFile(data), name) as container:
+        stream = best_stream(container, 'audio')
         stream.codec_context.options = options
         return _joined(container.decode(stream))
 
 
 def _joined(frames: Iterable[Any]) -> tuple[Samples, int]:
-    """The samples of libavcodec's frames, shape (time, channels), and their rate."""
+    """Returns the samples of frames of libavcodec, shape (time, channels), and their rate."""
     blocks: list[Samples] = []
     layouts = set()
     for frame in frames:
@@ -208,5 +214,5 @@ def _joined(frames: Iterable[Any]) -> tuple[Samples, int]:
     if not blocks:
         raise ValueError('expected at least one sample, got none')
     if len(layouts) != 1:
-        raise ValueError(f'expected one rate and as many channels throughout, got {sorted(layouts)}')
+        raise ValueError(f'expected one rate and number of channels, got {sorted(layouts)}')
     return np.ascontiguousarray(np.concatenate(blocks)), frame.sample_rate

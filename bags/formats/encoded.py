@@ -1,7 +1,7 @@
-"""What images, videos and audio share: taking what is already encoded, and reading without a copy.
+"""What images, videos and audio share: values that are encoded already, safe decoders, file objects.
 
-A value for a media type may be the finished file, as bytes or as a path. It goes in untouched, after a look
-at its first bytes: nobody encodes a folder of JPEGs a second time.
+A value of a media type may be an encoded file, as bytes or as a path. It is stored as it is, after a check of
+its first bytes.
 """
 
 from __future__ import annotations
@@ -13,60 +13,73 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, TypeVar
 
 from bags.formats.scalars import Buffer
-from bags.formats.signatures import HEAD, START, check_whole, identify
+from bags.formats.signatures import HEAD, check_whole, identify
 
-__all__ = ['BufferFile', 'Encoded', 'already_encoded', 'decodes']
+__all__ = [
+    'BorrowedFile',
+    'BufferFile',
+    'Encoded',
+    'PositionedFile',
+    'already_encoded',
+    'check_file',
+    'decodes',
+]
 
 Encoded = bytes | BinaryIO
-"""A record: its bytes, or an open file that is copied in without being held in memory, and then closed."""
+"""A record: its bytes, or an open file that the writer copies from, without loading it, and closes."""
 
 T = TypeVar('T')
 
 
-def already_encoded(value: object, name: str) -> Encoded | None:
-    """Takes a value that is a finished file.
+def already_encoded(value: object, *names: str) -> Encoded | None:
+    """Returns a value that is an encoded file.
 
     Args:
         value: Bytes or a path, or anything else.
-        name: The format it must be, as `identify` names it.
+        *names: The formats that are allowed, as `identify` names them.
 
     Returns:
         The bytes, the file opened at its start, or None if the value is neither and has to be encoded.
 
     Raises:
-        ValueError: It is another format.
+        ValueError: It is of another format.
         OSError: The path cannot be read.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         data = bytes(value)
-        _expect(data, name)
+        _check_format(data, names)
         return data
     if isinstance(value, str | os.PathLike):
         file = open(value, 'rb')  # noqa: SIM115, the writer closes it
-        try:
-            _expect(file.read(HEAD), name, f'{os.fspath(value)!s}: ')
-            file.seek(0)
-        except BaseException:
-            file.close()
-            raise
-        return file
+        return check_file(file, names)  # type: ignore[no-any-return]
     return None
 
 
-def _expect(head: Buffer, name: str, where: str = '') -> None:
-    start = START.get(name)
-    if start is None or head[: len(start)] != start:
-        found = identify(head)
-        if found != name:
-            raise ValueError(f'{where}expected {name}, got {found}')
+def check_file(file: Any, names: tuple[str, ...]) -> Any:
+    """Returns an open file at the position it has, after a check of its format; closes it if that fails."""
+    try:
+        start = file.tell()
+        _check_format(file.read(HEAD), names, f'{getattr(file, "name", file)}: ')
+        file.seek(start)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _check_format(head: Buffer, names: tuple[str, ...], where: str = '') -> None:
+    found = identify(head)
+    if found not in names:
+        expected = ' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))
+        raise ValueError(f'{where}expected {expected}, got {found}')
 
 
 def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Makes a decoder safe for bytes of any origin.
 
-    The decorated function sees only whole files of its format. Whatever a foreign library raises on them
-    becomes a ValueError, here and nowhere else. It takes long, most of it without the GIL, so that threads
-    may share the decoding of several.
+    The decorated function is called with complete files of its format only, and whatever a foreign library
+    raises on them becomes a ValueError. The attribute `is_long` says that it takes long and mostly runs
+    without the GIL, so that a batch may be decoded in threads.
 
     Args:
         name: The format, as `identify` names it.
@@ -75,7 +88,7 @@ def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
         @functools.wraps(function)
         def decode(data: Buffer, *args: str) -> T:
-            _expect(data, name)
+            _check_format(data, (name,))
             check_whole(data, name)
             try:
                 return function(data, *args)
@@ -91,18 +104,19 @@ def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     return decorate
 
 
-class BufferFile(io.RawIOBase):
-    """A read-only file over a buffer. It copies what is asked for, where `io.BytesIO` copies all there is at
-    once.
+class PositionedFile(io.RawIOBase):
+    """A read-only file with a position of its own, in terms of `read_at` and `size`."""
 
-    Attributes:
-        data: The buffer.
-        position: Where the next read begins.
-    """
+    position = 0
+    """Where the next read begins."""
 
-    def __init__(self, data: Buffer) -> None:
-        self.data = data if isinstance(data, bytes) else memoryview(data)
-        self.position = 0
+    def read_at(self, start: int, count: int | None) -> bytes:
+        """Returns up to `count` bytes from `start`; all up to the end if it is None."""
+        raise NotImplementedError
+
+    def size(self) -> int:
+        """Returns the number of bytes."""
+        raise NotImplementedError
 
     def readable(self) -> bool:
         """True."""
@@ -113,27 +127,60 @@ class BufferFile(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Up to `size` bytes, or all that are left."""
-        start = self.position
-        stop = len(self.data) if size is None or size < 0 else min(start + size, len(self.data))
-        self.position = max(start, stop)
-        return bytes(self.data[start:stop])  # All of a bytes object is itself.
+        """Returns up to `size` bytes; all that are left if it is negative or None."""
+        data = self.read_at(self.position, None if size is None or size < 0 else size)
+        self.position += len(data)
+        return data
 
     def readall(self) -> bytes:
-        """What is left."""
+        """Returns all bytes that are left."""
         return self.read()
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fills a buffer, and tells how much of it."""
-        found = self.read(len(buffer))
-        buffer[: len(found)] = found
-        return len(found)
+        """Fills a buffer; returns the number of bytes read."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Sets where the next read begins."""
-        self.position = max(0, offset + (0, self.position, len(self.data))[whence])
+        """Sets the position."""
+        base = 0 if whence == os.SEEK_SET else self.position if whence == os.SEEK_CUR else self.size()
+        self.position = max(0, base + offset)
         return self.position
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """Returns the position."""
         return self.position
+
+
+class BufferFile(PositionedFile):
+    """A file over a buffer. It copies the bytes that are read, where `io.BytesIO` copies the whole buffer."""
+
+    def __init__(self, data: Buffer) -> None:
+        self.data = data if isinstance(data, bytes) else memoryview(data)
+
+    def read_at(self, start: int, count: int | None) -> bytes:
+        return bytes(self.data[start : None if count is None else start + count])  # bytes[:] is no copy.
+
+    def size(self) -> int:
+        return len(self.data)
+
+
+class BorrowedFile(PositionedFile):
+    """A view of a file of the caller, from its current position on. Closing it leaves the file open.
+
+    Args:
+        file: A seekable binary file.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.position = file.tell()
+        self.name = getattr(file, 'name', repr(file))
+
+    def read_at(self, start: int, count: int | None) -> bytes:
+        self._file.seek(start)
+        return self._file.read(-1 if count is None else count)
+
+    def size(self) -> int:
+        return self._file.seek(0, os.SEEK_END)

@@ -1,20 +1,17 @@
-"""FFmpeg's libraries, by way of av: importing them, and opening a file of any origin with them."""
+"""FFmpeg's libraries through the package av: importing it, and opening a file of any origin."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from bags.errors import MissingDependencyError
-from bags.formats.encoded import BufferFile
-from bags.formats.scalars import Buffer
+from bags.formats.signatures import DEMUXERS
 
-__all__ = ['import_av', 'open_stream']
+__all__ = ['best_stream', 'import_av', 'open_container']
 
 
 def import_av() -> Any:
-    """The package av.
+    """Returns the package av.
 
     Raises:
         MissingDependencyError: It is not installed.
@@ -27,25 +24,29 @@ def import_av() -> Any:
     return av
 
 
-@contextmanager
-def open_stream(data: Buffer, format: str, kind: str) -> Iterator[tuple[Any, Any]]:
-    """Opens a file, and closes it in the end.
+def open_container(file: Any, name: str, **options: str) -> Any:
+    """Opens a media file for reading.
 
     Args:
-        data: The whole file.
-        format: What libavformat names it. A probe could take the bytes for a playlist, and open the files and
-            addresses in it.
-        kind: The stream that is wanted, `video` or `audio`.
+        file: A binary file at its start.
+        name: The format, as `identify` returns it.
+        **options: Of the demuxer.
+    """
+    return import_av().open(file, format=DEMUXERS[name], options=options, metadata_errors='replace')
 
-    Yields:
-        The container, and its best stream of the kind.
+
+def best_stream(container: Any, kind: str) -> Any:
+    """Returns the stream of a kind, `video` or `audio`, that plays by default.
 
     Raises:
-        ValueError: There is none, or none of a codec that is known.
+        ValueError: There is none, or none of a known codec.
     """
-    with import_av().open(BufferFile(data), format=format, metadata_errors='replace') as container:
-        stream = container.streams.best(kind)
-        # Decoding a stream without a context crashes av before 18.1.
-        if stream is None or stream.codec_context is None:
-            raise ValueError(f'expected {kind}, got none in the file that can be decoded')
-        yield container, stream
+    stream = container.streams.best(kind)
+    if stream is None:
+        others = ' and '.join(sorted({str(other.type) for other in container.streams} - {kind}))
+        found = f'{others} alone' if others else 'none of a codec that can be decoded'
+        raise ValueError(f'expected {kind}, got {found}')
+    # Decoding a stream without a context crashes av before 18.1.
+    if stream.codec_context is None:
+        raise ValueError(f'expected {kind}, got none of a codec that can be decoded')
+    return stream

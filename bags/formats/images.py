@@ -1,9 +1,8 @@
-"""Images: uint8 arrays, and uint16 ones as PNG, to and from PNG, WebP and AVIF; what JPEG shares with these.
+"""PNG, WebP and AVIF, to and from uint8 arrays, and uint16 ones as PNG; and what JPEG shares with these.
 
-A picture comes back as it is stored. It is not turned by its EXIF orientation: boxes, masks and keypoints
-that belong to a picture are given in its stored pixels, and OpenCV's and torchvision's decoders leave it too;
-turn before storing, or by the tag. Colour profiles and gamma are not applied. Of an animation, the first
-picture is read.
+Images are decoded as they are stored. The EXIF orientation is not applied: boxes, masks and keypoints refer
+to the stored pixels, and torchvision ignores it by default too; rotate before storing, or by the tag. Colour
+profiles and gamma are not applied. Of an animation, the first image is decoded.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bags.errors import MissingDependencyError
-from bags.formats.arguments import check_count, whole_number
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
-from bags.formats.scalars import Buffer
+from bags.formats.scalars import Buffer, check_count, whole_number
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -40,30 +38,30 @@ __all__ = [
 ]
 
 MAX_PIXELS = 2**28
-"""Pictures of more pixels (16384 x 16384) are refused before memory is taken for them: a few bytes can claim
-any size."""
+"""Images of more pixels (16384 x 16384) are rejected before memory is allocated: a few bytes can claim any
+size."""
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
 
 
 def image_quality(*args: str) -> int | None:
-    """Reads the argument of `jpeg(quality)` and `avif(quality)`: 1 to 100, or None if there is none."""
+    """Parses the argument of `jpeg(quality)` and `avif(quality)`: 1 to 100, or None if there is none."""
     check_count(args, 1, 'one quality')
     return whole_number(args[0], 1, 100, 'a quality') if args else None
 
 
 def webp_quality(*args: str) -> int | None:
-    """Reads the argument of `webp(quality)`: 1 to 100, 0 for `lossless`, or None if there is none."""
+    """Parses the argument of `webp(quality)`: 1 to 100, 0 for `lossless`, or None if there is none."""
     return 0 if args == ('lossless',) else image_quality(*args)
 
 
 def encode_png(value: Any) -> Encoded:
-    """Encodes a picture as PNG, exactly.
+    """Encodes an image as PNG, losslessly.
 
     Args:
         value: uint8, shape (height, width), (height, width, 1), (height, width, 3) or (height, width, 4) with
-            alpha; uint16, shape (height, width), such as a depth map; a PIL image; or what is PNG already:
-            bytes or a path.
+            alpha; uint16, shape (height, width), such as a depth map; a PIL image; or a PNG file: bytes or
+            a path.
 
     Raises:
         TypeError: Neither uint8 nor uint16.
@@ -76,7 +74,7 @@ def encode_png(value: Any) -> Encoded:
 def decode_png(data: Buffer) -> Pixels:
     """Decodes a PNG.
 
-    Palettes become RGB or RGBA, 1 to 4 bits of gray become 8, and any transparency an alpha channel.
+    Palettes become RGB or RGBA, 1 to 4 bits of gray become 8, any transparency becomes an alpha channel.
 
     Returns:
         uint8, shape (height, width), (height, width, 3) or (height, width, 4); uint16, shape (height, width),
@@ -84,30 +82,30 @@ def decode_png(data: Buffer) -> Pixels:
 
     Raises:
         ValueError: Not PNG, cut off, damaged (every chunk has a checksum), more than `MAX_PIXELS`, or 16 bits
-            with colour or alpha: Pillow would drop 8 of them, so read these as `bytes` with a decoder of your
-            own.
+            with colour or alpha: Pillow would drop 8 of them, so store these as `bytes` and decode them
+            with another library.
     """
     depth, colour = bytes(data[24:26])
     if depth == 16 and colour != 0:
-        raise ValueError('PNG with 16 bits a channel is read in grayscale only, got colour or alpha')
+        raise ValueError('PNG with 16 bits a channel is decoded in grayscale only, got colour or alpha')
     return load(data, 'Png')
 
 
 def encode_webp(value: Any, *args: str) -> Encoded:
-    """Encodes a picture as WebP.
+    """Encodes an image as WebP.
 
     Args:
-        value: uint8, shape (height, width, 3) or (height, width, 4) with alpha, a PIL image, or what is WebP
-            already: bytes or a path. WebP has no grayscale.
-        *args: The quality, 1 to 100 (90 unless told), or `'lossless'`.
+        value: uint8, shape (height, width, 3) or (height, width, 4) with alpha, a PIL image, or a WebP file:
+            bytes or a path. WebP has no grayscale.
+        *args: The quality, 1 to 100 (90 by default), or `'lossless'`.
 
     Raises:
         TypeError: Not uint8.
-        ValueError: Another shape, larger than 16,383 pixels a side, or a file that is not WebP.
+        ValueError: Another shape, a side of more than 16,383 pixels, or a file that is not WebP.
     """
     quality = webp_quality(*args)
-    how = {'lossless': True} if quality == 0 else {'quality': quality or 90}
-    return already_encoded(value, 'WebP') or save(value, 'WebP', (3, 4), exact=True, **how)
+    options = {'lossless': True} if quality == 0 else {'quality': quality or 90}
+    return already_encoded(value, 'WebP') or save(value, 'WebP', (3, 4), exact=True, **options)
 
 
 @decodes('WebP')
@@ -115,8 +113,8 @@ def decode_webp(data: Buffer, *_args: str) -> Pixels:
     """Decodes a WebP.
 
     Returns:
-        uint8, shape (height, width, 3), or (height, width, 4) if any pixel is not opaque: WebP does not keep
-        an alpha channel without effect.
+        uint8, shape (height, width, 3), or (height, width, 4) if any pixel is not opaque: WebP drops an
+        alpha channel without effect.
 
     Raises:
         ValueError: Not WebP, cut off, damaged, or more than `MAX_PIXELS`.
@@ -125,12 +123,12 @@ def decode_webp(data: Buffer, *_args: str) -> Pixels:
 
 
 def encode_avif(value: Any, *args: str) -> Encoded:
-    """Encodes a picture as AVIF.
+    """Encodes an image as AVIF.
 
     Args:
-        value: uint8, shape (height, width, 3) or (height, width, 4) with alpha, a PIL image, or what is AVIF
-            already: bytes or a path. Grayscale is not taken, because it would come back as RGB.
-        *args: The quality, 1 to 100; 90 unless told.
+        value: uint8, shape (height, width, 3) or (height, width, 4) with alpha, a PIL image, or an AVIF file:
+            bytes or a path. Grayscale is rejected, since it would be decoded as RGB.
+        *args: The quality, 1 to 100; 90 by default.
 
     Raises:
         TypeError: Not uint8.
@@ -154,15 +152,15 @@ def decode_avif(data: Buffer, *_args: str) -> Pixels:
 
 
 def load(data: Buffer, name: str) -> Pixels:
-    """Decodes with the plugin of Pillow that has this name.
+    """Decodes an image with the plugin of Pillow that has this name.
 
     Raises:
         MissingDependencyError: Pillow is not installed.
-        ValueError: More than `MAX_PIXELS`, or a mode that is no image here.
-        Exception: What Pillow raises on what is damaged.
+        ValueError: More than `MAX_PIXELS`, or a mode that is not supported.
+        Exception: Whatever Pillow raises on damaged data.
     """
-    # The plugin's class instead of Image.open: no other plugin sees the bytes, none is imported, and the
-    # limit is ours instead of a warning.
+    # The plugin's class instead of Image.open: no other plugin is imported or sees the bytes, and our limit
+    # replaces Pillow's warning.
     image = _plugin(name)(BufferFile(data))
     check_size(*image.size)
     return _pixels(image)
@@ -184,7 +182,7 @@ def check_size(width: int, height: int) -> None:
 
 
 def _pixels(image: Image) -> Pixels:
-    """The pixels of a PIL image of any mode that has 8 bits a channel, or 16 of gray."""
+    """Returns the pixels of a PIL image of any mode with 8 bits a channel, or 16 of gray."""
     mode = image.mode
     if mode.startswith('I;16'):
         return np.array(image).astype(np.uint16, copy=False)
@@ -199,17 +197,17 @@ def _pixels(image: Image) -> Pixels:
     return np.array(image)
 
 
-def save(value: Any, format: str, channels: Sequence[int], **how: Any) -> bytes:
-    """Encodes with Pillow.
+def save(value: Any, format: str, channels: Sequence[int], **options: Any) -> bytes:
+    """Encodes an image with Pillow.
 
     Args:
         value: An array, or a PIL image.
         format: As Pillow names it.
-        channels: How many there may be.
-        **how: Options of the format.
+        channels: The numbers of channels that are allowed.
+        **options: Of the format.
 
     Raises:
-        TypeError, ValueError: As the functions above.
+        TypeError, ValueError: See the functions above.
     """
     try:
         from PIL import Image
@@ -224,15 +222,15 @@ def save(value: Any, format: str, channels: Sequence[int], **how: Any) -> bytes:
         array = array[:, :, None]
     if array.ndim != 3 or array.shape[2] not in channels or array.size == 0:
         shapes = ', '.join(f'(height, width, {count})' for count in channels)
-        raise ValueError(f'expected a picture of shape {shapes}, got {array.shape}')
+        raise ValueError(f'expected an image of shape {shapes}, got {array.shape}')
     if array.dtype == np.uint16 and array.shape[2] != 1:
         raise ValueError(f'expected uint16 in grayscale only, shape (height, width), got {array.shape}')
     check_size(*array.shape[:2])
-    picture = array[:, :, 0] if array.shape[2] == 1 else array
+    pixels = array[:, :, 0] if array.shape[2] == 1 else array
     stream = io.BytesIO()
     try:
-        image = Image.fromarray(np.ascontiguousarray(picture))
-        image.save(stream, format, **how)
+        image = Image.fromarray(np.ascontiguousarray(pixels))
+        image.save(stream, format, **options)
     except (OSError, RuntimeError) as exc:
         raise ValueError(f'cannot encode {array.shape} as {format}: {exc}') from exc
     return stream.getvalue()

@@ -1,24 +1,24 @@
-"""Bytes, text, truth values and numbers: the formats on the hot path of reading a row.
+"""Bytes, text, bools and numbers; and the checks of type arguments, which all formats use.
 
-A `*_encoder` or `*_decoder` reads a type's arguments once and returns the function for its values; the plain
-`encode_*` and `decode_*` functions do both at once. Numbers are little-endian. NumPy scalars and arrays of
-shape () are taken where Python's own are.
+`*_encoder` and `*_decoder` parse the arguments of a type once and return the function for its values;
+`encode_*` and `decode_*` do both in one call. Numbers are little-endian. NumPy scalars and arrays of shape ()
+are accepted like Python's own scalars.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from bags.formats.arguments import check_count, whole_number
-
 __all__ = [
     'Buffer',
     'bool_decoder',
+    'check_count',
     'decode_bool',
     'decode_bytes',
     'decode_float',
@@ -44,6 +44,7 @@ __all__ = [
     'int_size',
     'uint_decoder',
     'uint_encoder',
+    'whole_number',
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -53,11 +54,25 @@ _UNSIGNED = {1: '<B', 2: '<H', 4: '<I', 8: '<Q'}
 _FLOATS = {2: '<e', 4: '<f', 8: '<d'}
 
 
-def encode_bytes(value: Buffer) -> bytes:
-    """Encodes bytes as they are.
+def check_count(args: Sequence[str], count: int, form: str) -> None:
+    """Raises ValueError for more than `count` arguments of a type; `form` shows how it is written."""
+    if len(args) > count:
+        raise ValueError(f'expected {form}, got {len(args)} arguments: {", ".join(args)}')
 
-    What can change later (a bytearray, a memoryview) is copied, so that a record is what the value was at
-    `append`.
+
+def whole_number(text: str, low: int, high: int, what: str) -> int:
+    """Parses an argument of a type as an integer in [low, high].
+
+    Raises:
+        ValueError: Anything else; the message names `what`.
+    """
+    if text.isascii() and text.isdigit() and low <= int(text[:20]) <= high:
+        return int(text)
+    raise ValueError(f'expected {what} from {low} to {high}, got {text!r}')
+
+
+def encode_bytes(value: Buffer) -> bytes:
+    """Encodes bytes as they are; bytearrays and memoryviews are copied, since they may change later.
 
     Raises:
         TypeError: `value` is not bytes, bytearray or memoryview.
@@ -79,7 +94,7 @@ def encode_utf8(value: str) -> bytes:
 
     Raises:
         TypeError: `value` is not a str.
-        ValueError: It has a surrogate without its other half, which UTF-8 cannot hold.
+        ValueError: It has a lone surrogate, which UTF-8 cannot encode.
     """
     if isinstance(value, str):
         return value.encode('utf-8')
@@ -92,7 +107,7 @@ def decode_utf8(data: Buffer) -> str:
 
 
 def bool_decoder(*args: str) -> Callable[[Buffer], bool]:
-    """The decoder of `bool`."""
+    """Returns the decoder of `bool`."""
     check_count(args, 0, 'bool')
     unpack = struct.Struct('<B').unpack
 
@@ -109,11 +124,10 @@ _BOOLS = {0: False, 1: True}
 
 
 def encode_bool(value: bool) -> bytes:
-    """Encodes a truth value as one byte, 0 or 1.
+    """Encodes a bool as one byte, 0 or 1.
 
     Raises:
-        TypeError: `value` is not a bool. The integers 0 and 1 are refused too: they are more often a mixed-up
-            field.
+        TypeError: `value` is not a bool. The integers 0 and 1 are rejected: most often, fields were swapped.
     """
     value = _plain(value)
     if isinstance(value, bool):
@@ -127,33 +141,57 @@ def decode_bool(data: Buffer) -> bool:
 
 
 def int_size(*args: str) -> int:
-    """The bytes of an `int` or `uint`: 8 unless told, at most 16 as in Granular.
+    """Returns the size of an `int` or `uint` in bytes: 8 by default, at most 16 as in Granular.
 
     Raises:
-        ValueError: The arguments are anything but one size from 1 to 16.
+        ValueError: The arguments are not one size from 1 to 16.
     """
     check_count(args, 1, 'int(size)')
     return whole_number(args[0], 1, 16, 'a size in bytes') if args else 8
 
 
-def int_encoder(*args: str) -> Callable[[Any], bytes]:
-    """The encoder of `int(size)`; see `encode_int`."""
-    return _int_encoder(int_size(*args), signed=True)
+def int_encoder(*args: str, signed: bool = True) -> Callable[[Any], bytes]:
+    """Returns the encoder of `int(size)`, or of `uint(size)` unless signed; see `encode_int`."""
+    size = int_size(*args)
+
+    def encode(value: Any) -> bytes:
+        if type(value) is not int:
+            value = _integer(value)
+        try:
+            return value.to_bytes(size, 'little', signed=signed)  # type: ignore[no-any-return]
+        except OverflowError:
+            bits = 8 * size - signed
+            low = f'-2**{bits}' if signed else '0'
+            # Python refuses to print the digits of huge integers.
+            got = value if abs(value) < 1 << 200 else f'an integer of {value.bit_length()} bits'
+            raise ValueError(f'expected an integer from {low} to 2**{bits} - 1, got {got}') from None
+
+    return encode
 
 
-def int_decoder(*args: str) -> Callable[[Buffer], int]:
-    """The decoder of `int(size)`; see `decode_int`."""
-    return _int_decoder(int_size(*args), signed=True, any_size=not args)
+def int_decoder(*args: str, signed: bool = True) -> Callable[[Buffer], int]:
+    """Returns the decoder of `int(size)`, or of `uint(size)` unless signed; see `decode_int`."""
+    size, any_size = int_size(*args), signed and not args
+    code = (_SIGNED if signed else _UNSIGNED).get(size)
+    unpack = struct.Struct(code).unpack if code else None
+
+    def decode(data: Buffer) -> int:
+        if len(data) != size:
+            raise ValueError(f'expected {size} bytes, got {len(data)}')
+        return int.from_bytes(data, 'little', signed=signed)
+
+    def decode_packed(data: Buffer) -> int:
+        # 51 ns from a memoryview; checking the length and int.from_bytes, as above, take 133.
+        try:
+            return unpack(data)[0]  # type: ignore[no-any-return, misc]
+        except struct.error:
+            return int.from_bytes(data, 'little') if any_size else decode(data)
+
+    return decode if unpack is None else decode_packed
 
 
-def uint_encoder(*args: str) -> Callable[[Any], bytes]:
-    """The encoder of `uint(size)`; see `encode_uint`."""
-    return _int_encoder(int_size(*args), signed=False)
-
-
-def uint_decoder(*args: str) -> Callable[[Buffer], int]:
-    """The decoder of `uint(size)`; see `decode_uint`."""
-    return _int_decoder(int_size(*args), signed=False)
+uint_encoder = functools.partial(int_encoder, signed=False)
+uint_decoder = functools.partial(int_decoder, signed=False)
 
 
 def encode_int(value: int, *args: str) -> bytes:
@@ -161,10 +199,10 @@ def encode_int(value: int, *args: str) -> bytes:
 
     Args:
         value: An int or anything with `__index__`, such as NumPy integers, but not a bool.
-        *args: The size in bytes, 1 to 16; 8 unless told.
+        *args: The size in bytes, 1 to 16; 8 by default.
 
     Raises:
-        TypeError: `value` is not an integer (True is none, 1.0 is none).
+        TypeError: `value` is not an integer; bools and floats are rejected.
         ValueError: It needs more bytes.
     """
     return int_encoder(*args)(value)
@@ -173,29 +211,29 @@ def encode_int(value: int, *args: str) -> bytes:
 def decode_int(data: Buffer, *args: str) -> int:
     """Decodes a signed integer.
 
-    Without a size, a record of a length other than 8 is unsigned and of any length: so Granular wrote them.
+    Without a size, a record whose length is not 8 is an unsigned integer, as Granular writes them.
 
     Raises:
-        ValueError: A size was told and the record has another.
+        ValueError: The type has a size, and the record another.
     """
     return int_decoder(*args)(data)
 
 
 def encode_uint(value: int, *args: str) -> bytes:
-    """Encodes an unsigned integer; as `encode_int` otherwise."""
+    """Encodes an unsigned integer; otherwise as `encode_int`."""
     return uint_encoder(*args)(value)
 
 
 def decode_uint(data: Buffer, *args: str) -> int:
-    """Decodes an unsigned integer; a record of another length than told (8 unless) raises ValueError."""
+    """Decodes an unsigned integer; a record of another size (8 by default) raises ValueError."""
     return uint_decoder(*args)(data)
 
 
 def decode_legacy_int(data: Buffer, *_args: str) -> int:
-    """Decodes an `int` of a folder written by Bags 0.x: unsigned and of any length, whatever size was told.
+    """Decodes an `int` of a folder written by Bags 0.x: unsigned and of any length, whatever its size.
 
-    A dataset takes it in place of `decode_int`; the functions of `bags.formats` know it too, so such a field
-    is unsigned in batches as well.
+    Datasets use it in place of `decode_int`, and `bags.dataset.registry` knows it, so that such a field is
+    unsigned in batches too.
     """
     return int.from_bytes(data, 'little')
 
@@ -220,52 +258,11 @@ def decode_u64(data: Buffer) -> int:
     return decode_uint(data, '8')
 
 
-def _int_encoder(size: int, signed: bool) -> Callable[[Any], bytes]:
-    def encode(value: Any) -> bytes:
-        if type(value) is not int:
-            value = _integer(value)
-        try:
-            return value.to_bytes(size, 'little', signed=signed)  # type: ignore[no-any-return]
-        except OverflowError:
-            bits = 8 * size - signed
-            low = f'-2**{bits}' if signed else '0'
-            # Python refuses to write out the digits of a huge one.
-            got = value if abs(value) < 1 << 200 else f'an integer of {value.bit_length()} bits'
-            raise ValueError(f'expected an integer from {low} to 2**{bits} - 1, got {got}') from None
-
-    return encode
-
-
-def _int_decoder(size: int, signed: bool, any_size: bool = False) -> Callable[[Buffer], int]:
-    code = (_SIGNED if signed else _UNSIGNED).get(size)
-    if code is None:
-
-        def decode(data: Buffer) -> int:
-            if len(data) != size:
-                raise ValueError(f'expected {size} bytes, got {len(data)}')
-            return int.from_bytes(data, 'little', signed=signed)
-
-        return decode
-
-    unpack = struct.Struct(code).unpack
-
-    def decode_packed(data: Buffer) -> int:
-        # 51 ns from a memoryview; int.from_bytes and a look at the length, as above, take 133.
-        try:
-            return unpack(data)[0]  # type: ignore[no-any-return]
-        except struct.error:
-            if any_size:
-                return int.from_bytes(data, 'little')
-            raise ValueError(f'expected {size} bytes, got {len(data)}') from None
-
-    return decode_packed
-
-
 def float_size(*args: str) -> int:
-    """The bytes of a `float`: 8 unless told.
+    """Returns the size of a `float` in bytes: 8 by default.
 
     Raises:
-        ValueError: The arguments are anything but one size, 2, 4 or 8.
+        ValueError: The arguments are not one size of 2, 4 or 8.
     """
     check_count(args, 1, 'float(size)')
     if args and args[0] not in ('2', '4', '8'):
@@ -274,7 +271,7 @@ def float_size(*args: str) -> int:
 
 
 def float_encoder(*args: str) -> Callable[[Any], bytes]:
-    """The encoder of `float(size)`; see `encode_float`."""
+    """Returns the encoder of `float(size)`; see `encode_float`."""
     size = float_size(*args)
     pack = struct.Struct(_FLOATS[size]).pack
 
@@ -292,7 +289,7 @@ def float_encoder(*args: str) -> Callable[[Any], bytes]:
 
 
 def float_decoder(*args: str) -> Callable[[Buffer], float]:
-    """The decoder of `float(size)`; see `decode_float`."""
+    """Returns the decoder of `float(size)`; see `decode_float`."""
     size = float_size(*args)
     unpack = struct.Struct(_FLOATS[size]).unpack
 
@@ -306,12 +303,12 @@ def float_decoder(*args: str) -> Callable[[Buffer], float]:
 
 
 def encode_float(value: float, *args: str) -> bytes:
-    """Encodes an IEEE 754 number of 2, 4 or 8 (unless told) bytes, rounded to the nearest it can hold.
+    """Encodes an IEEE 754 number of 2, 4 or 8 bytes (8 by default), rounded to the nearest representable one.
 
-    NaN and infinities go in as they are. Integers are taken and rounded too.
+    NaN and infinities are kept. Integers are accepted and rounded too.
 
     Raises:
-        TypeError: `value` is not a number, or a bool.
+        TypeError: `value` is not a number; bools are rejected.
         ValueError: It is finite and too large for the size.
     """
     return float_encoder(*args)(value)
@@ -323,7 +320,7 @@ def decode_float(data: Buffer, *args: str) -> float:
 
 
 def _plain(value: Any) -> Any:
-    """Python's own value for a NumPy scalar or an array of shape (); anything else as it is."""
+    """Returns the Python value of a NumPy scalar or an array of shape (); anything else unchanged."""
     if getattr(value, 'shape', None) == () and hasattr(value, 'item'):
         return value.item()
     return value

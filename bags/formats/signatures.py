@@ -1,7 +1,7 @@
-"""What the bytes of a media file are, by their first few, and whether they are all there, by their structure.
+"""What a media file is, by its first bytes, and whether it is complete, by its structure.
 
-Decoders are lenient: one that runs out of bytes may hand out fewer frames, or grey, and call it success. Most
-formats say how long they are, so a file that was cut off is known before it is decoded.
+Decoders are lenient: one that runs out of bytes may return fewer frames, or grey ones, without an error. Most
+formats say how long they are, so a truncated file is found before it is decoded.
 """
 
 from __future__ import annotations
@@ -12,45 +12,75 @@ from collections.abc import Callable
 
 from bags.formats.scalars import Buffer
 
-__all__ = ['HEAD', 'START', 'check_whole', 'identify']
+__all__ = ['DEMUXERS', 'EXTENSIONS', 'HEAD', 'SIGNATURES', 'check_whole', 'ebml_number', 'identify']
 
 HEAD = 512
-"""As many bytes of a file, from its start, as `identify` wants to see."""
+"""Bytes from the start of a file that `identify` needs."""
 
-_STARTS = {
-    b'\xff\xd8\xff': 'JPEG',
-    b'\x89PNG\r\n\x1a\n': 'PNG',
-    b'fLaC': 'FLAC',
-    b'GIF8': 'GIF',
-    b'BM': 'BMP',
-    b'II*\0': 'TIFF',
-    b'MM\0*': 'TIFF',
-    b'\xff\x0a': 'JPEG XL',
-    b'\0\0\0\x0cJXL ': 'JPEG XL',
-    b'\0\0\0\x0cjP  ': 'JPEG 2000',
-    b'ID3': 'MP3',
-    **dict.fromkeys((b'\xff\xfb', b'\xff\xfa', b'\xff\xf3', b'\xff\xf2', b'\xff\xe3', b'\xff\xe2'), 'MP3'),
-    b'\xff\xf1': 'AAC',
-    b'\xff\xf9': 'AAC',
-    b'RF64': 'RF64',
-    b'FLV': 'FLV',
-    b'\x28\xb5\x2f\xfd': 'zstd',
-    b'%PDF': 'PDF',
-}
-START = {name: start for start, name in _STARTS.items()}
-"""What files of a format begin with, or some of them, and no others."""
-_RIFF = {b'WEBP': 'WebP', b'WAVE': 'WAV', b'AVI ': 'AVI'}
-_ATOMS = {b'moov', b'mdat', b'wide', b'free', b'skip', b'pnot'}
-"""What QuickTime files begin with that are older than `ftyp`."""
+Marks = tuple[tuple[int, bytes], ...]
+
 _EBML = b'\x1a\x45\xdf\xa3'
 _SEGMENT = b'\x18\x53\x80\x67'
 _CLUSTER = b'\x1f\x43\xb6\x75'
-# Seek head, info, tracks, cues, tags, chapters, attachments.
+
+SIGNATURES: dict[str, tuple[Marks, ...]] = {
+    'JPEG': (((0, b'\xff\xd8\xff'),),),
+    'PNG': (((0, b'\x89PNG\r\n\x1a\n'),),),
+    'FLAC': (((0, b'fLaC'),),),
+    'GIF': (((0, b'GIF8'),),),
+    'BMP': (((0, b'BM'),),),
+    'TIFF': (((0, b'II*\0'),), ((0, b'MM\0*'),)),
+    'JPEG XL': (((0, b'\xff\x0a'),), ((0, b'\0\0\0\x0cJXL '),)),
+    'JPEG 2000': (((0, b'\0\0\0\x0cjP  '),),),
+    'MP3': (
+        ((0, b'ID3'),),
+        *(((0, bytes((0xFF, second))),) for second in (0xFB, 0xFA, 0xF3, 0xF2, 0xE3, 0xE2)),
+    ),
+    'AAC': (((0, b'\xff\xf1'),), ((0, b'\xff\xf9'),)),
+    'RF64': (((0, b'RF64'),),),
+    'FLV': (((0, b'FLV'),),),
+    'zstd': (((0, b'\x28\xb5\x2f\xfd'),),),
+    'PDF': (((0, b'%PDF'),),),
+    'WebP': (((0, b'RIFF'), (8, b'WEBP')),),
+    'WAV': (((0, b'RIFF'), (8, b'WAVE')),),
+    'AVI': (((0, b'RIFF'), (8, b'AVI ')),),
+    'RIFF': (((0, b'RIFF'),),),
+    'Matroska': (((0, _EBML),),),
+    'WebM': (((0, _EBML),),),
+    'MP4': (((4, b'ftyp'),),),
+    'AVIF': (((4, b'ftyp'),),),
+    'HEIF': (((4, b'ftyp'),),),
+    # QuickTime files older than `ftyp` begin with one of the others.
+    'QuickTime': tuple(((4, kind),) for kind in b'ftyp moov mdat wide free skip pnot'.split()),
+    'Ogg Opus': (((0, b'OggS'),),),
+    'Ogg': (((0, b'OggS'),),),
+}
+"""The magic bytes of each format: alternatives, each of which is one or several pairs of offset and bytes.
+
+Formats of one container (Matroska and WebM; MP4, AVIF and others; Ogg) share them: `identify` looks further.
+"""
+
+EXTENSIONS = {
+    'JPEG': 'jpg', 'PNG': 'png', 'WebP': 'webp', 'AVIF': 'avif', 'GIF': 'gif', 'BMP': 'bmp', 'TIFF': 'tif',
+    'HEIF': 'heic', 'JPEG XL': 'jxl', 'JPEG 2000': 'jp2', 'MP4': 'mp4', 'QuickTime': 'mov', 'WebM': 'webm',
+    'Matroska': 'mkv', 'AVI': 'avi', 'FLV': 'flv', 'WAV': 'wav', 'RF64': 'wav', 'FLAC': 'flac',
+    'Ogg Opus': 'opus', 'Ogg': 'ogg', 'MP3': 'mp3', 'PDF': 'pdf',
+}  # fmt: skip
+"""The usual file name extension of each format."""
+
+DEMUXERS = {
+    'MP4': 'mp4', 'QuickTime': 'mov', 'Matroska': 'matroska', 'WebM': 'matroska', 'AVI': 'avi', 'WAV': 'wav',
+    'RF64': 'wav', 'FLAC': 'flac', 'Ogg': 'ogg', 'Ogg Opus': 'ogg', 'MP3': 'mp3', 'AAC': 'aac',
+}  # fmt: skip
+"""The demuxer of libavformat for each format of video and audio. It is always named: libavformat's own probe
+could take the bytes for a playlist, and open the files and addresses in it."""
+
+# Elements of Matroska: seek head, info, tracks, cues, tags, chapters, attachments.
 _WITH_CHECKSUM = {
     _CLUSTER,
     *map(bytes.fromhex, ('114d9b74', '1549a966', '1654ae6b', '1c53bb6b', '1254c367', '1043a770', '1941a469')),
 }
-_KNOWN = {
+_ELEMENTS = {
     _EBML,
     _SEGMENT,
     *_WITH_CHECKSUM,
@@ -60,50 +90,53 @@ _KNOWN = {
 
 
 def identify(head: Buffer) -> str:
-    """Names the format that a file begins like.
+    """Returns the format of a file by its first bytes.
 
     Args:
         head: The first `HEAD` bytes of it, or all if it has fewer.
 
     Returns:
-        Such as `JPEG`, `MP4` or `Ogg Opus`; if it is not known, what it begins with.
+        A name in `SIGNATURES`, such as `JPEG`, `MP4` or `Ogg Opus`; for an unknown format a description of
+        its first bytes.
     """
     head = bytes(head[:HEAD])
-    for start, name in _STARTS.items():
-        if head.startswith(start):
-            return name
-    if head.startswith(b'RIFF'):
-        return _RIFF.get(head[8:12], 'RIFF')
-    if head.startswith(_EBML):
-        return 'WebM' if b'\x42\x82\x84webm' in head else 'Matroska'
-    if head[4:8] == b'ftyp':
-        return _identify_boxes(head)
-    if head[4:8] in _ATOMS:
-        return 'QuickTime'
-    if head.startswith(b'OggS'):
-        return 'Ogg Opus' if b'OpusHead' in head else 'Ogg'
+    for name, alternatives in SIGNATURES.items():
+        for marks in alternatives:
+            for offset, mark in marks:
+                if not head.startswith(mark, offset):
+                    break
+            else:
+                return _refined(name, head)
     return f'bytes that begin with {head[:8].hex(" ")}' if head else 'no bytes'
 
 
-def _identify_boxes(head: bytes) -> str:
-    size = int.from_bytes(head[:4], 'big')
-    brands = {head[8:12], *(head[i : i + 4] for i in range(16, min(size, len(head)) - 3, 4))}
-    if brands & {b'avif', b'avis'}:
-        return 'AVIF'
-    if brands & {b'heic', b'heix', b'hevc', b'mif1', b'msf1'}:
-        return 'HEIF'
-    return 'QuickTime' if head[8:12] == b'qt  ' else 'MP4'
+def _refined(name: str, head: bytes) -> str:
+    """Tells formats apart that share a container."""
+    if name == 'Matroska' and b'\x42\x82\x84webm' in head:
+        return 'WebM'
+    if name == 'Ogg Opus' and b'OpusHead' not in head:
+        return 'Ogg'
+    if name == 'MP4':
+        size = int.from_bytes(head[:4], 'big')
+        brands = {head[8:12], *(head[i : i + 4] for i in range(16, min(size, len(head)) - 3, 4))}
+        if brands & {b'avif', b'avis'}:
+            return 'AVIF'
+        if brands & {b'heic', b'heix', b'hevc', b'mif1', b'msf1'}:
+            return 'HEIF'
+        if head[8:12] == b'qt  ':
+            return 'QuickTime'
+    return name
 
 
 def check_whole(data: Buffer, name: str) -> None:
     """Raises ValueError if the structure of a file shows that bytes of it are missing.
 
-    What a format does not say cannot be seen: JPEG and FLAC are left to their decoders, and a Matroska or MP4
-    file that was written to a pipe may end anywhere between its parts.
+    JPEG and FLAC do not say how long they are: their decoders find out. A Matroska or MP4 file that was
+    written to a pipe may end after any of its parts.
 
     Args:
         data: The whole file.
-        name: The format, as `identify` names it.
+        name: The format, as `identify` returns it.
     """
     check = _CHECKS.get(name)
     if check is not None:
@@ -114,7 +147,7 @@ def check_whole(data: Buffer, name: str) -> None:
 
 
 def _check_png(data: memoryview) -> None:
-    """Walks the chunks to IEND. Each has a checksum, so this sees any damage, at 3 GB/s."""
+    """Walks the chunks to IEND and verifies their checksums, which finds any damage, at 3 GB/s."""
     start, kind = 8, b''
     while kind != b'IEND':
         length, kind = struct.unpack_from('>I4s', data, start)
@@ -131,9 +164,7 @@ def _check_riff(data: memoryview) -> None:
 
 
 def _check_boxes(data: memoryview) -> None:
-    """Walks the outermost boxes: `size kind`, with a size of 1 before one of 64 bits and 0 for the rest of
-    the file.
-    """
+    """Walks the top-level boxes: `size kind`; a size of 1 precedes one of 64 bits, 0 means the rest."""
     start = 0
     while start < len(data):
         size, _ = struct.unpack_from('>I4s', data, start)
@@ -147,10 +178,10 @@ def _check_boxes(data: memoryview) -> None:
 
 
 def _check_ebml(data: memoryview) -> None:
-    """Walks the elements of the file, and those of its segment and clusters, which hold the frames.
+    """Walks the elements of the file and those of its segment and clusters, which hold the frames.
 
-    Each must be known, since a reader skips a cluster whose name is damaged, and end where its parent does or
-    before. Those that begin with a checksum must match it: in Matroska all do, in WebM none.
+    Each must be known, since demuxers skip a cluster with a damaged name, and must not exceed its parent.
+    Elements that begin with a checksum must match it: in Matroska all do, in WebM none.
     """
     _check_elements(data, 0, len(data))
 
@@ -159,13 +190,13 @@ def _check_elements(data: memoryview, start: int, stop: int) -> None:
     while start < stop:
         width = 9 - data[start].bit_length()
         kind = bytes(data[start : start + width])
-        size, body = _ebml_size(data, start + width)
+        size, body = ebml_number(data, start + width)
         end = body + size
         if kind in (_SEGMENT, _CLUSTER) and size + 1 == 1 << 7 * (body - start - width):
-            end = body  # Written to a pipe, before its size was known: what is in it follows.
+            end = body  # Unknown size: written to a pipe. Its children follow.
         if end > stop:
             raise struct.error
-        if kind not in _KNOWN:
+        if kind not in _ELEMENTS:
             raise ValueError(f'expected an element of Matroska at byte {start}, got {kind.hex(" ")}')
         if kind in _WITH_CHECKSUM and bytes(data[body : body + 2]) == b'\xbf\x84':
             checksum = int.from_bytes(data[body + 2 : body + 6], 'little')
@@ -176,8 +207,15 @@ def _check_elements(data: memoryview, start: int, stop: int) -> None:
         start = end
 
 
-def _ebml_size(data: memoryview, start: int) -> tuple[int, int]:
-    """Reads a number whose leading zero bits say how many bytes it has; returns it and where it ends."""
+def ebml_number(data: Buffer, start: int) -> tuple[int, int]:
+    """Reads a number of EBML, whose leading zero bits say how many bytes it has.
+
+    Returns:
+        The number, and where it ends.
+
+    Raises:
+        IndexError, struct.error: The data ends before the number does.
+    """
     width = 9 - data[start].bit_length()
     if width > 8 or start + width > len(data):
         raise struct.error
@@ -185,7 +223,7 @@ def _ebml_size(data: memoryview, start: int) -> tuple[int, int]:
 
 
 def _check_ogg(data: memoryview) -> None:
-    """Walks the pages: each lists the lengths of its segments, and the last of a stream has the flag 4."""
+    """Walks the pages: each lists the lengths of its segments, and the last of a stream has flag 4."""
     start, flags = 0, 0
     while start < len(data):
         capture, flags, checksum, count = struct.unpack_from('<4sxB16xIB', data, start)
@@ -203,8 +241,8 @@ def _check_ogg(data: memoryview) -> None:
 
 
 def _ogg_checksum(*parts: Buffer) -> int:
-    """Ogg's CRC-32 is zlib's with all bits in the other order, and without the inversions before and
-    after.
+    """Returns Ogg's CRC-32: zlib's with the bits of each byte and of the result reversed, without the
+    inversions before and after.
     """
     value = 0xFFFFFFFF
     for part in parts:

@@ -1,7 +1,7 @@
-"""Structured values: `msgpack`, `json`, and `tree`, which is nested dicts and lists with arrays in them.
+"""Structured values: `msgpack`, `json`, and `tree`: nested dicts and lists that may hold arrays.
 
-All three keep None, bool, int, float, str, lists and dicts; `msgpack` and `tree` keep bytes too. Tuples come
-back as lists. NumPy scalars are taken and come back as Python's numbers.
+All three keep None, bool, int, float, str, lists and dicts; `msgpack` and `tree` also keep bytes. Tuples are
+decoded as lists, NumPy scalars as Python's numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from bags.formats.arrays import payload, restore
+from bags.formats.arrays import array_from_parts, array_parts
 from bags.formats.scalars import Buffer
 
 __all__ = ['decode_json', 'decode_msgpack', 'decode_tree', 'encode_json', 'encode_msgpack', 'encode_tree']
@@ -22,10 +22,10 @@ __all__ = ['decode_json', 'decode_msgpack', 'decode_tree', 'encode_json', 'encod
 def encode_msgpack(value: Any) -> bytes:
     """Encodes a value as MessagePack.
 
-    Dict keys may be anything hashable that MessagePack knows (Granular reads only str and bytes keys).
+    Dict keys may be anything hashable that MessagePack supports (Granular reads only str and bytes keys).
 
     Raises:
-        TypeError: It holds something MessagePack does not know; for arrays there is `tree`.
+        TypeError: It holds something MessagePack does not support; `tree` supports arrays.
         ValueError: An integer beyond 64 bits, or more than 500 levels of nesting.
     """
     return msgpack.packb(value, default=_plain)  # type: ignore[no-any-return]
@@ -40,8 +40,8 @@ def encode_json(value: Any) -> bytes:
     """Encodes a value as JSON in UTF-8, without spaces, in the order of its keys.
 
     Raises:
-        TypeError: It holds something JSON does not know: bytes, arrays, or a dict key that is not a str
-            (Python would make a str of it, so that it came back as another key).
+        TypeError: It holds something JSON does not support: bytes, arrays, or a dict key that is not a str
+            (Python would convert it, so that it would be decoded as another key).
         ValueError: NaN or infinity, which are not JSON; a lone surrogate; a value that contains itself.
     """
     try:
@@ -59,7 +59,7 @@ def encode_json(value: Any) -> bytes:
 def decode_json(data: Buffer) -> Any:
     """Decodes one JSON value in UTF-8; anything else, and text after it, raise ValueError.
 
-    The NaN and Infinity that other writers leave in JSON are read as what they mean.
+    NaN and Infinity, which other writers put into JSON, are accepted.
     """
     try:
         return json.loads(str(data, 'utf-8'))
@@ -68,14 +68,14 @@ def decode_json(data: Buffer) -> Any:
 
 
 def encode_tree(value: Any) -> bytes:
-    """Encodes nested dicts, lists and tuples with arrays in them as MessagePack, in Granular's form.
+    """Encodes nested dicts, lists and tuples that may hold arrays as MessagePack, as Granular does.
 
-    An array is the list `['_', dtype, shape, bytes]`. So a list or tuple of four that begins with `'_'`
-    cannot be told from one, here or by Granular: it is refused, because no escape would be read back by both.
+    An array becomes the list `['_', dtype, shape, bytes]`. A list or tuple of four that begins with `'_'`
+    would be decoded as an array, here and by Granular, and is rejected: Granular knows no escape.
 
     Raises:
-        TypeError: It holds something MessagePack does not know.
-        ValueError: A list that looks like an array, an array whose dtype is refused (see
+        TypeError: It holds something MessagePack does not support.
+        ValueError: A list that looks like an array, an array whose dtype is rejected (see
             `bags.formats.arrays`), an integer beyond 64 bits, or more than 500 levels of nesting.
     """
     data: bytes = msgpack.packb(value, default=_mark_array)
@@ -91,7 +91,7 @@ def decode_tree(data: Buffer) -> Any:
     """Decodes a tree; its arrays own their memory and are writable.
 
     Raises:
-        ValueError: Not one MessagePack value, or an array in it whose parts do not fit together.
+        ValueError: Not one MessagePack value, or an array whose dtype, shape and bytes contradict each other.
     """
     return _unpack(data, _restore_array)
 
@@ -101,8 +101,8 @@ def _unpack(data: Buffer, list_hook: Callable[[list[Any]], Any] | None = None) -
         try:
             return msgpack.unpackb(data, strict_map_key=False, list_hook=list_hook)
         except TypeError:
-            # A tuple as a key came back as a list, which no dict takes. Rare, so only now is each pair looked
-            # at.
+            # A tuple used as a key was decoded as a list, which is not hashable. Rare, so a second attempt
+            # looks at every pair.
             return msgpack.unpackb(
                 data, strict_map_key=False, list_hook=list_hook, object_pairs_hook=_with_keys
             )
@@ -119,7 +119,7 @@ def _hashable(key: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Stands in for what a packer does not know: NumPy scalars become Python's."""
+    """Replaces values that a packer does not support: NumPy scalars by Python's."""
     if isinstance(value, np.generic):
         item = value.item()
         if isinstance(item, bool | int | float | str | bytes):
@@ -133,17 +133,17 @@ def _plain(value: Any) -> Any:
 
 
 def _mark_array(value: Any) -> Any:
-    return ('_', *payload(value)) if isinstance(value, np.ndarray) else _plain(value)
+    return ('_', *array_parts(value)) if isinstance(value, np.ndarray) else _plain(value)
 
 
 def _restore_array(items: list[Any]) -> Any:
     if len(items) == 4 and type(items[0]) is str and items[0] == '_':
-        return restore(*items[1:])
+        return array_from_parts(*items[1:])
     return items
 
 
 def _nodes(value: Any) -> Any:
-    """Every container in a value that has already been packed, and so does not contain itself."""
+    """Yields every container in a value that was packed already, and so does not contain itself."""
     stack = [value]
     while stack:
         node = stack.pop()

@@ -1,14 +1,14 @@
-"""Videos: uint8 frames, all at once, to and from MP4, WebM and Matroska.
+"""MP4, WebM and Matroska, to and from uint8 frames, all at once.
 
 | type | codec | for |
 | --- | --- | --- |
 | `mp4` | H.264, 4:2:0 | playing everywhere |
 | `webm` | VP9, 4:2:0 | browsers, without patents |
-| `mkv` | FFV1, RGB | exact pixels, with a checksum on every slice |
+| `mkv` | FFV1, RGB | lossless pixels, with a checksum on every slice |
 
-What is written says what its colours mean: BT.709 in limited range (`mkv`: RGB). What is read is converted as
-its tags say, and as BT.601 in limited range where it has none, as ffmpeg does. Frames are not turned by the
-rotation that phones note beside them, for the reason given in `bags.formats.images`.
+Encoded videos are tagged as BT.709 in limited range (`mkv`: RGB). Decoding follows the tags of a video; as in
+FFmpeg, one without is BT.601 in limited range. The rotation that phones store is not applied, as explained in
+`bags.formats.images`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from bags.formats.arguments import check_count, whole_number
-from bags.formats.encoded import Encoded, already_encoded, decodes
-from bags.formats.ffmpeg import import_av, open_stream
-from bags.formats.scalars import Buffer
+from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
+from bags.formats.ffmpeg import best_stream, import_av, open_container
+from bags.formats.scalars import Buffer, check_count, whole_number
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -44,22 +43,22 @@ __all__ = [
     'encode_webm',
     'frame_rate',
     'mkv_options',
-    'rgb_pixels',
+    'plane_pixels',
     'video_options',
     'write_frames',
 ]
 
 Frames = np.ndarray[Any, np.dtype[np.uint8]]
 
-FPS = '30'
+DEFAULT_FPS = '30'
 KEYFRAME_INTERVAL = 32
-"""Frames from one key frame to the next. A slice is decoded from the key frame before it; libx264's own 250
-saves about 5% of the bytes and makes that eight times as long."""
+"""Frames from one key frame to the next. A slice is decoded from the key frame before it. libx264's default
+of 250 saves about 5% of the bytes and makes slices eight times slower."""
 
 
 @dataclass(frozen=True)
 class Codec:
-    """How one type is written."""
+    """Container, encoder and options."""
 
     format: str
     """The container, as libavformat names it."""
@@ -68,15 +67,15 @@ class Codec:
     options: dict[str, str]
     """The encoder's options."""
 
-    def at(self, crf: int | None = None, gop: int | None = None) -> Codec:
-        """Returns it with another constant rate factor or number of frames from key frame to key frame."""
+    def with_options(self, crf: int | None = None, gop: int | None = None) -> Codec:
+        """Returns the codec with another constant rate factor or key frame interval."""
         chosen = {'crf': crf, 'g': gop}
         options = {name: str(value) for name, value in chosen.items() if value is not None}
         return replace(self, options=self.options | options)
 
 
 MP4 = Codec('mp4', 'libx264', {'crf': '20', 'g': str(KEYFRAME_INTERVAL)})
-# VP9's own settings are ten times slower.
+# libvpx's default settings are ten times slower.
 WEBM = Codec(
     'webm',
     'libvpx-vp9',
@@ -93,28 +92,28 @@ MKV = Codec('matroska', 'ffv1', {'level': '3', 'slicecrc': '1', 'g': '1'})
 
 
 def video_options(*args: str) -> tuple[Fraction, int | None]:
-    """Reads the arguments of `mp4(fps,crf)` and `webm(fps,crf)`.
+    """Parses the arguments of `mp4(fps,crf)` and `webm(fps,crf)`.
 
     Returns:
-        Frames a second (30 unless told), and the constant rate factor, 0 to 51, where less is better; None
-        unless told.
+        Frames per second (30 by default), and the constant rate factor, 0 to 51, where less is better; None
+        if it is not given.
 
     Raises:
         ValueError: Anything else.
     """
     check_count(args, 2, 'fps and crf')
-    fps = frame_rate(args[0] if args else FPS)
+    fps = frame_rate(args[0] if args else DEFAULT_FPS)
     return fps, whole_number(args[1], 0, 51, 'a crf') if len(args) > 1 else None
 
 
 def mkv_options(*args: str) -> Fraction:
-    """Reads the argument of `mkv(fps)`: frames a second, 30 unless told."""
+    """Parses the argument of `mkv(fps)`: frames per second, 30 by default."""
     check_count(args, 1, 'mkv(fps)')
-    return frame_rate(args[0] if args else FPS)
+    return frame_rate(args[0] if args else DEFAULT_FPS)
 
 
 def frame_rate(text: str) -> Fraction:
-    """Reads frames a second, such as `30`, `29.97` or `30000/1001`."""
+    """Parses frames per second, such as `30`, `29.97` or `30000/1001`."""
     from fractions import Fraction
 
     try:
@@ -122,9 +121,9 @@ def frame_rate(text: str) -> Fraction:
             raise ValueError
         fps = Fraction(text)
     except (ValueError, ZeroDivisionError):
-        raise ValueError(f'expected frames a second such as 30, 29.97 or 30000/1001, got {text!r}') from None
+        raise ValueError(f'expected an fps such as 30, 29.97 or 30000/1001, got {text!r}') from None
     if not Fraction(1, 1000) <= fps <= 1000:
-        raise ValueError(f'expected 1/1000 to 1000 frames a second, got {text!r}')
+        raise ValueError(f'expected an fps of 1/1000 to 1000, got {text!r}')
     return fps.limit_denominator(100_000)
 
 
@@ -133,13 +132,13 @@ def encode_mp4(value: Any, *args: str) -> Encoded:
 
     Args:
         value: uint8 RGB, shape (time, height, width, 3); or an iterable of frames of shape (height, width,
-            3), of which one is in memory at a time; or what is MP4 already: bytes or a path.
-        *args: Frames a second (30 unless told), then the constant rate factor, 0 to 51 (20 unless told; less
-            is better). Frames of an odd height or width are stored as 4:4:4, since 4:2:0 has none, which
-            some players do not show.
+            3), of which one is in memory at a time; or an MP4 file: bytes or a path.
+        *args: Frames per second (30 by default), then the constant rate factor, 0 to 51 (20 by default; less
+            is better). Frames of an odd height or width are stored as 4:4:4, which some players do not
+            support: 4:2:0 needs even sizes.
 
     Returns:
-        The file's bytes, or for an iterator an open temporary file.
+        The file's bytes; for an iterator, an open temporary file.
 
     Raises:
         TypeError: Not uint8.
@@ -159,13 +158,13 @@ def decode_mp4(data: Buffer, *_args: str) -> Frames:
     Raises:
         ValueError: Not MP4, cut off, damaged, without a frame, or with frames of several sizes.
     """
-    return _decode(data, 'mp4')
+    return _decode(data, 'MP4')
 
 
 def encode_webm(value: Any, *args: str) -> Encoded:
     """Encodes frames as VP9 in WebM, with libvpx's realtime settings.
 
-    As `encode_mp4`, but 30 is the constant rate factor unless told, and odd sizes are stored like any other.
+    As `encode_mp4`, but with a constant rate factor of 30 by default, and 4:2:0 for odd sizes too.
     """
     fps, crf = video_options(*args)
     return already_encoded(value, 'WebM') or _encode(value, WEBM, fps, crf)
@@ -173,14 +172,14 @@ def encode_webm(value: Any, *args: str) -> Encoded:
 
 @decodes('WebM')
 def decode_webm(data: Buffer, *_args: str) -> Frames:
-    """Decodes every frame of a WebM; as `decode_mp4`. Transparency is left out."""
-    return _decode(data, 'matroska')
+    """Decodes every frame of a WebM; as `decode_mp4`. Transparency is dropped."""
+    return _decode(data, 'WebM')
 
 
 def encode_mkv(value: Any, *args: str) -> Encoded:
-    """Encodes frames as FFV1 in Matroska: every pixel comes back as it was, and every frame is a key frame.
+    """Encodes frames as FFV1 in Matroska: losslessly, and with every frame a key frame.
 
-    As `encode_mp4`, but frames a second are the only argument.
+    As `encode_mp4`, but with frames per second as the only argument.
     """
     fps = mkv_options(*args)
     return already_encoded(value, 'Matroska') or _encode(value, MKV, fps, None)
@@ -189,7 +188,7 @@ def encode_mkv(value: Any, *args: str) -> Encoded:
 @decodes('Matroska')
 def decode_mkv(data: Buffer, *_args: str) -> Frames:
     """Decodes every frame of a Matroska file, of any codec; as `decode_mp4`."""
-    return _decode(data, 'matroska')
+    return _decode(data, 'Matroska')
 
 
 def checked_frames(value: Any) -> Iterator[Frames]:
@@ -217,13 +216,13 @@ def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded
     first = next(frames, None)
     if first is None:
         raise ValueError('expected at least one frame, got none')
-    import tempfile  # It takes as long to import as all of bags.formats.
+    import tempfile  # Imported here: it takes as long as all of bags.formats.
 
-    # Frames that come one by one may be more than memory holds, and so may the file.
+    # The frames of an iterator may exceed memory, and so may the file.
     file: Any = tempfile.TemporaryFile() if isinstance(value, Iterator) else io.BytesIO()  # noqa: SIM115
     try:
-        steady = ((frame, tick, tick + 1) for tick, frame in enumerate(itertools.chain([first], frames)))
-        write_frames(file, steady, first.shape, codec.at(crf), fps, 1 / fps)
+        timed = ((frame, tick, tick + 1) for tick, frame in enumerate(itertools.chain([first], frames)))
+        write_frames(file, timed, first.shape, codec.with_options(crf), fps, 1 / fps)
     except BaseException as exc:
         file.close()
         if isinstance(exc, av.FFmpegError):
@@ -241,14 +240,17 @@ def write_frames(
     shape: tuple[int, ...],
     codec: Codec,
     fps: Fraction,
-    unit: Fraction,
+    time_base: Fraction,
 ) -> None:
     """Writes frames of one shape as a video.
 
     Args:
-        frames: Each with the ticks from which and until which it is shown.
-        fps: How many of them there are a second, more or less.
-        unit: The seconds of a tick.
+        file: The file.
+        frames: Each with the ticks at which it is shown first and no longer.
+        shape: Of each frame.
+        codec: Container and encoder.
+        fps: The average frame rate.
+        time_base: Seconds per tick.
     """
     av = import_av()
     reformatter = av.video.reformatter
@@ -260,16 +262,16 @@ def write_frames(
         odd = codec.name in ('libx264', 'libx265') and (height % 2 or width % 2)
         stream.pix_fmt = 'bgr0' if rgb else 'yuv444p' if odd else 'yuv420p'
         context = stream.codec_context
-        context.time_base = unit
+        context.time_base = time_base
         context.colorspace = 0 if rgb else 1  # RGB, BT.709
         context.color_primaries = context.color_trc = 1  # BT.709
         context.color_range = 2 if rgb else 1  # full, limited
         convert = reformatter.VideoReformatter()
-        lasting: dict[int, int] = {}
+        durations: dict[int, int] = {}
 
         def mux(packets: Iterable[Any]) -> None:
             for packet in packets:
-                packet.duration = lasting.pop(packet.pts, packet.duration)
+                packet.duration = durations.pop(packet.pts, packet.duration)
                 container.mux(packet)
 
         for array, start, stop in frames:
@@ -282,15 +284,16 @@ def write_frames(
                     dst_colorspace=reformatter.Colorspace.ITU709,
                     dst_color_range=reformatter.ColorRange.MPEG,
                 )
-            frame.pts, frame.time_base = start, unit
-            lasting[start] = stop - start
+            frame.pts, frame.time_base = start, time_base
+            durations[start] = stop - start
             mux(stream.encode(frame))
         mux(stream.encode(None))
 
 
-def _decode(data: Buffer, format: str) -> Frames:
-    with open_stream(data, format, 'video') as (container, stream):
-        # One reformatter for all frames: each frame's own would prepare the conversion again.
+def _decode(data: Buffer, name: str) -> Frames:
+    with open_container(BufferFile(data), name) as container:
+        stream = best_stream(container, 'video')
+        # One reformatter for all frames: `frame.reformat` would prepare the conversion again each time.
         convert = import_av().video.reformatter.VideoReformatter()
         frames: Frames | None = None
         count = packets = 0
@@ -299,37 +302,35 @@ def _decode(data: Buffer, format: str) -> Frames:
             for frame in packet.decode():
                 if frame.is_corrupt:
                     raise ValueError(f'frame {count} is damaged')
-                pixels = rgb_pixels(convert.reformat(frame, format='rgb24'))
+                pixels = plane_pixels(convert.reformat(frame, format='rgb24'))
                 if frames is None:
-                    frames = np.empty((_expected(stream, pixels.nbytes), *pixels.shape), np.uint8)
+                    frames = np.empty((_expected_frames(stream, pixels.nbytes), *pixels.shape), np.uint8)
                 if pixels.shape != frames.shape[1:]:
                     raise ValueError(f'expected frames of shape {frames.shape[1:]}, got {pixels.shape}')
                 if count == len(frames):
                     frames.resize((count + count // 2 + 1, *pixels.shape), refcheck=False)
                 frames[count] = pixels
                 count += 1
-        # In others a packet may hold no frame to show.
+        # Packets of other codecs may hold no visible frame.
         if count < packets and stream.codec_context.name in ('h264', 'ffv1', 'mjpeg'):
             raise ValueError(f'expected {packets} frames, got {count}: the others are damaged')
     if frames is None:
         raise ValueError('expected at least one frame, got none')
-    # Where the header was wrong: resize gives back the end of a large array without a copy.
+    # The header was wrong. resize frees the end of a large array without a copy.
     if count != len(frames):
         frames.resize((count, *frames.shape[1:]), refcheck=False)
     return frames
 
 
-def rgb_pixels(frame: Any) -> Frames:
-    """The pixels of an rgb24 frame, shape (height, width, 3), without a copy."""
+def plane_pixels(frame: Any, channels: int = 3) -> Frames:
+    """Returns the pixels of a packed frame of 8 bits, shape (height, width, channels), without a copy."""
     plane = frame.planes[0]
     rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
-    return rows[: frame.height, : 3 * frame.width].reshape(frame.height, frame.width, 3)
+    return rows[: frame.height, : channels * frame.width].reshape(frame.height, frame.width, channels)
 
 
-def _expected(stream: Any, frame_size: int) -> int:
-    """How many frames to take memory for at first: what the header says, but at most 1 GiB on its word
-    alone.
-    """
+def _expected_frames(stream: Any, frame_size: int) -> int:
+    """Returns the number of frames by the header, but at most those that fit 1 GiB: it may be wrong."""
     count: int = stream.frames
     if not count and stream.duration and stream.average_rate:
         count = round(stream.duration * stream.time_base * stream.average_rate)

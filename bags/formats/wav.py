@@ -1,8 +1,8 @@
-"""WAV: samples and their rate, as they are.
+"""WAV: uncompressed samples and their rate.
 
-A value is a pair: the samples, shape (time, channels), and the samples a second of each channel, an int.
-Samples are integers of full scale (int16 from -32768 to 32767, int32 likewise) or floats, of which full scale
-is -1 to 1. Writing takes shape (time,) for one channel too; reading always gives two dimensions.
+A value is a pair: the samples, shape (time, channels), and the sample rate in Hz, an int. Samples are
+integers of full scale (int16 from -32768 to 32767, int32 likewise) or floats from -1 to 1. Encoding accepts
+shape (time,) for one channel too; decoding always returns two dimensions.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Samples = np.ndarray[Any, np.dtype[Any]]
 _PCM, _IEEE, _EXTENSIBLE = 1, 3, 0xFFFE
 
 
-def samples_and_rate(value: Any, *dtypes: str, most_channels: int) -> tuple[Samples, int]:
-    """Checks a value that is to be encoded.
+def samples_and_rate(value: Any, *dtypes: str, max_channels: int) -> tuple[Samples, int]:
+    """Checks a value of an audio type.
 
     Args:
         value: A pair of samples, shape (time,) or (time, channels), and rate.
-        *dtypes: The dtypes the samples may have.
-        most_channels: How many channels there may be.
+        *dtypes: The dtypes that are allowed.
+        max_channels: The number of channels that is allowed.
 
     Returns:
         Samples, shape (time, channels), and rate.
@@ -45,9 +45,9 @@ def samples_and_rate(value: Any, *dtypes: str, most_channels: int) -> tuple[Samp
     if samples.dtype.name not in dtypes:
         raise TypeError(f'expected samples of {" or ".join(dtypes)}, got {samples.dtype}')
     samples = samples[:, None] if samples.ndim == 1 else samples
-    if samples.ndim != 2 or not 1 <= samples.shape[1] <= most_channels:
+    if samples.ndim != 2 or not 1 <= samples.shape[1] <= max_channels:
         raise ValueError(
-            f'expected samples of shape (time, 1 to {most_channels} channels), got {samples.shape}'
+            f'expected samples of shape (time, 1 to {max_channels} channels), got {samples.shape}'
         )
     try:
         rate = operator.index(value[1])
@@ -59,11 +59,11 @@ def samples_and_rate(value: Any, *dtypes: str, most_channels: int) -> tuple[Samp
 
 
 def encode_wav(value: Any) -> Encoded:
-    """Encodes samples as WAV, exactly: PCM for integers, IEEE for floats.
+    """Encodes samples as WAV, losslessly: PCM for integers, IEEE for floats.
 
     Args:
         value: A pair of samples (int16, int32, float32 or float64, shape (time,) or (time, channels)) and
-            rate; or what is WAV already: bytes or a path.
+            rate; or a WAV file: bytes or a path.
 
     Raises:
         TypeError: Not a pair, or samples of another dtype.
@@ -72,7 +72,7 @@ def encode_wav(value: Any) -> Encoded:
     encoded = already_encoded(value, 'WAV')
     if encoded is not None:
         return encoded
-    samples, rate = samples_and_rate(value, 'int16', 'int32', 'float32', 'float64', most_channels=65_535)
+    samples, rate = samples_and_rate(value, 'int16', 'int32', 'float32', 'float64', max_channels=65_535)
     data = samples.astype(samples.dtype.newbyteorder('<'), copy=False).tobytes()
     tag = _PCM if samples.dtype.kind == 'i' else _IEEE
     channels, width = samples.shape[1], samples.dtype.itemsize
@@ -93,8 +93,8 @@ def decode_wav(data: Buffer) -> tuple[Samples, int]:
     """Decodes a WAV of PCM or IEEE samples.
 
     Returns:
-        Samples, shape (time, channels), and rate. PCM of 8 and 16 bits gives int16, of 24 and 32 bits int32,
-        those of 8 and 24 bits in the upper bits, so that all have full scale. IEEE gives float32 or float64.
+        Samples, shape (time, channels), and rate. PCM of 8 and 16 bits becomes int16, of 24 and 32 bits
+        int32; 8 and 24 bits are shifted up, so that all have full scale. IEEE becomes float32 or float64.
 
     Raises:
         ValueError: Not WAV, cut off, or compressed.
@@ -104,11 +104,11 @@ def decode_wav(data: Buffer) -> tuple[Samples, int]:
 
 
 def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
-    """Finds the samples of a WAV, reading no more than the heads of its chunks.
+    """Finds the samples of a WAV by the headers of its chunks.
 
     Returns:
-        Its format (tag, channels, rate, bytes a second, bytes of a sample of all channels, bits), and where
-        the samples begin and end.
+        Its format (tag, channels, rate, bytes a second, bytes of one sample of all channels, bits), and where
+        the samples start and stop.
 
     Raises:
         ValueError: Cut off, or without a format.
@@ -121,7 +121,7 @@ def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
         kind, size = struct.unpack('<4sI', file.read(8))
         start += 8
         if kind == b'data' and size == 2**32 - 1:
-            size = whole - start  # Written to a pipe, before its length was known.
+            size = whole - start  # Unknown size: written to a pipe.
         if start + size > whole:
             raise ValueError(f'WAV is cut off after {whole} bytes')
         if kind == b'fmt ':
@@ -140,7 +140,7 @@ def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
 def samples_of(
     data: memoryview, tag: int, channels: int, rate: int, _: int, stride: int, bits: int
 ) -> tuple[Samples, int]:
-    """Returns the samples in bytes of a format as `find_samples` gives it, and their rate."""
+    """Returns the samples in bytes of a format as `find_samples` returns it, and their rate."""
     dtype = {
         (_PCM, 8): 'u1',
         (_PCM, 16): '<i2',

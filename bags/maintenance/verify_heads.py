@@ -1,6 +1,6 @@
-"""Whether media begin as media of their format do, for many records at once and without decoding any.
+"""Whether media begin with the magic bytes of their format: many records at once, without decoding.
 
-A limit between two such records that was moved makes the second begin with the wrong bytes.
+If a limit between two records is wrong, the second begins with the wrong bytes.
 """
 
 from __future__ import annotations
@@ -10,47 +10,34 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bags.formats.signatures import SIGNATURES
 from bags.indexing import Int64s
 
 __all__ = ['HEADS', 'wrong_heads']
 
-_JPEG = (0, (b'\xff\xd8\xff',))
-_RIFF = (0, (b'RIFF',))
-_EBML = (0, (b'\x1a\x45\xdf\xa3',))
-_BOXES = (4, (b'ftyp',))
 HEADS = {
-    'jpeg': _JPEG,
-    'jpg': _JPEG,
-    'png': (0, (b'\x89PNG',)),
-    'webp': _RIFF,
-    'avif': _BOXES,
-    'mp4': _BOXES,
-    'webm': _EBML,
-    'mkv': _EBML,
-    'wav': (0, (b'RIFF', b'RF64')),
-    'flac': (0, (b'fLaC',)),
-    'opus': (0, (b'OggS',)),
-}
-"""By the word of a type: where in a record its mark is, and what it can be."""
+    'jpeg': ('JPEG',), 'jpg': ('JPEG',), 'png': ('PNG',), 'webp': ('WebP',), 'avif': ('AVIF',),
+    'mp4': ('MP4',), 'webm': ('WebM',), 'mkv': ('Matroska',),
+    'wav': ('WAV', 'RF64'), 'flac': ('FLAC',), 'opus': ('Ogg Opus',),
+}  # fmt: skip
+"""The formats of the records of each type."""
 
 
 def wrong_heads(word: str, buffer: Any, starts: Int64s, stops: Int64s) -> npt.NDArray[np.bool_]:
-    """Returns which records do not begin as their format does.
+    """Returns which records do not begin with the magic bytes of their format.
 
     Args:
-        word: A word in `HEADS`.
+        word: A key of `HEADS`.
         buffer: A file as a buffer.
         starts, stops: Records in it.
     """
-    offset, marks = HEADS[word]
     data = np.frombuffer(buffer, np.uint8)
-    wrong = stops - starts < offset + len(marks[0])
-    places = np.flatnonzero(~wrong)
-    fits = np.zeros(len(places), bool)
-    for mark in marks:
+    wrong = np.ones(len(starts), bool)
+    for marks in (marks for name in HEADS[word] for marks in SIGNATURES[name]):
+        places = np.flatnonzero(stops - starts >= max(offset + len(mark) for offset, mark in marks))
         same = np.ones(len(places), bool)
-        for number, byte in enumerate(mark, offset):
-            same &= data[starts[places] + number] == byte
-        fits |= same
-    wrong[places[~fits]] = True
+        for offset, mark in marks:
+            for number, byte in enumerate(mark, offset):
+                same &= data[starts[places] + number] == byte
+        wrong[places[same]] = False
     return wrong

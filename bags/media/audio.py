@@ -1,4 +1,4 @@
-"""`Audio`: a recording, of which only the samples asked for are read and decoded."""
+"""`Audio`: a recording of which only the samples that are accessed are read and decoded."""
 
 from __future__ import annotations
 
@@ -10,80 +10,78 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.media.audio_decoder import Sound, open_tape
-from bags.media.handle import Handle, as_number, as_seconds, check_reach
-from bags.media.source import as_source
+from bags.media.audio_decoder import AnyAudioDecoder, Samples, open_audio
+from bags.media.frames import as_seconds, needed_stop
+from bags.media.source import LazyDecoder, as_source
 
 __all__ = ['Audio', 'decode_audio']
 
-FAR = 1e9
-"""Seconds that no recording has."""
+MAX_SECONDS = 1e9
+"""Longer than any recording: infinite times are clamped to it."""
 
 
 class Audio:
-    """The samples of a recording, decoded when they are asked for: `audio[k]` is what comes k-th when all
-    of it is decoded.
+    """The samples of a recording, decoded on access: `audio[k]` is sample k of a decode of the whole file.
 
-    Creating it reads nothing. The file is opened when something is first asked of it, and stays open until
-    the last `Audio` over it is gone. Safe to use from any thread; one decodes at a time. Picklable, and
-    usable after a fork: it opens the file again.
+    Creating it reads nothing. The file is opened on first access and stays open until the last `Audio` over
+    it is freed. Thread-safe: one thread decodes at a time. Picklable and usable after a fork: the file is
+    opened again.
 
     Args:
         source: A path, bytes, or a record of a dataset.
-        exact: AAC may leave it to the decoder to make up noise, which then depends on all that was decoded
-            before; where it does, a slice decodes everything before it. False does without, and gives other
-            noise.
+        exact: AAC may have the decoder synthesize noise, which depends on everything decoded before; where it
+            does, a slice decodes everything before it. False avoids that, and gives other noise.
     """
 
     def __init__(self, source: Any, *, exact: bool = True) -> None:
-        self._handle = Handle(as_source(source), open_tape)
+        self._decoder = LazyDecoder(as_source(source), open_audio)
         self._exact = exact
 
     def options(self, *, exact: bool) -> Audio:
-        """Returns the same recording with another option. The index is shared."""
+        """Returns the same recording with another option, sharing the open file."""
         other = object.__new__(Audio)
-        other._handle, other._exact = self._handle, exact
+        other._decoder, other._exact = self._decoder, exact
         return other
 
     def __len__(self) -> int:
-        with self._handle.use() as tape:
-            return tape.length
+        with self._decoder.use() as decoder:
+            return decoder.length
 
     @property
     def rate(self) -> int:
-        """Samples a second, of each channel."""
-        with self._handle.use() as tape:
-            return tape.rate
+        """Sample rate in Hz."""
+        with self._decoder.use() as decoder:
+            return decoder.rate
 
     @property
     def channels(self) -> int:
-        """How many channels there are."""
-        with self._handle.use() as tape:
-            return tape.channels
+        """Number of channels."""
+        with self._decoder.use() as decoder:
+            return decoder.channels
 
     @property
     def shape(self) -> tuple[int, int]:
         """(time, channels)."""
-        with self._handle.use() as tape:
-            return tape.length, tape.channels
+        with self._decoder.use() as decoder:
+            return decoder.length, decoder.channels
 
     @property
     def duration(self) -> float:
         """Seconds from the first sample to the end of the last."""
-        with self._handle.use() as tape:
-            return tape.length / tape.rate
+        with self._decoder.use() as decoder:
+            return decoder.length / decoder.rate
 
     @property
     def start(self) -> float:
-        """When the first sample is heard, in seconds: not at 0 where a file delays it, as beside video."""
-        with self._handle.use() as tape:
-            return tape.begin
+        """The time of the first sample in seconds: not 0 where a file delays it, as beside video."""
+        with self._decoder.use() as decoder:
+            return decoder.begin
 
     def __repr__(self) -> str:
-        return f'bags.Audio({self._handle.source.name!r})'
+        return f'bags.Audio({self._decoder.source.name!r})'
 
-    def __getitem__(self, key: Any) -> Sound:
-        """Returns samples as float32, of full scale from -1 to 1.
+    def __getitem__(self, key: Any) -> Samples:
+        """Decodes samples as float32 from -1 to 1.
 
         - `audio[a:b]`: shape (time, channels); slices clamp.
         - `audio[k]`: one sample, shape (channels,).
@@ -92,54 +90,65 @@ class Audio:
             IndexError: No such sample.
             DecodeError: It is damaged (`ValueError` if the recording is not of a dataset).
         """
-        with self._handle.use() as tape:
+        with self._decoder.use() as decoder:
             if isinstance(key, slice):
-                check_reach(key, tape.length, tape.cut, 'samples')
-                numbers = range(tape.length)[key]
+                _check_complete(decoder, needed_stop(key))
+                numbers = range(decoder.length)[key]
                 if not numbers:
-                    return np.empty((0, tape.channels), np.float32)
+                    return np.empty((0, decoder.channels), np.float32)
                 low, high = min(numbers[0], numbers[-1]), max(numbers[0], numbers[-1]) + 1
-                found = tape.read(low, high, self._exact)
+                found = decoder.read(low, high, self._exact)
                 return found if numbers.step == 1 else np.ascontiguousarray(found[:: numbers.step])
-            number = as_number(key, 'a number of a sample, or a slice')
-            if not -tape.length <= number < tape.length:
-                name = self._handle.source.name
-                raise IndexError(f'{name}: sample {number} is out of range, there are {tape.length}')
-            number %= tape.length
-            sample: Sound = tape.read(number, number + 1, self._exact)[0]
+            try:
+                number = operator.index(key)
+            except TypeError:
+                raise TypeError(f'expected a sample number or a slice, got {type(key).__name__}') from None
+            if not -decoder.length <= number < decoder.length:
+                bounds = f'[{-decoder.length}, {decoder.length})'
+                raise IndexError(f'{self._decoder.source.name}: sample {number} out of range {bounds}')
+            number %= decoder.length
+            sample: Samples = decoder.read(number, number + 1, self._exact)[0]
             return sample
 
-    def between(self, start: float, stop: float) -> Sound:
+    def between(self, start: float, stop: float) -> Samples:
         """Returns the samples whose times are in [start, stop), in seconds."""
-        with self._handle.use() as tape:
-            times = (min(max(as_seconds(time), -FAR), FAR) - tape.begin for time in (start, stop))
-            low, high = (math.ceil(round(time * tape.rate, 6)) for time in times)
-            low = min(max(low, 0), tape.length)
-            check_reach(slice(low, max(low, high)), tape.length, tape.cut, 'samples')
-            return tape.read(low, min(max(high, low), tape.length), self._exact)
+        with self._decoder.use() as decoder:
+            times = (min(max(as_seconds(time), -MAX_SECONDS), MAX_SECONDS) for time in (start, stop))
+            low, high = (math.ceil(round((time - decoder.begin) * decoder.rate, 6)) for time in times)
+            low = min(max(low, 0), decoder.length)
+            high = max(high, low)
+            _check_complete(decoder, high)
+            return decoder.read(low, min(high, decoder.length), self._exact)
 
-    def blocks(self, length: int) -> Iterator[Sound]:
-        """Yields all samples, `length` at a time; the last time what is left."""
+    def blocks(self, length: int) -> Iterator[Samples]:
+        """Yields all samples in blocks of `length`; the last one may be shorter."""
         if operator.index(length) < 1:
             raise ValueError(f'expected a length of at least 1, got {length}')
         for start in range(0, len(self), length):
             yield self[start : min(start + length, len(self))]
-        with self._handle.use() as tape:
-            check_reach(slice(None), tape.length, tape.cut, 'samples')
+        with self._decoder.use() as decoder:
+            _check_complete(decoder, None)
 
     __iter__ = None
-    """Samples one by one are not what anyone wants; see `blocks`."""
+    """Iterating over single samples is not supported; see `blocks`."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            raise ValueError('the samples of an Audio are decoded: expected copy=None or True, got False')
+            name = self._decoder.source.name
+            raise ValueError(f'{name}: samples are decoded: expected copy=None or True, got False')
         samples = self[:]
         return samples if dtype is None else samples.astype(dtype, copy=False)
 
 
+def _check_complete(decoder: AnyAudioDecoder, stop: int | None) -> None:
+    """Raises ValueError if samples before `stop` (None: the end) are missing in a truncated file."""
+    if decoder.cut and (stop is None or stop > decoder.length):
+        raise ValueError(f'{decoder.cut}; the first {decoder.length} samples are there')
+
+
 def decode_audio(record: Any, *_args: str) -> Audio:
-    """Returns an `Audio` over a record, which is read when samples are asked for."""
+    """Returns an `Audio` over a record, which is read when samples are accessed."""
     return Audio(record)
 
 
-decode_audio.opens = True  # type: ignore[attr-defined]
+decode_audio.lazy = True  # type: ignore[attr-defined]

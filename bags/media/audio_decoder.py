@@ -1,137 +1,98 @@
-"""Audio that is open: from sample numbers to samples.
+"""Decoding samples of a recording by their numbers.
 
     packet    0        1            2            3
     decoded   [........][..........][..........][..........]
-    heard          [....][..........][..........][....]        sample 0 is the first that is heard
+    presented      [....][..........][..........][....]        sample 0 is the first that is presented
 
-What encoders put before and after the sound is cut away as the file says, as a decoder of all of it does.
+Priming and padding are dropped as the file says, as in a decode of the whole file.
 
-A packet is decoded with the help of those before it, whose sound reaches into it. How many that are is a
-matter of the codec; with those in `BEFORE` its samples are what they are when all is decoded:
+Packets before a packet contribute to its samples. How many is a property of the codec; after those in
+`PACKETS_BEFORE`, the samples are those of a decode of the whole file:
 
 | codec | packets before | samples |
 | --- | --- | --- |
 | FLAC, ALAC, PCM | 0 | equal |
 | Vorbis | 2 | equal |
-| MP3 | 32: its bits may lie in packets before | equal |
-| AAC | 4 | equal; see `Tape.exact` for noise |
-| Opus | 128: what it predicts from fades away | equal for music, within 3e-5 for speech |
+| MP3 | 32: its bits may be stored in earlier packets | equal |
+| AAC | 4 | equal; see `AudioDecoder.read` for noise |
+| Opus | 128: its prediction fades out | equal for music, within 3e-5 for speech |
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bags.formats.audio import CHECKED, decode_flac
+from bags.formats.audio import VERIFY_CHECKSUMS, decode_flac
+from bags.formats.encoded import BufferFile
 from bags.formats.ffmpeg import import_av
 from bags.formats.signatures import HEAD, identify
-from bags.formats.wav import find_samples, samples_of
+from bags.formats.wav import encode_wav, find_samples, samples_of
 from bags.indexing import Int64s
-from bags.media.packets import Packets, Table, open_packets
+from bags.media.demux import open_packets
+from bags.media.packets import Packets
+from bags.media.timeline import PacketTable
 
-__all__ = ['Sound', 'Tape', 'WavTape', 'WholeTape', 'open_tape']
+__all__ = ['AnyAudioDecoder', 'AudioDecoder', 'Samples', 'WavReader', 'open_audio']
 
-Sound = npt.NDArray[np.float32]
+Samples = npt.NDArray[np.float32]
 
-BEFORE = {
+PACKETS_BEFORE = {
     'flac': 0, 'alac': 0, 'vorbis': 2, 'mp3float': 32, 'mp3': 32, 'aac': 4, 'opus': 128, 'libopus': 128,
 }  # fmt: skip
-OTHERS = 64
-"""Packets to decode before those of a codec that is not known here."""
+DEFAULT_PACKETS_BEFORE = 64
 SKIP_MANUAL = 1 << 29
-"""Flag of libavcodec: samples before and after the sound are cut away here, and not by the decoder."""
+"""A flag of libavcodec: the decoder keeps priming and padding, which are dropped here."""
 
 
-class Playable(Protocol):
-    """Open audio. One thread at a time may use it."""
-
-    rate: int
-    channels: int
-    length: int
-    begin: float
-    cut: str | None
-
-    def read(self, start: int, stop: int, exact: bool = True) -> Sound: ...
-
-    def close(self) -> None: ...
-
-
-class WavTape:
-    """A WAV of samples as they are: what is asked for is read, and nothing else.
-
-    Attributes:
-        rate: Samples a second.
-        channels: How many there are.
-        length: Samples of each.
-        begin: When the first is heard, in seconds.
-        cut: What is missing at the end; None if nothing is.
-    """
+class WavReader:
+    """A WAV of uncompressed samples, which reads the samples that are accessed and nothing else."""
 
     begin = 0.0
+    """The time of the first sample, in seconds."""
     cut: str | None = None
+    """What is missing at the end of the file; None if nothing is."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Any) -> None:
         self.file = file
-        self._form, self._start, stop = find_samples(file)
-        self._stride = self._form[4]
-        empty, self.rate = samples_of(memoryview(b''), *self._form)
+        self._format, self._start, stop = find_samples(file)
+        self._stride = self._format[4]
+        empty, self.rate = samples_of(memoryview(b''), *self._format)
         self.channels = empty.shape[1]
         self.length = (stop - self._start) // self._stride
 
     def close(self) -> None:
+        """Closes the file."""
         self.file.close()
 
-    def read(self, start: int, stop: int, exact: bool = True) -> Sound:
+    def read(self, start: int, stop: int, exact: bool = True) -> Samples:
         """Returns samples, shape (stop - start, channels)."""
         self.file.seek(self._start + start * self._stride)
         data = self.file.read((stop - start) * self._stride)
-        return as_float(samples_of(memoryview(data), *self._form)[0])
+        return as_float(samples_of(memoryview(data), *self._format)[0])
 
 
-@dataclass(frozen=True)
-class Cuts:
-    """What is heard of the packets of a recording. Of `n` packets:
-
-    Attributes:
-        counts: (n,): samples that each decodes to.
-        lows, highs: (n,): which of them are heard.
-        firsts: (n + 1,): the number of the first that is heard; at the end how many there are.
-    """
+class Layout(NamedTuple):
+    """Which samples of `n` packets are presented."""
 
     counts: Int64s
+    """(n,): samples that each packet decodes to."""
     lows: Int64s
+    """(n,): the first of them that is presented."""
     highs: Int64s
+    """(n,): the end of those that are presented."""
     firsts: Int64s
+    """(n + 1,): the number of the first sample of each packet, and the number of all samples."""
 
 
-class WholeTape:
-    """Audio whose samples are all in memory. Attributes as of `WavTape`."""
-
-    begin = 0.0
-    cut: str | None = None
-
-    def __init__(self, samples: npt.NDArray[Any], rate: int) -> None:
-        self._samples, self.rate = samples, rate
-        self.length, self.channels = samples.shape
-
-    def close(self) -> None:
-        self._samples = self._samples[:0]
-
-    def read(self, start: int, stop: int, exact: bool = True) -> Sound:
-        """Returns samples, shape (stop - start, channels)."""
-        return as_float(self._samples[start:stop])
-
-
-class Tape:
-    """Packets of audio, and which samples each holds.
+class AudioDecoder:
+    """Open audio in packets. Not thread-safe. Attributes as of `WavReader`.
 
     Args:
-        file: The file, which it closes in the end.
+        file: The file, which `close` closes.
         packets: The packets of its audio.
     """
 
@@ -139,159 +100,155 @@ class Tape:
         self.file = file
         self.packets = packets
         self._context = self._new_context()
-        self._true: tuple[Any, int] | None = None
+        self._from_start: tuple[Any, int] | None = None
         self.cut = packets.table.cut
         self.rate = 0
         self.channels = 0
-        self._cuts = self._measure()
-        self.length = int(self._cuts.firsts[-1])
-        heard = np.flatnonzero(self._cuts.highs > self._cuts.lows)
-        if not len(heard):
+        self._layout = self._find_layout()
+        self.length = int(self._layout.firsts[-1])
+        presented = np.flatnonzero(self._layout.highs > self._layout.lows)
+        if not len(presented):
             raise ValueError('expected at least one sample, got none')
-        table, first = packets.table, int(heard[0])
+        table, first = packets.table, int(presented[0])
         self.begin = 0.0
-        if packets.format in ('mp4', 'mov', 'matroska'):
+        if packets.name in ('MP4', 'QuickTime', 'Matroska', 'WebM'):
             unit = table.unit[0] / table.unit[1]
-            self.begin = int(table.times[first]) * unit + int(self._cuts.lows[first]) / self.rate
+            self.begin = int(table.times[first]) * unit + int(self._layout.lows[first]) / self.rate
             if abs(self.begin) < unit:
                 self.begin = 0.0
 
     def close(self) -> None:
-        self._true = None
+        """Closes the file."""
+        self._from_start = None
         self.file.close()
 
     def _new_context(self) -> Any:
-        context = self.packets.context()
+        context = self.packets.new_context()
         context.thread_count = 1
         context.flags2 |= SKIP_MANUAL
         if context.name == 'flac':
-            context.options = CHECKED
+            context.options = VERIFY_CHECKSUMS
         return context
 
-    def _measure(self) -> Cuts:
-        """Finds how many samples each packet has: as many as its duration says, if that is so where it is
-        tried.
+    def _find_layout(self) -> Layout:
+        """Finds how many samples each packet decodes to: by the durations, if they are right where checked.
 
-        The last may last shorter than it is, and the first tell what the header may not: rate and channels.
+        The first packets and the last are decoded: the last may be shorter than its duration, and the first
+        have the rate and channels, which may differ from those in the header.
         """
-        table = self.packets.table
-        count = len(table.sizes)
-        few = min(4, count)
-        head = [len(samples) for samples in self._decode(0, few)]
+        table, name = self.packets.table, self._context.name
+        total = len(table.sizes)
+        head = [len(samples) for samples in self._decode(0, min(4, total))]
         durations = table.durations * table.unit[0] * self.rate
         counts = durations // table.unit[1]
-        fixed = self._context.name in ('aac', 'mp3float', 'mp3') and len(set(head)) == 1
-        if fixed:
-            counts = np.full(count, head[0], np.int64)
-        elif bool((durations % table.unit[1]).any()) or not durations[:-1].all():
-            return self._count_all()
-        start = max(0, count - 1 - BEFORE.get(self._context.name, OTHERS))
-        counts[-1] = [len(samples) for samples in self._decode(start, count)][-1]
-        if counts[:few].tolist() != head:
-            return self._count_all()
-        return self._cut(counts)
+        if name in ('aac', 'mp3float', 'mp3') and len(set(head)) == 1:
+            counts = np.full(total, head[0], np.int64)
+        elif (durations % table.unit[1]).any() or not durations[:-1].all():
+            return self._decode_layout()
+        start = max(0, total - 1 - PACKETS_BEFORE.get(name, DEFAULT_PACKETS_BEFORE))
+        counts[-1] = [len(samples) for samples in self._decode(start, total)][-1]
+        return self._make_layout(counts) if counts[: len(head)].tolist() == head else self._decode_layout()
 
-    def _count_all(self) -> Cuts:
+    def _decode_layout(self) -> Layout:
         counts = [len(samples) for samples in self._decode(0, len(self.packets.table.sizes))]
-        return self._cut(np.array(counts, np.int64))
+        return self._make_layout(np.array(counts, np.int64))
 
-    def _cut(self, counts: Int64s) -> Cuts:
-        """Cuts as libavcodec does: what is to be skipped at first goes on until enough is skipped."""
+    def _make_layout(self, counts: Int64s) -> Layout:
+        """Drops priming and padding as libavcodec does: priming may extend over several packets."""
         table = self.packets.table
         lows, highs = np.zeros_like(counts), counts.copy()
         highs[~table.shown] = 0
         skips = table.skips if table.skips is not None else np.zeros((len(counts), 2), np.int64)
-        left = 0
         for number in np.flatnonzero(skips.any(axis=1)).tolist():
-            before, after = skips[number].tolist()
-            if before:
-                left, other = before, number
-                while left > 0 and other < len(counts):
-                    lows[other] = min(left, counts[other])
-                    left -= int(lows[other])
-                    other += 1
+            left, after = skips[number].tolist()
+            other = number
+            while left > 0 and other < len(counts):
+                lows[other] = min(left, counts[other])
+                left -= int(lows[other])
+                other += 1
             if after:
                 highs[number] = max(0, min(int(highs[number]), int(counts[number]) - after))
-        heard = np.maximum(highs - lows, 0)
-        firsts = np.concatenate([[0], np.cumsum(heard)])
-        return Cuts(counts, lows, highs, firsts)
+        firsts = np.concatenate([[0], np.cumsum(np.maximum(highs - lows, 0))])
+        return Layout(counts, lows, highs, firsts)
 
-    def read(self, start: int, stop: int, exact: bool = True) -> Sound:
+    def read(self, start: int, stop: int, exact: bool = True) -> Samples:
         """Returns samples, shape (stop - start, channels).
 
         Args:
             start, stop: In `range(length)`.
-            exact: AAC may leave it to the decoder to fill bands with noise of its own, which differs with
-                all that was decoded before. If it does, everything from the start on is decoded for this.
+            exact: AAC may have the decoder synthesize noise, which depends on everything decoded before. If
+                it does, decode everything from the start of the file.
 
         Raises:
             ValueError: One of them is damaged.
         """
         if stop <= start:
             return np.empty((0, self.channels), np.float32)
-        cuts = self._cuts
-        first = int(np.searchsorted(cuts.firsts, start, 'right')) - 1
-        last = int(np.searchsorted(cuts.firsts, stop, 'left'))
-        name = self._context.name
-        before = max(0, first - BEFORE.get(name, OTHERS))
-        found = self._heard(before, first, last)
-        if name == 'aac' and exact and not np.array_equal(found, self._heard(before, first, last)):
-            # Twice the same packets, and not the same samples: so there is noise in them.
-            found = self._from_the_start(first, last)
-        offset = start - int(cuts.firsts[first])
+        firsts, name = self._layout.firsts, self._context.name
+        first = int(np.searchsorted(firsts, start, 'right')) - 1
+        last = int(np.searchsorted(firsts, stop, 'left'))
+        before = max(0, first - PACKETS_BEFORE.get(name, DEFAULT_PACKETS_BEFORE))
+        found = self._read_packets(before, first, last)
+        if name == 'aac' and exact and not np.array_equal(found, self._read_packets(before, first, last)):
+            # The same packets decode to other samples the second time: they contain noise.
+            found = self._read_from_start(first, last)
+        offset = start - int(firsts[first])
         return found[offset : offset + stop - start]
 
-    def _heard(self, before: int, first: int, last: int) -> Sound:
+    def _read_packets(self, before: int, first: int, last: int) -> Samples:
         self._context.flush_buffers()
         return self._join(self._decode(before, last), before, first)
 
-    def _from_the_start(self, first: int, last: int) -> Sound:
-        """Decodes all that comes before, or what has come since this was done last."""
-        context, done = self._true or (None, 0)
+    def _read_from_start(self, first: int, last: int) -> Samples:
+        """Decodes everything before too, or continues where the last call stopped."""
+        context, done = self._from_start or (None, 0)
         if context is None or done > first:
             context, done = self._new_context(), 0
-        self._true = None
+        self._from_start = None
         found = self._join(self._decode(done, last, context), done, first)
-        self._true = context, last
+        self._from_start = context, last
         return found
 
-    def _join(self, blocks: Iterator[Sound], begin: int, first: int) -> Sound:
-        cuts, parts = self._cuts, []
+    def _join(self, blocks: Iterator[Samples], begin: int, first: int) -> Samples:
+        """Joins the presented samples of packets from `first` on; `blocks` are those from `begin` on."""
+        counts, lows, highs, _ = self._layout
+        parts = []
         for number, block in enumerate(blocks, begin):
-            if len(block) != cuts.counts[number]:
+            if len(block) != counts[number]:
                 raise ValueError(
-                    f'packet {number} is damaged: expected {cuts.counts[number]} samples, got {len(block)}'
+                    f'packet {number} is damaged: expected {counts[number]} samples, got {len(block)}'
                 )
             if number >= first:
-                parts.append(block[cuts.lows[number] : cuts.highs[number]])
+                parts.append(block[lows[number] : highs[number]])
         return np.concatenate(parts)
 
-    def _decode(self, start: int, stop: int, context: Any = None) -> Iterator[Sound]:
+    def _decode(self, start: int, stop: int, context: Any = None) -> Iterator[Samples]:
         """Yields what each packet decodes to, shape (samples, channels)."""
-        av = import_av()
         context = context or self._context
         for number, packet in enumerate(self.packets.read(start, stop), start):
             try:
                 frames = context.decode(packet)
-            except av.FFmpegError as exc:
+            except import_av().FFmpegError as exc:
                 raise ValueError(f'packet {number} is damaged: {exc}') from exc
-            blocks = [_samples_of(frame) for frame in frames]
-            for frame, block in zip(frames, blocks, strict=True):
+            blocks = []
+            for frame in frames:
+                block = frame.to_ndarray()
+                channels = frame.layout.nb_channels
+                block = as_float(block.T if frame.format.is_planar else block.reshape(-1, channels))
                 if not self.rate:
-                    self.rate, self.channels = frame.sample_rate, block.shape[1]
-                if (frame.sample_rate, block.shape[1]) != (self.rate, self.channels):
-                    found = f'{block.shape[1]} channels at {frame.sample_rate} Hz'
+                    self.rate, self.channels = frame.sample_rate, channels
+                if (frame.sample_rate, channels) != (self.rate, self.channels):
+                    found = f'{channels} channels at {frame.sample_rate} Hz'
                     raise ValueError(f'expected {self.channels} channels at {self.rate} Hz, got {found}')
+                blocks.append(block)
             yield np.concatenate(blocks) if blocks else np.empty((0, self.channels), np.float32)
 
 
-def _samples_of(frame: Any) -> Sound:
-    block = frame.to_ndarray()
-    return as_float(block.T if frame.format.is_planar else block.reshape(-1, frame.layout.nb_channels))
+AnyAudioDecoder = WavReader | AudioDecoder
 
 
-def as_float(samples: npt.NDArray[Any]) -> Sound:
-    """Returns samples as float32, of full scale from -1 to 1."""
+def as_float(samples: npt.NDArray[Any]) -> Samples:
+    """Returns samples as float32 from -1 to 1."""
     kind = samples.dtype.name
     if kind == 'uint8':
         return (samples.astype(np.float32) - 128) / np.float32(128)
@@ -300,11 +257,11 @@ def as_float(samples: npt.NDArray[Any]) -> Sound:
     return samples.astype(np.float32)
 
 
-def _is_unbroken(file: BinaryIO, table: Table) -> bool:
-    """Tells if each packet of a FLAC begins where the one before ended, and they have all of its samples.
+def _is_contiguous(file: BinaryIO, table: PacketTable) -> bool:
+    """Returns whether each packet of a FLAC starts where the one before ends, and none is missing.
 
-    Packets that were cut apart in the wrong places, at damage or (rarely) at samples that look like the
-    header of a frame, do not. Which it is, a decode of everything tells.
+    Otherwise libavformat split it in the wrong places: at damage, or (rarely) at samples that look like the
+    header of a frame. Decoding the whole file shows which.
     """
     file.seek(18)
     expected = int.from_bytes(file.read(8), 'big') & (1 << 36) - 1
@@ -314,21 +271,22 @@ def _is_unbroken(file: BinaryIO, table: Table) -> bool:
     return not expected or int(ends[-1]) == expected  # A tick is a sample.
 
 
-def open_tape(file: BinaryIO) -> Playable:
-    """Opens audio, and finds out which samples it has.
+def open_audio(file: BinaryIO) -> AnyAudioDecoder:
+    """Opens audio and numbers its samples.
 
     Raises:
-        ValueError: None, or no sample in it.
+        ValueError: Not audio, or without a sample.
     """
     file.seek(0)
     if identify(file.read(HEAD)) == 'WAV':
         try:
-            return WavTape(file)
+            return WavReader(file)
         except ValueError as exc:
             if 'cut off' in str(exc):
-                raise
-    packets, _ = open_packets(file, 'audio')
-    if packets.format == 'flac' and not _is_unbroken(file, packets.table):
+                raise  # Otherwise it is compressed.
+    packets = open_packets(file, 'audio')
+    if packets.name == 'FLAC' and not _is_contiguous(file, packets.table):
         file.seek(0)
-        return WholeTape(*decode_flac(file.read()))
-    return Tape(file, packets)
+        with file:
+            return WavReader(BufferFile(encode_wav(decode_flac(file.read()))))  # type: ignore[arg-type]
+    return AudioDecoder(file, packets)

@@ -1,4 +1,4 @@
-"""Clips: a long video cut into short ones, for a field of type `mp4[]`."""
+"""`cut_clips`: cuts a long video into short ones, for a field of type `mp4[]`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from typing import Any, Self
 
-import numpy as np
-
-from bags.formats.ffmpeg import import_av
+from bags.formats.ffmpeg import best_stream, import_av, open_container
+from bags.formats.signatures import HEAD, identify
 from bags.formats.videos import MP4, WEBM, Codec, Frames, checked_frames, frame_rate, write_frames
-from bags.media.clip_plan import Piece, plan_pieces
-from bags.media.cutting import Decoded, Demuxed, name_of, open_file, open_video, why_not_copied
+from bags.media.cutting import ClipRange, FrameReader, PacketCopier, plan_clips, why_not_copied
+from bags.media.source import FileSource, Source
 from bags.media.video import Video
-from bags.media.video_decoder import open_reel
+from bags.media.video_decoder import open_video
 
-__all__ = ['Clip', 'clips']
+__all__ = ['EncodedClip', 'cut_clips']
 
 CODECS = {
     'h264': MP4,
@@ -27,14 +26,14 @@ CODECS = {
     'vp9': Codec('mp4', 'libvpx-vp9', WEBM.options),
     'av1': Codec('mp4', 'libsvtav1', {'crf': '35', 'g': MP4.options['g'], 'preset': '9'}),
 }
-"""What clips are encoded as, by what libavcodec calls the codec."""
+"""The encoder of each codec, by libavcodec's name of the codec."""
 
 
-class Clip(bytes):
-    """A clip as a finished MP4 file, which fields of videos take as it is."""
+class EncodedClip(bytes):
+    """A clip as an MP4 file, which fields of videos store as it is."""
 
     frames: int
-    """How many it has."""
+    """Number of frames."""
     copied: bool
     """Whether it was copied from the source; else it was encoded."""
 
@@ -47,10 +46,11 @@ class Clip(bytes):
         return bytes(self), self.frames, self.copied
 
     def __repr__(self) -> str:
-        return f'Clip({self.frames} frames, {len(self):,} bytes, {"copied" if self.copied else "encoded"})'
+        how = 'copied' if self.copied else 'encoded'
+        return f'EncodedClip({self.frames} frames, {len(self):,} bytes, {how})'
 
 
-def clips(
+def cut_clips(
     source: Any,
     frames: int,
     *,
@@ -59,66 +59,69 @@ def clips(
     crf: int | None = None,
     fps: float | str | Fraction | None = None,
     copy: bool = False,
-) -> Iterator[Clip]:
+) -> Iterator[EncodedClip]:
     """Cuts a video into consecutive clips, for a field of type `mp4[]`, one in memory at a time.
 
-    All frames of the source are in one clip each, in order, and are shown as long as they were. Sound is left
-    out. Where the frames of a clip are whole groups of pictures, it is copied; else it is encoded again.
+    Every frame of the source is in one clip, in order, and keeps its duration. Audio is dropped. A clip that
+    consists of whole groups of pictures is copied, any other is encoded again.
 
     Args:
         source: A path, bytes, a seekable binary file or a `Video`, of MP4, QuickTime, WebM, Matroska or AVI;
             or uint8 RGB frames, as an array (time, height, width, 3) or any iterable of (height, width, 3).
-        frames: Frames of a clip; the last one has what is left.
-        gop: The most frames from one key frame to the next; unless given, what is copied may have any number,
-            and what is encoded has 32. A slice of a clip is decoded from the key frame before it.
-        codec: `h264`, `hevc`, `vp9` or `av1`. Unless given, that of the source where clips are copied, and
-            H.264 where they are encoded.
-        crf: The constant rate factor of what is encoded: less is better, and larger.
-        fps: Frames a second of frames that come without times, 30 unless given.
-        copy: Encode nothing: cut at the key frames nearest to where cuts would be. How long each clip became
-            is in its `frames`.
+        frames: Frames of a clip; the last one has the rest.
+        gop: The largest number of frames from one key frame to the next; by default unlimited for copied
+            clips, and 32 for encoded ones. A slice of a clip is decoded from the key frame before it.
+        codec: `h264`, `hevc`, `vp9` or `av1`; by default that of the source for copied clips, and H.264 for
+            encoded ones.
+        crf: The constant rate factor of encoded clips: less is better, and larger.
+        fps: Frames per second of a source without timestamps, 30 by default.
+        copy: Encode nothing: cut at the key frames nearest to the exact cuts. The resulting length of each
+            clip is in its `frames`.
 
     Yields:
         Clips, which are bytes.
 
     Raises:
-        TypeError, ValueError: No such source, no video in it, or one that cannot be copied where that is
-            asked for; or one that is damaged: then after the clips before.
+        TypeError, ValueError: Not a source of video, one that cannot be copied although `copy` is given, or a
+            damaged one: then after the clips before the damage.
     """
     for what, value in {'frames': frames, 'gop': 1 if gop is None else gop}.items():
         if not hasattr(value, '__index__') or value < 1:
-            raise ValueError(f'clips: expected {what} to be an integer of at least 1, got {value!r}')
+            raise ValueError(f'cut_clips: expected {what} to be an integer of at least 1, got {value!r}')
     if codec is not None and codec not in CODECS:
-        raise ValueError(f'clips: expected a codec of {", ".join(CODECS)}, got {codec!r}')
-    made = CODECS[codec or 'h264'].at(crf, gop)
-    opened = _openable(source)
+        raise ValueError(f'cut_clips: expected a codec of {", ".join(CODECS)}, got {codec!r}')
+    encoder = CODECS[codec or 'h264'].with_options(crf, gop)
+    opened = _source_of(source)
     if opened is not None:
         if fps is not None:
-            raise TypeError('clips: expected no fps for a source that has times of its own')
-        return _cut(opened, int(frames), codec, made, gop, copy)
+            raise TypeError('cut_clips: expected no fps for a source that has timestamps')
+        return _cut(opened, int(frames), codec, encoder, gop, copy)
     if copy:
-        raise TypeError(f'clips: expected a path, bytes or a file to copy from, got {type(source).__name__}')
+        raise TypeError(
+            f'cut_clips: expected a path, bytes or a file to copy from, got {type(source).__name__}'
+        )
     rate = frame_rate(str(30 if fps is None else fps))
-    return _encode_all(checked_frames(source), int(frames), made, rate)
+    return _encode_all(checked_frames(source), int(frames), encoder, rate)
 
 
-def _openable(source: Any) -> Any:
-    """Returns what a video is read from; None for frames."""
-    if isinstance(source, str | os.PathLike | bytes | bytearray | memoryview | Video):
-        return source
-    if isinstance(source, np.ndarray):
-        return None
-    return source if hasattr(source, 'read') and hasattr(source, 'seek') else None
+def _source_of(value: Any) -> Source | None:
+    """Returns the source of a video file; None for frames."""
+    if isinstance(value, Video):
+        return value.source
+    is_file = hasattr(value, 'read') and hasattr(value, 'seek')
+    if is_file or isinstance(value, str | os.PathLike | bytes | bytearray | memoryview):
+        return FileSource(value)
+    return None
 
 
-# Frames that come without a file.
+# From frames.
 
 
-def _encode_all(frames: Iterator[Frames], size: int, codec: Codec, fps: Fraction) -> Iterator[Clip]:
+def _encode_all(frames: Iterator[Frames], size: int, codec: Codec, fps: Fraction) -> Iterator[EncodedClip]:
     timed = ((frame, tick, tick + 1) for tick, frame in enumerate(frames))
     first = next(timed, None)
     if first is None:
-        raise ValueError('clips: expected at least one frame, got none')
+        raise ValueError('cut_clips: expected at least one frame, got none')
     while first is not None:
         yield _encode(first, itertools.islice(timed, size - 1), codec, fps, 1 / fps)
         first = next(timed, None)
@@ -129,8 +132,8 @@ def _encode(
     others: Iterable[tuple[Frames, int, int]],
     codec: Codec,
     fps: Fraction,
-    unit: Fraction,
-) -> Clip:
+    time_base: Fraction,
+) -> EncodedClip:
     file = io.BytesIO()
     count = end = 0
 
@@ -143,59 +146,69 @@ def _encode(
             yield frame, start - first[1], end
 
     try:
-        write_frames(file, shifted(), first[0].shape, codec, fps, unit)
+        write_frames(file, shifted(), first[0].shape, codec, fps, time_base)
     except import_av().FFmpegError as exc:
         raise ValueError(f'cannot encode {first[0].shape} with {codec.name}: {exc}') from exc
-    with open_video(file) as (container, stream):
-        data = Demuxed(container, stream).copy(0, count, round(end * unit / stream.time_base))
-    return Clip(data, count, copied=False)
+    with _copier(FileSource(file)) as copier:
+        data = copier.copy(0, count, round(end * time_base / copier.time_base))
+    return EncodedClip(data, count, copied=False)
 
 
-# Those that come in a file.
+# From a file.
 
 
 def _cut(
-    source: Any, size: int, codec: str | None, made: Codec, gop: int | None, copy: bool
-) -> Iterator[Clip]:
-    with ExitStack() as opened, _named(source):
-        reel = open_reel(opened.enter_context(open_file(source)))
-        found, doubt = why_not_copied(reel)
+    source: Source, size: int, codec: str | None, encoder: Codec, gop: int | None, copy: bool
+) -> Iterator[EncodedClip]:
+    with ExitStack() as opened, _errors(source):
+        decoder = open_video(opened.enter_context(source.open()))
+        found, obstacle = why_not_copied(decoder)
         if codec not in (None, found):
-            doubt = f'it is {found}, not {codec}'
-        if copy and doubt:
-            raise ValueError(f'cannot be copied: {doubt}')
-        timeline, table = reel.timeline, reel.packets.table
+            obstacle = f'it is {found}, not {codec}'
+        if copy and obstacle:
+            raise ValueError(f'cannot be copied: {obstacle}')
+        timeline, table = decoder.timeline, decoder.packets.table
         count = len(timeline.packets)
-        pieces = [Piece(start, min(start + size, count), copied=False) for start in range(0, count, size)]
-        if not doubt:
-            pieces = plan_pieces(table.times, table.keys, size, gop, copy)
+        ranges = [ClipRange(start, min(start + size, count), False) for start in range(0, count, size)]
+        if not obstacle:
+            ranges = plan_clips(table.times, table.keys, size, gop, copy)
         if timeline.cut:
-            # Of the last group of pictures, frames between those that are there may be missing.
+            # In the last group of pictures, frames may be missing between those that are present.
             last = timeline.places[timeline.keys[-1] :] if len(timeline.keys) else timeline.places
-            safe = int(last[last >= 0].min(initial=count))
-            pieces = [piece for piece in pieces if piece.stop <= safe]
-        ends = np.append(timeline.ticks, max(timeline.end, int(timeline.ticks[-1]) + 1)).tolist()
-        unit = Fraction(*timeline.unit)
-        rate = (count / (unit * (ends[-1] - ends[0]))).limit_denominator(100_000)
-        packets, frames = None, Decoded(reel)
-        for start, stop, copied in pieces:
+            complete = int(last[last >= 0].min(initial=count))
+            ranges = [clip for clip in ranges if clip.stop <= complete]
+        copier, reader = None, FrameReader(decoder)
+        ticks, time_base = reader.ticks, Fraction(*timeline.unit)
+        fps = (count / (time_base * (ticks[-1] - ticks[0]))).limit_denominator(100_000)
+        for start, stop, copied in ranges:
             if copied:
-                if packets is None:
-                    packets = Demuxed(*opened.enter_context(open_video(source)))
-                yield Clip(packets.copy(start, stop, ends[stop] - ends[start]), stop - start, copied=True)
+                copier = copier or opened.enter_context(_copier(source))
+                data = copier.copy(start, stop, ticks[stop] - ticks[start])
+                yield EncodedClip(data, stop - start, copied=True)
             else:
-                timed = frames.read(start, stop)
-                yield _encode(next(timed), timed, made, min(rate, Fraction(1000)), unit)
+                timed = reader.read(start, stop)
+                yield _encode(next(timed), timed, encoder, min(fps, Fraction(1000)), time_base)
         if timeline.cut:
             raise ValueError(timeline.cut)
 
 
 @contextmanager
-def _named(source: Any) -> Iterator[None]:
-    """Makes what goes wrong with a source an error that names it."""
+def _copier(source: Source) -> Iterator[PacketCopier]:
+    """Opens a source again, whose packets are then copied from the first to the last."""
+    with source.open() as file:
+        file.seek(0)
+        name = identify(file.read(HEAD))
+        file.seek(0)
+        with open_container(file, name) as container:
+            yield PacketCopier(container, best_stream(container, 'video'))
+
+
+@contextmanager
+def _errors(source: Source) -> Iterator[None]:
+    """Converts errors in the content of a source to ones that name it."""
     try:
         yield
     except (ValueError, import_av().FFmpegError) as exc:
         if isinstance(exc, OSError):
             raise
-        raise ValueError(f'clips: {name_of(source)}: {exc}') from exc
+        raise ValueError(f'cut_clips: {source.name}: {exc}') from exc

@@ -1,121 +1,112 @@
-"""A video that is cut: what can be copied of it, copying that, and decoding the rest."""
+"""Cutting a video: the plan of clips, copying packets of the source to new files, and decoding frames of it.
+
+    source     I . . . . . I . . . . . I . . . . . I . . .       I: a key frame
+    size 6     |copied     |copied     |copied     |copied       every cut is at a key frame
+    size 8     |encoded        |encoded        |encoded          only the first cut is
+    copy       |copied     |copied     |copied     |copied       of 8, moved to the nearest key frames
+
+A clip is copied if its packets hold exactly the frames between its two cuts. Cuts at key frames are not
+enough: in an open group of pictures, the first frames refer to the group before.
+"""
 
 from __future__ import annotations
 
 import io
 import itertools
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from bags.formats.encoded import BufferFile
 from bags.formats.ffmpeg import import_av
-from bags.formats.signatures import HEAD, identify
-from bags.formats.videos import Frames, rgb_pixels
+from bags.formats.videos import Frames, plane_pixels
 from bags.indexing import Int64s
-from bags.media.packets import FORMATS, best_stream
-from bags.media.video import Video
-from bags.media.video_decoder import Reel
+from bags.media.video_decoder import VideoDecoder
 
-__all__ = ['Decoded', 'Demuxed', 'name_of', 'open_file', 'open_video', 'why_not_copied']
+__all__ = ['ClipRange', 'FrameReader', 'PacketCopier', 'plan_clips', 'why_not_copied']
 
-COPIED = {'h264', 'hevc', 'vp9', 'av1', 'mpeg4', 'mjpeg'}
-"""Codecs that MP4 holds, of which a packet is a frame."""
+MP4_CODECS = {'h264', 'hevc', 'vp9', 'av1', 'mpeg4', 'mjpeg'}
+"""Codecs that MP4 supports, and of which every packet is a frame."""
 
 
-@contextmanager
-def open_file(source: Any) -> Iterator[BinaryIO]:
-    """Opens a source: a path, bytes, a file that stays open, or a video."""
-    file: Any
-    if isinstance(source, Video):
-        file = source.source.open()
-    elif isinstance(source, str | os.PathLike):
-        file = open(source, 'rb')  # noqa: SIM115
-    elif hasattr(source, 'read'):
-        file = _Shared(source)
+class ClipRange(NamedTuple):
+    """The frames of a clip."""
+
+    start: int
+    stop: int
+    copied: bool
+    """Whether the clip is copied: its packets have the same numbers as its frames."""
+
+
+def plan_clips(
+    times: Int64s, keys: npt.NDArray[np.bool_], size: int, gop: int | None = None, copy: bool = False
+) -> list[ClipRange]:
+    """Divides a video into clips that are copied or encoded.
+
+    Args:
+        times: The presentation time of each packet, in decoding order; all different.
+        keys: Which packets are key frames.
+        size: Frames of a clip.
+        gop: The largest key frame interval of what is copied.
+        copy: Copy everything.
+    """
+    count = len(times)
+    packets = np.argsort(times, kind='stable')  # By frame.
+    places = np.empty(count, np.int64)  # Frames, by packet.
+    places[packets] = np.arange(count)
+    # A cut at a key frame is clean if all earlier frames are before it in the file, all later ones after it.
+    latest = np.maximum.accumulate(places)
+    clean = keys & (places == np.arange(count)) & (np.concatenate([[-1], latest[:-1]]) == places - 1)
+    cuts = np.append(np.flatnonzero(clean), count)  # There, frame and packet have the same number.
+    if copy:
+        wanted = np.arange(0, count, size)
+        right = np.clip(np.searchsorted(cuts, wanted), 1, len(cuts) - 1)
+        nearest = np.where(cuts[right] - wanted < wanted - cuts[right - 1], cuts[right], cuts[right - 1])
+        ends = np.unique(np.concatenate([cuts[:1], nearest, cuts[-1:]])).tolist()
     else:
-        file = BufferFile(source)
-    try:
-        yield file
-    finally:
-        file.close()
+        ends = [*range(0, count, size), count]
+    clean_cuts, key_packets = set(cuts.tolist()), np.append(np.flatnonzero(keys), count)
+    ranges = []
+    for start, stop in itertools.pairwise(ends):
+        copied = start in clean_cuts and stop in clean_cuts
+        if copied and gop is not None and not copy:
+            within = key_packets[(key_packets >= start) & (key_packets <= stop)]
+            copied = int(np.diff(within, append=stop).max(initial=0)) <= gop
+        ranges.append(ClipRange(start, stop, copied))
+    return ranges
 
 
-@contextmanager
-def open_video(source: Any) -> Iterator[tuple[Any, Any]]:
-    """Opens a source that is known to have a video, and yields its container and that."""
-    with open_file(source) as file:
-        format = FORMATS[identify(file.read(HEAD))]
-        file.seek(0)
-        with import_av().open(file, format=format, metadata_errors='replace') as container:
-            yield container, best_stream(container, 'video')
-
-
-class _Shared(io.RawIOBase):
-    """A file that others read too: it has a position of its own."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = self._file.seek(0, os.SEEK_END) if whence == os.SEEK_END else self._position
-        self._position = offset if whence == os.SEEK_SET else base + offset
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        self._file.seek(self._position)
-        data = self._file.read(-1 if size is None else size)
-        self._position += len(data)
-        return data
-
-
-def name_of(source: Any) -> str:
-    """Returns what messages call a source."""
-    if isinstance(source, str | os.PathLike):
-        return os.fspath(source)
-    if isinstance(source, Video):
-        return source.source.name
-    name = getattr(source, 'name', None)
-    return name if isinstance(name, str) else type(source).__name__
-
-
-def why_not_copied(reel: Reel) -> tuple[str, str | None]:
-    """Returns the codec of a video, and why its packets cannot be moved to MP4; None if they can."""
-    name = reel.packets.context().codec
+def why_not_copied(decoder: VideoDecoder) -> tuple[str, str | None]:
+    """Returns the codec of a video, and why its packets cannot be copied to MP4; None if they can."""
+    name = decoder.packets.new_context().codec
     codec = {'libdav1d': 'av1'}.get(name.name, name.canonical_name)
-    table = reel.packets.table
-    if codec not in COPIED:
-        return codec, f'MP4 holds no {codec}'
-    if not table.certain:
-        return codec, 'not every packet is a frame with a time'
-    places = reel.timeline.places
-    if table.cut and len(reel.timeline.keys):
-        places = places[: reel.timeline.keys[-1]]  # What comes after is not cut into clips anyway.
+    table, timeline = decoder.packets.table, decoder.timeline
+    if codec not in MP4_CODECS:
+        return codec, f'MP4 does not support {codec}'
+    if not table.one_frame_each:
+        return codec, 'not every packet is a frame with a timestamp'
+    places = timeline.places
+    if table.cut and len(timeline.keys):
+        places = places[: timeline.keys[-1]]  # The packets after that are in no clip.
     if (places < 0).any():
         return codec, 'some of its frames are not shown'
     if not table.keys[0] or int(table.times.argmin()):
-        return codec, 'its first frames are made of others that are not there'
+        return codec, 'its first frames refer to frames that are missing'
     return codec, None
 
 
-class Demuxed:
-    """The packets of a video, each taken once, in the order of the file."""
+class PacketCopier:
+    """Copies the packets of a video to new files, from the first to the last.
+
+    Args:
+        container: The source, opened with libavformat.
+        stream: The video in it.
+    """
 
     def __init__(self, container: Any, stream: Any) -> None:
         self._stream = stream
+        self.time_base = stream.time_base
         self._packets = (packet for packet in container.demux(stream) if packet.size)
         self._position = 0
 
@@ -123,8 +114,8 @@ class Demuxed:
         """Returns packets as an MP4 whose frames begin at 0.
 
         Args:
-            start, stop: Which packets, after those taken before.
-            length: Ticks from when the first of the frames is shown until the last one ends.
+            start, stop: Packet numbers, after those of the last call.
+            length: Ticks from the first frame to the end of the last.
         """
         for _ in itertools.islice(self._packets, start - self._position):
             pass
@@ -135,13 +126,13 @@ class Demuxed:
         times = np.array([packet.pts for packet in packets])
         shown = np.sort(times)
         until = np.append(shown[1:], max(shown[0] + length, shown[-1] + 1))
-        decoded = _decode_times(times, shown, int(until[-1]))
-        lasting = dict(zip(shown.tolist(), (until - shown).tolist(), strict=True))
+        decoded = _decoding_times(times, shown, int(until[-1]))
+        durations = dict(zip(shown.tolist(), (until - shown).tolist(), strict=True))
         file = io.BytesIO()
         with import_av().open(file, 'w', format='mp4') as container:
             stream = container.add_stream_from_template(self._stream, opaque=True)
             for packet, time in zip(packets, decoded.tolist(), strict=True):
-                packet.duration = lasting[packet.pts]
+                packet.duration = durations[packet.pts]
                 packet.dts = time - int(shown[0])
                 packet.pts -= int(shown[0])
                 packet.stream = stream
@@ -149,11 +140,11 @@ class Demuxed:
         return file.getvalue()
 
 
-def _decode_times(times: Int64s, shown: Int64s, end: int) -> Int64s:
-    """Returns when packets are decoded: rising, and none after its frame is shown.
+def _decoding_times(times: Int64s, shown: Int64s, end: int) -> Int64s:
+    """Returns decoding times of packets: rising, and none after the presentation of its frame.
 
-    In MP4 a frame lasts from its own time of decoding to that of the next packet. For the frame that is shown
-    last, and so for the whole, that should be right.
+    In MP4 the duration of a frame is the difference of its decoding time and that of the next packet. It is
+    right for the frame that is shown last, and so for the whole video.
     """
     decoded = shown - int((shown - times).max())
     last = int(times.argmax())
@@ -164,31 +155,24 @@ def _decode_times(times: Int64s, shown: Int64s, end: int) -> Int64s:
     return decoded
 
 
-class Decoded:
-    """The frames of a video, decoded one after the other."""
+class FrameReader:
+    """Decodes consecutive ranges of frames of a video; a range that continues the last one does not seek."""
 
-    def __init__(self, reel: Reel) -> None:
-        self._reel = reel
-        self._ticks = np.append(reel.timeline.ticks, max(reel.timeline.end, int(reel.timeline.ticks[-1]) + 1))
+    def __init__(self, decoder: VideoDecoder) -> None:
+        timeline = decoder.timeline
+        self._decoder = decoder
+        self.ticks: list[int] = [*timeline.ticks.tolist(), max(timeline.end, int(timeline.ticks[-1]) + 1)]
+        """When each frame is shown, and when the last one ends."""
         self._frames: Iterator[Frames] = iter(())
         self._position = -1
 
     def read(self, start: int, stop: int) -> Iterator[tuple[Frames, int, int]]:
-        """Yields frames, each with the ticks from which and until which it is shown."""
+        """Yields frames, each with the ticks at which it is shown first and no longer."""
         if start != self._position:
-            self._frames = self._from(start)
+            convert = self._decoder.reformatter.reformat
+            self._frames = self._decoder.in_order(
+                start, lambda _, frame: plane_pixels(convert(frame, format='rgb24'))
+            )
         self._position = stop
-        ticks = self._ticks[start : stop + 1].tolist()
-        for frame, (begin, end) in zip(self._frames, itertools.pairwise(ticks), strict=False):
-            yield frame, begin, end
-            if end == ticks[-1]:
-                return
-
-    def _from(self, start: int) -> Iterator[Frames]:
-        convert = import_av().video.reformatter.VideoReformatter()
-        waiting: dict[int, Frames] = {}
-        for number, frame in self._reel.frames(np.arange(start, len(self._ticks) - 1)):
-            waiting[number] = rgb_pixels(convert.reformat(frame, format='rgb24'))
-            while start in waiting:
-                yield waiting.pop(start)
-                start += 1
+        for number in range(start, stop):
+            yield next(self._frames), self.ticks[number], self.ticks[number + 1]

@@ -1,88 +1,156 @@
-"""Going through a media file once, without decoding, to note where its packets are."""
+"""Finding the packets of a stream: by the header of an MP4, else by demuxing the file once."""
 
 from __future__ import annotations
 
-import os
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.formats.ffmpeg import import_av
-from bags.media.packets import Demuxed, Packets, Table, best_stream
+from bags.formats.encoded import PositionedFile
+from bags.formats.ffmpeg import best_stream, import_av, open_container
+from bags.formats.signatures import DEMUXERS, HEAD, ebml_number, identify
+from bags.media.mp4 import Track, find_moov, read_tracks
+from bags.media.packets import NO_PROBING, DemuxedPackets, Packets
+from bags.media.timeline import PacketTable
 
-__all__ = ['scan']
+__all__ = ['open_packets']
 
-LEAST, MOST = 1 << 16, 1 << 22
-"""Bytes read at once: more and more, as long as they follow one another."""
-PAGE = 27 + 255 + 255 * 255
-"""Bytes of a page of Ogg at most."""
-TRIVIAL = 16
-"""Bytes of a packet of MPEG-4 that may say no more than that nothing is shown."""
+HANDLERS = {'video': 'vide', 'audio': 'soun'}
+PLAIN_CODECS = {
+    b'avc1', b'avc3', b'hvc1', b'hev1', b'vp09', b'av01', b'mp4v', b'FFV1',
+    b'mp4a', b'Opus', b'fLaC', b'alac',
+}  # fmt: skip
+"""Codecs of MP4 whose samples are packets as libavcodec decodes them."""
+
+MIN_READ_AHEAD, MAX_READ_AHEAD = 1 << 16, 1 << 22
+"""Bytes of one read: doubled with each read that continues the one before."""
+MAX_OGG_PAGE_BYTES = 27 + 255 + 255 * 255
+MAX_SKIPPED_VOP_BYTES = 16
+"""Of a packet of MPEG-4 which may say only that no frame is shown."""
 
 
-class Ahead:
-    """A file that is read in large pieces, of which one is in memory."""
+def open_packets(file: BinaryIO, kind: str) -> Packets:
+    """Finds the packets of a file's video or audio.
+
+    Args:
+        file: A seekable binary file.
+        kind: The stream, `video` or `audio`.
+
+    Raises:
+        ValueError: Not a media file, no stream of the kind, or an unknown codec.
+    """
+    file.seek(0)
+    name = identify(file.read(HEAD))
+    if name not in DEMUXERS:
+        raise ValueError(f'expected {kind}, got {name}')
+    if name in ('MP4', 'QuickTime'):
+        tracks = read_tracks(find_moov(file))
+        if tracks and None not in tracks:
+            plain = [track for track in tracks if track is not None and track.kind == HANDLERS[kind]]
+            if len(plain) == 1 and plain[0].codec in PLAIN_CODECS and len(plain[0].table.sizes):
+                from_header = _video_track if kind == 'video' else _audio_track
+                packets = from_header(file, plain[0], name)
+                if packets is not None:
+                    return packets
+    return _demux(file, name, kind)
+
+
+# By the header of an MP4.
+
+
+def _video_track(file: BinaryIO, track: Track, name: str) -> Packets:
+    table = replace(track.table, shown=track.table.shown & (track.table.sizes > 0))
+    return Packets(file, table, name, 'video', track.header)
+
+
+def _audio_track(file: BinaryIO, track: Track, name: str) -> Packets | None:
+    """Returns the packets within the edit; None unless libavformat begins with the same ones.
+
+    libavformat decides how many samples of the first packets are dropped, so these are demuxed.
+    """
+    begin, first, length = track.edit or (0, 0, 0)
+    table, scale = track.table, track.table.unit[1]
+    times = table.times - begin + first  # Without the edit.
+    ends = times + table.durations
+    kept = (ends > first - scale) & (times < first + length if length else True) & (table.sizes > 0)
+    numbers = np.flatnonzero(kept)
+    if not len(numbers):
+        return None
+    skips = np.zeros((len(numbers), 2), np.int64)
+    shown = np.ones(len(numbers), bool)
+    places = list(zip(table.offsets[numbers].tolist(), table.sizes[numbers].tolist(), strict=True))
+    found = 0
+    file.seek(0)
+    with open_container(file, name, **NO_PROBING) as container:
+        for packet in container.demux(best_stream(container, 'audio')):
+            if not packet.size:
+                continue
+            if (packet.pos, packet.size) != places[found]:
+                return None
+            skips[found, 0] = _skips(packet)[0]
+            shown[found] = not packet.is_discard
+            found += 1
+            if not packet.is_discard or found == len(numbers):
+                break
+    if not found:
+        return None
+    table = replace(table.at(numbers), keys=np.ones(len(numbers), bool), shown=shown, skips=skips)
+    return Packets(file, table, name, 'audio', track.header)
+
+
+# By demuxing.
+
+
+class ReadAheadFile(PositionedFile):
+    """A file that is read in large blocks, of which the last one is in memory."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._size = file.seek(0, os.SEEK_END)
-        self._position = 0
-        self._base = 0
-        self._piece = b''
-        self._step = LEAST
+        self._size = file.seek(0, 2)
+        self._start = 0
+        self._block = b''
+        self._length = MIN_READ_AHEAD
 
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._position = offset + (0, self._position, self._size)[whence]
-        return self._position
+    def size(self) -> int:
+        return self._size
 
-    def tell(self) -> int:
-        return self._position
+    def read_at(self, start: int, count: int | None) -> bytes:
+        within = start - self._start
+        if not 0 <= within < len(self._block):
+            continues = start == self._start + len(self._block)
+            self._length = min(2 * self._length, MAX_READ_AHEAD) if continues else MIN_READ_AHEAD
+            self._block, self._start, within = self.peek(start, self._length), start, 0
+        return self._block[within : None if count is None else within + count]
 
-    def read(self, size: int) -> bytes:
-        within = self._position - self._base
-        if not 0 <= within < len(self._piece):
-            follows = self._position == self._base + len(self._piece)
-            self._step = min(2 * self._step, MOST) if follows else LEAST
-            self._piece, self._base, within = self.at(self._position, self._step), self._position, 0
-        data = self._piece[within : within + size]
-        self._position += len(data)
-        return data
-
-    def at(self, start: int, size: int) -> bytes:
-        """Returns bytes from anywhere, without moving."""
-        within = start - self._base
-        if within >= 0 and within + size <= len(self._piece):
-            return self._piece[within : within + size]
-        stop = min(start + size, self._size)
+    def peek(self, start: int, count: int) -> bytes:
+        """Returns bytes from anywhere, without a change of the block in memory."""
+        within = start - self._start
+        if within >= 0 and within + count <= len(self._block):
+            return self._block[within : within + count]
+        stop = min(start + count, self._size)
         if start >= stop:
             return b''
-        expect = getattr(self._file, 'expect', None)
-        if expect is not None:
-            expect(start, stop)
         self._file.seek(start)
         return self._file.read(stop - start)
 
 
-def scan(file: BinaryIO, name: str, format: str, kind: str) -> Packets:
-    """Notes the packets of a stream.
-
-    Args:
-        file: The file, from start to end.
-        name: What `identify` calls it.
-        format: What libavformat calls it.
-        kind: `video` or `audio`.
+def _demux(file: BinaryIO, name: str, kind: str) -> Packets:
+    """Reads the file once and notes the packets of a stream.
 
     Raises:
         ValueError: No such stream, or no packet in it.
     """
     av = import_av()
-    ahead = Ahead(file)
+    ahead = ReadAheadFile(file)
     rows: list[tuple[Any, ...]] = []
     skips: list[tuple[int, int]] = []
-    shift: int | None = None  # From where libavformat says that a packet is to where it is; -1: nowhere.
+    shift: int | None = None  # Bytes from `packet.pos` to the packet; -1 if it is not stored as one range.
     cut = _missing(ahead, name)
     try:
-        with av.open(ahead, format=format, metadata_errors='replace') as container:
+        with open_container(ahead, name) as container:
             stream = best_stream(container, kind)
             codec = stream.codec_context.name
             unit = stream.time_base.numerator, stream.time_base.denominator
@@ -96,109 +164,98 @@ def scan(file: BinaryIO, name: str, format: str, kind: str) -> Packets:
                 if shift != -1:
                     shift = _find(ahead, packet, data, shift)
                 shown = not packet.is_discard and (codec != 'vp8' or bool(data[0] & 0x10))
-                row = (
-                    packet.pos,
-                    packet.size,
-                    packet.pts,
-                    packet.dts,
-                    packet.duration,
-                    packet.is_keyframe,
-                    shown,
-                )
-                rows.append(row)
-                skips.append(_skips(packet) if packet.has_sidedata('skip_samples') else (0, 0))
+                times = packet.pts, packet.dts, packet.duration
+                rows.append((packet.pos, packet.size, *times, packet.is_keyframe, shown))
+                skips.append(_skips(packet))
     except av.FFmpegError as exc:
         if not rows:
             raise ValueError(f'cannot be read as {name}: {exc}') from exc
         cut = cut or f'damaged after packet {len(rows) - 1}: {exc}'
     if not rows:
         raise ValueError(cut or f'expected {kind}, got no packet of it')
-    return _packets(file, format, kind, codec, rows, skips, shift or 0, unit, cut)
+    table = _table(rows, skips, codec, shift or 0, unit, cut)
+    return (DemuxedPackets if shift == -1 else Packets)(file, table, name, kind)
 
 
-def _packets(
-    file: BinaryIO,
-    format: str,
-    kind: str,
-    codec: str,
+def _table(
     rows: list[tuple[Any, ...]],
     skips: list[tuple[int, int]],
+    codec: str,
     shift: int,
     unit: tuple[int, int],
     cut: str | None,
-) -> Packets:
-    offsets, sizes, times, decoded, durations, keys, shown = zip(*rows, strict=True)
-    certain = None not in times and len(set(times)) == len(times)
+) -> PacketTable:
+    columns: Sequence[tuple[Any, ...]] = tuple(zip(*rows, strict=True))
+    offsets, sizes, times, decoded, durations, keys, shown = columns
+    timed = None not in times
+    one_frame_each = timed and len(set(times)) == len(times)
     if codec == 'mpeg4':
-        certain = certain and min(sizes) > TRIVIAL
-    if cut:
-        # What is missing is decoded later than all that is there, and so shown later than this.
-        horizon = max((time for time in decoded if time is not None), default=None)
-        if horizon is not None and None not in times:
-            shown = tuple(is_shown and time <= horizon for is_shown, time in zip(shown, times, strict=True))
-    known_times = times
-    if None in times:
-        known = decoded if None not in decoded else range(len(rows))
-        times = tuple(time if time is not None else other for time, other in zip(times, known, strict=True))
-    table = Table(
-        offsets=np.array([-1 if place is None else place for place in offsets], np.int64) + max(shift, 0),
+        one_frame_each = one_frame_each and min(sizes) > MAX_SKIPPED_VOP_BYTES
+    horizon = max((time for time in decoded if time is not None), default=None)
+    if cut and timed and horizon is not None:
+        # Missing packets would be decoded, and so shown, after this: between later frames some are missing.
+        shown = tuple(is_shown and time <= horizon for is_shown, time in zip(shown, times, strict=True))
+    if not timed:
+        others = decoded if None not in decoded else range(len(rows))
+        times = tuple(other if time is None else time for time, other in zip(times, others, strict=True))
+    return PacketTable(
+        offsets=np.array([-1 if offset is None else offset for offset in offsets], np.int64) + max(shift, 0),
         sizes=np.array(sizes, np.int64),
         times=np.array(times, np.int64),
         durations=np.array([duration or 0 for duration in durations], np.int64),
         keys=np.array(keys, bool),
         shown=np.array(shown, bool),
         unit=unit,
-        certain=certain,
-        timed=None not in known_times,
+        one_frame_each=one_frame_each,
+        timed=timed,
         cut=cut,
         skips=np.array(skips, np.int64),
     )
-    return (Demuxed if shift < 0 else Packets)(file, table, format, kind)
 
 
-def _find(file: Ahead, packet: Any, data: bytes, shift: int | None) -> int:
-    """Returns how far behind the place that libavformat tells the packet begins; -1 if it is not there."""
-    if (
-        packet.pos is None
-        or packet.pos < 0
-        or packet.has_sidedata('new_extradata')
-        or packet.has_sidedata('palette')
-    ):
+def _find(file: ReadAheadFile, packet: Any, data: bytes, shift: int | None) -> int:
+    """Returns how many bytes after `packet.pos` the packet starts; -1 if it is not there."""
+    added = packet.has_sidedata('new_extradata') or packet.has_sidedata('palette')
+    if packet.pos is None or packet.pos < 0 or added:
         return -1
     if shift is None:
-        return file.at(packet.pos, len(data) + 32).find(data)
-    return shift if file.at(packet.pos + shift, len(data)) == data else -1
+        return file.peek(packet.pos, len(data) + 32).find(data)
+    return shift if file.peek(packet.pos + shift, len(data)) == data else -1
 
 
 def _skips(packet: Any) -> tuple[int, int]:
-    """Samples to leave out at the start and the end of a packet: two numbers of 32 bits each."""
-    data = bytes(packet.get_sidedata('skip_samples'))
-    return int.from_bytes(data[:4], 'little'), int.from_bytes(data[4:8], 'little')
+    """Returns how many audio samples to drop at the start and at the end of a packet."""
+    if not packet.has_sidedata('skip_samples'):
+        return 0, 0
+    start, end = struct.unpack_from('<II', bytes(packet.get_sidedata('skip_samples')))
+    return start, end
 
 
-def _missing(file: Ahead, name: str) -> str | None:
-    """Returns what is missing of a file that says how long it is; None if nothing is."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(0)
-    end = 0
-    head = file.at(0, 64)
+def _missing(file: ReadAheadFile, name: str) -> str | None:
+    """Returns what is missing of a file whose header says how long it is; None if nothing is."""
+    size, end = file.size(), 0
+    head = file.peek(0, 64)
     if name in ('WAV', 'AVI'):
         end = 8 + int.from_bytes(head[4:8], 'little')
         end = end if end < 1 << 32 else 0
     elif name in ('WebM', 'Matroska'):
-        start = _element(head, 4)  # Behind the header of EBML.
-        segment = file.at(sum(start), 12)
-        if segment[:4] == b'\x18\x53\x80\x67':
-            length, begin = _element(segment, 4)
-            width = begin - 4
-            end = sum(start) + begin + length if length + 1 != 1 << 7 * width else 0
-    elif name.startswith('Ogg') and not _ends_with_page(file.at(max(0, size - PAGE), PAGE)):
-        return f'cut off: expected the end of a page of Ogg, got that of the file at {size} bytes'
+        try:
+            segment = sum(ebml_number(head, 4))  # After the EBML header.
+            mark = file.peek(segment, 12)
+            length, begin = ebml_number(mark, 4)
+            if mark[:4] == b'\x18\x53\x80\x67' and length + 1 != 1 << 7 * (begin - 4):
+                end = segment + begin + length
+        except (struct.error, IndexError):
+            pass  # libavformat raises.
+    elif name.startswith('Ogg') and not _ends_with_page(
+        file.peek(max(0, size - MAX_OGG_PAGE_BYTES), MAX_OGG_PAGE_BYTES)
+    ):
+        return f'cut off: expected the end of an Ogg page, got that of the file at {size} bytes'
     return f'cut off: expected {end} bytes, got {size}' if end > size else None
 
 
 def _ends_with_page(tail: bytes) -> bool:
-    """Tells if the last page of an Ogg, which lists the lengths of its segments, ends where the file does."""
+    """Returns whether the last page, which lists the lengths of its segments, ends where the file does."""
     place = len(tail)
     while (place := tail.rfind(b'OggS', 0, place)) >= 0:
         count = tail[place + 26] if place + 26 < len(tail) else 255
@@ -206,9 +263,3 @@ def _ends_with_page(tail: bytes) -> bool:
         if len(lengths) == count and place + 27 + count + sum(lengths) == len(tail):
             return True
     return False
-
-
-def _element(data: bytes, start: int) -> tuple[int, int]:
-    """Reads the number at a place, whose leading zero bits say how many bytes it has, and where it ends."""
-    width = 9 - (data[start] if start < len(data) else 0).bit_length()
-    return int.from_bytes(data[start : start + width], 'big') & ~(1 << 7 * width), start + width

@@ -1,22 +1,22 @@
-"""What MP4 and QuickTime say about their samples: where each lies, when it is shown, what it is decoded from.
+"""The sample tables of MP4 and QuickTime: where each sample is, when it is shown, which are key frames.
 
     moov
-      mvhd                 units of a second, for edits
-      trak                 one for video, one for audio
+      mvhd                 ticks per second, for edits
+      trak                 one per stream
         edts/elst          which part of the track is shown, and when
         mdia
-          mdhd             units of a second, for samples
-          hdlr             what kind of track it is
+          mdhd             ticks per second, for samples
+          hdlr             the kind of the track
           minf/stbl
             stsd           the codec
-            stts, ctts     times of samples: how far apart, and how long until each is shown
-            stss           which can be decoded by themselves
-            stsz           their sizes
-            stsc, stco     how they are put together to chunks, and where those are
+            stts, ctts     durations of samples, and the delay from decoding to presentation
+            stss           key frames
+            stsz           sizes
+            stsc, stco     how many samples each chunk holds, and where chunks are
 
-Each table is a few numbers a run or a sample, so that all of an hour of video is read in milliseconds.
-Where a file is none of the plain kind (in fragments, or with several edits), there is nothing here, and it
-has to be read from start to end once.
+The tables have a few numbers per run or sample: those of an hour of video are parsed in milliseconds. Unusual
+tracks (of fragmented files, or with several edits) are not supported: such files are demuxed once from start
+to end.
 """
 
 from __future__ import annotations
@@ -27,70 +27,54 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 
 from bags.indexing import Int64s
+from bags.media.timeline import PacketTable
 
-__all__ = ['Track', 'find_moov', 'header_of', 'read_tracks']
+__all__ = ['Track', 'find_moov', 'read_tracks']
 
-HEAD = 1 << 14
-"""Bytes read at first, and at least: what comes before the moov, and a small one."""
-MOST = 1 << 30
-"""Bytes a moov may have."""
-MANY = 1 << 24
-"""Samples of one size; there are more if each is one of sound."""
+MIN_READ_BYTES = 1 << 14
+"""Of one read, which mostly covers a small moov and what is before it."""
+MAX_MOOV_BYTES = 1 << 30
+MAX_EQUAL_SAMPLES = 1 << 24
+"""Samples of one common size, of which the header may claim any number. PCM audio has more."""
 
 
-class Unusual(Exception):
-    """A track that is not of the plain kind."""
+class UnusualTrackError(Exception):
+    """A track that this module does not support."""
 
 
 @dataclass(frozen=True)
 class Track:
-    """A track of one codec, all of it described in the moov.
-
-    Of `n` samples in the order in which they are decoded:
-    """
+    """A track of one codec, with at most one edit."""
 
     kind: str
-    """`vide` or `soun`, or that of another handler."""
+    """The handler: `vide`, `soun` or another."""
     codec: bytes
-    """The four letters of the codec."""
-    scale: int
-    """Units of time a second."""
-    offsets: Int64s
-    """(n,): where each begins in the file."""
-    sizes: Int64s
-    """(n,): bytes of each."""
-    times: Int64s
-    """(n,): when each is shown, in units; the first edit begins at 0, or later if it says so."""
-    durations: Int64s
-    """(n,): how long each lasts until the next is decoded."""
-    keys: npt.NDArray[np.bool_]
-    """(n,): which can be decoded by themselves."""
-    shown: npt.NDArray[np.bool_]
-    """(n,): which lie in the part that is shown."""
+    """Four characters."""
+    table: PacketTable
+    """Its samples. Times are those of the presentation, after the edit."""
     edit: tuple[int, int, int] | None
-    """The edit: when it begins, in units; which time of the track is shown then; for how many units.
-    None if there is none."""
+    """Its edit in ticks: the presentation time at which it begins, the time of the track that is shown then,
+    and its duration. None if there is none."""
     header: bytes
-    """A moov of this track without its samples: what a decoder has to know."""
+    """A short file with the header of this track, without its samples."""
 
 
 def find_moov(file: BinaryIO) -> bytes:
-    """Returns the moov of a file, without its own header.
+    """Returns the content of the moov box of a file.
 
     Raises:
-        ValueError: There is none, or not all of it.
+        ValueError: There is none, or it is cut off.
     """
     size = file.seek(0, 2)
     file.seek(0)
-    head, base, start = file.read(HEAD), 0, 0
+    head, base, start = file.read(MIN_READ_BYTES), 0, 0
     while start + 8 <= size:
         if not base <= start <= base + len(head) - 16:
-            # The last box is the moov, more often than not, and small.
+            # Mostly the last box, and the moov.
             file.seek(start)
-            head, base = file.read(HEAD), start
+            head, base = file.read(MIN_READ_BYTES), start
         within = start - base
         length, kind = struct.unpack_from('>I4s', head, within)
         begin = start + 8
@@ -104,7 +88,7 @@ def find_moov(file: BinaryIO) -> bytes:
             )
         stop = start + length
         if kind == b'moov':
-            if stop > size or stop - begin > MOST:
+            if stop > size or stop - begin > MAX_MOOV_BYTES:
                 raise ValueError(f'MP4 is cut off after {size} bytes, within the header')
             found = head[begin - base : stop - base]
             if len(found) < stop - begin:
@@ -118,7 +102,7 @@ def find_moov(file: BinaryIO) -> bytes:
 
 
 def _boxes(data: memoryview) -> Iterator[tuple[bytes, memoryview, memoryview]]:
-    """Yields the kind, the content and the whole of each box."""
+    """Yields of each box its kind, its content, and all of its bytes."""
     start = 0
     while start + 8 <= len(data):
         length, kind = struct.unpack_from('>I4s', data, start)
@@ -141,10 +125,10 @@ def _children(data: memoryview) -> dict[bytes, memoryview]:
 
 
 def read_tracks(moov: bytes) -> list[Track | None]:
-    """Reads all tracks of a moov; None for one that is not of the plain kind.
+    """Parses all tracks of a moov; None for an unusual one.
 
     Raises:
-        ValueError: Tables that contradict each other.
+        ValueError: Its tables contradict each other.
     """
     view = memoryview(moov)
     top = _children(view)
@@ -155,7 +139,7 @@ def read_tracks(moov: bytes) -> list[Track | None]:
         if kind == b'trak':
             try:
                 tracks.append(None if fragmented else _track(view, content, movie))
-            except (Unusual, KeyError):
+            except (UnusualTrackError, KeyError):
                 tracks.append(None)
             except (struct.error, IndexError) as exc:
                 raise ValueError(f'the header of the MP4 is damaged: {exc}') from None
@@ -163,13 +147,13 @@ def read_tracks(moov: bytes) -> list[Track | None]:
 
 
 def _scale(content: memoryview) -> int:
-    """The units a second of mvhd and mdhd."""
+    """Returns the ticks per second of mvhd and mdhd."""
     found: int = struct.unpack_from('>I', content, 20 if content[0] == 1 else 12)[0]
     return found
 
 
 def _table(content: memoryview, dtype: str, columns: int, start: int = 8) -> Any:
-    """Rows behind a count of them."""
+    """Parses a count and as many rows."""
     count = struct.unpack_from('>I', content, start - 4)[0]
     if count > (len(content) - start) // (columns * int(dtype[2])):
         raise ValueError(f'the header of the MP4 is damaged: a table of {count} rows in {len(content)} bytes')
@@ -185,9 +169,9 @@ def _track(moov: memoryview, content: memoryview, movie: int) -> Track:
     count = len(sizes)
     scale = _scale(mdia[b'mdhd'])
     if len(entries) != 1 or not scale:
-        raise Unusual
+        raise UnusualTrackError
     durations = _runs(_table(stbl[b'stts'], '>u4', 2), count)
-    durations[durations > 0x7FFFFFFF] = 1  # A negative one, as ffmpeg takes it.
+    durations[durations > 0x7FFFFFFF] = 1  # Negative: as FFmpeg does.
     decoded = np.zeros(count, np.int64)
     np.cumsum(durations[:-1], out=decoded[1:])
     times = decoded
@@ -204,26 +188,20 @@ def _track(moov: memoryview, content: memoryview, movie: int) -> Track:
     if edit is not None:
         begin, first, length = edit
         shown = (times >= first) & (times < first + length)
-        # As libavformat has it: the first that is shown is so when the edit begins.
+        # As in libavformat, the first sample that is shown is shown when the edit begins.
         late = int(times[shown].min()) - first if shown.any() else 0
         times = times - first - late + begin
     return Track(
         kind=bytes(mdia[b'hdlr'][8:12]).decode('latin-1'),
         codec=entries[0][0],
-        scale=scale,
-        offsets=_offsets(stbl, sizes),
-        sizes=sizes,
-        times=times,
-        durations=durations,
-        keys=keys,
-        shown=shown,
+        table=PacketTable(_offsets(stbl, sizes), sizes, times, durations, keys, shown, (1, scale)),
         edit=edit,
-        header=header_of(moov, content),
+        header=_header(moov, content),
     )
 
 
 def _edit(trak: dict[bytes, memoryview], movie: int, scale: int) -> tuple[int, int, int] | None:
-    """Reads the list of edits: parts that are empty, then one that is shown at its normal speed."""
+    """Parses the list of edits: empty ones, then one at normal speed."""
     lists = _children(trak[b'edts']) if b'edts' in trak else {}
     if b'elst' not in lists:
         return None
@@ -236,26 +214,26 @@ def _edit(trak: dict[bytes, memoryview], movie: int, scale: int) -> tuple[int, i
             '>QqI' if wide else '>IiI', content, 8 + number * (20 if wide else 12)
         )
         if rate != 0x10000 or found is not None or not movie:
-            raise Unusual
-        # In units of the track, rounded as ffmpeg does.
+            raise UnusualTrackError
+        # In ticks of the track, rounded as FFmpeg does.
         length = (length * scale + movie // 2) // movie
         if first == -1:
             begin += length
         elif first < 0 or not length:
-            raise Unusual
+            raise UnusualTrackError
         else:
             found = (begin, first, length)
     if found is None and count:
-        raise Unusual
+        raise UnusualTrackError
     return found
 
 
 def _runs(table: Int64s, count: int) -> Int64s:
-    """Spreads (how many, value) over all samples; those that are left out have the last value."""
+    """Repeats the values of (count, value) rows for `count` samples; the last value continues."""
     if not len(table):
         return np.zeros(count, np.int64)
     if int(table[:, 0].sum()) > 2 * count + 1024:
-        # As many as there are samples, whatever the counts say.
+        # Limits the memory that wrong counts can claim.
         table = table.copy()
         ends = np.minimum(np.cumsum(np.minimum(table[:, 0], count)), count)
         table[:, 0] = np.diff(ends, prepend=0)
@@ -267,15 +245,15 @@ def _sizes(stbl: dict[bytes, memoryview]) -> Int64s:
     content = stbl[b'stsz']
     each, count = struct.unpack_from('>II', content, 4)
     if each:
-        if count > MANY:
-            raise Unusual
+        if count > MAX_EQUAL_SAMPLES:
+            raise UnusualTrackError
         return np.full(count, each, np.int64)
     sizes: Int64s = _table(content, '>u4', 1, 12)[:, 0]
     return sizes
 
 
 def _offsets(stbl: dict[bytes, memoryview], sizes: Int64s) -> Int64s:
-    """Where samples begin: a chunk's samples follow one another."""
+    """Returns where samples start: those of a chunk follow one another."""
     wide = b'co64' in stbl
     chunks = _table(stbl[b'co64' if wide else b'stco'], '>u8' if wide else '>u4', 1)[:, 0]
     runs = _table(stbl[b'stsc'], '>u4', 3)
@@ -292,46 +270,37 @@ def _offsets(stbl: dict[bytes, memoryview], sizes: Int64s) -> Int64s:
         raise ValueError(
             f'the header of the MP4 is damaged: {len(sizes)} samples, but chunks of {int(ends[-1])}'
         )
-    before = np.concatenate([[0], np.cumsum(sizes)])  # Bytes before each sample, were they all together.
+    before = np.concatenate([[0], np.cumsum(sizes)])  # Bytes of all samples before each.
     used = np.minimum(ends - each, len(sizes))
     each = np.minimum(each, len(sizes) - used)
     offsets: Int64s = np.repeat(chunks - before[used], each) + before[:-1]
     return offsets
 
 
-_EMPTY = (
-    b'\0\0\0\x10stts'
-    + bytes(8)
-    + b'\0\0\0\x10stsc'
-    + bytes(8)
-    + b'\0\0\0\x14stsz'
-    + bytes(12)
-    + b'\0\0\0\x10stco'
-    + bytes(8)
+def _box(kind: bytes, content: bytes) -> bytes:
+    return struct.pack('>I4s', 8 + len(content), kind) + content
+
+
+_NO_SAMPLES = b''.join(
+    _box(kind, bytes(size)) for kind, size in ((b'stts', 8), (b'stsc', 8), (b'stsz', 12), (b'stco', 8))
 )
 
 
-def header_of(moov: memoryview, track: memoryview) -> bytes:
-    """Returns a file of the header alone: the movie, and one track without samples.
-
-    To open it takes the same time however long the track is.
-    """
-
-    def box(kind: bytes, content: bytes) -> bytes:
-        return struct.pack('>I4s', 8 + len(content), kind) + content
+def _header(moov: memoryview, track: memoryview) -> bytes:
+    """Returns a file with the header of one track without samples, which always opens fast."""
 
     def rebuild(content: memoryview, path: tuple[bytes, ...]) -> bytes:
         parts = []
         for kind, inner, whole in _boxes(content):
             if kind == path[0]:
-                parts.append(box(kind, rebuild(inner, path[1:]) if len(path) > 1 else sample_table(inner)))
+                parts.append(_box(kind, rebuild(inner, path[1:]) if len(path) > 1 else sample_table(inner)))
             elif kind not in (b'edts', b'udta', b'meta', b'tref', b'uuid', b'free'):
                 parts.append(bytes(whole))
         return b''.join(parts)
 
     def sample_table(content: memoryview) -> bytes:
-        return b''.join(bytes(whole) for kind, _, whole in _boxes(content) if kind == b'stsd') + _EMPTY
+        return b''.join(bytes(whole) for kind, _, whole in _boxes(content) if kind == b'stsd') + _NO_SAMPLES
 
-    trak = box(b'trak', rebuild(track, (b'mdia', b'minf', b'stbl')))
+    trak = _box(b'trak', rebuild(track, (b'mdia', b'minf', b'stbl')))
     mvhd = b''.join(bytes(whole) for kind, _, whole in _boxes(moov) if kind == b'mvhd')
-    return box(b'ftyp', b'isom\0\0\x02\0isomiso2') + box(b'moov', mvhd + trak)
+    return _box(b'ftyp', b'isom\0\0\x02\0isomiso2') + _box(b'moov', mvhd + trak)

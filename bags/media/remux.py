@@ -1,4 +1,4 @@
-"""Rewriting a video for quick access, without encoding it again."""
+"""`remux`: rewrites a video for fast access, without encoding it again."""
 
 from __future__ import annotations
 
@@ -8,72 +8,59 @@ import tempfile
 from typing import Any, BinaryIO
 
 from bags.formats.encoded import BufferFile
-from bags.formats.ffmpeg import import_av
-from bags.formats.signatures import HEAD, identify
-from bags.media.packets import FORMATS
+from bags.formats.ffmpeg import import_av, open_container
+from bags.formats.signatures import DEMUXERS, HEAD, identify
 
-__all__ = ['Remuxed', 'remux']
-
-KINDS = ('video', 'audio')
+__all__ = ['RemuxedFile', 'remux']
 
 
-class Remuxed(io.BufferedReader):
-    """A file that `remux` made, for whoever writes it to close."""
+class RemuxedFile(io.BufferedReader):
+    """A temporary file that `remux` returned; the writer that stores it closes it."""
 
 
 def remux(source: Any) -> BinaryIO:
-    """Copies the streams of a video into an MP4 whose header comes first, with an index of all frames.
+    """Copies the streams of a video to an MP4 whose header comes first, with an index of all frames.
 
-    Packets are copied as they are, and keep their times. What is neither video nor audio is left out.
+    Packets are copied as they are and keep their timestamps. Streams other than video and audio are dropped.
 
     Args:
-        source: A path, bytes, or a binary file that is open at its start. It stays open.
+        source: A path, bytes, or a binary file that is open at its start, and stays open.
 
     Returns:
-        A temporary file, open at its start, for a field of type `video`; it is gone when it is closed.
+        A temporary file, open at its start, for a field of type `video`; closing it deletes it.
 
     Raises:
-        ValueError: Not a video, or of a codec that MP4 does not hold.
+        ValueError: Not a video, or a codec that MP4 does not support.
         MissingDependencyError: av is not installed.
     """
-    opened: Any = None
-    file: Any
     if isinstance(source, str | os.PathLike):
-        opened = file = open(source, 'rb')  # noqa: SIM115 - closed below, if it was opened here
-    else:
-        file = BufferFile(source) if isinstance(source, bytes | bytearray | memoryview) else source
-    try:
-        start = file.tell()
-        name = identify(file.read(HEAD))
-        file.seek(start)
-        if name not in FORMATS:
-            raise ValueError(f'expected a video, got {name}')
-        # libavformat goes back to the start when all is written, and opens the file by its name for that.
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, 'remuxed.mp4')
-            _copy(file, FORMATS[name], path)
-            return _opened(path)
-    finally:
-        if opened is not None:
-            opened.close()
+        with open(source, 'rb') as opened:
+            return remux(opened)
+    file: Any = BufferFile(source) if isinstance(source, bytes | bytearray | memoryview) else source
+    start = file.tell()
+    name = identify(file.read(HEAD))
+    file.seek(start)
+    if name not in DEMUXERS:
+        raise ValueError(f'expected a video, got {name}')
+    # A path, since libavformat opens the output a second time to move the header to the front.
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'remuxed.mp4')
+        _copy_streams(file, name, path)
+        if os.name != 'nt':
+            return RemuxedFile(io.FileIO(path))  # An unlinked file exists until it is closed.
+        import shutil
+
+        copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+        with open(path, 'rb') as written:
+            shutil.copyfileobj(written, copy, 1 << 20)
+        copy.seek(0)
+        return copy
 
 
-def _opened(path: str) -> BinaryIO:
-    if os.name != 'nt':
-        return Remuxed(io.FileIO(path))  # It stays, without a name, until it is closed.
-    import shutil
-
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked for it closes it
-    with open(path, 'rb') as written:
-        shutil.copyfileobj(written, file, 1 << 20)
-    file.seek(0)
-    return file
-
-
-def _copy(file: Any, format: str, path: str) -> None:
+def _copy_streams(file: Any, name: str, path: str) -> None:
     av = import_av()
-    with av.open(file, format=format, metadata_errors='replace') as source:
-        streams = [stream for stream in source.streams if stream.type in KINDS]
+    with open_container(file, name) as source:
+        streams = [stream for stream in source.streams if stream.type in ('video', 'audio')]
         if not any(stream.type == 'video' for stream in streams):
             raise ValueError('expected a video, got a file without one')
         with av.open(path, 'w', format='mp4', options={'movflags': '+faststart'}) as target:
@@ -84,7 +71,7 @@ def _copy(file: Any, format: str, path: str) -> None:
                 except (ValueError, av.FFmpegError) as exc:
                     codec = getattr(stream.codec_context, 'name', 'unknown')
                     raise ValueError(
-                        f'expected {stream.type} of a codec that MP4 holds, got {codec}: {exc}'
+                        f'expected {stream.type} of a codec that MP4 supports, got {codec}: {exc}'
                     ) from exc
             for packet in source.demux(streams):
                 if packet.size:

@@ -1,64 +1,145 @@
-"""What a handle opens when it is first asked for something: a record, a path, or bytes."""
+"""Sources of lazy values: a record, a path or bytes, and a decoder that opens one on first use."""
 
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
 
-from bags.formats.encoded import BufferFile
+from bags.errors import BagsError
+from bags.formats.encoded import BorrowedFile, BufferFile
 
-__all__ = ['Source', 'as_source']
+__all__ = ['FileSource', 'LazyDecoder', 'Source', 'as_source']
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Something that can be opened, again and again, as a seekable binary file.
-
-    A file may have a method `expect(start, stop)`, which is told which bytes are read next.
-    """
+    """Something that can be opened, any number of times, as a seekable binary file."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
         ...
 
     def open(self) -> BinaryIO: ...
 
     def error(self, exc: Exception) -> Exception:
-        """Returns the error to raise for what went wrong with its content."""
+        """Returns the error to raise for an error in the content."""
         ...
 
 
 @dataclass(frozen=True)
-class _File:
-    """A source of its own, which belongs to no dataset."""
+class FileSource:
+    """A source outside a dataset.
+
+    Args:
+        content: A path, bytes, or a seekable binary file, which stays open.
+    """
 
     content: Any
 
     @property
     def name(self) -> str:
+        """The path, or a description."""
         if isinstance(self.content, str | os.PathLike):
             return os.fspath(self.content)
-        return f'{len(self.content)} bytes'
+        if isinstance(self.content, bytes | bytearray | memoryview):
+            return f'{len(self.content)} bytes'
+        name = getattr(self.content, 'name', None)
+        return name if isinstance(name, str) else type(self.content).__name__
 
     def open(self) -> BinaryIO:
+        """Opens it."""
         if isinstance(self.content, str | os.PathLike):
             return open(self.content, 'rb')
-        return BufferFile(self.content)  # type: ignore[return-value]
+        is_bytes = isinstance(self.content, bytes | bytearray | memoryview)
+        return BufferFile(self.content) if is_bytes else BorrowedFile(self.content)  # type: ignore[return-value]
 
     def error(self, exc: Exception) -> Exception:
+        """A ValueError."""
         return ValueError(f'{self.name}: {exc}')
 
 
 def as_source(value: Any) -> Source:
-    """Returns the source of a path, of bytes, or of what is one already.
+    """Returns the source of a path, bytes or a record.
 
     Raises:
-        TypeError: It is none of these.
+        TypeError: Anything else.
     """
     if isinstance(value, str | os.PathLike | bytes | bytearray | memoryview):
-        return _File(value)
+        return FileSource(value)
     if isinstance(value, Source):
         return value
     raise TypeError(f'expected a path, bytes or a record, got {type(value).__name__}')
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+T = TypeVar('T', bound=Closable)
+
+
+class LazyDecoder(Generic[T]):
+    """A decoder over a source: opened on first use, and used by one thread at a time.
+
+    Pickling keeps the source alone; after a fork, the child opens it again.
+
+    Args:
+        source: What to open.
+        open: Makes a decoder of an open file; its `close` closes the file.
+    """
+
+    def __init__(self, source: Source, open: Callable[[BinaryIO], T]) -> None:
+        self.source = source
+        self._open = open
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._decoder: T | None = None
+
+    def __getstate__(self) -> tuple[Source, Callable[[BinaryIO], T]]:
+        return self.source, self._open
+
+    def __setstate__(self, state: tuple[Source, Callable[[BinaryIO], T]]) -> None:
+        self.source, self._open = state
+        self._reset()
+
+    def __del__(self) -> None:
+        decoder = getattr(self, '_decoder', None)
+        if decoder is not None:
+            decoder.close()
+
+    @contextmanager
+    def use(self) -> Iterator[T]:
+        """Gives one thread at a time the decoder.
+
+        Raises:
+            DecodeError: The content cannot be decoded (`ValueError` if the source belongs to no dataset).
+        """
+        if self._process != os.getpid():
+            self._reset()  # The position of the file is shared with the parent, and decoder threads are lost.
+        with self._lock:
+            try:
+                if self._decoder is None:
+                    file = self.source.open()
+                    try:
+                        self._decoder = self._open(file)
+                    except BaseException:
+                        file.close()
+                        raise
+                yield self._decoder
+            except Exception as exc:
+                self.fail(exc)
+
+    def fail(self, exc: Exception) -> NoReturn:
+        """Raises an error in the content as one that names the source, and any other error unchanged."""
+        is_av = type(exc).__module__.partition('.')[0] == 'av'
+        if isinstance(exc, BagsError) or not (type(exc) in (ValueError, MemoryError) or is_av):
+            raise exc
+        raise self.source.error(exc) from exc

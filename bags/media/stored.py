@@ -1,36 +1,33 @@
-"""Videos and recordings that go in as the files they are: the types `video` and `audio`.
+"""Encoders of the types `video` and `audio`, whose records are complete files of any common format.
 
-video, video(30), video(30,23)    arrays and iterables of frames are encoded as `mp4(30,23)` does it
-video(remux=True)                 files are rewritten for quick access, by `bags.remux`
+video, video(30), video(30,23)    arrays and iterables of frames are encoded as by `mp4(30,23)`
+video(remux=True)                 files are rewritten by `bags.remux`, for fast slices
 audio                             samples are encoded as `flac`, or as `wav` if they are floats
 """
 
 from __future__ import annotations
 
-import io
-import os
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from bags.formats.audio import encode_flac
-from bags.formats.encoded import Encoded
-from bags.formats.signatures import HEAD, identify
+from bags.formats.encoded import BorrowedFile, Encoded, already_encoded, check_file
 from bags.formats.videos import encode_mp4, video_options
 from bags.formats.wav import encode_wav
-from bags.media.remux import Remuxed, remux
+from bags.media.remux import RemuxedFile, remux
 
 __all__ = ['encode_audio', 'encode_video', 'stored_video_options']
 
-VIDEOS = ('MP4', 'QuickTime', 'Matroska', 'WebM', 'AVI')
-SOUNDS = ('WAV', 'FLAC', 'Ogg Opus', 'Ogg', 'MP3', 'AAC', 'MP4', 'QuickTime', 'Matroska', 'WebM')
+VIDEO_FORMATS = ('MP4', 'QuickTime', 'Matroska', 'WebM', 'AVI')
+AUDIO_FORMATS = ('WAV', 'FLAC', 'Ogg Opus', 'Ogg', 'MP3', 'AAC', 'MP4', 'QuickTime', 'Matroska', 'WebM')
 
 
 def stored_video_options(*args: str) -> tuple[tuple[str, ...], bool]:
-    """Reads the arguments of `video(fps,crf,remux=True)`, each of which may be left out.
+    """Parses the arguments of `video(fps,crf,remux=True)`, which are all optional.
 
     Returns:
-        Those of `mp4`, and whether files are rewritten.
+        The arguments of `mp4`, and whether files are rewritten.
     """
     remuxes = [arg for arg in args if arg.partition('=')[0].strip() == 'remux']
     others = tuple(arg for arg in args if arg not in remuxes)
@@ -41,102 +38,52 @@ def stored_video_options(*args: str) -> tuple[tuple[str, ...], bool]:
 
 
 def encode_video(value: Any, *args: str) -> Encoded:
-    """Takes a video as it is.
+    """Stores a video file as it is, or encodes frames.
 
     Args:
         value: A path, bytes, or a binary file that is open at its start: MP4, QuickTime, Matroska, WebM or
-            AVI. It is copied without being held in memory. Or frames, as `encode_mp4` takes them.
-        *args: Frames a second and constant rate factor for frames, as in `mp4`; `remux=True` stores the
-            streams of a file in an MP4 whose header comes first, which makes slices of it cheap.
+            AVI. It is copied without being loaded. Or frames, as for `encode_mp4`.
+        *args: Frames per second and constant rate factor for frames, as of `mp4`; `remux=True` copies the
+            streams of a file to an MP4 whose header comes first, which makes slices fast.
 
     Raises:
-        ValueError: Not a video. (Whether it can be decoded is seen when it is read.)
+        ValueError: Not a video by its first bytes. It is not decoded.
     """
-    encoder, remuxes = stored_video_options(*args)
-    found = _file(value, VIDEOS)
-    if found is None:
-        return encode_mp4(value, *encoder)
+    options, remuxes = stored_video_options(*args)
+    stored = _stored(value, VIDEO_FORMATS)
+    if stored is None:
+        return encode_mp4(value, *options)
     if not remuxes:
-        return found
+        return stored
     try:
-        return remux(found)
+        return remux(stored)
     finally:
-        if not isinstance(found, bytes):
-            found.close()
+        if not isinstance(stored, bytes):
+            stored.close()
 
 
 def encode_audio(value: Any) -> Encoded:
-    """Takes a recording as it is.
+    """Stores an audio file as it is, or encodes samples losslessly.
 
     Args:
         value: A path, bytes, or a binary file that is open at its start: WAV, FLAC, Ogg, MP3, M4A, or one
-            with video beside the audio. Or a pair of samples and rate: integers as `encode_flac` takes
-            them, floats as `encode_wav` does. What is read back is as exact as what was given.
+            with video beside the audio. Or a pair of samples and rate: integers as for `encode_flac`, floats
+            as for `encode_wav`.
 
     Raises:
-        ValueError: Not audio. (Whether it can be decoded is seen when it is read.)
+        ValueError: Not audio by its first bytes. It is not decoded.
     """
-    found = _file(value, SOUNDS)
-    if found is not None:
-        return found
+    stored = _stored(value, AUDIO_FORMATS)
+    if stored is not None:
+        return stored
     is_pair = isinstance(value, tuple | list) and len(value) == 2
     return encode_wav(value) if is_pair and np.asarray(value[0]).dtype.kind == 'f' else encode_flac(value)
 
 
-def _file(value: Any, names: tuple[str, ...]) -> Encoded | None:
-    """Returns a value that is a file, after a look at its first bytes; None if it is none."""
-    if isinstance(value, bytes | bytearray | memoryview):
-        data = bytes(value)
-        _check(data[:HEAD], names, '')
-        return data
-    if isinstance(value, str | os.PathLike):
-        file: Any = open(value, 'rb')  # noqa: SIM115 - the writer closes it
-    elif hasattr(value, 'read') and hasattr(value, 'seek'):
-        file = value if isinstance(value, Remuxed) else _Borrowed(value)
-    else:
-        return None
-    try:
-        start = file.tell()
-        _check(file.read(HEAD), names, f'{getattr(file, "name", file)}: ')
-        file.seek(start)
-    except BaseException:
-        file.close()
-        raise
-    return file  # type: ignore[no-any-return]
-
-
-def _check(head: bytes, names: tuple[str, ...], where: str) -> None:
-    found = identify(head)
-    if found not in names:
-        raise ValueError(f'{where}expected {", ".join(names[:-1])} or {names[-1]}, got {found}')
-
-
-class _Borrowed(io.RawIOBase):
-    """A file of somebody else, who will close it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.name = getattr(file, 'name', repr(file))
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        return self._file.read(-1 if size is None else size)
-
-    def readall(self) -> bytes:
-        return self.read()
-
-    def readinto(self, buffer: Any, /) -> int:
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
+def _stored(value: Any, formats: tuple[str, ...]) -> Encoded | None:
+    """Returns a value that is a file, after a check of its format; None for any other value."""
+    if hasattr(value, 'read') and hasattr(value, 'seek'):
+        # The writer closes what is returned, so not the file of the caller.
+        file = value if isinstance(value, RemuxedFile) else BorrowedFile(value)
+        return check_file(file, formats)  # type: ignore[no-any-return]
+    return already_encoded(value, *formats)

@@ -1,20 +1,20 @@
-"""Which packet of a video holds which frame, and where decoding has to begin for it. No I/O.
+"""The packets of a stream as numbers, and which packet of a video holds which frame. No I/O.
 
-Frames are numbered in the order in which they are shown, packets in that in which they are decoded. With an
-open group of pictures the two cross at a key frame:
+Frames are numbered in presentation order, packets in decoding order. With an open group of pictures the two
+cross at a key frame:
 
     packet     0   1   2   3   4   5   6
-               I   P   b   b   I   b   b      b: between the two beside it
+               I   P   b   b   I   b   b      b: predicted from the frames on both sides
     frame      0   3   1   2   6   4   5
 
-Packet 4 is a key frame, but 5 and 6, which are shown before it, are made of packet 1 as well: who wants
-frame 4 has to begin with packet 0, who wants frame 6 with packet 4.
+Packet 4 is a key frame, but packets 5 and 6, which are shown before it, refer to packet 1 as well: frame 4 is
+decoded from packet 0 on, frame 6 from packet 4 on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,42 @@ import numpy.typing as npt
 
 from bags.indexing import Int64s
 
-__all__ = ['Run', 'Timeline', 'make_timeline', 'plan']
+__all__ = ['PacketTable', 'Run', 'Timeline', 'make_timeline', 'plan']
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class PacketTable:
+    """The `n` packets of a stream, in decoding order."""
+
+    offsets: Int64s
+    """(n,): where each starts in the file, in bytes."""
+    sizes: Int64s
+    """(n,): bytes of each."""
+    times: Int64s
+    """(n,): presentation times, in ticks."""
+    durations: Int64s
+    """(n,): in ticks."""
+    keys: Bools
+    """(n,): which are key frames: decoding can start there."""
+    shown: Bools
+    """(n,): which are presented; others only help to decode."""
+    unit: tuple[int, int]
+    """Seconds per tick: numerator and denominator."""
+    one_frame_each: bool = True
+    """Whether every packet that is shown is known to hold exactly one frame."""
+    timed: bool = True
+    """Whether all presentation times are known; else `times` are decoding times."""
+    cut: str | None = None
+    """What is missing at the end of the file; None if nothing is."""
+    skips: Int64s | None = None
+    """(n, 2): audio samples to drop at the start and at the end of each, or None."""
+
+    def at(self, numbers: Int64s) -> PacketTable:
+        """Returns the table of some of the packets; without skips."""
+        columns = ('offsets', 'sizes', 'times', 'durations', 'keys', 'shown')
+        return replace(self, skips=None, **{name: getattr(self, name)[numbers] for name in columns})
 
 
 class Run(NamedTuple):
@@ -35,98 +70,89 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """The frames of a video.
+    """The frames of a video: where each is, and when it is shown."""
 
-    Attributes:
-        offsets, sizes: (packets,): where each packet is in the file.
-        keys: Which packets decoding can begin with, rising.
-        places: (packets,): the frame that a packet holds; -1 if none that is shown.
-        packets: (frames,): the packet that holds a frame.
-        starts, stops: (frames,): the packets to decode for it.
-        ticks: (frames,): when each is shown.
-        end: When the last one ends.
-        unit: Seconds of a tick: numerator and denominator.
-        cut: What is missing at the end; None if nothing is.
-    """
-
-    offsets: Int64s
-    sizes: Int64s
     keys: Int64s
+    """The packets that are key frames, rising."""
     places: Int64s
+    """(packets,): the frame that each packet holds; -1 if none is shown."""
     packets: Int64s
+    """(frames,): the packet that holds each frame."""
     starts: Int64s
+    """(frames,): the first packet to decode for each frame."""
     stops: Int64s
+    """(frames,): the end of the packets to decode for it."""
     ticks: Int64s
+    """(frames,): presentation times."""
     end: int
+    """The tick at which the last frame ends."""
     unit: tuple[int, int]
+    """Seconds per tick: numerator and denominator."""
     cut: str | None = None
+    """What is missing at the end of the file; None if nothing is."""
+
+    def __len__(self) -> int:
+        return len(self.packets)
 
     def seconds(self, ticks: Int64s) -> npt.NDArray[np.float64]:
+        """Returns ticks as seconds."""
         found: npt.NDArray[np.float64] = ticks * self.unit[0] / self.unit[1]
         return found
 
-    def before(self, packet: int) -> int:
+    def key_before(self, packet: int) -> int:
         """Returns the last key frame before a packet; the first packet if there is none."""
         number = int(np.searchsorted(self.keys, packet, 'left')) - 1
         return int(self.keys[number]) if number >= 0 else 0
 
-    def doubtful(self) -> int:
-        """Returns how many packets from the first on may hold frames that cannot be decoded, as what they are
-        made of was cut away; 0 if the file begins with a key frame and none is shown before it.
+    def count_doubtful(self) -> int:
+        """Returns the number of packets at the start which may not be decodable, as the file was cut there.
+
+        0 if the file begins with a key frame, and no frame is shown before that.
         """
         first = int(self.keys[0]) if len(self.keys) else len(self.places)
         second = int(self.keys[1]) if len(self.keys) > 1 else len(self.places)
         if first < len(self.places) and self.places[first] >= 0:
             shown = self.places[first + 1 : second]
-            late = np.flatnonzero((shown >= 0) & (shown < self.places[first]))
-            if len(late):
-                return first + 2 + int(late[-1])
+            leading = np.flatnonzero((shown >= 0) & (shown < self.places[first]))
+            if len(leading):
+                return first + 2 + int(leading[-1])
         return first
 
 
-def make_timeline(
-    offsets: Int64s,
-    sizes: Int64s,
-    keys: npt.NDArray[np.bool_],
-    times: Int64s,
-    shown: npt.NDArray[np.bool_],
-    duration: int,
-    unit: tuple[int, int],
-    cut: str | None = None,
-) -> Timeline:
-    """Numbers the frames.
+def make_timeline(table: PacketTable, duration: int | None = None) -> Timeline:
+    """Numbers the frames of a video.
 
     Args:
-        offsets, sizes, keys, times, shown: Of each packet: where it is, whether it is a key frame, when its
-            frame is shown, and whether it is.
-        duration: Of the frame that is shown last.
-        unit: Seconds of a tick.
-        cut: What is missing at the end.
+        table: Its packets.
+        duration: Ticks of the frame that is shown last; unless given, as in the table.
     """
+    times, shown = table.times, table.shown
     order = np.argsort(times, kind='stable')
     ranks = np.empty_like(order)
     ranks[order] = np.arange(len(order))
     packets = order[shown[order]]
     places = np.full(len(order), -1, np.int64)
     places[packets] = np.arange(len(packets))
-    key_packets = np.flatnonzero(keys)
+    keys = np.flatnonzero(table.keys)
     ticks = times[packets]
+    if duration is None and len(packets):
+        last = int(np.argmax(np.where(shown, times, np.iinfo(np.int64).min)))
+        duration = int(table.durations[last])
     return Timeline(
-        offsets=offsets,
-        sizes=sizes,
-        keys=key_packets,
+        keys=keys,
         places=places,
         packets=packets,
-        starts=_starts(packets, key_packets, ranks),
+        starts=_starts(packets, keys, ranks),
         stops=packets + 1,
         ticks=ticks,
-        end=int(ticks[-1]) + duration if len(ticks) else 0,
-        unit=unit,
-        cut=cut,
+        end=int(ticks[-1]) + (duration or 0) if len(ticks) else 0,
+        unit=table.unit,
+        cut=table.cut,
     )
 
 
 def _starts(packets: Int64s, keys: Int64s, ranks: Int64s) -> Int64s:
+    """Returns the key frame from which to decode each packet: not the one it is shown before."""
     if not len(keys):
         return np.zeros(len(packets), np.int64)
     number = np.searchsorted(keys, packets, 'right') - 1
@@ -136,11 +162,11 @@ def _starts(packets: Int64s, keys: Int64s, ranks: Int64s) -> Int64s:
 
 
 def plan(timeline: Timeline, frames: Int64s) -> Iterator[Run]:
-    """Yields the runs that hold frames, each packet in one of them.
+    """Yields the runs that hold frames; no packet is in two of them.
 
     Args:
         timeline: The video's.
-        frames: Numbers of frames, rising, each once.
+        frames: Frame numbers, rising, without repeats.
     """
     starts, stops = timeline.starts[frames], timeline.stops[frames]
     order = np.argsort(starts, kind='stable')

@@ -1,138 +1,166 @@
-"""A video that is open: from frame numbers to decoded frames.
+"""Decoding frames of a video by their numbers.
 
-Packets carry the number of their frame through the decoder, in place of a time. So a frame that comes out
-is known for what it is, whatever its times are and in whatever order frames come, and one that does not
-come out is missed.
+Packets carry the number of their frame through the decoder, in place of a timestamp. This identifies every
+frame that is returned, whatever its time and order, and reveals those that are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from bags.formats.ffmpeg import import_av
+from bags.formats.videos import Frames, plane_pixels
 from bags.indexing import Int64s
-from bags.media.packets import Packets, open_packets
-from bags.media.timeline import Run, Timeline, make_timeline, plan
+from bags.media.demux import open_packets
+from bags.media.packets import Packets
+from bags.media.timeline import PacketTable, Timeline, make_timeline, plan
 
-__all__ = ['Reel', 'open_reel']
+__all__ = ['COLORS', 'VideoDecoder', 'open_video']
 
-LONG = 96
-"""Packets of a run from which on all cores share the work, unless told. Each adds a frame of delay, so that
-a few are done sooner by one."""
-TRIES = 2
-"""Key frames to go back for a frame that does not come out: some only begin to restore the picture."""
-SKIPS = ('h264', 'hevc', 'mpeg4')
-"""Decoders that can leave out a frame that no other one is made of."""
+MIN_THREADED_PACKETS = 96
+"""Packets of a run from which on it is decoded on all cores by default. Each thread adds a frame of delay, so
+that short runs are faster on one."""
+MAX_EARLIER_KEYS = 2
+"""Key frames to go back for a frame that is not decoded: some begin a gradual refresh of the picture."""
+CAN_SKIP = ('h264', 'hevc', 'mpeg4')
+"""Decoders that can skip frames to which no other frame refers."""
+COLORS = {'rgb': ('rgb24', 3), 'gray': ('gray', 1)}
+"""The pixel format of FFmpeg and the number of channels of each color."""
 
 
-class Reel:
-    """An open video. One thread at a time may use it.
+class VideoDecoder:
+    """An open video. Not thread-safe.
 
     Args:
-        file: The file, which it closes in the end.
+        file: The file, which `close` closes.
         packets: The packets of its video.
         timeline: Its frames.
-        name: What the file is.
     """
 
-    def __init__(self, file: BinaryIO, packets: Packets, timeline: Timeline, name: str) -> None:
+    def __init__(self, file: BinaryIO, packets: Packets, timeline: Timeline) -> None:
         self.file = file
         self.packets = packets
         self.timeline = timeline
-        self.name = name
-        self._context: Any = None
-        self._size: tuple[int, int] | None = None
 
-    def over(self, file: BinaryIO) -> Reel:
-        """Returns another one of the same video, with a decoder of its own."""
-        return Reel(file, self.packets.over(file), self.timeline, self.name)
+    def over(self, file: BinaryIO) -> VideoDecoder:
+        """Returns a decoder of the same video, by way of another open file."""
+        return VideoDecoder(file, self.packets.over(file), self.timeline)
 
     def close(self) -> None:
-        self._context = None
+        """Closes the file and frees the decoder."""
+        vars(self).pop('context', None)
         self.file.close()
 
-    def frame_size(self) -> tuple[int, int]:
-        """Returns height and width of the frames: of the first, where the header does not say."""
-        if self._size is None:
-            context = self._alone()
-            self._size = context.height, context.width
-            if 0 in self._size:
-                ((_, frame),) = self.frames(np.array([0]))
-                self._size = frame.height, frame.width
-        return self._size
+    @functools.cached_property
+    def context(self) -> Any:
+        """The codec context of one thread."""
+        return _new_context(self.packets, 1)
 
-    def _alone(self) -> Any:
-        """Returns the decoder of one thread, which is kept."""
-        if self._context is None:
-            self._context = _new_context(self.packets, 1)
-        return self._context
+    @functools.cached_property
+    def frame_size(self) -> tuple[int, int]:
+        """Height and width of the frames: by the header, or else of the first frame."""
+        size = self.context.height, self.context.width
+        if 0 in size:
+            ((_, frame),) = self.frames(np.array([0]))
+            size = frame.height, frame.width
+        return size
+
+    @functools.cached_property
+    def reformatter(self) -> Any:
+        """Converts and scales frames; it is set up again when the size or format changes."""
+        return import_av().video.reformatter.VideoReformatter()
+
+    def pixels(self, number: int, frame: Any, size: tuple[int, int] | None, color: str) -> Frames:
+        """Returns the pixels of a decoded frame, shape (height, width, channels), without a copy.
+
+        Args:
+            number: Its number.
+            frame: As `frames` yields it.
+            size: Height and width to scale to; None to keep its own.
+            color: A key of `COLORS`.
+
+        Raises:
+            ValueError: It has another size than the first frame.
+        """
+        expected = self.frame_size
+        if (frame.height, frame.width) != expected:
+            where = f'frame {number}: expected {expected[0]} x {expected[1]} pixels as in the others'
+            raise ValueError(f'{where}, got {frame.height} x {frame.width}')
+        format, channels = COLORS[color]
+        height, width = size or expected
+        converted = self.reformatter.reformat(frame, width=width, height=height, format=format, threads=1)
+        return plane_pixels(converted, channels)
+
+    def in_order(
+        self, start: int, convert: Callable[[int, Any], Frames], threads: int | None = None
+    ) -> Iterator[Frames]:
+        """Yields the frames from a number on in order, each as `convert(number, frame)` returns it."""
+        early: dict[int, Frames] = {}
+        for number, frame in self.frames(np.arange(start, len(self.timeline.packets)), threads):
+            early[number] = convert(number, frame)
+            while start in early:
+                yield early.pop(start)
+                start += 1
 
     def frames(self, numbers: Int64s, threads: int | None = None) -> Iterator[tuple[int, Any]]:
         """Decodes frames.
 
         Args:
-            numbers: Which, rising, each once.
-            threads: That decode; 0 for as many as there are cores.
+            numbers: Frame numbers, rising, without repeats.
+            threads: Decoder threads; 0 for one per core; None to choose by the number of packets.
 
         Yields:
-            Numbers and frames, not always in their order.
+            Numbers and frames, not always in order.
 
         Raises:
-            ValueError: One of those that were not yielded is damaged.
+            ValueError: A frame is damaged.
         """
         for run in plan(self.timeline, numbers):
-            chosen = threads if threads is not None else int(run.stop - run.start < LONG)
-            yield from self._run(run, chosen)
-
-    def _run(self, run: Run, threads: int) -> Iterator[tuple[int, Any]]:
-        start, missing, first_error = run.start, dict.fromkeys(run.frames.tolist()), None
-        for _ in range(1 + TRIES):
+            count = threads if threads is not None else int(run.stop - run.start < MIN_THREADED_PACKETS)
+            missing, start = dict.fromkeys(run.frames.tolist()), run.start
             errors: list[Exception] = []
-            for number, frame in self._decode(start, run.stop, missing, threads, errors):
-                if number in missing:
-                    if frame.is_corrupt:
-                        errors.append(ValueError('it is damaged'))
-                        break
-                    del missing[number]
-                    yield number, frame
-            if not missing:
-                return
-            first_error = first_error or (errors[0] if errors else None)
-            if start == 0:
-                break
-            start = self.timeline.before(start)
-        number = min(missing)
-        detail = (
-            str(first_error) if first_error else 'the decoder does not give it; what it is made of is damaged'
-        )
-        raise ValueError(f'frame {number}: {detail}') from first_error
+            for _ in range(1 + MAX_EARLIER_KEYS):
+                for number, frame in self._decode(start, run.stop, missing, count, errors):
+                    if number in missing:
+                        if frame.is_corrupt:
+                            errors.append(ValueError('it is damaged'))
+                            break
+                        del missing[number]
+                        yield number, frame
+                if not missing or start == 0:
+                    break
+                start = self.timeline.key_before(start)
+            if missing:
+                first = errors[0] if errors else None
+                detail = first or 'the decoder does not return it; a frame that it refers to is damaged'
+                raise ValueError(f'frame {min(missing)}: {detail}') from first
 
     def _decode(
         self, start: int, stop: int, wanted: dict[int, None], threads: int, errors: list[Exception]
     ) -> Iterator[tuple[int, Any]]:
-        """Decodes packets; stops at the first that is damaged, with the frames before it."""
-        av = import_av()
-        # Threads do not outlive the call: after a fork there are none, and a decoder would wait for them.
-        context = self._alone() if threads == 1 else _new_context(self.packets, threads)
+        """Decodes packets; stops at the first damaged one, after the frames before it."""
+        # A context with threads is used once: a fork would lose the threads, and the decoder would hang.
+        context = self.context if threads == 1 else _new_context(self.packets, threads)
         context.flush_buffers()
-        skips = context.name in SKIPS
+        can_skip = context.name in CAN_SKIP
         places = self.timeline.places[start:stop].tolist()
         try:
             for place, packet in zip(places, self.packets.read(start, stop), strict=False):
                 packet.pts, packet.dts = place, None
-                if skips:
+                if can_skip:
                     context.skip_frame = 'DEFAULT' if place in wanted else 'NONREF'
                 for frame in context.decode(packet):
                     if frame.pts is not None:
                         yield frame.pts, frame
-        except (av.FFmpegError, ValueError) as exc:
+        except (import_av().FFmpegError, ValueError) as exc:
             errors.append(exc)
         except GeneratorExit:
-            # A decoder that is freed while its threads are at work waits for them, and they for the GIL.
+            # A decoder that is freed while its threads run waits for them, and they wait for the GIL.
             context.flush_buffers()
             raise
         for frame in _drain(context):
@@ -141,102 +169,82 @@ class Reel:
 
 
 def _new_context(packets: Packets, threads: int) -> Any:
-    context = packets.context()
+    context = packets.new_context()
     context.thread_count = threads
     context.thread_type = 'SLICE' if threads == 1 else 'AUTO'
     if context.name == 'h264':
-        # A stream that does not say by how much its frames are out of order loses some at first else.
+        # Without it, a stream that does not say how far frames are reordered loses some of the first ones.
         context.options = {'strict': '1'}
     context.open(strict=False)
     return context
 
 
 def _drain(context: Any) -> list[Any]:
-    """Returns the frames that a decoder still has, and makes it ready for other packets."""
-    av = import_av()
+    """Returns the frames that are left in a decoder, and resets it."""
     try:
         frames: list[Any] = context.decode(None)
-    except av.FFmpegError:
+    except import_av().FFmpegError:
         frames = []
     context.flush_buffers()
     return frames
 
 
-def open_reel(file: BinaryIO) -> Reel:
-    """Opens a video, and finds its frames without decoding, where that can be.
+def open_video(file: BinaryIO) -> VideoDecoder:
+    """Opens a video and numbers its frames, mostly without decoding.
 
     Raises:
-        ValueError: None, or no frame in it.
+        ValueError: Not a video, or one without a frame.
     """
-    packets, name = open_packets(file, 'video')
+    packets = open_packets(file, 'video')
     table = packets.table
-    last = int(np.argmax(np.where(table.shown, table.times, np.iinfo(np.int64).min)))
-    timeline = make_timeline(
-        table.offsets,
-        table.sizes,
-        table.keys,
-        table.times,
-        table.shown,
-        int(table.durations[last]),
-        table.unit,
-        table.cut,
-    )
-    reel = Reel(file, packets, timeline, name)
-    if not table.certain:
-        reel.timeline = _counted(reel)
-    elif timeline.doubtful():
-        reel.timeline = _without_undecodable(reel, timeline.doubtful())
-    if not len(reel.timeline.packets):
-        raise ValueError(table.cut or f'expected at least one frame in the {name}, got none')
-    return reel
+    decoder = VideoDecoder(file, packets, make_timeline(table))
+    if not table.one_frame_each:
+        decoder.timeline = _timeline_by_decoding(table, _decoded(decoder, len(table.sizes)))
+    elif doubtful := decoder.timeline.count_doubtful():
+        # Drops the first frames if those that they refer to are not in the file.
+        found = _decoded(decoder, doubtful)
+        shown = table.shown.copy()
+        shown[:doubtful] = False
+        shown[found] = table.shown[found]
+        decoder.timeline = make_timeline(replace(table, shown=shown))
+    if not len(decoder.timeline):
+        raise ValueError(table.cut or f'expected at least one frame in the {packets.name}, got none')
+    return decoder
 
 
-def _decoded(reel: Reel, stop: int) -> list[int]:
-    """Decodes the packets before `stop`; returns the packets whose frames come out, in that order."""
-    av = import_av()
-    context = _new_context(reel.packets, 1)
+def _decoded(decoder: VideoDecoder, stop: int) -> list[int]:
+    """Decodes the packets before `stop`; returns those whose frames are returned, in that order."""
+    context = _new_context(decoder.packets, 1)
     found: list[int | None] = []
-    for number, packet in enumerate(reel.packets.read(0, stop)):
+    for number, packet in enumerate(decoder.packets.read(0, stop)):
         packet.pts, packet.dts = number, None
         try:
             found += [frame.pts for frame in context.decode(packet)]
-        except av.FFmpegError:
+        except import_av().FFmpegError:
             continue
     found += [frame.pts for frame in _drain(context)]
     return [number for number in found if number is not None]
 
 
-def _without_undecodable(reel: Reel, doubtful: int) -> Timeline:
-    """Leaves out the first frames if what they are made of is not in the file."""
-    table = reel.packets.table
-    shown = table.shown.copy()
-    shown[:doubtful] = False
-    found = _decoded(reel, doubtful)
-    shown[found] = table.shown[found]
-    timeline = reel.timeline
-    duration = timeline.end - int(timeline.ticks[-1])
-    return make_timeline(
-        table.offsets, table.sizes, table.keys, table.times, shown, duration, table.unit, table.cut
-    )
+def _timeline_by_decoding(table: PacketTable, decoded: list[int]) -> Timeline:
+    """Numbers the frames where packets do not say which they hold.
 
-
-def _counted(reel: Reel) -> Timeline:
-    """Finds the frames by decoding, where packets do not say which they hold."""
-    table = reel.packets.table
+    Args:
+        table: The packets.
+        decoded: The packets whose frames the decoder returns, in that order.
+    """
     stop = len(table.sizes)
-    found = np.array(_decoded(reel, stop), np.int64)
+    found = np.array(decoded, np.int64)
     found = found[table.shown[found]]
-    times = np.full(stop, np.iinfo(np.int64).min, np.int64)
-    times[found] = np.arange(len(found))
     shown = np.zeros(stop, bool)
     shown[found] = True
-    # Packets without a frame go with the frame before them.
-    times = np.maximum.accumulate(np.where(shown, np.arange(stop), -1))
     ranks = np.full(stop, -1, np.int64)
     ranks[found] = np.arange(len(found))
-    times = np.where(times >= 0, ranks[times], -1)
-    timeline = make_timeline(table.offsets, table.sizes, table.keys, times, shown, 0, table.unit, table.cut)
-    # What belongs to a frame may go on until the packet of the next.
+    # Packets without a frame are ordered with the frame before them.
+    before = np.maximum.accumulate(np.where(shown, np.arange(stop), -1))
+    times = np.where(before >= 0, ranks[before], -1)
+    timeline = make_timeline(replace(table, times=times, shown=shown), 0)
+    # A frame may continue in the packets up to that of the next.
     holders = np.append(np.flatnonzero(shown), stop)
     stops = holders[np.searchsorted(holders, timeline.packets, 'right')]
     ticks = table.times[found] if table.timed else np.sort(table.times[found])

@@ -63,11 +63,11 @@ def reader(request, kit, film, tmp_path_factory):
     lossless = write(format='matroska', codec='ffv1', options=())
     rows = [
         {
-            'clips': None if index == 2 else bags.clips(film, (10, 7, 60, 25)[index]),
+            'clips': None if index == 2 else bags.cut_clips(film, (10, 7, 60, 25)[index]),
             'film': None if index == 1 else film,
             'id': index,
             'lossless': lossless,
-            'parts': list(bags.clips(film, 16)),
+            'parts': list(bags.cut_clips(film, 16)),
             'steps': range(100 * index, 100 * index + COUNT),
         }
         for index in range(4)
@@ -273,7 +273,7 @@ def test_what_cannot_be_cut_into_windows(reader, film, kit, tmp_path):
 
 
 def test_damaged_clips_give_what_is_before(film, tmp_path):
-    parts = list(bags.clips(film, 20, codec='vp9'))
+    parts = list(bags.cut_clips(film, 20, codec='vp9'))
     broken = [parts[0], b'\x1a\x45\xdf\xa3' + bytes(100), parts[2]]
     with bags.DatasetWriter(tmp_path / 'b', {'parts': 'bytes[]'}) as writer:
         writer.append({'parts': broken})

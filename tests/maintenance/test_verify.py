@@ -326,7 +326,7 @@ def test_what_a_decoder_of_ones_own_opens_may_be_anything(tmp_path):
         with record.open() as file:
             return len(file.read())
 
-    decode_size.opens = True
+    decode_size.lazy = True
     with bags.DatasetWriter(tmp_path / 'sizes', {'size': 'bytes'}) as writer:
         writer.append({'size': b'abc'})
     with bags.open(tmp_path / 'sizes', {**bags.decoders, 'bytes': decode_size}) as reader:

@@ -12,7 +12,7 @@ import pytest
 
 import bags
 from bags import Audio
-from bags.media.packets import open_packets
+from bags.media.demux import open_packets
 from tests.media.samples import Source, film
 
 DATA = Path(__file__).parents[2] / 'examples/data'
@@ -206,7 +206,7 @@ def test_what_is_no_audio(tmp_path):
     with pytest.raises(TypeError):
         iter(Audio(example('WAV')[0]))
     for wrong in ('x', 1.5, [1, 2], None):
-        with pytest.raises(TypeError, match='expected a number of a sample, or a slice, got'):
+        with pytest.raises(TypeError, match='expected a sample number or a slice, got'):
             Audio(example('WAV')[0])[wrong]
     with pytest.raises(TypeError, match='expected a time in seconds'):
         Audio(example('WAV')[0]).between('x', 1)
@@ -251,7 +251,7 @@ def test_damage_to_a_flac_is_never_other_samples(place, count):
 
 def test_a_flac_that_ends_early_between_two_packets():
     data = example('the demo')[0]
-    packets, _ = open_packets(io.BytesIO(data), 'audio')
+    packets = open_packets(io.BytesIO(data), 'audio')
     with pytest.raises(ValueError, match='cut off'):
         Audio(data[: int(packets.table.offsets[20])])[:]
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bags
-from bags.media.clip_plan import plan_pieces
+from bags.media.cutting import plan_clips
 
 COUNT = 50
 BITS = 6
@@ -76,7 +76,7 @@ def decoded(clips):
 @pytest.mark.parametrize('size', [10, 20, 16, 7, 50, 90])
 @pytest.mark.parametrize('name', [*SOURCES, 'uneven'])
 def test_every_frame_is_in_one_clip(sources, name, size):
-    clips = list(bags.clips(sources[name], size))
+    clips = list(bags.cut_clips(sources[name], size))
     assert [clip.frames for clip in clips] == [min(size, COUNT - start) for start in range(0, COUNT, size)]
     assert [len(frames) for frames in decoded(clips)] == [clip.frames for clip in clips]
     assert [number for frames in decoded(clips) for number in numbers(frames)] == list(range(COUNT))
@@ -95,7 +95,7 @@ def packets(data):
     'name', ['h264', 'h264 open', 'hevc open', 'h264 in matroska', 'vp9', 'mpeg4', 'uneven']
 )
 def test_copies_are_cut_at_the_nearest_key_frames(sources, name):
-    clips = list(bags.clips(io.BytesIO(sources[name]), 16, copy=True))
+    clips = list(bags.cut_clips(io.BytesIO(sources[name]), 16, copy=True))
     assert all(clip.copied for clip in clips)
     assert sum(clip.frames for clip in clips) == COUNT
     if 'open' not in name:
@@ -113,7 +113,7 @@ def times(data):
 @pytest.mark.parametrize('size', [10, 7])
 def test_frames_are_shown_as_long_as_they_were(sources, size):
     found, end = [], 3.0
-    for clip in bags.clips(sources['uneven'], size):
+    for clip in bags.cut_clips(sources['uneven'], size):
         shown = times(clip)
         assert shown[0][0] == 0
         found += [end + time for time, _ in shown]
@@ -123,20 +123,20 @@ def test_frames_are_shown_as_long_as_they_were(sources, size):
 
 def test_codec_and_gop(sources):
     for codec in ('h264', 'hevc', 'vp9'):
-        clips = list(bags.clips(sources['h264'], 20, codec=codec))
+        clips = list(bags.cut_clips(sources['h264'], 20, codec=codec))
         assert {clip.copied for clip in clips} == {codec == 'h264'}
         with av.open(io.BytesIO(clips[0])) as container:
             assert container.streams.video[0].codec_context.name == codec
         assert [number for frames in decoded(clips) for number in numbers(frames)] == list(range(COUNT))
     for gop in (5, 10, 20):
-        clips = list(bags.clips(sources['h264'], 20, gop=gop))
+        clips = list(bags.cut_clips(sources['h264'], 20, gop=gop))
         assert {clip.copied for clip in clips} == {gop >= 10}
         for clip in clips:
             with av.open(io.BytesIO(clip)) as container:
                 keys = [packet.is_keyframe for packet in container.demux(video=0) if packet.size]
             distances = np.diff([*np.flatnonzero(keys), len(keys)])
             assert distances.max() <= gop
-    small, large = (sum(map(len, bags.clips(sources['h264'], 16, crf=crf))) for crf in (45, 10))
+    small, large = (sum(map(len, bags.cut_clips(sources['h264'], 16, crf=crf))) for crf in (45, 10))
     assert small < large
 
 
@@ -148,12 +148,12 @@ def test_frames_one_by_one():
             taken.append(number)
             yield picture(number)
 
-    clips = bags.clips(frames(), 20, fps=10)
+    clips = bags.cut_clips(frames(), 20, fps=10)
     assert not taken
     assert next(clips).frames == 20
     assert len(taken) == 20
     assert [clip.frames for clip in clips] == [20, 10]
-    whole = list(bags.clips(np.stack([picture(number) for number in range(COUNT)]), 20, fps='10'))
+    whole = list(bags.cut_clips(np.stack([picture(number) for number in range(COUNT)]), 20, fps='10'))
     assert [number for frames in decoded(whole) for number in numbers(frames)] == list(range(COUNT))
     assert np.allclose([time for time, _ in times(whole[1])], np.arange(20) / 10)
 
@@ -161,29 +161,29 @@ def test_frames_one_by_one():
 def test_kinds_of_sources(sources, tmp_path):
     path = tmp_path / 'a.mp4'
     path.write_bytes(sources['h264'])
-    wanted = list(bags.clips(sources['h264'], 20))
+    wanted = list(bags.cut_clips(sources['h264'], 20))
     with open(path, 'rb') as file:
         for source in (path, str(path), memoryview(sources['h264']), file):
-            assert list(bags.clips(source, 20)) == wanted
-        assert list(bags.clips(bags.Video(path), 20)) == wanted
-        mixed = list(bags.clips(file, 25))
+            assert list(bags.cut_clips(source, 20)) == wanted
+        assert list(bags.cut_clips(bags.Video(path), 20)) == wanted
+        mixed = list(bags.cut_clips(file, 25))
         assert [number for frames in decoded(mixed) for number in numbers(frames)] == list(range(COUNT))
 
 
 def test_clips_in_a_dataset(sources, tmp_path):
     with bags.DatasetWriter(tmp_path / 'a', {'frames': 'mp4[]'}) as writer:
-        writer.append({'frames': bags.clips(sources['h264'], 20)})
+        writer.append({'frames': bags.cut_clips(sources['h264'], 20)})
     reader = bags.open(tmp_path / 'a')
     assert reader.lengths('frames').tolist() == [3]
-    assert list(reader.items('frames')) == list(bags.clips(sources['h264'], 20))
+    assert list(reader.items('frames')) == list(bags.cut_clips(sources['h264'], 20))
     assert numbers(np.concatenate(reader[0]['frames'])) == list(range(COUNT))
-    again = list(bags.clips(reader.file(0, 'frames', 1), 10))
+    again = list(bags.cut_clips(reader.file(0, 'frames', 1), 10))
     assert [number for frames in decoded(again) for number in numbers(frames)] == list(range(20, 40))
 
 
 def test_a_clip_says_what_it_is(sources):
-    clip = next(bags.clips(sources['h264'], 20))
-    assert repr(clip) == f'Clip(20 frames, {len(clip):,} bytes, copied)'
+    clip = next(bags.cut_clips(sources['h264'], 20))
+    assert repr(clip) == f'EncodedClip(20 frames, {len(clip):,} bytes, copied)'
     again = pickle.loads(pickle.dumps(clip))
     assert (again, again.frames, again.copied) == (clip, 20, True)
 
@@ -191,36 +191,36 @@ def test_a_clip_says_what_it_is(sources):
 def test_what_cannot_be_cut(sources, tmp_path):
     for wrong in (0, -3, 2.5, None):
         with pytest.raises((ValueError, TypeError), match='frames'):
-            bags.clips(sources['h264'], wrong)
+            bags.cut_clips(sources['h264'], wrong)
     with pytest.raises(ValueError, match='codec of h264, hevc, vp9, av1'):
-        bags.clips(sources['h264'], 10, codec='x')
+        bags.cut_clips(sources['h264'], 10, codec='x')
     with pytest.raises(TypeError, match='copy from, got ndarray'):
-        bags.clips(np.zeros((3, 8, 8, 3), np.uint8), 10, copy=True)
+        bags.cut_clips(np.zeros((3, 8, 8, 3), np.uint8), 10, copy=True)
     with pytest.raises(TypeError, match='no fps'):
-        bags.clips(sources['h264'], 10, fps=30)
+        bags.cut_clips(sources['h264'], 10, fps=30)
     with pytest.raises(ValueError, match='expected video, got bytes that begin with'):
-        next(bags.clips(b'no video', 10))
+        next(bags.cut_clips(b'no video', 10))
     (tmp_path / 'b.mp4').write_text('no video')
     with pytest.raises(ValueError, match=r'b\.mp4: expected video, got'):
-        next(bags.clips(tmp_path / 'b.mp4', 10))
+        next(bags.cut_clips(tmp_path / 'b.mp4', 10))
     with pytest.raises(FileNotFoundError):
-        next(bags.clips(tmp_path / 'c.mp4', 10))
-    with pytest.raises(ValueError, match='MP4 holds no ffv1'):
-        next(bags.clips(sources['ffv1'], 10, copy=True))
+        next(bags.cut_clips(tmp_path / 'c.mp4', 10))
+    with pytest.raises(ValueError, match='MP4 does not support ffv1'):
+        next(bags.cut_clips(sources['ffv1'], 10, copy=True))
     with pytest.raises(ValueError, match='it is h264, not hevc'):
-        next(bags.clips(sources['h264'], 10, codec='hevc', copy=True))
+        next(bags.cut_clips(sources['h264'], 10, codec='hevc', copy=True))
     with pytest.raises(ValueError, match='at least one frame'):
-        next(bags.clips([], 10))
+        next(bags.cut_clips([], 10))
     with pytest.raises(TypeError, match='uint8'):
-        next(bags.clips(np.zeros((3, 8, 8, 3)), 10))
+        next(bags.cut_clips(np.zeros((3, 8, 8, 3)), 10))
 
 
 @pytest.mark.parametrize('name', ['h264 in matroska', 'vp9'])
 @pytest.mark.parametrize('size', [10, 7])
 def test_what_is_cut_off_gives_the_clips_before(sources, name, size):
     found = []
-    clips = bags.clips(sources[name][: len(sources[name]) * 2 // 3], size)
-    with pytest.raises(ValueError, match=r'clips: bytes: .*cut off'):
+    clips = bags.cut_clips(sources[name][: len(sources[name]) * 2 // 3], size)
+    with pytest.raises(ValueError, match=r'cut_clips: \d+ bytes: .*cut off'):
         found.extend(clips)
     assert 0 < len(found) < 8
     got = [number for frames in decoded(found) for number in numbers(frames)]
@@ -243,7 +243,7 @@ def test_plans_take_every_frame_once(groups, size, gop, copy, chance):
         lead = chance.randint(0, min(3, length - 1)) if number else 0
         times += [own[lead], *own[:lead], *own[lead + 1 :]]
         keys += [True] + [False] * (length - 1)
-    pieces = plan_pieces(np.array(times), np.array(keys), size, gop, copy)
+    pieces = plan_clips(np.array(times), np.array(keys), size, gop, copy)
     assert [frame for piece in pieces for frame in range(piece.start, piece.stop)] == list(range(len(times)))
     for piece in pieces:
         if piece.copied:

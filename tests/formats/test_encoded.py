@@ -11,8 +11,7 @@ import pytest
 
 from bags.dataset.registry import bind_decoder, decoders, encoders
 from bags.errors import MissingDependencyError
-from bags.formats.encoded import BufferFile
-from bags.formats.signatures import identify
+from bags.formats.encoded import BorrowedFile, BufferFile
 
 NAMES = {
     'jpeg': 'JPEG',
@@ -149,19 +148,13 @@ def test_missing_packages_are_named(word, photo, film, sound, records, without):
     assert encoders[word](records[word]) == records[word]  # What is encoded already needs no package.
 
 
-def test_identify():
-    assert identify(b'') == 'no bytes'
-    assert identify(b'\0\0\0\x14ftypqt  ' + bytes(8)) == 'QuickTime'
-    assert identify(b'\0\0\0\x18ftypheic' + b'\0\0\0\0mif1heic') == 'HEIF'
-    assert identify(b'\0\0\0\x1cftypmif1' + b'\0\0\0\0mif1avifmiaf') == 'AVIF'
-    assert identify(b'RIFF\0\0\0\0AVI ') == 'AVI'
-    assert identify(b'OggS' + bytes(24) + b'\x01vorbis') == 'Ogg'
-
-
-def test_buffer_file_reads_as_bytesio_does():
+@pytest.mark.parametrize(
+    'file_over', [lambda data: BufferFile(memoryview(data)), lambda data: BorrowedFile(io.BytesIO(data))]
+)
+def test_files_read_as_bytesio_does(file_over):
     data = bytes(range(50))
     generator = random.Random(0)
-    ours, theirs = BufferFile(memoryview(data)), io.BytesIO(data)
+    ours, theirs = file_over(data), io.BytesIO(data)
     for _ in range(300):
         match generator.randrange(4):
             case 0:
@@ -181,3 +174,12 @@ def test_buffer_file_reads_as_bytesio_does():
     assert ours.seekable()
     assert ours.readable()
     assert not ours.writable()
+
+
+def test_a_borrowed_file_has_a_position_of_its_own():
+    lent = io.BytesIO(bytes(range(50)))
+    lent.seek(10)
+    first, second = BorrowedFile(lent), BorrowedFile(lent)
+    assert (first.read(3), second.read(2), first.read(1)) == (b'\x0a\x0b\x0c', b'\x0a\x0b', b'\x0d')
+    first.close()
+    assert not lent.closed

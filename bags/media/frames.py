@@ -1,0 +1,201 @@
+"""`FrameSequence`: the methods that a video and several videos as one have in common."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, NamedTuple, SupportsIndex, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.indexing import Int64s
+
+__all__ = ['FrameSequence', 'FrameTimes', 'Frames', 'Pixels', 'Seconds', 'as_seconds', 'needed_stop']
+
+Pixels = npt.NDArray[np.uint8]
+Seconds = npt.NDArray[np.float64]
+
+
+class Frames(NamedTuple):
+    """Frames and when they are shown."""
+
+    pixels: Pixels
+    """uint8, shape (time, height, width, channels)."""
+    timestamps: Seconds
+    """float64, shape (time,): seconds."""
+
+
+class FrameTimes(NamedTuple):
+    """When the frames of a video are shown."""
+
+    starts: Seconds
+    """Of each frame, shape (time,), rising."""
+    end: float
+    """When the last one ends."""
+    duration: float
+    """From the first start to the end."""
+
+
+class FrameSequence(ABC):
+    """The frames of a video, decoded on access. Subclasses implement the five abstract methods."""
+
+    @abstractmethod
+    def _count(self, stop: int | None, strict: bool = False) -> int:
+        """Returns the number of frames; if there are at least `stop`, any number from that on will do.
+
+        Args:
+            stop: The end of the frames that are needed; None: all.
+            strict: Raise if some of these are missing at the end of a truncated file.
+        """
+
+    @abstractmethod
+    def _times(self) -> FrameTimes:
+        """Returns when frames are shown."""
+
+    @abstractmethod
+    def _frame_shape(self) -> tuple[int, int, int]:
+        """Returns (height, width, channels)."""
+
+    @abstractmethod
+    def _decode(self, numbers: Int64s) -> Pixels:
+        """Decodes frames by numbers in range(len(self)), in any order, with repeats."""
+
+    @property
+    @abstractmethod
+    def _name(self) -> str:
+        """The name in messages."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Pixels]:
+        """Yields all frames in order, a few of them in memory."""
+
+    def __len__(self) -> int:
+        return self._count(None)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(time, height, width, channels)."""
+        return (len(self), *self._frame_shape())
+
+    @property
+    def timestamps(self) -> Seconds:
+        """When each frame is shown, float64 seconds, shape (time,)."""
+        return self._times().starts
+
+    @property
+    def duration(self) -> float:
+        """Seconds from when the first frame is shown until the last one ends."""
+        return self._times().duration
+
+    @property
+    def fps(self) -> float:
+        """Frames per second, on average."""
+        times = self._times()
+        return len(times.starts) / times.duration if times.duration else 0.0
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Pixels: ...
+
+    @overload
+    def __getitem__(self, key: Any) -> Pixels: ...
+
+    def __getitem__(self, key: Any) -> Pixels:
+        """Decodes frames as uint8.
+
+        - `video[-1]`: one frame, shape (height, width, channels).
+        - `video[100:116]`, `video[::10]`: shape (time, height, width, channels); slices clamp.
+        - `video[[3, 50, 7]]`: in any order, with repeats; each group of pictures is decoded once.
+
+        Raises:
+            IndexError: No such frame.
+            DecodeError: It is damaged (`ValueError` if the video is not of a dataset).
+        """
+        if isinstance(key, slice):
+            return self._decode(np.arange(self._count(needed_stop(key), strict=True))[key])
+        if isinstance(key, list | tuple | range | np.ndarray) and np.ndim(key):
+            return self._decode(self._numbers(key))
+        try:
+            number = operator.index(key)
+        except TypeError:
+            raise TypeError(
+                f'expected a frame number, a slice or a list of frame numbers, got {type(key).__name__}'
+            ) from None
+        frame: Pixels = self._decode(self._numbers([number]))[0]
+        return frame
+
+    def _numbers(self, key: Any) -> Int64s:
+        """Returns frame numbers as int64 in range(len(self))."""
+        found = np.asarray(key)
+        if found.ndim != 1 or (found.size and found.dtype.kind not in 'iu'):
+            raise TypeError(
+                f'expected a list of integer frame numbers, got {found.dtype} of shape {found.shape}'
+            )
+        found = found.astype(np.int64)
+        if not len(found):
+            return found
+        count = self._count(None if int(found.min()) < 0 else int(found.max()) + 1)
+        wrong = found[(found < -count) | (found >= count)]
+        if len(wrong):
+            raise IndexError(f'{self._name}: frame {wrong[0]} out of range [{-count}, {count})')
+        return np.where(found < 0, found + count, found)
+
+    def read(self, key: Any) -> Frames:
+        """Returns frames together with the times at which they are shown; `key` as for `video[key]`."""
+        return Frames(self[key], self.timestamps[key])
+
+    def at(self, seconds: float) -> Pixels:
+        """Returns the frame that is shown at a time, shape (height, width, channels).
+
+        Raises:
+            IndexError: The time is before the first frame, or after the last one has ended.
+        """
+        seconds = as_seconds(seconds)
+        starts, end, _ = self._times()
+        if not len(starts) or not starts[0] <= seconds < max(end, np.nextafter(starts[-1], np.inf)):
+            shown = f'it is shown from {starts[0]} s to {end} s' if len(starts) else 'it has no frames'
+            raise IndexError(f'{self._name}: nothing is shown at {seconds} s; {shown}')
+        number = np.searchsorted(starts, seconds, 'right') - 1
+        frame: Pixels = self._decode(np.array([number], np.int64))[0]
+        return frame
+
+    def between(self, start: float, stop: float) -> Pixels:
+        """Returns the frames whose times are in [start, stop), in seconds."""
+        chosen = self.span(start, stop)
+        starts, end, _ = self._times()
+        if stop > end:
+            self._count(len(starts) + 1, strict=True)
+        return self[chosen]
+
+    def span(self, start: float, stop: float) -> slice:
+        """Returns the numbers of the frames whose times are in [start, stop), in seconds."""
+        low, high = np.searchsorted(self.timestamps, [as_seconds(start), as_seconds(stop)], 'left').tolist()
+        return slice(low, max(low, high))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError(f'{self._name}: frames are decoded: expected copy=None or True, got False')
+        frames = self[:]
+        return frames if dtype is None else frames.astype(dtype, copy=False)
+
+
+def needed_stop(key: slice) -> int | None:
+    """Returns the end of the elements that a slice needs if it does not depend on the length; else None."""
+    reverse = (key.step or 1) < 0
+    first, last = (key.stop, key.start) if reverse else (key.start, key.stop)
+    if last is None or last < 0 or (first or 0) < 0:
+        return None
+    return operator.index(last) + reverse
+
+
+def as_seconds(value: Any) -> float:
+    """Returns a time as a float.
+
+    Raises:
+        TypeError: Not a number.
+    """
+    try:
+        return value + 0.0  # type: ignore[no-any-return]
+    except TypeError:
+        raise TypeError(f'expected a time in seconds, got {value!r}') from None
