@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bags.dataset.views import concat, join, select
     from bags.dataset.windows import windows
     from bags.dataset.writer import DatasetWriter
-    from bags.interop.convert import convert
+    from bags.interop.convert import Converted, convert
     from bags.interop.export import export
     from bags.loader.collate import Packed, Padded, pack, pad, stack
     from bags.loader.iterator import LoaderIterator
@@ -59,6 +59,7 @@ __all__ = [
     'Audio',
     'BagsError',
     'Clips',
+    'Converted',
     'CorruptError',
     'Damage',
     'Dataset',
@@ -125,7 +126,7 @@ _HOMES = {
     'dataset.views': ('concat', 'join', 'select'),
     'dataset.windows': ('windows',),
     'dataset.writer': ('DatasetWriter',),
-    'interop.convert': ('convert',),
+    'interop.convert': ('Converted', 'convert'),
     'interop.export': ('export',),
     'loader.collate': ('Packed', 'Padded', 'pack', 'pad', 'stack'),
     'loader.iterator': ('LoaderIterator',),

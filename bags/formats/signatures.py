@@ -12,7 +12,16 @@ from collections.abc import Callable
 
 from bags.formats.scalars import Buffer
 
-__all__ = ['DEMUXERS', 'EXTENSIONS', 'HEAD', 'SIGNATURES', 'check_whole', 'ebml_number', 'identify']
+__all__ = [
+    'DEMUXERS',
+    'EXTENSIONS',
+    'FORMATS',
+    'HEAD',
+    'SIGNATURES',
+    'check_whole',
+    'ebml_number',
+    'identify',
+]
 
 HEAD = 512
 """Bytes from the start of a file that `identify` needs."""
@@ -67,6 +76,12 @@ EXTENSIONS = {
     'Ogg Opus': 'opus', 'Ogg': 'ogg', 'MP3': 'mp3', 'PDF': 'pdf',
 }  # fmt: skip
 """The usual file name extension of each format."""
+
+FORMATS = {
+    'jpeg': 'JPEG', 'jpg': 'JPEG', 'png': 'PNG', 'webp': 'WebP', 'avif': 'AVIF', 'mp4': 'MP4', 'webm': 'WebM',
+    'mkv': 'Matroska', 'wav': 'WAV', 'flac': 'FLAC', 'opus': 'Ogg Opus',
+}  # fmt: skip
+"""The format of the records of each type that has one."""
 
 DEMUXERS = {
     'MP4': 'mp4', 'QuickTime': 'mov', 'Matroska': 'matroska', 'WebM': 'matroska', 'AVI': 'avi', 'WAV': 'wav',

@@ -1,3 +1,3 @@
-"""Other formats in and out: folders of media files and WebDataset tars."""
+"""Import and export of other formats: folders of media files, and WebDataset tars."""
 
 __all__: list[str] = []

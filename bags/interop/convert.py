@@ -1,52 +1,59 @@
-"""From files of other kinds to a dataset."""
+"""`bags.convert`: makes a dataset of a folder of files or of WebDataset tars."""
 
 from __future__ import annotations
 
 import dataclasses
+import errno
 import itertools
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
-from typing import Any
+from typing import Any, Literal
 
+from bags.concurrency import map_in_threads
 from bags.dataset.compression import Compression
 from bags.dataset.open import open as open_dataset
 from bags.dataset.registry import encoders
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
-from bags.errors import EncodeError
+from bags.errors import EncodeError, SpecError
 from bags.interop.extensions import KEY
-from bags.interop.source import Damaged, Source, open_source
+from bags.interop.folders import FolderSource, list_files
+from bags.interop.source import Damaged, Entry, Source
+from bags.interop.webdataset import TarSource, is_tar
 from bags.progress import progress as show_progress
-from bags.validation import at_least, one_of
+from bags.validation import at_least_or_none, one_of
 
-__all__ = ['Converted', 'convert']
+__all__ = ['Converted', 'convert', 'open_source']
 
-WINDOW = 64  # Datapoints that are loaded ahead, at most.
-MOST = 1 << 26  # Bytes of them, about; few are ahead where they are large.
+WORKERS = 4
+MAX_BATCH = 64
+"""Datapoints that are loaded while those before them are written."""
+BATCH_BYTES = 1 << 26
+"""Bytes of these, about."""
+
+SourcePath = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Converted:
-    """What a conversion did."""
+    """What `convert` made."""
 
     spec: dict[str, str]
     datapoints: int
-    """Datapoints that the dataset has now."""
+    """Datapoints of the dataset, with those of an earlier run."""
     size: int
-    """Bytes that it takes."""
+    """Bytes of it."""
     skipped: list[tuple[str, str]]
-    """Files that could not be taken, and why; their datapoints were left out."""
+    """Damaged files, and why; their datapoints were left out."""
 
 
 def convert(
-    source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Source,
+    source: SourcePath | Source,
     directory: str | os.PathLike[str],
     *,
     layout: str | None = None,
     spec: Mapping[str, str | None] | None = None,
-    on_error: str = 'raise',
-    workers: int = 4,
+    on_error: Literal['raise', 'skip'] = 'raise',
+    workers: int | None = None,
     compression: Compression = None,
     shard_size: int | None = 10 * GB,
     shard_length: int | None = None,
@@ -56,43 +63,44 @@ def convert(
     storage_options: Mapping[str, Any] | None = None,
     source_options: Mapping[str, Any] | None = None,
 ) -> Converted:
-    """Makes a dataset of a folder of media or of WebDataset tars. Files go in byte for byte.
+    """Makes a sharded dataset of a folder of media or of WebDataset tars. Files are stored byte for byte.
 
-    Their names are the fields and the spec (`open_source` shows it beforehand): `x.jpg` and `x.txt` are a
-    datapoint with fields `jpg` and `txt`; the field `__key__` says `x`. A file that is missing in some of the
-    datapoints makes its field optional.
+    File names give the fields and the spec (`open_source` shows it beforehand): `x.jpg` and `x.txt` are a
+    datapoint with fields `jpg` and `txt`; the field `__key__` holds `x`. A field is optional if some of the
+    datapoints have no file for it.
 
     Args:
         source: A folder, a tar, several tars, or what `open_source` returned.
-        directory: The dataset, which is a sharded one.
+        directory: The dataset.
         layout, spec: As in `open_source`.
-        on_error: 'raise' ends with the first file that is damaged, 'skip' leaves its datapoint out. Of a
-            damaged tar, it takes what stands before the damage.
-        workers: Threads that read files ahead.
+        on_error: 'raise' stops at the first damaged file, 'skip' leaves out its datapoint. Of a damaged tar
+            it takes what is before the damage.
+        workers: Threads that read files; 4 unless given.
         compression, shard_size, shard_length, filesystem, storage_options: As in `ShardedDatasetWriter`.
-        resume: Go on with a conversion that was interrupted.
-        progress: Show a bar; unless told, on a terminal.
-        source_options: Of the storage behind a source that is a URL.
+        resume: Continue an interrupted conversion.
+        progress: Show a bar: True, False, or None for on terminals.
+        source_options: As `storage_options`, for a source that is a URL.
 
     Raises:
         FileNotFoundError: No source.
-        FileExistsError: Something is in the directory.
-        Damaged: A file that is not what its name says; names it. What came before can be resumed.
-        SpecError: A type that cannot be.
+        FileExistsError: The directory is not empty.
+        Damaged: A file that is not what its name says; names it. `resume` continues after what came before.
+        SpecError: An invalid type.
     """
     one_of('on_error', on_error, ('raise', 'skip'))
-    workers = at_least('workers', workers, 1)
+    workers = at_least_or_none('workers', workers, 1) or WORKERS
     if not isinstance(source, Source):
         source = open_source(
             source, layout=layout, spec=spec, storage_options=source_options, on_error=on_error
         )
-    kept = dict.fromkeys(('json', 'msgpack', 'tree'), _as_it_is)
+    # These files are stored as they are written, in whatever form.
+    unchanged = dict.fromkeys(('json', 'msgpack', 'tree'), lambda value, *_args: bytes(value))
     skipped = list(source.damaged)
     storage: dict[str, Any] = {'filesystem': filesystem, 'storage_options': storage_options}
     with ShardedDatasetWriter(
         directory,
         source.spec,
-        {**encoders, **kept},
+        {**encoders, **unchanged},
         shard_size,
         shard_length,
         compression=compression,
@@ -102,68 +110,126 @@ def convert(
         entries = source.entries()
         if len(writer):
             writer.flush()
-            entries = _after(entries, len(writer), directory, storage)
+            entries = _remaining(entries, len(writer), directory, storage)
         with show_progress('importing', source.count - len(writer), 'datapoints', show=progress) as advance:
-            for loaded in _ahead(source.load, entries, workers):
+
+            def append(datapoint: dict[str, Any] | Damaged) -> None:
                 before = writer.size
                 try:
-                    _append(writer, loaded)
+                    _append(writer, datapoint)
                 except Damaged as exc:
                     if on_error == 'raise':
                         raise
                     skipped.append((exc.name, exc.detail))
                 advance(1, writer.size - before)
+
+            _load_and_append(source, entries, append, workers)
     return Converted(writer.spec, len(writer), writer.size, skipped)
 
 
-def _append(writer: ShardedDatasetWriter, loaded: Callable[[], dict[str, Any]]) -> None:
-    datapoint = loaded()
+def open_source(
+    source: SourcePath,
+    *,
+    layout: str | None = None,
+    spec: Mapping[str, str | None] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    on_error: Literal['raise', 'skip'] = 'raise',
+) -> Source:
+    """Returns what a folder, a tar or several tars would be as a dataset.
+
+    Args:
+        source: A folder of files, a folder of tars, a tar, or a list or glob of tars; path or URL.
+        layout: Of a folder: 'files', 'stems', 'classes' or 'episodes'; by default what fits its names.
+        spec: Changes to the spec: a type by field, or None to leave a field out.
+        storage_options: As in `bags.open`, for a URL.
+        on_error: 'raise' refuses a damaged tar, 'skip' takes what is before the damage.
+
+    Raises:
+        FileNotFoundError: Nothing is there.
+        ValueError: Files that cannot be grouped into datapoints.
+        SpecError: A type for a field that does not exist.
+    """
+    if not isinstance(source, str | os.PathLike | Iterable):
+        raise TypeError(f'source: expected a folder, a tar or several tars, got {source!r:.80}')
+    if not isinstance(spec, Mapping | None):
+        raise TypeError(f'spec: expected a mapping of fields to types, got {spec!r:.80}')
+    tars = [os.fspath(part) for part in ([source] if isinstance(source, str | os.PathLike) else source)]
+    if not tars:
+        raise ValueError('source: expected a folder, a tar or several tars, got none')
+    if isinstance(source, str | os.PathLike) and not is_tar(root := tars[0]):
+        names = list_files(root, storage_options)
+        if any(name.rpartition('/')[2] == 'refs.bag' for name in names):
+            raise ValueError(f'{root}: is a dataset already; bags.copy copies one')
+        if names and (layout is not None or not all(map(is_tar, names))):
+            return _with_changes(FolderSource(root, names, layout, storage_options), spec)
+        if names:
+            tars = [f'{root.rstrip("/")}/{name}' for name in names]
+        elif not any(letter in root for letter in '*?['):
+            detail = 'no files to import; expected a folder of files, or tars'
+            raise FileNotFoundError(errno.ENOENT, detail, root)
+    return _with_changes(TarSource(tars, storage_options, on_error), spec)
+
+
+def _with_changes(source: Source, changes: Mapping[str, str | None] | None) -> Source:
+    for field, kind in (changes or {}).items():
+        if field not in source.spec:
+            raise SpecError(field, f'one of the fields {", ".join(source.spec)}', field)
+        if field == KEY and kind != 'utf8':
+            raise SpecError(field, 'utf8, from which an interrupted import is resumed', str(kind))
+        if kind is None:
+            del source.spec[field]
+        else:
+            source.spec[field] = kind
+    return source
+
+
+def _remaining(
+    entries: Iterator[Entry], count: int, directory: Any, storage: dict[str, Any]
+) -> Iterator[Entry]:
+    """Returns the entries after the last one that was converted; some before it may have been skipped."""
+    with open_dataset(directory, **storage) as dataset:
+        last = dataset[count - 1, KEY][KEY]
+    for number, entry in enumerate(entries, 1):
+        if number >= count and entry.key == last:
+            return entries
+    raise ValueError(f'resume: expected a source with the datapoint {last!r}, the last in {directory}')
+
+
+def _load_and_append(
+    source: Source, entries: Iterator[Entry], append: Callable[[dict[str, Any] | Damaged], None], workers: int
+) -> None:
+    """Appends the datapoints of all entries in order; a batch is loaded while the one before is appended."""
+
+    def work(entry: Entry | None) -> Any:
+        if entry is None:
+            for datapoint in ready:
+                append(datapoint)
+            return None
+        try:
+            return source.load(entry)
+        except Damaged as exc:
+            return exc
+
+    ready: list[dict[str, Any] | Damaged] = []
+    length = 1  # More when it is known how large datapoints are.
+    while (batch := list(itertools.islice(entries, length))) or ready:
+        _, *ready = map_in_threads(work, [None, *batch], workers + 1)  # The first item in this thread.
+        mean = sum(map(_size, ready)) // max(1, len(ready))
+        length = max(1, min(2 * length, 4 * workers, MAX_BATCH, BATCH_BYTES // max(1, mean)))
+
+
+def _size(datapoint: dict[str, Any] | Damaged) -> int:
+    """Returns about how many bytes a datapoint takes in memory."""
+    if isinstance(datapoint, Damaged):
+        return 0
+    return sum(len(value) for value in datapoint.values() if isinstance(value, bytes | str))
+
+
+def _append(writer: ShardedDatasetWriter, datapoint: dict[str, Any] | Damaged) -> None:
+    if isinstance(datapoint, Damaged):
+        raise datapoint
     try:
         writer.append(datapoint)
     except EncodeError as exc:
         name = str(datapoint[KEY]).encode('utf-8', 'backslashreplace').decode()
         raise Damaged(name, str(exc)) from exc
-
-
-def _as_it_is(value: Any, *_args: str) -> bytes:
-    """The encoder of what is already encoded."""
-    return bytes(value)
-
-
-def _after(entries: Iterator[Any], count: int, directory: Any, storage: dict[str, Any]) -> Iterator[Any]:
-    """Returns the entries behind the last one that was converted. Some before it may have been skipped."""
-    with open_dataset(directory, **storage) as dataset:
-        last = dataset[count - 1, KEY][KEY]
-    for number, entry in enumerate(entries, 1):
-        if number >= count and last in entry[:2]:
-            return entries
-    raise ValueError(f'resume: expected a source with the datapoint {last!r}, the last in {directory}')
-
-
-def _size(loaded: Future[dict[str, Any]]) -> int:
-    """Returns about how many bytes a datapoint takes in memory."""
-    if loaded.exception() is not None:
-        return 0
-    return sum(len(value) for value in loaded.result().values() if isinstance(value, bytes | str))
-
-
-def _ahead(
-    load: Callable[[Any], dict[str, Any]], entries: Iterator[Any], workers: int
-) -> Iterator[Callable[[], dict[str, Any]]]:
-    """Yields in order what gives each entry's datapoint, or its error, with some loaded ahead in threads."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(workers, 'bags-import') as threads:
-        pending: deque[Future[dict[str, Any]]] = deque()
-        limit = 1  # More when it is known how large they are.
-        try:
-            for entry in entries:
-                pending.append(threads.submit(load, entry))
-                while len(pending) >= limit:
-                    loaded = pending.popleft()
-                    size = _size(loaded)
-                    yield loaded.result
-                    limit = max(1, min(2 * limit, 4 * workers, WINDOW, MOST // max(1, size)))
-            yield from (pending.popleft().result for _ in itertools.repeat(None, len(pending)))
-        finally:
-            threads.shutdown(wait=True, cancel_futures=True)

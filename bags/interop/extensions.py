@@ -1,4 +1,4 @@
-"""Which type the files of an extension have, and the extension for the records of a type."""
+"""File name extensions: the type of files with one, and the one for records of a type."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ import re
 from collections.abc import Mapping
 
 __all__ = [
-    'CONTAINERS',
     'KEY',
-    'WRITTEN',
-    'escaped',
+    'WRITTEN_EXTENSIONS',
+    'escape_key',
     'extension_of',
     'field_of',
     'file_name',
     'split_name',
     'type_of',
-    'unescaped',
-    'written',
-    'written_in_tars',
+    'unescape_key',
+    'written_extensions',
+    'written_extensions_in_tar',
 ]
 
 KEY = '__key__'
-"""The field that holds what files of a datapoint are called without their extensions, as in WebDataset."""
+"""The field that holds the names of a datapoint's files without their extensions, as in WebDataset."""
 
-WRITTEN = '__extensions__'
-"""The field that notes what follows the key in the names of files, where an export would write something
-else: `{"txt": "TXT"}`. There is none where it would not."""
+WRITTEN_EXTENSIONS = '__extensions__'
+"""The field that holds what follows the key in file names, where an export would write something else:
+`{"txt": "TXT"}`. A dataset without such names does not have it."""
 
 _BY_TYPE = {
     'jpeg': 'jpg jpeg jpe',
@@ -40,30 +39,11 @@ _BY_TYPE = {
 }
 _TYPES = {extension: kind for kind, names in _BY_TYPE.items() for extension in names.split()}
 _EXTENSIONS = {
-    'jpeg': 'jpg',
-    'jpg': 'jpg',
-    'png': 'png',
-    'webp': 'webp',
-    'avif': 'avif',
-    'mp4': 'mp4',
-    'webm': 'webm',
-    'mkv': 'mkv',
-    'wav': 'wav',
-    'flac': 'flac',
-    'opus': 'ogg',
-    'utf8': 'txt',
-    'json': 'json',
-    'msgpack': 'msgpack',
-    'tree': 'msgpack',
-    'array': 'npy',
+    word: word for word in ('png', 'webp', 'avif', 'mp4', 'webm', 'mkv', 'wav', 'flac', 'json', 'msgpack')
 }
-CONTAINERS = {
-    'MP4': 'mp4', 'QuickTime': 'mov', 'WebM': 'webm', 'Matroska': 'mkv', 'AVI': 'avi', 'WAV': 'wav',
-    'RF64': 'wav', 'FLAC': 'flac', 'Ogg Opus': 'opus', 'Ogg': 'ogg', 'MP3': 'mp3',
-}  # fmt: skip
-"""Extensions of films and recordings, by what `identify` finds."""
+_EXTENSIONS |= {'jpeg': 'jpg', 'jpg': 'jpg', 'opus': 'ogg', 'utf8': 'txt', 'tree': 'msgpack', 'array': 'npy'}
 _EXTENSION = re.compile(r'[A-Za-z0-9_-]{1,16}')
-_UNNAMEABLE = re.compile(r'[^A-Za-z0-9_.-]')
+_NOT_IN_NAMES = re.compile(r'[^A-Za-z0-9_.-]')
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -76,7 +56,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 def field_of(extension: str) -> str:
     """Returns the name of the field for files of an extension, which may have several parts (`seg.png`)."""
-    name = _UNNAMEABLE.sub('_', extension).rstrip('.')
+    name = _NOT_IN_NAMES.sub('_', extension).rstrip('.')
     if name == 'data':
         return '_data'  # `data` is the field of files without an extension.
     name = name or 'data'
@@ -84,15 +64,15 @@ def field_of(extension: str) -> str:
 
 
 def type_of(extension: str) -> str:
-    """Returns the type that keeps files of an extension as they are; 'bytes' for one not known."""
+    """Returns the type for files with an extension; 'bytes' for unknown ones."""
     return _TYPES.get(extension.rpartition('.')[2].lower(), 'bytes')
 
 
 def extension_of(field: str, word: str) -> str:
     """Returns the extension of files that a field's records become.
 
-    A field that is called like an extension of its type keeps it, others get one: `jpg` and `seg.png` stay,
-    `photo` of type jpeg becomes `photo.jpg`. What came from files without one gets none.
+    The name of the field, if it ends like an extension of its type, else with the usual one added: `jpg` and
+    `seg.png` stay, `photo` of type jpeg becomes `photo.jpg`. Empty for files that had none.
     """
     if field == '_data':
         return 'data'
@@ -107,25 +87,25 @@ def extension_of(field: str, word: str) -> str:
     return f'{field}.{usual}'
 
 
-def file_name(key: str, name: str, alone: bool) -> str:
-    """Returns what a file is called.
+def file_name(key: str, name: str, is_only: bool) -> str:
+    """Returns the name of a file.
 
     Args:
-        key: Of its datapoint.
-        name: What follows that.
-        alone: It is the only file of its datapoint: then the key may be all of its name.
+        key: Key of its datapoint.
+        name: What follows the key.
+        is_only: It is the only file of its datapoint: then the key may be its whole name.
     """
-    if alone and key.lower().endswith(f'.{name}'):
+    if is_only and key.lower().endswith(f'.{name}'):
         return key
     return f'{key}.{name}' if name else key
 
 
-def written(key: str, files: Mapping[str, str]) -> dict[str, str]:
-    """Returns by field what follows the key in the names of files, where an export would not write it so.
+def written_extensions(key: str, files: Mapping[str, str]) -> dict[str, str]:
+    """Returns by field what follows the key in file names, where an export would write something else.
 
     Args:
-        key: Of their datapoint.
-        files: Their names by field.
+        key: Key of their datapoint.
+        files: The names by field.
     """
     return {
         field: name[len(key) :].removeprefix('.')
@@ -134,8 +114,8 @@ def written(key: str, files: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def written_in_tars(extensions: Mapping[str, str]) -> dict[str, str]:
-    """As `written`, of the extensions by field of what was in a tar."""
+def written_extensions_in_tar(extensions: Mapping[str, str]) -> dict[str, str]:
+    """As `written_extensions`, for the extensions by field of files in a tar."""
     return {
         field: extension
         for field, extension in extensions.items()
@@ -146,13 +126,13 @@ def written_in_tars(extensions: Mapping[str, str]) -> dict[str, str]:
 _DOT = re.compile(r'%((?:25)*)2E')
 
 
-def escaped(key: str) -> str:
-    """Returns a key as names in tars have it, where it ends at the first dot of the last part."""
+def escape_key(key: str) -> str:
+    """Returns a key for names in tars, where keys end at the first dot of the last part of the path."""
     folder, slash, base = key.rpartition('/')
     return folder + slash + _DOT.sub(r'%25\g<1>2E', base).replace('.', '%2E')
 
 
-def unescaped(key: str) -> str:
-    """Returns the key of which this is the escaped form."""
+def unescape_key(key: str) -> str:
+    """Returns the key of an escaped one."""
     folder, slash, base = key.rpartition('/')
     return folder + slash + _DOT.sub(lambda dot: f'%{dot[1][2:]}2E' if dot[1] else '.', base)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import mmap
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bags.dataset.spec import parse_type
-from bags.interop.extensions import KEY, WRITTEN, split_name, written
+from bags.interop.extensions import split_name, written_extensions
 from bags.interop.layouts import LAYOUTS, Group, find_layout, group
-from bags.interop.source import Damaged, infer, value_of
+from bags.interop.source import Damaged, Entry, Source, checked_value, infer_spec
 from bags.validation import one_of
 
 __all__ = ['FolderSource', 'list_files']
 
-STREAMED = 1 << 24  # Local media from this size on are copied in without being held in memory.
+STREAMED_BYTES = 1 << 24
+"""Local videos and audio from this size on are copied without being held in memory."""
 
 
 def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> list[str]:
-    """Returns the files below a folder by their paths in it; no hidden ones, none in linked folders."""
+    """Returns the paths of the files below a folder, without hidden files and linked folders."""
     import fsspec
 
     fs, path = fsspec.core.url_to_fs(root, **(storage_options or {}))
@@ -36,14 +34,14 @@ def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> l
     return sorted(name for name in names if not any(part.startswith('.') for part in name.split('/')))
 
 
-class FolderSource:
-    """The files of a folder, each in its datapoint.
+class FolderSource(Source):
+    """The files of a folder, grouped into datapoints.
 
     Args:
         root: The folder.
         names: Its files, by their paths in it.
-        layout: How they are divided; unless told, what fits the names.
-        storage_options: Of the storage behind a URL.
+        layout: How they are grouped; by default what fits the names.
+        storage_options: As in `bags.open`, for a URL.
     """
 
     def __init__(
@@ -64,55 +62,45 @@ class FolderSource:
         self.groups: list[Group] = group(names, self.layout)
         self.count = len(self.groups)
         counts: Counter[str] = Counter(field for _, files in self.groups for field in files)
-        one = {field: file for _, files in self.groups for field, file in files.items()}
+        examples = {field: file for _, files in self.groups for field, file in files.items()}
         fields = {}
-        for field, file in one.items():
-            is_sequence = isinstance(file, list)
+        for field, file in examples.items():
             _, extension = split_name(file[0] if isinstance(file, list) else file)
-            fields[field] = extension, is_sequence, counts[field]
-        notes = any(self._written(key, files) for key, files in self.groups)
-        self.spec = infer(fields, self.count, notes)
-        self.labelled = self.layout == 'classes' and 'label' not in self.spec
-        if self.labelled:
+            fields[field] = extension, isinstance(file, list), counts[field]
+        has_extensions = any(self._extensions(key, files) for key, files in self.groups)
+        self.spec = infer_spec(fields, self.count, has_extensions)
+        self.is_labelled = self.layout == 'classes' and 'label' not in self.spec
+        if self.is_labelled:
             self.spec['label'] = 'utf8'
 
-    def _written(self, key: str, files: Mapping[str, str | list[str]]) -> dict[str, str]:
+    def _extensions(self, key: str, files: Mapping[str, str | list[str]]) -> dict[str, str]:
         if self.layout == 'episodes':
-            return {}  # These do not come back as they were anyway.
-        return written(key, {field: file for field, file in files.items() if isinstance(file, str)})
+            return {}  # An export gives these files other names anyway.
+        names = {field: file for field, file in files.items() if isinstance(file, str)}
+        return written_extensions(key, names)
 
-    def entries(self) -> Iterator[Group]:
-        return iter(self.groups)
+    def entries(self) -> Iterator[Entry]:
+        for key, files in self.groups:
+            label = {'label': key.partition('/')[0]} if self.is_labelled else {}
+            yield Entry(self.root, key, files | label, self._extensions(key, files))
 
-    def load(self, entry: Group) -> dict[str, Any]:
-        key, files = entry
-        datapoint: dict[str, Any] = {}
-        for field, kind in self.spec.items():
-            if field == KEY:
-                datapoint[field] = key
-            elif field == WRITTEN:
-                noted = self._written(key, files)
-                datapoint[field] = json.dumps(noted).encode() if noted else None
-            elif field == 'label' and self.labelled:
-                datapoint[field] = key.partition('/')[0]
-            else:
-                found = files.get(field)
-                word = parse_type(field, kind).word
-                if isinstance(found, list):
-                    datapoint[field] = map(self._read, found, itertools.repeat(word))
-                elif found is not None:
-                    datapoint[field] = self._read(found, word)
-        return datapoint
+    def read(self, entry: Entry, field: str, word: str) -> Any:
+        file = entry.files[field]
+        if field == 'label' and self.is_labelled:
+            return file
+        if isinstance(file, list):
+            return (self._read(name, word) for name in file)
+        return self._read(file, word)
 
     def _read(self, name: str, word: str) -> Any:
         path, inner = f'{self.root.rstrip("/")}/{name}', f'{self._path.rstrip("/")}/{name}'
         try:
             if 'file' in self._fs.protocol:
                 with open(inner, 'rb') as file:
-                    if word not in ('video', 'audio') or os.path.getsize(inner) < STREAMED:
-                        return value_of(path, word, file.read())
-                    value_of(path, word, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                    if word not in ('video', 'audio') or os.path.getsize(inner) < STREAMED_BYTES:
+                        return checked_value(path, word, file.read())
+                    checked_value(path, word, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
                 return inner
-            return value_of(path, word, self._fs.cat_file(inner))
+            return checked_value(path, word, self._fs.cat_file(inner))
         except OSError as exc:
             raise Damaged(path, f'cannot be read: {exc}') from exc

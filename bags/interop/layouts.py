@@ -1,8 +1,8 @@
-"""Which files of a folder are one datapoint: planned on names alone.
+"""How files of a folder are grouped into datapoints, by their names alone.
 
 files      each file is a datapoint
 stems      files that differ in their extension only: `x.jpg`, `x.txt`, `x.json`
-classes    as stems, in a folder for each class, which becomes the field `label`
+classes    as stems, in one folder a class, whose name becomes the field `label`
 episodes   each folder is a datapoint; its numbered files are sequences
 """
 
@@ -30,7 +30,7 @@ _EPISODE = re.compile(
 
 
 def find_layout(names: list[str]) -> str:
-    """Returns the layout that a folder with these files, by their paths in it, most probably has.
+    """Returns the layout that fits the files of a folder, by their paths in it.
 
     Folders of numbered files are episodes if the folders are numbered too, by number alone or as `ep_12`, and
     classes otherwise.
@@ -40,7 +40,7 @@ def find_layout(names: list[str]) -> str:
         runs: Counter[tuple[str, str, str]] = Counter()
         for name in names:
             folder, _, rest = name.partition('/')
-            prefix, number, extension = _take_apart(rest)
+            prefix, number, extension = _split_numbered(rest)
             if number:
                 runs[folder, prefix, extension] += 1
         has_run = {folder for (folder, _, _), count in runs.items() if count > 1}
@@ -52,10 +52,10 @@ def find_layout(names: list[str]) -> str:
 
 
 def group(names: Iterable[str], layout: str) -> list[Group]:
-    """Divides files into datapoints, sorted by key.
+    """Groups files into datapoints, sorted by key.
 
     Raises:
-        ValueError: Two files would be the same field of one datapoint, or a layout that does not fit.
+        ValueError: Two files would be the same field of one datapoint, or the layout does not fit.
     """
     if layout == 'episodes':
         return _episodes(sorted(names))
@@ -73,8 +73,8 @@ def group(names: Iterable[str], layout: str) -> list[Group]:
     return sorted(groups.items())
 
 
-def _take_apart(name: str) -> tuple[str, str, str]:
-    """Returns what a file name has before its number, the number, and the extension."""
+def _split_numbered(name: str) -> tuple[str, str, str]:
+    """Splits a file name into what is before its number, the number, and the extension."""
     stem, extension = split_name(name)
     found = _NUMBERED.fullmatch(stem)
     return (found[1], found[2], extension) if found else (stem, '', extension)
@@ -88,7 +88,7 @@ def _episodes(names: list[str]) -> list[Group]:
         folder, slash, rest = name.partition('/')
         if not slash:
             raise ValueError(f'{name}: expected a folder for each episode, got a file outside of any')
-        prefix, number, extension = _take_apart(rest)
+        prefix, number, extension = _split_numbered(rest)
         found[folder][prefix, extension, bool(number)].append((int(number or 0), name))
     kinds = {kind for episode in found.values() for kind in episode}
     fields = _fields(kinds)
@@ -105,7 +105,7 @@ def _episodes(names: list[str]) -> list[Group]:
 
 
 def _fields(kinds: set[tuple[str, str, bool]]) -> dict[tuple[str, str, bool], str]:
-    """Names the fields of episodes: by the sub-folder, or what stands before the number, or the extension."""
+    """Names the fields of episodes by the subfolder, by what is before the number, or by the extension."""
     names = {}
     for prefix, extension, numbered in kinds:
         folder, _, rest = prefix.strip('/').rpartition('/')

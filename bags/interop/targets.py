@@ -1,4 +1,4 @@
-"""Where exported datapoints go: to a folder of files, or to WebDataset tars."""
+"""Targets of an export: a folder of files, or WebDataset tars."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import posixpath
 from collections.abc import Iterable
 from typing import Any
 
-from bags.interop.extensions import KEY, escaped, file_name
+from bags.interop.extensions import KEY, escape_key, file_name
 
 __all__ = ['Files', 'Tars']
 
 
 def _checked(key: str) -> str:
-    """Refuses keys that would be files elsewhere."""
+    """Returns a key; refuses one that would be a file outside the target."""
     parts = key.split('/')
     if (
         not key
@@ -38,13 +38,13 @@ class Files:
         """Writes the files of a datapoint.
 
         Args:
-            key: What they are called.
-            files: What follows that in their names, and their content.
-            are_named: These are the names they had, so that even one that the key ends with is not left out.
+            key: What their names begin with.
+            files: What follows the key in their names, and their content.
+            are_named: These are their original names: one is added even if the key ends with it.
         """
-        alone = len(files) == 1 and not are_named
+        is_only = len(files) == 1 and not are_named
         for name, data in files:
-            path = posixpath.join(self._root, _checked(file_name(_checked(key), name, alone)))
+            path = posixpath.join(self._root, _checked(file_name(_checked(key), name, is_only)))
             if path in self._written:
                 raise ValueError(f'{KEY}: expected another key for each datapoint, got {key!r} twice')
             self._written.add(path)
@@ -60,11 +60,11 @@ class Files:
 
 
 class Tars:
-    """Datapoints as WebDataset tars. Each appears under its name when it is complete."""
+    """Datapoints as WebDataset tars. Each gets its name when it is complete."""
 
-    def __init__(self, fs: Any, root: str, most: int, longest: int | None) -> None:
+    def __init__(self, fs: Any, root: str, shard_size: int, shard_length: int | None) -> None:
         self._fs, self._root = fs, root
-        self._most, self._longest = most, longest
+        self._shard_size, self._shard_length = shard_size, shard_length
         self._number = self._size = self._length = 0
         self._written: set[str] = set()
         self._file: Any = None
@@ -77,7 +77,7 @@ class Tars:
     def add(self, key: str, files: list[tuple[str, bytes]], are_named: bool) -> None:
         import tarfile
 
-        stem = escaped(_checked(key))
+        stem = escape_key(_checked(key))
         if self._tar is None:
             self._written |= {self._path, self._path + '.new'}
             self._file = self._fs.open(self._path + '.new', 'wb')
@@ -88,7 +88,8 @@ class Tars:
             self._tar.addfile(member, io.BytesIO(data))
             self._size += len(data)
         self._length += 1
-        if self._size >= self._most or (self._longest is not None and self._length >= self._longest):
+        is_long = self._shard_length is not None and self._length >= self._shard_length
+        if is_long or self._size >= self._shard_size:
             self._finish()
 
     def _finish(self) -> None:
@@ -109,7 +110,7 @@ class Tars:
             if self._file is not None:
                 self._file.close()
         except OSError:
-            pass  # What could not be written, a disk that is full, is removed.
+            pass  # E.g. the disk is full. The file is removed below.
         _remove(self._fs, self._written)
 
 

@@ -1,45 +1,39 @@
 """WebDataset tars as a source of datapoints.
 
-The files of a datapoint lie one after the other and share their name up to the first dot. What comes behind
-it is the field: `000017.jpg`, `000017.seg.png`.
+The files of a datapoint follow each other and share their name up to the first dot. The rest of the name is
+the field: `000017.jpg`, `000017.seg.png`.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import tarfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bags.dataset.spec import parse_type
-from bags.interop.extensions import KEY, WRITTEN, field_of, unescaped, written_in_tars
-from bags.interop.source import Damaged, infer, value_of
+from bags.interop.extensions import field_of, unescape_key, written_extensions_in_tar
+from bags.interop.source import Damaged, Entry, Source, checked_value, infer_spec
 
 __all__ = ['TarSource', 'is_tar']
 
-Entry = tuple[str, str, dict[str, Any], dict[str, str]]
-"""The tar, the key, and by field where the content is in the tar, or the content of a compressed one, and the
-extensions as they are written there."""
-
 
 def is_tar(name: str) -> bool:
-    """Tells by its name whether a file is a tar, perhaps a compressed one."""
+    """Tells by its name whether a file is a tar, which may be compressed."""
     return name.lower().endswith(('.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz'))
 
 
-class TarSource:
+class TarSource(Source):
     """The datapoints of WebDataset tars, one tar after the other.
 
     Args:
         tars: Paths, URLs or globs of them.
-        storage_options: Of the storage behind URLs.
-        on_error: 'raise', or 'skip' to go on with the next tar where one is damaged.
+        storage_options: As in `bags.open`, for URLs.
+        on_error: 'raise', or 'skip' to continue with the next tar where one is damaged.
 
     Raises:
-        FileNotFoundError: None is there.
-        Damaged: One is no tar, or cut off.
+        FileNotFoundError: There is none.
+        Damaged: One is no tar, or truncated.
     """
 
     layout = 'webdataset'
@@ -64,23 +58,24 @@ class TarSource:
             raise FileNotFoundError(errno.ENOENT, 'no tars to import', ', '.join(tars))
         counts: Counter[str] = Counter()
         self.count = 0
-        notes = False
+        has_extensions = False
         for tar in self.tars:
             try:
                 for _, files, extensions in self._samples(tar, False):
                     counts.update(files.keys())
                     self.count += 1
-                    notes = notes or bool(written_in_tars(extensions))
+                    has_extensions = has_extensions or bool(written_extensions_in_tar(extensions))
             except Damaged as exc:
                 if on_error == 'raise':
                     raise
                 self.damaged.append((exc.name, exc.detail))
-        self.spec = infer({field: (field, False, counts[field]) for field in counts}, self.count, notes)
+        fields = {field: (field, False, count) for field, count in counts.items()}
+        self.spec = infer_spec(fields, self.count, has_extensions)
 
     def _samples(self, tar: str, contents: bool) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:
         """Yields keys and, by field, the places of the contents and the extensions.
 
-        Where there are no places, it is the contents themselves, if they are wished for.
+        Contents of a compressed tar have no places: it is the contents, or None without `contents`.
         """
         import fsspec
 
@@ -92,10 +87,10 @@ class TarSource:
                 fsspec.open(tar, 'rb', **self.storage_options) as file,
                 tarfile.open(fileobj=file) as members,
             ):
-                # Whatever a tar is called, it may be compressed.
+                # A tar may be compressed whatever its name is.
                 has_places = members.fileobj is file
                 while (member := members.next()) is not None:
-                    members.members = []  # type: ignore[attr-defined]  # Else it keeps all that were ever seen.
+                    members.members = []  # type: ignore[attr-defined]  # Else it keeps all members.
                     if not member.isfile() or _is_left_out(member.name):
                         continue
                     name, extension = _split(member.name)
@@ -106,7 +101,7 @@ class TarSource:
                         key, files, extensions = name, {}, {}
                     extensions[field] = extension
                     if field in files:
-                        files[field] = Damaged(f'{tar}: {member.name}', 'is there twice in one datapoint')
+                        files[field] = Damaged(f'{tar}: {member.name}', 'is in one datapoint twice')
                     elif has_places and not member.issparse():
                         files[field] = member.offset_data, member.size
                     elif not contents:
@@ -127,33 +122,23 @@ class TarSource:
         for tar in self.tars:
             try:
                 for key, files, extensions in self._samples(tar, True):
-                    yield tar, key, files, extensions
+                    yield Entry(tar, key, files, written_extensions_in_tar(extensions))
             except Damaged as exc:
                 if exc.name not in damaged:
                     raise
 
-    def load(self, entry: Entry) -> dict[str, Any]:
-        tar, key, files, extensions = entry
-        datapoint: dict[str, Any] = {}
-        for field, kind in self.spec.items():
-            found = files.get(field)
-            if field == KEY:
-                datapoint[field] = key
-            elif field == WRITTEN:
-                noted = written_in_tars(extensions)
-                datapoint[field] = json.dumps(noted).encode() if noted else None
-            elif isinstance(found, Damaged):
-                raise found
-            elif found is not None:
-                data = found if isinstance(found, bytes) else self._read(tar, *found)
-                datapoint[field] = value_of(f'{tar}: {key}.{field}', parse_type(field, kind).word, data)
-        return datapoint
+    def read(self, entry: Entry, field: str, word: str) -> Any:
+        found = entry.files[field]
+        if isinstance(found, Damaged):
+            raise found
+        data = found if isinstance(found, bytes) else self._read(entry.origin, *found)
+        return checked_value(f'{entry.origin}: {entry.key}.{field}', word, data)
 
     def _read(self, tar: str, start: int, size: int) -> bytes:
         import fsspec
 
         if not size:
-            return b''  # Storages have no empty range, and would give all there is.
+            return b''  # Object stores have no empty ranges, and would return the whole file.
         fs, path = fsspec.core.url_to_fs(tar, **self.storage_options)
         try:
             data: bytes = fs.cat_file(path, start=start, end=start + size)
@@ -165,7 +150,7 @@ class TarSource:
 
 
 def _is_left_out(name: str) -> bool:
-    """Tells which files are of no datapoint: what WebDataset says about a tar, and hidden ones."""
+    """Tells whether a file belongs to no datapoint: WebDataset's own metadata, or a hidden file."""
     base = name.rpartition('/')[2]
     return base.startswith('.') or (name == base and name.startswith('__') and name.endswith('__'))
 
@@ -174,4 +159,4 @@ def _split(name: str) -> tuple[str, str]:
     """Splits a member's name into key and extension as WebDataset does, at the first dot of its last part."""
     folder, slash, base = name.removeprefix('./').rpartition('/')
     stem, _, extension = base.partition('.')
-    return unescaped(folder + slash + stem), extension
+    return unescape_key(folder + slash + stem), extension

@@ -47,7 +47,7 @@ def export(
         files = bags.export(
             dataset,
             target,
-            format=format,
+            format=format.value,
             fields=parse_fields(fields, dataset.spec),
             shard_size=parse_byte_count(shard_size),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -69,8 +69,8 @@ def import_(
     from bags.dataset.encoder import bind_encoders
     from bags.dataset.spec import parse_spec
     from bags.errors import SpecError
-    from bags.interop.convert import convert
-    from bags.interop.source import Damaged, open_source
+    from bags.interop.convert import convert, open_source
+    from bags.interop.source import Damaged
 
     *sources, target = source if len(source) > 1 or not dry_run else [*source, '']
     if not sources:
@@ -81,7 +81,7 @@ def import_(
         if not equals:
             raise Misused(f'--type: expected FIELD=TYPE, got {change!r}')
         spec[field] = None if kind == 'none' else kind
-    on_error = 'skip' if skip else 'raise'
+    on_error: Literal['raise', 'skip'] = 'skip' if skip else 'raise'
     try:
         found = open_source(
             sources[0] if len(sources) == 1 else sources, layout=layout, spec=spec, on_error=on_error
