@@ -44,10 +44,12 @@ if TYPE_CHECKING:
     from bags.loader.collate import Packed, Padded, pack, pad, stack
     from bags.loader.iterator import LoaderIterator
     from bags.loader.loader import Loader
+    from bags.maintenance.consolidate import consolidate
+    from bags.maintenance.findings import Damage, Note
+    from bags.maintenance.info import BagInfo, DatasetInfo, Distribution, FieldInfo, info
     from bags.maintenance.prefetch import prefetch
     from bags.maintenance.recover import Recovery, recover
-    from bags.maintenance.shard_list_file import index
-    from bags.maintenance.verify import Damage, Note, verify
+    from bags.maintenance.verify import verify
     from bags.media.audio import Audio
     from bags.media.clips import EncodedClip, cut_clips
     from bags.media.remux import remux
@@ -57,17 +59,21 @@ __version__ = '0.1.0'
 
 __all__ = [
     'Audio',
+    'BagInfo',
     'BagsError',
     'Clips',
     'Converted',
     'CorruptError',
     'Damage',
     'Dataset',
+    'DatasetInfo',
     'DatasetReader',
     'DatasetWriter',
     'DecodeError',
+    'Distribution',
     'EncodeError',
     'EncodedClip',
+    'FieldInfo',
     'Index',
     'Loader',
     'LoaderIterator',
@@ -85,6 +91,7 @@ __all__ = [
     'Video',
     'bag',
     'concat',
+    'consolidate',
     'convert',
     'copy',
     'cut_clips',
@@ -93,7 +100,7 @@ __all__ = [
     'export',
     'frames',
     'from_numpy',
-    'index',
+    'info',
     'join',
     'open',
     'pack',
@@ -131,10 +138,12 @@ _HOMES = {
     'loader.collate': ('Packed', 'Padded', 'pack', 'pad', 'stack'),
     'loader.iterator': ('LoaderIterator',),
     'loader.loader': ('Loader',),
+    'maintenance.consolidate': ('consolidate',),
+    'maintenance.findings': ('Damage', 'Note'),
+    'maintenance.info': ('BagInfo', 'DatasetInfo', 'Distribution', 'FieldInfo', 'info'),
     'maintenance.prefetch': ('prefetch',),
     'maintenance.recover': ('Recovery', 'recover'),
-    'maintenance.shard_list_file': ('index',),
-    'maintenance.verify': ('Damage', 'Note', 'verify'),
+    'maintenance.verify': ('verify',),
     'media.audio': ('Audio',),
     'media.clips': ('EncodedClip', 'cut_clips'),
     'media.remux': ('remux',),

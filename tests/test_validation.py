@@ -93,7 +93,7 @@ TAKES = {
     'export from': lambda path, to: bags.export(path, to('export')),
     'verify': lambda path, to: list(bags.verify(path, decode=True)),
     'recover': lambda path, to: [done.action for done in bags.recover(path)],
-    'index': lambda path, to: bags.index(path),
+    'index': lambda path, to: bags.consolidate(path),
 }
 MAKES = {
     'writer': lambda path: bags.ShardedDatasetWriter(path, SPEC).close(),
@@ -156,7 +156,7 @@ def test_paths_where_a_dataset_must_be_open(made, call):
         call(given, *more)
 
 
-@pytest.mark.parametrize('call', [bags.open, bags.recover, bags.index, bags.verify])
+@pytest.mark.parametrize('call', [bags.open, bags.recover, bags.consolidate, bags.verify])
 def test_what_is_no_path(call):
     with pytest.raises(TypeError, match=r'expected a .*path.* got'):
         list(call(3))

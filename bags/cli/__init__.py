@@ -1,14 +1,13 @@
-"""The command `bags`: datasets and bags, looked at and handled from a shell.
+"""The command `bags`: shows, copies, checks and repairs datasets and bags from a shell.
 
     commands    a module for each command: to add one, add a module
     app         the commands put together
-    failing     errors as a sentence, and exit codes
-    printing    tables and JSON on standard output
-    selecting   which datapoints and fields are meant
-    showing     values as text and as JSON
-    facts       what media are, by their headers
+    arguments   shared arguments and options, and how they are parsed
+    errors      errors as one line, and exit codes
+    output      tables, text and JSON on standard output
+    values      values and media as text and as JSON
 
-What the commands do is done by the library; here it is only asked for and printed.
+The library does the work; the commands call it and print.
 """
 
 from __future__ import annotations

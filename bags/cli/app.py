@@ -1,4 +1,4 @@
-"""The commands put together: every module of `bags.cli.commands` is one or several."""
+"""The command `bags`, made of the modules of `bags.cli.commands`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from bags.cli import commands
-from bags.cli.failing import guarded
+from bags.cli.errors import exits_with_code
 
 __all__ = ['build_app']
 
-PANELS = ('Look', 'Make', 'Mend')
+PANELS = ('Show', 'Copy and convert', 'Check and repair')
 
 
 def build_app() -> Any:
-    """Returns the command as a function of no arguments, which reads those of the process."""
+    """Returns the command as a function without arguments, which reads those of the process."""
     app = typer.Typer(
         name='bags',
-        help='Looks at, copies, checks and mends datasets and bags.',
+        help='Shows, copies, checks and repairs datasets and bags.',
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode='markdown',
@@ -30,18 +30,17 @@ def build_app() -> Any:
     found = []
     for info in pkgutil.iter_modules(commands.__path__):
         module = importlib.import_module(f'{commands.__name__}.{info.name}')
-        names = [name for name in module.__all__ if name != 'PANEL']
-        found += [(PANELS.index(module.PANEL), module.PANEL, name, module) for name in names]
-    for _, panel, name, module in sorted(found, key=lambda each: each[:3]):
-        # Of a name that is a word of Python, as `import_`, the underscore is not typed.
+        found += [(PANELS.index(module.PANEL), name, module) for name in module.__all__ if name != 'PANEL']
+    for _, name, module in sorted(found, key=lambda each: each[:2]):
         settings = getattr(module, 'SETTINGS', None)
-        command = app.command(name.rstrip('_'), rich_help_panel=panel, context_settings=settings)
-        command(guarded(getattr(module, name)))
+        # `import_` is the command `import`, which is a keyword of Python.
+        command = app.command(name.rstrip('_'), rich_help_panel=module.PANEL, context_settings=settings)
+        command(exits_with_code(getattr(module, name)))
     return app
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(is_asked: bool) -> None:
+    if is_asked:
         import bags
 
         print(f'bags {bags.__version__}')

@@ -143,9 +143,9 @@ class Folder:
             raise not_a_folder(self.path) from None
         except FileNotFoundError:
             if 'spec.json' not in self.names:
-                detail = 'no spec of a dataset'
+                detail = 'no spec.json'
                 if any(name.isdigit() for name in self.names):
-                    detail += ', but folders of shards (bags.open opens either)'
+                    detail += ', but shard folders (bags.open opens both)'
                 path = self.store.join(self.path, 'spec.json')
                 raise FileNotFoundError(errno.ENOENT, detail, path) from None
             if self.granular:
@@ -290,7 +290,7 @@ class Folder:
     def refuse(self, detail: str) -> NoReturn:
         """Says that it is not as it is known."""
         if self.known is not None and self.known.counts is not None:
-            raise CorruptError(self.path, None, f'{detail}: {INDEX} is stale: run bags index')
+            raise CorruptError(self.path, None, f'{detail}: {INDEX} is stale: run bags consolidate')
         raise CorruptError(self.path, None, f'{detail}: it has changed since the dataset was opened')
 
     def size(self) -> int:

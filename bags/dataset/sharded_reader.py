@@ -273,6 +273,6 @@ def _check_after(store: Store, path: str, unseen: list[str]) -> None:
     """Makes sure, once, that there is no shard after the last of an index."""
     for name in list(unseen):
         if store.exists(store.join(store.join(path, name), 'spec.json')):
-            detail = f'is stale, as it does not have shard {name}: run bags index'
+            detail = f'is stale, as it does not have shard {name}: run bags consolidate'
             raise CorruptError(store.join(path, INDEX), None, detail)
     unseen.clear()

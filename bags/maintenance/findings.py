@@ -1,4 +1,4 @@
-"""What a look over a dataset finds: damage, and what is worth knowing but none."""
+"""What `bags.verify` reports: damage, and notes about what is no damage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 __all__ = ['Damage', 'Finding', 'Note']
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Damage:
     """Something that cannot be right."""
 
@@ -21,24 +21,28 @@ class Damage:
     """What was found, and what was expected."""
 
     def __str__(self) -> str:
-        return f'{_where(self.path, self.field, self.record)}: {self.detail}'
+        where = _where(self.path, self.field)
+        return (
+            f'{where}: {self.detail}'
+            if self.record is None
+            else f'{where}, record {self.record}: {self.detail}'
+        )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Note:
-    """Something that is no damage: what waits to be closed, records that nothing refers to."""
+    """Something worth knowing that is no damage, such as a bag without its final limits or unused records."""
 
     path: str
     field: str | None
     detail: str
 
     def __str__(self) -> str:
-        return f'{_where(self.path, self.field, None)}: {self.detail}'
+        return f'{_where(self.path, self.field)}: {self.detail}'
 
 
 Finding = Damage | Note
 
 
-def _where(path: str, field: str | None, record: int | None) -> str:
-    where = path if field is None else f'{path}, field {field!r}'
-    return where if record is None else f'{where}, record {record}'
+def _where(path: str, field: str | None) -> str:
+    return path if field is None else f'{path}, field {field!r}'

@@ -1,21 +1,21 @@
-"""Filling the cache of a dataset before it is read."""
+"""`bags.prefetch`: fills the cache of a dataset before it is read."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bags.bag.options import CacheMode
-from bags.concurrency import map_in_threads
+from bags.concurrency import map_concurrently, map_in_threads
 from bags.dataset.base import Rows, check_dataset
 from bags.dataset.concat import Parts
 from bags.dataset.folder import Folder
 from bags.dataset.reader import DatasetReader
 from bags.dataset.schema import SchemaCache
-from bags.dataset.selection import select_fields
+from bags.dataset.selection import Fields, select_whole
 from bags.dataset.sharded_reader import ShardedDatasetReader
 from bags.dataset.views import Join, Select
 from bags.indexing import Int64s
@@ -25,9 +25,10 @@ from bags.storage.cache.store import CachedStore
 
 __all__ = ['prefetch']
 
-FILES = 8  # At a time, each over several connections.
-LISTINGS = 32
-ROWS = 256  # At a time, where only blocks are fetched.
+CONCURRENT_FILES = 8
+"""Each is downloaded over several connections."""
+ROWS_PER_READ = 256
+"""Where only blocks are fetched."""
 
 
 class Need(NamedTuple):
@@ -39,8 +40,8 @@ class Need(NamedTuple):
     """Which datapoints; None for all."""
 
 
-def prefetch(dataset: Any, fields: str | Iterable[str] | None = None, *, progress: bool | None = None) -> int:
-    """Fetches into the cache of a dataset what reading it takes, so that reading it is local from then on.
+def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = None) -> int:
+    """Fetches a dataset into its cache, so that reading it is local from then on.
 
     Args:
         dataset: A reader that was opened with `cache=…`, or a view: of that only the shards it has
@@ -49,43 +50,50 @@ def prefetch(dataset: Any, fields: str | Iterable[str] | None = None, *, progres
         progress: Show a bar: True, False, or None for on terminals.
 
     Returns:
-        The bytes of the files that are there now, of as much of them as was needed.
+        The bytes of the files that are in the cache now, of as much of them as was needed.
 
     Raises:
         ValueError: The dataset has no cache, or one that is too small.
         KeyError: No such field.
-        OSError: Something cannot be fetched, or the disk is full. What came stays.
+        OSError: Something cannot be fetched, or the disk is full. What was fetched stays.
     """
     check_dataset('prefetch', dataset)
-    names = fields if fields is None or isinstance(fields, str) else tuple(fields)
-    needs = list(_needs(dataset, None, list(select_fields(names, dataset.types))))
+    needs = list(_needs(dataset, None, select_whole(fields, dataset.types, 'prefetch')))
     for need in needs:
         if need.folder.options.cache is None:
             raise ValueError(f'{need.folder.path}: has no cache to fetch into (open it with cache=…)')
     remote = [need for need in needs if isinstance(need.folder.store, CachedStore)]
-    map_in_threads(lambda need: need.folder.learn(), remote, LISTINGS)
-    parts = [need for need in remote if need.rows is not None and _has_blocks(need)]
+    map_concurrently(lambda need: need.folder.learn(), remote, True)
+    partial = [need for need in remote if _are_blocks(need)]
     # Each file once, also where several views share it.
-    files = {
-        path: need.folder.store
-        for need in remote
-        if need.rows is None or not _has_blocks(need)
-        for path in _paths(need)
+    files: dict[str, Any] = {
+        path: need.folder.store for need in remote if not _are_blocks(need) for path in _paths(need)
     }
-    sizes = {path: store.stat(path).size for path, store in files.items()}
-    _check_room(files, sum(sizes.values()))
-    with show_progress('fetching', len(files) + len(parts), 'files', show=progress) as advance:
-        map_in_threads(lambda path: _fetch(files[path], path, advance), list(files), FILES)
-        taken = [_read(need, advance) for need in parts]
-    return sum(sizes.values()) + sum(taken)
+    size: int = sum(store.stat(path).size for path, store in files.items())
+    for store in files.values():
+        if store.limit is not None and size > store.limit:
+            raise ValueError(
+                f'cache {store.folder}: expected a cache_size of at least {size}, got {store.limit}'
+            )
+    with show_progress('fetching', len(files) + len(partial), 'files', show=progress) as advance:
+
+        def fetch(path: str) -> None:
+            store = files[path]
+            if not store.fetch(path, lambda size: advance(0, size)):
+                detail = f'the cache is full of files that are in use, no space for {path}'
+                raise OSError(errno.ENOSPC, detail, store.folder)
+            advance(1)
+
+        map_in_threads(fetch, list(files), CONCURRENT_FILES)
+        return size + sum(_read(need, advance) for need in partial)
 
 
-def _has_blocks(need: Need) -> bool:
-    return need.folder.options.cache_mode is CacheMode.BLOCKS
+def _are_blocks(need: Need) -> bool:
+    return need.rows is not None and need.folder.options.cache_mode is CacheMode.BLOCKS
 
 
 def _needs(dataset: Rows, rows: Int64s | None, fields: list[str]) -> Iterator[Need]:
-    """Follows views down to the folders that their datapoints are in."""
+    """Yields the folders that the datapoints of a view are in."""
     if not fields or (rows is not None and not len(rows)):
         return
     if isinstance(dataset, DatasetReader):
@@ -110,49 +118,30 @@ def _needs(dataset: Rows, rows: Int64s | None, fields: list[str]) -> Iterator[Ne
         for owner in {id(owner): owner for owner in dataset.owners.values()}.values():
             yield from _needs(owner, rows, [name for name in fields if dataset.owners[name] is owner])
     else:
-        # A view of which only this is known: what it is a view of.
+        # Windows: their datapoints are not known to be those of the dataset.
         yield from _needs(dataset.dataset, None, fields)  # type: ignore[attr-defined]
 
 
 def _paths(need: Need) -> Iterator[str]:
-    """Returns the files of a folder that some fields are in, with the refs and the spec."""
-    folder = need.folder
-    names = folder.names
-    wanted = {'refs.bag', 'spec.json'}
+    """Yields the files of a folder that its fields, refs and spec are in."""
+    names = {'refs.bag', 'spec.json'}
     for field in need.fields:
-        wanted |= {f'{field}.bag', f'{field}.bagz', f'{field}.idx', f'{field}.zdict'}
-    return (folder.store.join(folder.path, name) for name in sorted(names & wanted))
-
-
-def _check_room(files: dict[str, Any], size: int) -> None:
-    for store in files.values():
-        if store.limit is not None and size > store.limit:
-            raise ValueError(
-                f'cache {store.folder}: expected a cache_size of at least {size}, got {store.limit}'
-            )
-
-
-def _fetch(store: Any, path: str, advance: Advance) -> None:
-    if not store.fetch(path, lambda size: advance(0, size)):
-        raise OSError(errno.ENOSPC, f'no room in the cache beside files in use, for {path}', store.folder)
-    advance(1)
+        names |= {f'{field}.bag', f'{field}.bagz', f'{field}.idx', f'{field}.zdict'}
+    for name in sorted(need.folder.names & names):
+        yield need.folder.store.join(need.folder.path, name)
 
 
 def _read(need: Need, advance: Advance) -> int:
-    """Reads datapoints as they are, so that the blocks they are in are kept."""
-    reader = DatasetReader.over(need.folder, SchemaCache(None, True))
+    """Reads records undecoded, so that the cache keeps the blocks they are in; returns their bytes."""
     assert need.rows is not None
-    size = 0
-    for start in range(0, len(need.rows), ROWS):
-        rows = reader.rows(need.rows[start : start + ROWS], dict.fromkeys(need.fields, True))
-        part = sum(_size(value) for row in rows for value in row.values())
-        advance(0, part)
-        size += part
+    reader = DatasetReader.over(need.folder, SchemaCache(None, True))
+    total = 0
+    for start in range(0, len(need.rows), ROWS_PER_READ):
+        rows = reader.rows(need.rows[start : start + ROWS_PER_READ], dict.fromkeys(need.fields, True))
+        size = 0
+        for value in (value for row in rows for value in row.values() if value is not None):
+            size += sum(map(len, value)) if isinstance(value, list) else len(value)
+        advance(0, size)
+        total += size
     advance(1)
-    return size
-
-
-def _size(value: Any) -> int:
-    if value is None:
-        return 0
-    return sum(map(len, value)) if isinstance(value, list) else len(value)
+    return total

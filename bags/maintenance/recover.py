@@ -1,4 +1,4 @@
-"""Closing what a killed writer left: bags, dataset folders and datasets of many."""
+"""`bags.recover`: closes bags and datasets that a killed writer left."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from bags.bag.options import ReaderOptions
 from bags.dataset.folder import is_being_made
 from bags.dataset.spec import load_spec
 from bags.dataset.writer import DatasetWriter
-from bags.maintenance.sources import Source, find_source
+from bags.maintenance.location import locate
 from bags.storage import Store
 
-__all__ = ['Recovery', 'recover']
+__all__ = ['Recovery', 'recover', 'recover_each']
 
 
-SEAL = 1  # Byte that writers put behind what they write.
+SENTINEL_BYTES = 1
+"""What writers put behind the last record while a bag is not closed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,13 +30,13 @@ class Recovery:
 
     path: str
     action: Literal['closed', 'nothing', 'left']
-    """`nothing`: it was closed already. `left`: it is as it was, and `detail` says why."""
+    """`nothing`: it was closed already. `left`: it is unchanged, and `detail` says why."""
     kept: int
     """Datapoints, or records of a bag, that it has now."""
     dropped: int
-    """Datapoints at its end whose records were not there."""
+    """Datapoints at its end whose records were missing."""
     bytes_dropped: int
-    """Bytes behind the last whole record: of what was being written when the writer was killed."""
+    """Bytes behind the last whole record, which was being written when the writer was killed."""
     detail: str
 
     def __str__(self) -> str:
@@ -47,16 +48,16 @@ def recover(
     *,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> Iterator[Recovery]:
-    """Closes what a killed writer left, so that it is as if the writer had been closed at its last flush.
+) -> list[Recovery]:
+    """Closes what a killed writer left, as if it had been closed at its last flush.
 
-    Nothing that was flushed is lost. What is closed is left as it is.
+    Nothing that was flushed is lost. What is closed already stays unchanged.
 
     Args:
         path: A dataset, or a bag (or several, as `name@*.bagz`).
         filesystem, storage_options: As in `bags.open`.
 
-    Yields:
+    Returns:
         What was done, for each folder or bag in order.
 
     Raises:
@@ -65,81 +66,85 @@ def recover(
         CorruptError: It is damaged; see `bags.verify`.
         ValueError: Another library wrote it, and it cannot be closed.
     """
-    source = find_source(path, filesystem, storage_options)
+    return list(recover_each(path, filesystem, storage_options))
+
+
+def recover_each(
+    path: str | os.PathLike[str], filesystem: Any = None, storage_options: Mapping[str, Any] | None = None
+) -> Iterator[Recovery]:
+    """As `recover`, but yields each folder or bag when it is done."""
+    location = locate(path, filesystem, storage_options)
     storage = {'filesystem': filesystem, 'storage_options': storage_options}
-    return _recover(source, storage)
+    for part in location.parts:
+        yield (_recover_bag if location.kind == 'bags' else _recover_folder)(location.store, part, storage)
 
 
-def _recover(source: Source, storage: dict[str, Any]) -> Iterator[Recovery]:
-    for part in source.parts:
-        yield (_bag if source.kind == 'bags' else _folder)(source.store, part, storage)
-
-
-def _bag(store: Store, path: str, storage: dict[str, Any]) -> Recovery:
-    beside = limits_name(path)
+def _recover_bag(store: Store, path: str, storage: dict[str, Any]) -> Recovery:
+    limits = limits_name(path)
     bag = open_bag(store, path, ReaderOptions(**storage))
-    if not store.exists(beside):
-        return Recovery(path, 'nothing', bag.count, 0, 0, f'was closed, with {bag.count:,} records')
-    last = int(bag.ends[bag.count - 1 : bag.count][0]) if bag.count else 0
-    if bag.count and bag.limits.path != bag.file.path and bag.file.size == last:
-        # What our writers leave unclosed has a byte behind the last record.
-        detail = f'is whole, with its limits in {os.path.basename(beside)}, where its writer put them'
-        return Recovery(path, 'left', bag.count, 0, 0, detail)
-    behind, count = _behind(bag), bag.count
+    count = bag.count
+    if not store.exists(limits):
+        return Recovery(path, 'nothing', count, 0, 0, f'was closed, with {count:,} records')
+    if count and bag.limits.path != bag.file.path and bag.file.size == _records_end(bag):
+        # A bag with separate limits on purpose: our writers leave a sentinel in those they have not closed.
+        detail = f'is complete, with its limits in {os.path.basename(limits)}, where its writer put them'
+        return Recovery(path, 'left', count, 0, 0, detail)
+    size = _unfinished_bytes(bag)
     del bag
     Writer(path, mode='append', **storage).close()
-    return Recovery(path, 'closed', count, 0, behind, f'closed, with {count:,} records{_dropped(0, behind)}')
+    return Recovery(path, 'closed', count, 0, size, f'closed, with {count:,} records{_dropped(0, size)}')
 
 
-def _folder(store: Store, path: str, storage: dict[str, Any]) -> Recovery:
+def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recovery:
     names = set(store.names(path))
     options = ReaderOptions(**storage)
-    refs = store.join(path, 'refs.bag')
+
+    def count_refs() -> int:
+        return open_bag(store, store.join(path, 'refs.bag'), options).count
+
     if not any(name.startswith('limits.') for name in names) and not is_being_made(names):
-        count = open_bag(store, refs, options).count if 'refs.bag' in names else 0
-        said = f'was closed, with {count:,} datapoints' if 'refs.bag' in names else 'was closed'
-        return Recovery(path, 'nothing', count, 0, 0, said)
+        if 'refs.bag' not in names:
+            return Recovery(path, 'nothing', 0, 0, 0, 'was closed')
+        count = count_refs()
+        return Recovery(path, 'nothing', count, 0, 0, f'was closed, with {count:,} datapoints')
     if 'spec.json' not in names:
         return Recovery(path, 'left', 0, 0, 0, 'has no spec.json yet: nothing was written that could be kept')
-    file = store.join(path, 'spec.json')
-    spec = load_spec(store.read(file), file)
-    before = open_bag(store, refs, options).count if names & {'refs.bag', 'limits.refs.bag'} else 0
-    less = sum(
-        _behind(open_bag(store, store.join(path, name), options))
+    before = count_refs() if names & {'refs.bag', 'limits.refs.bag'} else 0
+    size = sum(
+        _unfinished_bytes(open_bag(store, store.join(path, name), options))
         for name in names
-        if name.endswith(('.bag', '.bagz'))
-        and not name.startswith(('limits.', '.'))
-        and f'limits.{name}' in names
+        if name.endswith(('.bag', '.bagz')) and f'limits.{name}' in names
     )
-    encoders = {kind.word: _encode for kind in spec.values()}
-    texts = {name: kind.text for name, kind in spec.items()}
-    writer = DatasetWriter(path, texts, encoders, resume=True, **storage)
+    file = store.join(path, 'spec.json')
+    types = load_spec(store.read(file), file)
+    spec = {name: kind.text for name, kind in types.items()}
+    encoders = {kind.word: _encode for kind in types.values()}
+    writer = DatasetWriter(path, spec, encoders, resume=True, **storage)
     writer.close()
-    dropped = before - len(writer)
-    return Recovery(
-        path,
-        'closed',
-        len(writer),
-        dropped,
-        less,
-        f'closed, with {len(writer):,} datapoints{_dropped(dropped, less)}',
-    )
+    kept, dropped = len(writer), before - len(writer)
+    detail = f'closed, with {kept:,} datapoints{_dropped(dropped, size)}'
+    return Recovery(path, 'closed', kept, dropped, size, detail)
 
 
 def _encode(*_args: Any) -> NoReturn:
     raise AssertionError('nothing is appended')
 
 
-def _behind(bag: BagFile) -> int:
+def _records_end(bag: BagFile) -> int:
+    return int(bag.ends[bag.count - 1 : bag.count][0]) if bag.count else 0
+
+
+def _unfinished_bytes(bag: BagFile) -> int:
     """Returns how many bytes are behind the last record of a bag that was not closed."""
-    last = int(bag.ends[bag.count - 1 : bag.count][0]) if bag.count else 0
-    return max(0, bag.file.size - last - SEAL) if bag.limits.path != bag.file.path else 0
+    if bag.limits.path == bag.file.path:
+        return 0
+    return max(0, bag.file.size - _records_end(bag) - SENTINEL_BYTES)
 
 
 def _dropped(datapoints: int, size: int) -> str:
-    said = []
+    parts = []
     if datapoints:
-        said.append(f'{datapoints:,} at the end whose records were not there')
+        parts.append(f'{datapoints:,} at the end whose records were missing')
     if size:
-        said.append(f'{size:,} bytes of what was being written')
-    return f'; dropped {" and ".join(said)}' if said else ''
+        parts.append(f'{size:,} bytes of what was being written')
+    return f'; dropped {" and ".join(parts)}' if parts else ''

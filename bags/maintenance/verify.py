@@ -1,126 +1,139 @@
-"""Looking a dataset over for damage: every limit, every row of refs and, if asked, every value.
-
-findings   damage, and notes of what is none
-running    jobs in threads
-records    the limits, sizes and frames of a bag
-values     decoding
-rows       refs
-folders    a dataset folder
-"""
+"""`bags.verify`: finds damage in every limit, every row of refs, every spec and, if asked, every value."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bags.concurrency import CPU_COUNT, map_in_threads
 from bags.dataset.base import Rows
+from bags.dataset.folder import Folder
 from bags.dataset.schema import SchemaCache
 from bags.errors import SpecError
-from bags.maintenance.findings import Damage, Finding, Note
-from bags.maintenance.sources import Source, find_source
-from bags.maintenance.verify_folder import bag_job, folder_job, gaps
-from bags.maintenance.verify_jobs import Job, at_once, run
+from bags.maintenance.findings import Finding, Note
+from bags.maintenance.location import Location, locate
+from bags.maintenance.verify_bag import Check, Result
+from bags.maintenance.verify_folder import folder_checks, lone_bag_checks, missing_shards
 from bags.progress import progress as show_progress
 from bags.validation import at_least_or_none
 
-__all__ = ['Damage', 'Finding', 'Note', 'verify']
+__all__ = ['find_damage', 'verify']
+
+STEPS_PER_WORKER = 8
+"""Checks that are given to the threads at a time, for each of them."""
 
 
 def verify(
     source: Any,
-    decode: bool = False,
     *,
+    decode: bool = False,
     notes: bool = False,
     decoders: Mapping[str, Callable[..., Any]] | None = None,
     workers: int | None = None,
-    progress: bool | None = False,
+    progress: bool | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> Iterator[Finding]:
-    """Looks for damage, and goes on where it finds some.
+) -> list[Finding]:
+    """Checks datasets and bags for damage, and continues where it finds some.
 
-    What is looked at: all limits, all refs, the spec, the sizes of records of fixed-size types and, in local
-    files, the headers of zstd frames and how media begin. What was changed such that it is whole again cannot
-    be seen: bytes of a record that carries no checksum, or a ref that leads to another record.
+    Checks all limits, all refs, the spec and the sizes of records of fixed-size types; in local files also
+    that compressed records can be decompressed and that media begin as their format does. It cannot find
+    changes that leave valid data: in a record without a checksum, or of a ref to another record.
 
     Args:
         source: The path of a dataset or a bag (or of several, as `name@*.bagz`), or an open dataset; of
-            a view what it is a view of is looked at.
-        decode: Also decode every value, which finds what checksums and decoders can tell.
-        notes: Also yield notes: what was not closed, records that nothing refers to.
+            a view the datasets that it reads from are checked.
+        decode: Also read and decode every value, which finds what checksums and decoders can tell.
+        notes: Also return notes: datasets that were not closed, records that nothing refers to.
         decoders: As in `bags.open`, for `decode`.
-        workers: Threads; as many as there are processors unless given.
-        progress: Show a bar: True or False, or None: on terminals.
+        workers: Threads; one a processor unless given.
+        progress: Show a bar: True, False, or None for on terminals.
         filesystem, storage_options: As in `bags.open`.
 
-    Yields:
-        A `Damage` for each thing that cannot be right. Nothing if all is.
+    Returns:
+        A `Damage` for everything that cannot be right, and a `Note` for what is worth knowing if `notes`.
 
     Raises:
         FileNotFoundError: Nothing is there, or no dataset or bag.
         MissingDependencyError: To decode, a package is needed that is not installed.
+        OSError: A file cannot be read.
     """
-    workers = at_least_or_none('workers', workers, 1)
     if not isinstance(source, Rows | str | os.PathLike):
         raise TypeError(f'verify: expected a dataset, or the path of one or of a bag, got {source!r:.80}')
-    places = list(_places(source)) if isinstance(source, Rows) else [os.fspath(source)]
-    sources = [find_source(place, filesystem, storage_options) for place in places]
-    return _verify(sources, decode, notes, SchemaCache(decoders, False), workers, progress)
+    paths = list(_directories(source)) if isinstance(source, Rows) else [source]
+    locations = [locate(path, filesystem, storage_options) for path in paths]
+    workers = at_least_or_none('workers', workers, 1)
+    found = find_damage(locations, SchemaCache(decoders, False), decode, workers, progress)
+    return [finding for finding in found if notes or not isinstance(finding, Note)]
 
 
-def _verify(
-    sources: list[Source],
-    decode: bool,
-    notes: bool,
+def find_damage(
+    locations: Sequence[Location],
     schemas: SchemaCache,
+    decode: bool,
     workers: int | None,
     progress: bool | None,
 ) -> Iterator[Finding]:
-    jobs = (job for source in sources for job in _jobs(source, decode, schemas))
+    """Yields damage and notes as they are found."""
+    workers = workers or CPU_COUNT
+    steps = itertools.chain.from_iterable(_steps(location, decode, schemas) for location in locations)
     with show_progress('verifying', None, 'records', show=progress) as advance:
-        for finding in run(jobs, workers or os.cpu_count() or 1, advance):
-            if notes or isinstance(finding, Damage):
-                yield finding
+        while batch := list(itertools.islice(steps, STEPS_PER_WORKER * workers)):
+            for result in map_in_threads(_do, batch, workers):
+                yield from result.findings
+                advance(result.records, result.size)
 
 
-def _jobs(source: Source, decode: bool, schemas: SchemaCache) -> Iterator[Job]:
-    store, options = source.store, source.options()
-    if source.kind == 'bags':
-        for path in source.parts:
-            yield bag_job(store, path, options, decode)
+def _do(step: Finding | Check) -> Result:
+    return step() if callable(step) else Result([step])
+
+
+def _do_all(steps: Iterable[Finding | Check]) -> Result:
+    """Does several checks as one: on an object store, opening a shard takes longer than they do."""
+    results = list(map(_do, steps))
+    findings = [finding for result in results for finding in result.findings]
+    return Result(findings, sum(result.records for result in results), sum(result.size for result in results))
+
+
+def _steps(location: Location, decode: bool, schemas: SchemaCache) -> Iterator[Finding | Check]:
+    """Yields findings, and checks that find more."""
+    store, options = location.store, location.options()
+    if location.kind == 'bags':
+        for path in location.parts:
+            yield from lone_bag_checks(store, path, options, decode)
         return
-    if source.kind == 'shards':
-        yield lambda: gaps(source.path, source.parts)
-    first: list[dict[str, str] | None] = []
-
-    def expected() -> dict[str, str] | None:
-        if not first:
-            try:
-                path = store.join(source.parts[0], 'spec.json')
-                types = schemas.get(store.read(path), path).types
-                first.append({name: kind.text for name, kind in types.items()})
-            except (OSError, SpecError):
-                first.append(None)
-        return first[0]
-
-    for number, path in enumerate(source.parts):
-        is_last = number == len(source.parts) - 1
-        job = folder_job(store, path, options, schemas, decode, expected, is_last)
-        # Of many shards each is one job, where that is quick.
-        yield job if decode or len(source.parts) == 1 else at_once(job)
+    if location.kind == 'shards':
+        yield from missing_shards(location.path, location.parts)
+    first_spec = _spec(location, schemas)
+    for path in location.parts:
+        folder = Folder(store, path, options)
+        steps = folder_checks(folder, schemas, decode, first_spec, path == location.parts[-1])
+        if store.is_remote and not decode:
+            yield functools.partial(_do_all, steps)
+        else:
+            yield from steps
 
 
-def _places(dataset: Rows) -> Iterator[str]:
-    """Yields the paths of the datasets that a dataset reads from."""
+def _spec(location: Location, schemas: SchemaCache) -> dict[str, str] | None:
+    """Returns the spec of the first shard; None if it has no valid one."""
+    path = location.store.join(location.parts[0], 'spec.json')
+    try:
+        types = schemas.get(location.store.read(path), path).types
+    except (OSError, SpecError):
+        return None
+    return {name: kind.text for name, kind in types.items()}
+
+
+def _directories(dataset: Rows) -> Iterator[str]:
+    """Yields the paths of the datasets that a dataset reads from, each once."""
     directory = getattr(dataset, 'directory', None)
     if directory is not None:
         yield directory
         return
-    under = [
-        getattr(dataset, 'dataset', None),
-        *getattr(dataset, 'parts', ()),
-        *getattr(dataset, 'datasets', ()),
-    ]
-    seen = dict.fromkeys(path for part in under if part is not None for path in _places(part))
-    yield from seen
+    sources = [*getattr(dataset, 'parts', ()), *getattr(dataset, 'datasets', ())]
+    if hasattr(dataset, 'dataset'):
+        sources.append(dataset.dataset)
+    yield from dict.fromkeys(path for source in sources for path in _directories(source))

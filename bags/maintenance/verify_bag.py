@@ -1,7 +1,8 @@
-"""The records of one bag: their limits, their sizes, their frames and, if asked, their values."""
+"""Checks of the records of one bag: limits, sizes, signatures of media, zstd frames and values."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -9,100 +10,118 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
-from bags.bag.blocks import broken_frames
 from bags.bag.limits import ENTRY
-from bags.errors import CorruptError, MissingDependencyError
+from bags.dataset.record import Record
+from bags.errors import CorruptError, DecodeError, MissingDependencyError
+from bags.formats.signatures import SIGNATURES, identify
 from bags.indexing import Int64s
 from bags.maintenance.findings import Damage, Finding
-from bags.maintenance.verify_heads import wrong_heads
-from bags.maintenance.verify_jobs import Job, Result
 
-__all__ = ['Decode', 'Kind', 'limits_of', 'one_by_one', 'record_jobs', 'unfit']
+__all__ = ['Check', 'Expected', 'Result', 'bag_checks', 'invalid_limits', 'unchecked_limits']
 
 Bools = npt.NDArray[np.bool_]
-Decode = Callable[[Int64s], Iterable[tuple[int, str]]]
-"""Decodes records by index; gives those that fail, and why."""
 
-TOGETHER = 1 << 20  # Records that are looked at in one job.
-DECODED = 1 << 23  # Bytes of records, about, that are decoded in one job.
+MAX_RECORDS = 1 << 20
+"""Of one check of limits and sizes."""
+MAX_READ_RECORDS = 1 << 14
+"""Of one check that reads records."""
+READ_BYTES = 1 << 23
+"""On disk, of the records that one check decodes, about."""
+SIGNATURE_BYTES = 16
+AUDIO_BLOCK = 1 << 16
+"""Samples of a recording that are decoded at a time."""
 
 
-class Kind(NamedTuple):
-    """What the records of a bag are."""
+class Result(NamedTuple):
+    """What a check found."""
+
+    findings: list[Finding]
+    records: int = 0
+    """How many were checked."""
+    size: int = 0
+    """How many bytes were read for that."""
+
+
+Check = Callable[[], Result]
+"""A part of the work; can be done in any thread."""
+
+
+class Expected(NamedTuple):
+    """What the records of a bag must be."""
 
     field: str | None = None
-    """What findings call it."""
+    """The field that findings name."""
     type: str = ''
-    """Of the field."""
+    """Type of the field."""
     length: int = 0
-    """Bytes that every record must have; 0 for any."""
-    head: str = ''
-    """The word in `HEADS` that says how every record must begin, if any."""
-    decode: Decode | None = None
-    """If given, every record is decoded."""
+    """Bytes of every record; 0 for any."""
+    format: str | None = None
+    """Media format of every record, a name in `SIGNATURES`."""
+    decode: Callable[[Any], Any] | None = None
+    """The decoder to try; None to leave values undecoded."""
+    is_lazy: bool = False
+    """Whether `decode` takes a `Record`, and decodes when its result is used."""
 
 
-def record_jobs(bag: BagFile, kind: Kind) -> Iterator[Job]:
-    """Yields jobs that together look at all records of a bag."""
-    step = TOGETHER
-    if kind.decode is not None:
+def bag_checks(bag: BagFile, expected: Expected, decode: bool) -> Iterator[Check]:
+    """Yields checks that together cover all records of a bag.
+
+    Args:
+        bag: The bag.
+        expected: What its records must be.
+        decode: Whether to read all records of a bag on an object store too. Compressed records of local
+            bags are always decompressed.
+    """
+    reads = expected.decode is not None or (bag.codec is not None and (decode or not bag.is_remote))
+    step = MAX_RECORDS if expected.format is None else MAX_READ_RECORDS
+    if reads:
         mean = max(1, bag.end // max(1, bag.count))
-        step = max(1, min(1 << 14, DECODED // mean))
+        step = max(1, min(MAX_READ_RECORDS, READ_BYTES // mean))
     for start in range(0, bag.count, step):
-        yield _job(bag, kind, start, min(start + step, bag.count))
+        yield functools.partial(_check, bag, expected, reads, start, min(start + step, bag.count))
 
 
-def _job(bag: BagFile, kind: Kind, start: int, stop: int) -> Job:
-    def look() -> Result:
-        try:
-            starts, stops = limits_of(bag, start, stop)
-        except EOFError as exc:
-            return Result([Damage(bag.path, kind.field, None, str(exc))])
-        bad = unfit(starts, stops, bag.end)
-        findings: list[Iterable[Finding]] = [_limits(bag, kind, start, bad, starts, stops)]
-        good = ~bad
-        sizes = stops - starts
-        if kind.length and bag.codec is None:
-            wrong = good & (sizes != kind.length)
-            findings.append(_sizes(bag, kind, start, wrong, sizes))
-            good &= ~wrong
-        if bag.file.buffer is not None:
-            wrong, detail = _misformed(bag, kind, good, starts, stops)
-            findings.append(_named(bag, kind, start, wrong, detail))
-            good &= ~wrong
-        if kind.decode is not None:
-            failed = kind.decode(start + np.flatnonzero(good)) if good.any() else ()
-            findings.append(Damage(bag.path, kind.field, record, detail) for record, detail in failed)
-        read = int(sizes[good].sum()) if kind.decode is not None else 0
-        return Result(_chained(findings), (), stop - start, read + ENTRY * (stop - start))
+def _check(bag: BagFile, expected: Expected, reads: bool, start: int, stop: int) -> Result:
+    """Checks consecutive records. A record that fails one check is left out of the next ones."""
+    count = stop - start
+    try:
+        starts, stops = unchecked_limits(bag, start, stop)
+    except EOFError as exc:
+        return Result([Damage(bag.path, expected.field, None, str(exc))])
+    findings: list[Finding] = []
+    valid = np.ones(count, bool)
 
-    return look
+    def report(failures: Iterable[tuple[int, str]]) -> None:
+        """Takes failures by position, and why."""
+        for position, detail in failures:
+            valid[position] = False
+            findings.append(Damage(bag.path, expected.field, start + position, detail))
 
-
-def _misformed(bag: BagFile, kind: Kind, good: Bools, starts: Int64s, stops: Int64s) -> tuple[Bools, str]:
-    """Returns which records do not begin, or end, as they should: frames, and media that are not in one."""
-    wrong = np.zeros(len(good), bool)
-    if bag.codec is not None:
-        places = np.flatnonzero(good & (stops > starts))
-        wrong[places] = broken_frames(bag.file.buffer, starts[places], stops[places])
-        return wrong, 'is not one whole zstd frame'
-    if kind.head:
-        places = np.flatnonzero(good)
-        wrong[places] = wrong_heads(kind.head, bag.file.buffer, starts[places], stops[places])
-    return wrong, f'does not begin as {kind.type} does'
+    report(_limit_failures(bag, start, starts, stops))
+    sizes = stops - starts
+    if bag.codec is None:
+        if expected.length:
+            report(
+                (position, f'has {sizes[position]} bytes, but {expected.type} takes {expected.length}')
+                for position in np.flatnonzero(valid & (sizes != expected.length)).tolist()
+            )
+        if expected.format is not None and not reads and not bag.is_remote:
+            report(_signature_failures(bag, expected, starts, stops, np.flatnonzero(valid)))
+    if not reads:
+        return Result(findings, count, ENTRY * count)
+    size = int(sizes[valid].sum())
+    report(
+        [(index - start, detail) for index, detail in _failures(bag, expected, start + np.flatnonzero(valid))]
+    )
+    return Result(findings, count, size + ENTRY * count)
 
 
-def _named(bag: BagFile, kind: Kind, first: int, wrong: Bools, detail: str) -> Iterator[Damage]:
-    return (Damage(bag.path, kind.field, first + place, detail) for place in np.flatnonzero(wrong).tolist())
+def unchecked_limits(bag: BagFile, start: int, stop: int) -> tuple[Int64s, Int64s]:
+    """Returns starts and ends of consecutive records as the bag states them.
 
-
-def _chained(findings: list[Iterable[Finding]]) -> Iterator[Finding]:
-    for each in findings:
-        yield from each
-
-
-def limits_of(bag: BagFile, start: int, stop: int) -> tuple[Int64s, Int64s]:
-    """Returns starts and ends of consecutive records, unchecked."""
+    Raises:
+        EOFError: The file has become shorter.
+    """
     stops = np.asarray(bag.ends[start:stop])
     starts = np.empty_like(stops)
     starts[1:] = stops[:-1]
@@ -111,41 +130,65 @@ def limits_of(bag: BagFile, start: int, stop: int) -> tuple[Int64s, Int64s]:
     return starts, stops
 
 
-def unfit(starts: Int64s, stops: Int64s, end: int) -> Bools:
-    """Returns which ranges are not inside so many bytes, or end before they start."""
-    # As unsigned numbers, a negative one is larger than any size.
-    bad: Bools = stops.view('<u8') > end
-    bad |= starts.view('<u8') > stops.view('<u8')
+def invalid_limits(starts: Int64s, stops: Int64s, end: int) -> Bools:
+    """Returns which ranges reach beyond `end` bytes, or end before they start."""
+    # As unsigned numbers, negative ones are larger than any size.
+    bad: Bools = (stops.view('<u8') > end) | (starts.view('<u8') > stops.view('<u8'))
     return bad
 
 
-def _limits(
-    bag: BagFile, kind: Kind, first: int, bad: Bools, starts: Int64s, stops: Int64s
-) -> Iterator[Damage]:
-    for place in np.flatnonzero(bad).tolist():
+def _limit_failures(bag: BagFile, first: int, starts: Int64s, stops: Int64s) -> Iterator[tuple[int, str]]:
+    for position in np.flatnonzero(invalid_limits(starts, stops, bag.end)).tolist():
         try:
-            bag.refuse(first + place, int(starts[place]), int(stops[place]))
+            bag.refuse(first + position, int(starts[position]), int(stops[position]))
         except CorruptError as exc:
-            yield Damage(bag.path, kind.field, first + place, exc.detail)
+            yield position, exc.detail
 
 
-def _sizes(bag: BagFile, kind: Kind, first: int, wrong: Bools, sizes: Int64s) -> Iterator[Damage]:
-    for place in np.flatnonzero(wrong).tolist():
-        detail = f'has {int(sizes[place])} bytes, but {kind.type} takes {kind.length}'
-        yield Damage(bag.path, kind.field, first + place, detail)
+def _signature_failures(
+    bag: BagFile, expected: Expected, starts: Int64s, stops: Int64s, positions: Int64s
+) -> Iterator[tuple[int, str]]:
+    """Yields records that begin with another format than their type: a limit before them may have moved."""
+    assert expected.format is not None
+    alternatives = SIGNATURES[expected.format]
+    starts = starts[positions]
+    heads = bag.file.read_many(starts, np.minimum(stops[positions], starts + SIGNATURE_BYTES))
+    for position, head in zip(positions.tolist(), heads, strict=True):
+        if not any(all(head.startswith(mark, at) for at, mark in marks) for marks in alternatives):
+            yield position, f'expected {expected.format}, got {identify(head)}'
 
 
-def one_by_one(work: Callable[[int], Any], indices: Int64s) -> list[tuple[int, str]]:
-    """Does work on each record; returns those it fails on, and why."""
-    found = []
-    for index in indices.tolist():
+def _failures(bag: BagFile, expected: Expected, indices: Int64s) -> list[tuple[int, str]]:
+    """Decompresses and decodes records; returns those that fail, and why."""
+    decode = expected.decode
+    records: list[Any] | None = None
+    if not expected.is_lazy:
         try:
-            work(index)
+            records = bag.read(indices)
+        except CorruptError:
+            pass  # Read one by one below, to find out which.
+    failures = []
+    for position, index in enumerate(indices.tolist()):
+        try:
+            if expected.is_lazy:
+                assert decode is not None
+                _use(decode(Record(bag, index, expected.field or '', expected.type)))
+                continue
+            record = bag.get(index) if records is None else records[position]
+            if decode is not None:
+                decode(record)
         except MissingDependencyError:
             raise
         except CorruptError as exc:
-            found.append((index, exc.detail))
+            failures.append((index, exc.detail))
         except Exception as exc:
-            cause = exc.__cause__ or exc
-            found.append((index, f'{type(cause).__name__}: {cause}'))
-    return found
+            cause = exc.__cause__ if isinstance(exc, DecodeError) and exc.__cause__ else exc
+            failures.append((index, f'{type(cause).__name__}: {cause}'))
+    return failures
+
+
+def _use(value: Any) -> None:
+    """Decodes all of a lazy value: the frames of a video, the samples of a recording."""
+    parts = value.blocks(AUDIO_BLOCK) if hasattr(value, 'blocks') else value
+    for _ in parts if isinstance(parts, Iterable) else ():
+        pass

@@ -1,108 +1,53 @@
-"""A dataset folder: its files, its spec, its refs, and the jobs that look at each bag."""
+"""Checks of a dataset folder: its files, its spec, its refs, and the bag of each field."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
-from bags.dataset.field import Field
+from bags.concurrency import map_concurrently
+from bags.dataset.batch import spread
 from bags.dataset.folder import Folder, is_being_made
+from bags.dataset.refs import MISSING, RefsFormat, dangling
 from bags.dataset.registry import decoders
 from bags.dataset.schema import Schema, SchemaCache
-from bags.dataset.spec import FieldType
 from bags.errors import CorruptError, SpecError
+from bags.formats.signatures import FORMATS
+from bags.indexing import Int64s
 from bags.maintenance.findings import Damage, Finding, Note
-from bags.maintenance.verify_bag import Decode, Kind, record_jobs
-from bags.maintenance.verify_heads import HEADS
-from bags.maintenance.verify_jobs import Job, Result
-from bags.maintenance.verify_refs import look_at_rows
-from bags.maintenance.verify_values import field_decode, record_decode
+from bags.maintenance.verify_bag import Check, Expected, Result, bag_checks, invalid_limits, unchecked_limits
 from bags.storage import Store
 
-__all__ = ['bag_job', 'folder_job', 'gaps']
+__all__ = ['folder_checks', 'lone_bag_checks', 'missing_shards']
 
-LARGE = frozenset(
-    ['jpeg', 'jpg', 'png', 'webp', 'avif', 'mp4', 'webm', 'mkv', 'video', 'wav', 'flac', 'opus', 'audio']
-)
-"""Words whose values may be much larger than their records."""
+REFS_ROWS = 1 << 18
+"""Rows of refs that are checked at a time."""
 
 
-def bag_job(store: Store, path: str, options: ReaderOptions, decode: bool) -> Job:
-    """Returns the job of looking at a bag by itself."""
-
-    def look() -> Result:
-        try:
-            bag = open_bag(store, path, options)
-        except CorruptError as exc:
-            return Result([Damage(path, None, None, exc.detail)])
-        notes = []
-        if bag.limits.path != bag.file.path:
-            notes = [Note(path, None, f'its limits are beside it, in {bag.limits.path}: {BESIDE}')]
-        return Result(notes, record_jobs(bag, Kind(decode=record_decode(bag) if decode else None)))
-
-    return look
-
-
-BESIDE = 'it is being written, or was not closed, or has them there for good'
+def lone_bag_checks(
+    store: Store, path: str, options: ReaderOptions, decode: bool
+) -> Iterator[Finding | Check]:
+    """Yields the checks of a bag outside of a dataset."""
+    try:
+        bag = open_bag(store, path, options)
+    except CorruptError as exc:
+        yield Damage(path, None, None, exc.detail)
+        return
+    if bag.limits.path != bag.file.path:
+        reason = 'it is being written, or was not closed, or was written so'
+        yield Note(path, None, f'its limits are in {bag.limits.path}: {reason}')
+    yield from bag_checks(bag, Expected(), decode)
 
 
-def folder_job(
-    store: Store,
-    path: str,
-    options: ReaderOptions,
-    schemas: SchemaCache,
-    decode: bool,
-    expected: Callable[[], dict[str, str] | None],
-    is_last: bool,
-) -> Job:
-    """Returns the job of looking at a dataset folder.
-
-    Args:
-        store, path: Where it is.
-        options: How bags are read.
-        schemas: What specs mean.
-        decode: Whether every value is decoded.
-        expected: Gives the spec that the folder must have, if any.
-        is_last: Whether a writer may be just making it.
-    """
-
-    def look() -> Result:
-        folder = Folder(store, path, options)
-        findings: list[Finding] = []
-        try:
-            refs = folder.open_refs()
-        except FileNotFoundError as exc:
-            if is_last and is_being_made(folder.names):
-                return Result(
-                    [Note(path, None, 'has no datapoint yet: it is being made, or its writer was killed')]
-                )
-            return Result([Damage(path, None, None, f'has no {_name(exc.filename)}')])
-        except CorruptError as exc:
-            refs, broken = None, True
-            findings.append(Damage(exc.path, None, exc.record, exc.detail))
-        else:
-            broken = False
-        try:
-            schema = folder.schema(schemas)
-        except (FileNotFoundError, SpecError) as exc:
-            detail = 'is missing' if isinstance(exc, FileNotFoundError) else str(exc).split(': ', 1)[-1]
-            findings.append(Damage(store.join(path, 'spec.json'), None, None, detail))
-            return Result(findings, _without_spec(folder, decode))
-        spec = {name: kind.text for name, kind in schema.types.items()}
-        if expected() not in (None, spec):
-            detail = f'expected the spec of the first shard, {expected()}, got {spec}'
-            findings.append(Damage(store.join(path, 'spec.json'), None, None, detail))
-        findings += _notes(folder, schema)
-        return Result(findings, _fields(folder, schema, refs, broken, decode))
-
-    return look
-
-
-def gaps(path: str, shards: list[str]) -> Result:
-    """Notes numbers of shard folders that are not there."""
+def missing_shards(path: str, shards: list[str]) -> Iterator[Note]:
+    """Yields a note if there are gaps in the numbers of shard folders."""
     missing: list[str] = []
     after = 0
     for shard in shards:
@@ -111,92 +56,207 @@ def gaps(path: str, shards: list[str]) -> Result:
             first, last = (str(each).rjust(len(name), '0') for each in (after, number - 1))
             missing.append(first if first == last else f'{first} to {last}')
         after = number + 1
-    if not missing:
-        return Result([])
-    detail = (
-        f'has no shard folder {", ".join(missing)}: it was removed, or its writer did not get to it '
-        f'(with shard_start and shard_step). Opening takes those there are, one after the other'
-    )
-    return Result([Note(path, None, detail)])
+    if missing:
+        detail = (
+            f'has no shard folder {", ".join(missing)}: it was removed, or its writer did not get to it '
+            f'(with shard_start and shard_step). Opening takes the others, one after the other'
+        )
+        yield Note(path, None, detail)
+
+
+def folder_checks(
+    folder: Folder, schemas: SchemaCache, decode: bool, first_spec: dict[str, str] | None, is_last: bool
+) -> Iterator[Finding | Check]:
+    """Yields the checks of a dataset folder.
+
+    Args:
+        folder: The folder.
+        schemas: What specs mean.
+        decode: Whether every value is decoded.
+        first_spec: The spec of the first shard, which the others must have too.
+        is_last: Whether it is the last shard, which a writer may be creating.
+    """
+    refs, is_damaged = None, False
+    try:
+        refs = folder.open_refs()
+    except FileNotFoundError as exc:
+        if is_last and is_being_made(folder.names):
+            detail = 'has no datapoint yet: it is being created, or its writer was killed'
+            yield Note(folder.path, None, detail)
+        else:
+            yield Damage(folder.path, None, None, f'has no {_name(exc.filename)}')
+        return
+    except CorruptError as exc:
+        is_damaged = True
+        yield Damage(exc.path, None, exc.record, exc.detail)
+    spec_path = folder.store.join(folder.path, 'spec.json')
+    try:
+        schema = folder.schema(schemas)
+    except (FileNotFoundError, SpecError) as exc:
+        detail = 'is missing' if isinstance(exc, FileNotFoundError) else str(exc).split(': ', 1)[-1]
+        yield Damage(spec_path, None, None, detail)
+        for name in sorted(folder.names):
+            if name.endswith(('.bag', '.bagz')) and not name.startswith(('limits.', '.')):
+                path = folder.store.join(folder.path, name)
+                yield from lone_bag_checks(folder.store, path, folder.options, decode)
+        return
+    spec = {name: kind.text for name, kind in schema.types.items()}
+    if first_spec not in (None, spec):
+        detail = f'expected the spec of the first shard, {first_spec}, got {spec}'
+        yield Damage(spec_path, None, None, detail)
+    yield from _file_notes(folder, schema)
+    bags = yield from _field_checks(folder, schema, decode)
+    if refs is not None:
+        yield from bag_checks(refs, Expected(), decode)
+        yield functools.partial(_check_refs, refs, schema.format, bags)
+    elif not is_damaged and len({bag.count for bag in bags.values()}) > 1:
+        fewest = min(bag.count for bag in bags.values())
+        detail = f'its fields differ in length; datapoints after the shortest, {fewest}, are not read'
+        yield Note(folder.path, None, detail)
 
 
 def _name(path: Any) -> str:
     return str(path).replace('\\', '/').rsplit('/', 1)[-1]
 
 
-def _without_spec(folder: Folder, decode: bool) -> Iterator[Job]:
-    for name in sorted(folder.names):
-        if name.endswith(('.bag', '.bagz')) and not name.startswith(('limits.', '.')):
-            yield bag_job(folder.store, folder.store.join(folder.path, name), folder.options, decode)
-
-
-def _notes(folder: Folder, schema: Schema) -> list[Finding]:
-    notes: list[Finding] = []
+def _file_notes(folder: Folder, schema: Schema) -> Iterator[Note]:
     if any(name.startswith('limits.') for name in folder.names):
-        notes.append(Note(folder.path, None, 'is not closed: it is being written, or bags recover closes it'))
+        yield Note(folder.path, None, 'is not closed: it is being written, or `bags recover` closes it')
     known = {'spec.json', 'refs.bag', 'limits.refs.bag'}
     for name in schema.types:
         known |= {f'{name}.idx', f'{name}.bag', f'{name}.bagz', f'limits.{name}.bag', f'limits.{name}.bagz'}
-    notes.extend(
-        Note(folder.store.join(folder.path, name), None, 'is no file of the dataset')
-        for name in sorted(folder.names - known)
-        if name.startswith('limits.') or name.endswith(('.bag', '.bagz', '.idx', '.new'))
-    )
-    return notes
+    for name in sorted(folder.names - known):
+        if name.startswith('limits.') or name.endswith(('.bag', '.bagz', '.idx', '.new')):
+            yield Note(folder.store.join(folder.path, name), None, 'is no file of the dataset')
 
 
-def _found(finding: Finding) -> Job:
-    return lambda: Result([finding])
+def _field_checks(folder: Folder, schema: Schema, decode: bool) -> Any:
+    """Yields the checks of all fields; returns the bags that could be opened."""
 
-
-def _fields(
-    folder: Folder, schema: Schema, refs: BagFile | None, broken: bool, decode: bool
-) -> Iterator[Job]:
-    """Yields the jobs of a folder whose spec is known: the bags first, then the refs."""
-    counts: dict[str, tuple[str, int]] = {}
-    for name, kind in schema.types.items():
+    def open_field(name: str) -> BagFile | CorruptError:
         try:
-            bag = folder.open_bag(name)
+            return folder.open_bag(name)
         except CorruptError as exc:
-            found = Damage(exc.path, name, exc.record, exc.detail.removeprefix(f'field {name!r}: '))
-            yield _found(found)
+            return exc
+
+    found = map_concurrently(open_field, list(schema.types), folder.store.is_remote)
+    bags: dict[str, BagFile] = {}
+    for name, bag in zip(schema.types, found, strict=True):
+        if isinstance(bag, CorruptError):
+            yield Damage(bag.path, name, bag.record, bag.detail.removeprefix(f'field {name!r}: '))
             continue
-        counts[name] = (bag.path, bag.count)
-        yield from _field_jobs(folder, schema, name, kind, bag, decode)
-    if refs is not None:
-        yield from record_jobs(refs, Kind())
-        yield lambda: look_at_rows(refs, schema.format, counts)
-    elif not broken and len({count for _, count in counts.values()}) > 1:
-        few = min(count for _, count in counts.values())
-        note = Note(folder.path, None, f'its fields differ in length; the shortest, {few}, counts')
-        yield _found(note)
+        bags[name] = bag
+        expected, findings = _expected(folder, schema, name, decode)
+        yield from findings
+        yield from bag_checks(bag, expected, decode)
+    return bags
 
 
-def _field_jobs(
-    folder: Folder, schema: Schema, name: str, kind: FieldType, bag: BagFile, decode: bool
-) -> Iterator[Job]:
+def _expected(folder: Folder, schema: Schema, name: str, decode: bool) -> tuple[Expected, list[Finding]]:
+    """Returns what the records of a field must be, and what is wrong with its type."""
+    kind = schema.types[name]
+    function = schema.functions.get(kind.word)
     try:
         decoder = schema.decoder(name, folder.path)
     except SpecError as exc:
-        found: Finding
-        if kind.word in schema.functions:
-            found = Damage(
-                folder.store.join(folder.path, 'spec.json'), name, None, str(exc).split(': ', 2)[-1]
-            )
-        else:
-            found = Note(
-                folder.path, name, f'values of {kind.text} are not decoded: there is no decoder for them'
-            )
-        if decode or isinstance(found, Damage):
-            yield _found(found)
-        yield from record_jobs(bag, Kind(name, kind.text, decode=record_decode(bag) if decode else None))
-        return
-    how: Decode | None = None
-    if decode:
-        field = Field(name, kind, schema.format.places[name], bag, decoder)
-        how = field_decode(field, kind.word in LARGE)
+        findings: list[Finding] = []
+        if function is not None:
+            path = folder.store.join(folder.path, 'spec.json')
+            findings = [Damage(path, name, None, str(exc).split(': ', 2)[-1])]
+        elif decode:
+            detail = f'values of {kind.text} are not decoded: there is no decoder for them'
+            findings = [Note(folder.path, name, detail)]
+        return Expected(name, kind.text), findings
     # Integers of Bags 0.x and Granular may have other lengths than their type says.
-    loose = kind.word == 'int' and (folder.starts or not kind.args)
-    built_in = schema.functions.get(kind.word) is decoders.get(kind.word)
-    head = kind.word if built_in and kind.word in HEADS else ''
-    yield from record_jobs(bag, Kind(name, kind.text, 0 if loose else decoder.length, head, how))
+    any_length = kind.word == 'int' and (folder.starts or not kind.args)
+    return Expected(
+        name,
+        kind.text,
+        0 if any_length else decoder.length,
+        FORMATS.get(kind.word) if function is decoders.get(kind.word) else None,
+        decoder.decode if decode and decoder.decode is not bytes else None,
+        decoder.lazy,
+    ), []
+
+
+def _check_refs(refs: BagFile, format: RefsFormat, bags: dict[str, BagFile]) -> Result:
+    """Checks that all refs lead to records; notes how many records have none.
+
+    Args:
+        refs: The refs.
+        format: Their format.
+        bags: The bag of each field that could be opened.
+    """
+    used = {name: np.zeros(bag.count, bool) for name, bag in bags.items()}
+    findings: list[Finding] = []
+    for start in range(0, refs.count, REFS_ROWS):
+        rows, columns, damage = _read_refs(refs, format, start, min(start + REFS_ROWS, refs.count))
+        findings += damage
+        for name, bag in bags.items():
+            kind = format.spec[name]
+            firsts, counts = columns[name] if kind.sequence else (columns[name], None)
+            bad = dangling(kind, firsts, counts, bag.count)
+            if counts is not None:
+                # Empty sequences can be read wherever they start, but no writer starts one beyond the end.
+                bad |= (counts == 0) & (firsts > bag.count) & ~((firsts == MISSING) & kind.optional)
+            for row in np.flatnonzero(bad).tolist():
+                last = int(firsts[row]) + max(0, int(counts[row]) - 1 if counts is not None else 0)
+                is_missing = int(firsts[row]) == MISSING
+                what = 'no value, in a field that is not optional' if is_missing else f'record {last}'
+                detail = f'refers to {what}; {bag.path} has {bag.count} records'
+                findings.append(Damage(refs.path, name, int(rows[row]), detail))
+            _mark(used[name], firsts[~bad], None if counts is None else counts[~bad])
+    for name, bag in bags.items():
+        unused = bag.count - int(np.count_nonzero(used[name]))
+        if unused:
+            what = '1 record' if unused == 1 else f'{unused:,} records'
+            detail = f'{what} of {bag.count:,} that no datapoint refers to; harmless'
+            findings.append(Note(bag.path, name, detail))
+    return Result(findings, refs.count, refs.count * format.stride)
+
+
+def _read_refs(
+    bag: BagFile, format: RefsFormat, start: int, stop: int
+) -> tuple[Int64s, dict[str, Any], list[Finding]]:
+    """Returns the indices of valid rows, the refs in them by field, and damage for the other rows.
+
+    Rows without valid limits are in neither: the check of the bag's limits reports them.
+    """
+    names = list(format.spec)
+    try:
+        starts, stops = unchecked_limits(bag, start, stop)
+    except EOFError:
+        return np.empty(0, np.int64), format.gather([], names), []
+    first, last = int(starts[0]), int(stops[-1])
+    if last <= bag.end and bool((stops - starts == format.stride).all()):
+        table = np.frombuffer(bag.file.read(first, last), np.uint8)
+        if format.has_tags(table.reshape(-1, format.stride)):
+            return np.arange(start, stop), format.columns(table, stop - start, slice(None), names), []
+    findings: list[Finding] = []
+    indices, rows = [], []
+    for position in np.flatnonzero(~invalid_limits(starts, stops, bag.end)).tolist():
+        try:
+            rows.append(format.unpack(bytes(bag.file.read(int(starts[position]), int(stops[position])))))
+            indices.append(start + position)
+        except (ValueError, EOFError) as exc:
+            findings.append(Damage(bag.path, None, start + position, str(exc)))
+    return np.array(indices, np.int64), format.gather(rows, names), findings
+
+
+def _mark(used: npt.NDArray[np.bool_], firsts: Int64s, counts: Int64s | None) -> None:
+    """Marks the records that refs lead to."""
+    if counts is None:
+        used[firsts[firsts < len(used)]] = True  # Missing values have a larger index.
+        return
+    firsts, counts = firsts[counts > 0], counts[counts > 0]
+    stops = firsts + counts
+    if not len(firsts):
+        return
+    if bool((firsts[1:] == stops[:-1]).all()):
+        used[int(firsts[0]) : int(stops[-1])] = True
+    elif int(counts.sum()) <= len(used):
+        used[spread(firsts, counts)] = True
+    else:
+        # Sequences overlap: at each record, how many have begun minus how many have ended.
+        depth = np.bincount(firsts, minlength=len(used) + 1) - np.bincount(stops, minlength=len(used) + 1)
+        used |= np.cumsum(depth[:-1]) > 0

@@ -46,7 +46,18 @@ def test_examples_run(name, line, work, spawn):
 
 def test_help_lists_all(run):
     shown = run('--help').output
-    for name in ('cat', 'copy', 'head', 'index', 'info', 'prefetch', 'recover', 'show', 'tail', 'verify'):
+    for name in (
+        'cat',
+        'consolidate',
+        'copy',
+        'head',
+        'info',
+        'prefetch',
+        'recover',
+        'show',
+        'tail',
+        'verify',
+    ):
         assert f' {name} ' in shown
     assert run('--version').output == f'bags {bags.__version__}\n'
 
@@ -218,7 +229,7 @@ def test_mistakes_are_a_sentence(args, said, work, run):
         (['copy', 'episodes', 'x', '--shard-size', 'many'], 'number of bytes'),
         (['export', 'episodes', 'x', '--fields', 'nope'], "no field 'nope'"),
         (['export', 'episodes', 'x', '--shard-size', '0'], 'at least one byte'),
-        (['import', 'photos'], 'the dataset to make'),
+        (['import', 'photos'], 'the dataset to create'),
         (['import', 'photos', 'x', '--type', 'cls'], 'FIELD=TYPE'),
         (['import', 'photos', 'x', '--type', 'cls=nope'], "field 'cls': expected a type of "),
         (['import', 'photos', 'x', '--type', 'nope=utf8'], "field 'nope': expected one of the fields"),
@@ -262,7 +273,7 @@ def test_damaged_files_are_named_with_what_to_do(work, run):
         file.truncate(100)
     assert '1.jpg: JPEG is cut off' in run('import', 'photos', 'taken', code=1).stderr
     said = run('import', 'photos', 'taken', '--resume', code=1).stderr
-    assert said.endswith('(--resume --skip goes on without it)\n')
+    assert said.endswith('(--resume --skip continues without it)\n')
     shown = run('import', 'photos', 'taken', '--resume', '--skip').stdout
     assert '2 datapoints, from stems' in shown
     assert '1 left out:' in shown
@@ -289,8 +300,8 @@ def test_verify(work, run):
     assert {note['field'] for note in found['notes']} == {'mask'}
 
 
-def test_index_and_prefetch(work, run):
-    assert json.loads(run('index', 'episodes', '--json').stdout) == {'path': 'episodes', 'shards': 4}
+def test_consolidate_and_prefetch(work, run):
+    assert json.loads(run('consolidate', 'episodes', '--json').stdout) == {'path': 'episodes', 'shards': 4}
     assert os.path.exists('episodes/shards.json')
     for name in ('info', 'verify'):
         run(name, 'episodes')

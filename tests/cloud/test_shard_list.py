@@ -46,7 +46,7 @@ def test_requests_and_what_they_bring(server, storage, tmp_path):
     # The look for an index, the listing, spec and refs of the first shard: lengths come from sizes.
     assert len(requests) <= 4
     assert [reader[index] for index in range(80)] == [row(index) for index in range(80)]
-    assert bags.index(path, **storage) == 20
+    assert bags.consolidate(path, **storage) == 20
     with server.counted() as requests:
         reader = bags.open(path, **storage)
         assert (len(reader), reader.shards, reader.size > 0) == (80, 20, True)

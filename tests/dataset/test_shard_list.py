@@ -100,7 +100,7 @@ def check(reader, count=40):
 
 
 def test_what_is_in_it(dataset):
-    assert bags.index(dataset) == 6
+    assert bags.consolidate(dataset) == 6
     found = json.loads((dataset / 'shards.json').read_bytes())
     assert found['format'] == 'bags shards 1'
     assert found['spec'] == dict(sorted(SPEC.items()))
@@ -115,7 +115,7 @@ def test_what_is_in_it(dataset):
 
 
 def test_one_request_opens_all_shards(dataset, far):
-    bags.index(dataset)
+    bags.consolidate(dataset)
     reader = bags.open(f'far:{dataset}')
     assert far.requests == [('read', 'shards.json')]
     assert reader.spec == dict(sorted(SPEC.items()))
@@ -142,23 +142,23 @@ def test_shards_of_a_part(dataset, far):
         assert [datapoint['id'] for datapoint in reader] == expected
         assert len(bags.open(f'far:{dataset}', shard_start=9)) == 0
         if not indexed:
-            bags.index(dataset)
+            bags.consolidate(dataset)
 
 
 @pytest.mark.parametrize('remote', [False, True])
 def test_another_shard_is_noticed(dataset, far, remote):
-    bags.index(dataset)
+    bags.consolidate(dataset)
     shutil.copytree(dataset / '000005', dataset / '000006')
     if not remote:
         assert len(bags.open(dataset)) == 45
         return
-    with pytest.raises(CorruptError, match=r'shards.json: is stale.* 000006: run bags index'):
+    with pytest.raises(CorruptError, match=r'shards.json: is stale.* 000006: run bags consolidate'):
         bags.open(f'far:{dataset}')[0]
 
 
 @pytest.mark.parametrize('remote', [False, True])
 def test_a_missing_shard_is_noticed(dataset, far, remote):
-    bags.index(dataset)
+    bags.consolidate(dataset)
     shutil.rmtree(dataset / '000003')
     if not remote:
         assert len(bags.open(dataset)) == 33
@@ -171,7 +171,7 @@ def test_a_missing_shard_is_noticed(dataset, far, remote):
 
 @pytest.mark.parametrize('remote', [False, True])
 def test_a_shard_that_is_another_is_noticed(dataset, far, remote):
-    bags.index(dataset)
+    bags.consolidate(dataset)
     shutil.rmtree(dataset / '000003')
     with bags.DatasetWriter(dataset / '000003', SPEC) as writer:
         for index in range(3):
@@ -179,19 +179,19 @@ def test_a_shard_that_is_another_is_noticed(dataset, far, remote):
     if not remote:
         assert len(bags.open(dataset)) == 36
         return
-    with pytest.raises(CorruptError, match=r'000003: expected .* shards.json is stale: run bags index'):
+    with pytest.raises(CorruptError, match=r'000003: expected .* shards.json is stale: run bags consolidate'):
         bags.open(f'far:{dataset}')[22]
 
 
 def test_a_field_that_is_another_is_noticed(dataset, far):
-    bags.index(dataset)
+    bags.consolidate(dataset)
     os.unlink(dataset / '000002' / 'text.bag')
     with bags.bag.Writer(dataset / '000002' / 'text.bag') as writer:
         for index in range(7):
             writer.write(f'another {index}')
     reader = bags.open(f'far:{dataset}')
     assert reader[15, 'id'] == {'id': 15}
-    with pytest.raises(CorruptError, match=r'bytes of text.bag, got .*run bags index'):
+    with pytest.raises(CorruptError, match=r'bytes of text.bag, got .*run bags consolidate'):
         reader[15]
 
 
@@ -199,7 +199,7 @@ def test_the_index_of_another_dataset_is_noticed(dataset, far, tmp_path):
     with bags.ShardedDatasetWriter(tmp_path / 'other', {'id': 'int(4)'}, shard_length=7) as writer:
         for index in range(42):
             writer.append({'id': index})
-    bags.index(tmp_path / 'other')
+    bags.consolidate(tmp_path / 'other')
     shutil.copy(tmp_path / 'other' / 'shards.json', dataset)
     with pytest.raises((CorruptError, SpecError)):
         bags.open(f'far:{dataset}')[0]
@@ -222,7 +222,7 @@ def test_the_index_of_another_dataset_is_noticed(dataset, far, tmp_path):
     ],
 )
 def test_nothing_in_it_is_trusted(dataset, far, change):
-    bags.index(dataset)
+    bags.consolidate(dataset)
     path = dataset / 'shards.json'
     found = json.loads(path.read_bytes())
     change(found)
@@ -241,7 +241,7 @@ def test_what_is_no_json(dataset, far, data):
 
 
 def test_writers_remove_it(dataset):
-    bags.index(dataset)
+    bags.consolidate(dataset)
     with bags.ShardedDatasetWriter(dataset, SPEC, shard_length=7, resume=True) as writer:
         assert len(writer) == 40
         assert (dataset / 'shards.json').exists()  # Nothing was added.
@@ -254,10 +254,10 @@ def test_only_closed_shards_are_indexed(tmp_path):
     with bags.ShardedDatasetWriter(tmp_path / 'd', SPEC) as writer:
         writer.append(row(0), flush=True)
         with pytest.raises(ValueError, match='closed'):
-            bags.index(tmp_path / 'd')
-    assert bags.index(tmp_path / 'd') == 1
+            bags.consolidate(tmp_path / 'd')
+    assert bags.consolidate(tmp_path / 'd') == 1
     with pytest.raises(FileNotFoundError):
-        bags.index(tmp_path)
+        bags.consolidate(tmp_path)
 
 
 def test_an_empty_shard(tmp_path, far):
@@ -266,7 +266,7 @@ def test_an_empty_shard(tmp_path, far):
     with bags.DatasetWriter(tmp_path / 'd' / '000001', SPEC):
         pass
     assert len(bags.open(f'far:{tmp_path}/d')) == 1
-    bags.index(tmp_path / 'd')
+    bags.consolidate(tmp_path / 'd')
     assert len(bags.open(f'far:{tmp_path}/d')) == 1
 
 
@@ -291,7 +291,7 @@ def cached(far, dataset, tmp_path, **options):
 @pytest.mark.parametrize('indexed', [False, True])
 def test_a_cached_dataset_reads_the_same_and_asks_for_nothing_twice(dataset, far, tmp_path, mode, indexed):
     if indexed:
-        bags.index(dataset)
+        bags.consolidate(dataset)
     check(cached(far, dataset, tmp_path, cache_mode=mode))
     del far.asked[:], far.opened[:], far.requests[:]
     check(cached(far, dataset, tmp_path, cache_mode=mode))

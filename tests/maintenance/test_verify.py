@@ -1,4 +1,4 @@
-"""Verifying: every change that makes a dataset inconsistent is found, and nothing else is."""
+"""`bags.verify` finds every change that makes a dataset inconsistent, and nothing else."""
 
 import os
 import random
@@ -51,10 +51,10 @@ def hurt(whole, tmp_path):
 
 
 def damage(path, **options):
-    return list(bags.verify(path, **options))
+    return bags.verify(path, **options)
 
 
-# A reader of the format as the README describes it, which knows nothing of the library.
+# A reader of the format as the README describes it, independent of the library.
 
 
 def ends_of(data):
@@ -129,7 +129,7 @@ def changed(path, chance, where):
     path.write_bytes(data)
 
 
-def test_nothing_is_found_in_what_is_whole(whole):
+def test_undamaged_dataset(whole):
     assert is_consistent(whole)
     assert damage(whole, decode=True, notes=True) == []
 
@@ -174,7 +174,7 @@ def to_list(datapoint):
     return {**datapoint, 'image': datapoint['image'].tolist()}
 
 
-def test_goes_on_after_damage(kit, tmp_path):
+def test_continues_after_damage(kit, tmp_path):
     path = tmp_path / 'several'
     kit.fill(path, map(row, range(40)), SPEC, shard_length=10)
     data = bytearray((path / '000001' / 'image.bag').read_bytes())
@@ -205,7 +205,7 @@ def test_each_damaged_record_is_named(hurt):
     assert [each.record for each in damage(hurt)] == [3, 7]
 
 
-def test_what_was_not_closed_is_a_note(tmp_path, kit):
+def test_unclosed_dataset_is_a_note(tmp_path, kit):
     path = tmp_path / 'open'
     writer = bags.DatasetWriter(path, SPEC)
     for index in range(5):
@@ -219,23 +219,23 @@ def test_what_was_not_closed_is_a_note(tmp_path, kit):
 
 
 @pytest.mark.parametrize(
-    ('gone', 'said'), [([0], '000000:'), ([1, 3], '000001, 000003:'), ([2, 3], '000002 to 000003:')]
+    ('removed', 'named'), [([0], '000000:'), ([1, 3], '000001, 000003:'), ([2, 3], '000002 to 000003:')]
 )
-def test_numbers_without_a_shard_are_a_note(tmp_path, kit, gone, said):
+def test_gaps_in_shard_numbers_are_a_note(tmp_path, kit, removed, named):
     path = tmp_path / 'd'
     kit.fill(path, map(row, range(10)), SPEC, shard_length=2)
     assert not damage(path, notes=True)
-    for number in gone:
+    for number in removed:
         shutil.rmtree(path / f'{number:06}')
     assert not damage(path)
     (note,) = damage(path, notes=True)
     assert (note.path, note.field) == (str(path), None)
-    assert note.detail.startswith(f'has no shard folder {said}')
-    there = [index for index in range(10) if index // 2 not in gone]
+    assert note.detail.startswith(f'has no shard folder {named}')
+    there = [index for index in range(10) if index // 2 not in removed]
     assert [found['id'] for found in bags.open(path)] == there
 
 
-def test_records_that_nothing_refers_to_are_a_note(tmp_path):
+def test_unused_records_are_a_note(tmp_path):
     path = tmp_path / 'orphans'
     with bags.DatasetWriter(path, {'id': 'int(8)', 'words': 'utf8[]'}) as writer:
         writer.append({'id': 0, 'words': ['a', 'b']})
@@ -273,7 +273,7 @@ def test_an_open_dataset_and_views(whole, hurt):
         assert [(each.path, each.field) for each in damage(view)] == [(str(hurt), 'text')]
 
 
-def test_a_bag_by_itself(tmp_path):
+def test_lone_bag(tmp_path):
     path = tmp_path / 'texts.bagz'
     with bags.bag.Writer(path) as writer:
         for number in range(100):
@@ -283,12 +283,12 @@ def test_a_bag_by_itself(tmp_path):
     ends = ends_of(bytes(data))
     data[ends[7] - 1] ^= 1
     path.write_bytes(data)
-    assert damage(path) == []  # The checksum is only looked at with `decode`.
-    (found,) = damage(path, decode=True)
-    assert (found.path, found.field, found.record) == (str(path), None, 7)
+    for decode in (False, True):  # Compressed records of local files are always decompressed.
+        (found,) = damage(path, decode=decode)
+        assert (found.path, found.field, found.record) == (str(path), None, 7)
 
 
-def test_words_without_a_decoder_are_a_note(tmp_path):
+def test_types_without_decoder_are_a_note(tmp_path):
     encoders = {**bags.encoders, 'mine': bytes}
     with bags.DatasetWriter(tmp_path / 'mine', {'x': 'mine'}, encoders) as writer:
         writer.append({'x': b'abc'})
@@ -303,14 +303,14 @@ def test_words_without_a_decoder_are_a_note(tmp_path):
     assert 'no good' in found.detail
 
 
-def test_datasets_of_others(kit):
+def test_datasets_of_other_libraries(kit):
     for name in ('bags05-dataset', 'bags05-sharded', 'granular-dataset', 'granular-sharded'):
         assert list(bags.verify(kit.GOLDEN / name, decode=True, notes=True)) == [], name
     for name in ('bagz-zstd.bagz', 'sackli-shards@*.bagz', 'bagz-first-empty.bag', 'bagz-empty.bag'):
         assert list(bags.verify(kit.GOLDEN / name, decode=True, notes=True)) == [], name
 
 
-def test_recordings_are_decoded(tmp_path):
+def test_lazy_audio_is_decoded(tmp_path):
     samples = np.random.default_rng(0).integers(-9999, 9999, (40_000, 1)).astype(np.int16)
     with bags.DatasetWriter(tmp_path / 'sounds', {'flac': 'audio', 'wav': 'audio?'}) as writer:
         flac = bags.encoders['flac']((samples, 16_000))
@@ -321,7 +321,7 @@ def test_recordings_are_decoded(tmp_path):
     ]
 
 
-def test_what_a_decoder_of_ones_own_opens_may_be_anything(tmp_path):
+def test_lazy_decoder_of_a_user_may_return_anything(tmp_path):
     def decode_size(record):
         with record.open() as file:
             return len(file.read())
@@ -333,7 +333,7 @@ def test_what_a_decoder_of_ones_own_opens_may_be_anything(tmp_path):
         assert list(bags.verify(reader, decode=True)) == []
 
 
-def test_nothing_there(tmp_path):
+def test_missing_paths(tmp_path):
     with pytest.raises(FileNotFoundError, match='nowhere'):
         bags.verify(tmp_path / 'nowhere')
     with pytest.raises(FileNotFoundError, match='expected a dataset'):

@@ -1,94 +1,72 @@
-"""`bags cat`: one record's bytes."""
+"""`bags cat`: writes the bytes of one record."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
-from bags.cli.options import Json, Path
+from bags.cli.arguments import Json, Path, argument, check_field, option, parse_item, parse_rows
+from bags.cli.errors import UsageError
+from bags.cli.output import print_json
 
 __all__ = ['PANEL', 'cat']
 
-PANEL = 'Look'
+PANEL = 'Show'
 SETTINGS = {'ignore_unknown_options': True}  # So that -1 is an index.
-
-PIECE = 1 << 20
 
 
 def cat(
     path: Path,
-    index: Annotated[
-        int,
-        typer.Argument(
-            metavar='INDEX', show_default=False, help='Which datapoint, or which record of a bag.'
-        ),
-    ],
-    field: Annotated[
-        str,
-        typer.Argument(
-            metavar='[FIELD]', show_default=False, help='Of a dataset, its field; an item as frames[3].'
-        ),
-    ] = '',
-    item: Annotated[int | None, typer.Option(show_default=False, help='Which item of a sequence.')] = None,
+    index: Annotated[int, argument('INDEX', 'The datapoint, or the record of a bag.')],
+    field: Annotated[str, argument('[FIELD]', 'The field of a dataset; an item as frames[3].')] = '',
+    item: Annotated[int | None, option('--item', help='The item of a sequence.')] = None,
     json: Json = False,
 ) -> None:
-    """Writes one record's bytes to standard output, as they are: nothing is added, and nothing encoded.
+    """Writes the bytes of one record to standard output, unchanged.
 
     Example: bags cat episodes 12 image > x.jpg
 
     Example: bags cat episodes 12 'words[0]'
     """
-    file = _open(path, index, field, item)
-    with file:
-        if json:
-            _print_json(index, field, item, file)
-            return
-        import sys
+    import base64
+    import shutil
+    import sys
 
-        while piece := file.read(PIECE):
-            sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
+    with _open(path, index, field, item) as file:
+        if not json:
+            shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
+            sys.stdout.buffer.flush()
+            return
+        from bags.cli.values import media_info
+
+        facts = media_info(file)
+        file.seek(0)
+        data = base64.b64encode(file.read()).decode()
+        print_json({'index': index, 'field': field or None, 'item': item, **facts, 'base64': data})
 
 
 def _open(path: str, index: int, field: str, item: int | None) -> Any:
     import io
 
     import bags
-    from bags.cli.failing import Misused
-    from bags.cli.selecting import check_field, parse_field, parse_rows
-    from bags.cli.showing import open_for_show
-    from bags.maintenance.sources import find_source
+    from bags.cli.values import open_to_show
+    from bags.maintenance.location import locate
 
-    if find_source(path).kind == 'bags':
+    if locate(path).kind == 'bags':
         if field or item is not None:
-            raise Misused(f'{path}: a bag has no fields and no items, got {field or item!r}')
+            raise UsageError(f'{path}: a bag has no fields and no items, got {field or item!r}')
         with bags.bag.Reader(path) as reader:
-            ((found,), _) = parse_rows(str(index), len(reader), 'record')
-            return io.BytesIO(reader[found])
-    with open_for_show(path) as dataset:
+            return io.BytesIO(reader[parse_rows(str(index), len(reader), 'record')[0]])
+    with open_to_show(path) as dataset:
         if not field:
-            raise Misused(f'{path}: which field? There are {", ".join(dataset.spec)}')
-        name, item = parse_field(field, item)
+            raise UsageError(f'{path}: which field? There are {", ".join(dataset.spec)}')
+        name, item = parse_item(field, item)
         if name not in dataset.spec and field in dataset.spec:
             name, item = field, None
         check_field(name, dataset.spec)
-        ((found,), _) = parse_rows(str(index), len(dataset))
+        row = parse_rows(str(index), len(dataset))[0]
         try:
-            return dataset.file(found, name, item)
+            return dataset.file(row, name, item)
         except TypeError as exc:
-            raise Misused(str(exc)) from exc
+            raise UsageError(str(exc)) from exc
         except IndexError as exc:
-            raise IndexError(f'datapoint {found}, field {name!r}: no item {item}: {exc}') from exc
-
-
-def _print_json(index: int, field: str, item: int | None, file: Any) -> None:
-    import base64
-
-    from bags.cli.facts import media_facts
-    from bags.cli.printing import print_json
-
-    facts = media_facts(file)
-    file.seek(0)
-    line = {'index': index, 'field': field or None, 'item': item, **facts}
-    print_json({**line, 'base64': base64.b64encode(file.read()).decode()})
+            raise IndexError(f'datapoint {row}, field {name!r}: no item {item}: {exc}') from exc

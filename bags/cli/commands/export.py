@@ -1,4 +1,4 @@
-"""`bags export`: a dataset becomes files that others read."""
+"""`bags export`: writes a dataset as files that others read."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from bags.cli.options import Fields, Json, Path
+from bags.cli.arguments import Fields, Json, Path, argument, parse_byte_count, parse_fields
+from bags.cli.output import plural, print_json
 
 __all__ = ['PANEL', 'export']
 
-PANEL = 'Make'
+PANEL = 'Copy and convert'
 
 
 class Format(enum.StrEnum):
@@ -21,38 +22,27 @@ class Format(enum.StrEnum):
 
 def export(
     path: Path,
-    target: Annotated[
-        str, typer.Argument(metavar='TARGET', show_default=False, help='A new or empty folder.')
-    ],
+    target: Annotated[str, argument('TARGET', 'A new or empty folder.')],
     format: Annotated[
-        Format,
-        typer.Option(help='webdataset for tars, files for a folder of files.'),
+        Format, typer.Option(help='webdataset for tars, files for a folder of files.')
     ] = Format.WEBDATASET,
     fields: Fields = None,
-    shard_size: Annotated[str, typer.Option(metavar='BYTES', help='From which on a tar is full.')] = '1GiB',
+    shard_size: Annotated[str, typer.Option(metavar='BYTES', help='Size of a full tar.')] = '1GiB',
     json: Json = False,
 ) -> None:
-    """Writes a dataset as WebDataset tars, or as a folder of files. Records go out byte for byte.
+    """Writes a dataset as WebDataset tars, or as a folder of files. Records are written byte for byte.
 
     Example: bags export dataset tars
 
     Example: bags export dataset photos --format files --fields jpg,txt
     """
     import bags
-    from bags.cli.printing import print_json
-    from bags.cli.selecting import parse_byte_count, parse_fields
     from bags.dataset.open import open_as_far_as_known
 
     with open_as_far_as_known(path) as dataset:
-        files = bags.export(
-            dataset,
-            target,
-            format=format.value,
-            fields=parse_fields(fields, dataset.spec),
-            shard_size=parse_byte_count(shard_size),
-        )
-        count = len(dataset)
+        count, names, size = len(dataset), parse_fields(fields, dataset.spec), parse_byte_count(shard_size)
+        files = bags.export(dataset, target, format=format.value, fields=names, shard_size=size)
     if json:
         print_json({'datapoints': count, 'files': files})
     else:
-        print(f'{count:,} datapoints, {files:,} files')
+        print(f'{plural(count, "datapoint")}, {plural(files, "file")}')

@@ -1,4 +1,4 @@
-"""`bags import`: files of other kinds become a dataset."""
+"""`bags import`: makes a dataset of other files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from bags.cli.options import Json
+from bags.cli.arguments import Json, argument, option
+from bags.cli.errors import UsageError, fail
+from bags.cli.output import plural, print_json
 
 __all__ = ['PANEL', 'import_']
 
-PANEL = 'Make'
+PANEL = 'Copy and convert'
 
 
 class Layout(enum.StrEnum):
@@ -24,48 +26,32 @@ class Layout(enum.StrEnum):
 def import_(
     source: Annotated[
         list[str],
-        typer.Argument(
-            metavar='SOURCE… DATASET',
-            show_default=False,
-            help='A folder of files, or WebDataset tars; last the dataset to make.',
-        ),
+        argument('SOURCE… DATASET', 'A folder of files, or WebDataset tars; then the dataset to create.'),
     ],
     layout: Annotated[
         Layout | None,
-        typer.Option(
-            show_default=False,
-            help='Of a folder: how files are divided into datapoints; else what fits its names.',
-        ),
+        option('--layout', help='How files are grouped into datapoints; by default what fits their names.'),
     ] = None,
     types: Annotated[
         list[str] | None,
-        typer.Option(
-            '--type',
-            metavar='FIELD=TYPE',
-            show_default=False,
-            help='Another type for a field; none drops it.',
-        ),
+        option('--type', metavar='FIELD=TYPE', help='Another type for a field; none drops it.'),
     ] = None,
-    dry_run: Annotated[bool, typer.Option('--dry-run', help='Only show what it would become.')] = False,
+    dry_run: Annotated[bool, typer.Option('--dry-run', help='Only print the resulting dataset.')] = False,
     skip: Annotated[
-        bool,
-        typer.Option('--skip', help='Leave out datapoints with damaged files, and list those at the end.'),
+        bool, typer.Option('--skip', help='Leave out datapoints with damaged files, and list these.')
     ] = False,
-    resume: Annotated[
-        bool, typer.Option('--resume', help='Go on with an import that was interrupted.')
-    ] = False,
-    workers: Annotated[int, typer.Option(min=1, help='Threads that read ahead.')] = 4,
+    resume: Annotated[bool, typer.Option('--resume', help='Continue an interrupted import.')] = False,
+    workers: Annotated[int, typer.Option(min=1, help='Threads that read files.')] = 4,
     json: Json = False,
 ) -> None:
-    """Makes a dataset of a folder of media, or of WebDataset tars. Files go in byte for byte.
+    """Makes a dataset of a folder of media, or of WebDataset tars. Files are stored byte for byte.
 
-    Files that differ in their extension only are one datapoint, with a field for each extension.
+    Files that differ only in their extension are one datapoint, with a field for each extension.
 
     Example: bags import photos dataset
 
     Example: bags import photos dataset --dry-run --type cls='int(8)' --type json=none
     """
-    from bags.cli.failing import Misused, fail
     from bags.dataset.encoder import bind_encoders
     from bags.dataset.spec import parse_spec
     from bags.errors import SpecError
@@ -74,12 +60,12 @@ def import_(
 
     *sources, target = source if len(source) > 1 or not dry_run else [*source, '']
     if not sources:
-        raise Misused('expected a source and then the dataset to make, got one path')
+        raise UsageError('expected a source and then the dataset to create, got one path')
     spec: dict[str, str | None] = {}
     for change in types or ():
         field, equals, kind = change.partition('=')
         if not equals:
-            raise Misused(f'--type: expected FIELD=TYPE, got {change!r}')
+            raise UsageError(f'--type: expected FIELD=TYPE, got {change!r}')
         spec[field] = None if kind == 'none' else kind
     on_error: Literal['raise', 'skip'] = 'skip' if skip else 'raise'
     try:
@@ -88,7 +74,7 @@ def import_(
         )
         bind_encoders(parse_spec(found.spec), None)
     except SpecError as exc:
-        raise Misused(str(exc)) from exc
+        raise UsageError(str(exc)) from exc
     except Damaged as exc:
         fail(f'{exc} (--skip takes what comes before the damage)')
     if dry_run:
@@ -97,20 +83,17 @@ def import_(
     try:
         done = convert(found, target, on_error=on_error, workers=workers, resume=resume)
     except Damaged as exc:
-        fail(f'{exc} (--resume --skip goes on without it)')
+        fail(f'{exc} (--resume --skip continues without it)')
     skipped = [{'file': name, 'why': detail} for name, detail in done.skipped]
-    _print(
-        json, {'layout': found.layout, 'datapoints': done.datapoints, 'spec': done.spec, 'skipped': skipped}
-    )
+    counts = {'layout': found.layout, 'datapoints': done.datapoints}
+    _print(json, {**counts, 'spec': done.spec, 'skipped': skipped})
 
 
 def _print(json: bool, facts: dict[str, Any]) -> None:
-    from bags.cli.printing import print_json
-
     if json:
         print_json(facts)
         return
-    print(f'{facts["datapoints"]:,} datapoints, from {facts["layout"]}')
+    print(f'{plural(facts["datapoints"], "datapoint")}, from {facts["layout"]}')
     width = max(map(len, facts['spec']))
     for field, kind in facts['spec'].items():
         print(f'  {field:{width}}  {kind}')

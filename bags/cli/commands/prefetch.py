@@ -1,17 +1,27 @@
-"""`bags prefetch`: filling the cache of a dataset that is elsewhere."""
+"""`bags prefetch`: fills the cache of a remote dataset."""
 
 from __future__ import annotations
 
 import enum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from bags.cli.options import Fields, Json
+from bags.cli.arguments import (
+    Fields,
+    Json,
+    Rows,
+    argument,
+    option,
+    parse_byte_count,
+    parse_fields,
+    parse_rows,
+)
+from bags.cli.output import byte_count, print_json, say
 
 __all__ = ['PANEL', 'prefetch']
 
-PANEL = 'Make'
+PANEL = 'Copy and convert'
 
 
 class Mode(enum.StrEnum):
@@ -20,33 +30,17 @@ class Mode(enum.StrEnum):
 
 
 def prefetch(
-    path: Annotated[str, typer.Argument(metavar='PATH', show_default=False, help='The URL of a dataset.')],
+    path: Annotated[str, argument('PATH', 'The URL of a dataset.')],
     cache: Annotated[
-        str,
-        typer.Option(
-            metavar='DIR', show_default=False, help='The folder that is given as cache= when it is read.'
-        ),
+        str, option('--cache', metavar='DIR', help='The folder to pass as cache= when it is read.')
     ],
-    index: Annotated[
-        str,
-        typer.Option(
-            '--rows',
-            metavar='INDEX',
-            show_default=False,
-            help='Only datapoints as 10:20, with commas between.',
-        ),
-    ] = '',
+    rows: Rows = '',
     fields: Fields = None,
     mode: Annotated[
-        Mode,
-        typer.Option(
-            '--mode',
-            help='Whole files, or only the blocks of what is read.',
-        ),
+        Mode, typer.Option('--mode', help='Whole files, or only the blocks of what is read.')
     ] = Mode.FILES,
     size: Annotated[
-        str | None,
-        typer.Option(metavar='BYTES', show_default=False, help='Most bytes in the cache, as 500GB.'),
+        str | None, option('--size', metavar='BYTES', help='Largest size of the cache, as 500GB.')
     ] = None,
     json: Json = False,
 ) -> None:
@@ -56,19 +50,15 @@ def prefetch(
 
     Example: bags prefetch s3://bucket/episodes --cache cache --rows :10 --fields id,words
     """
-    from typing import Any
-
     import bags
-    from bags.cli.printing import byte_count, console, emit, print_json, text
-    from bags.cli.selecting import parse_byte_count, parse_fields, parse_rows
 
     options: dict[str, Any] = {'cache': cache, 'cache_mode': mode}
     if size is not None:
         options['cache_size'] = parse_byte_count(size)
     with bags.open(path, **options) as dataset:
-        view = bags.select(dataset, parse_rows(index, len(dataset))[0]) if index else dataset
-        there = bags.prefetch(view, parse_fields(fields, dataset.spec))
+        view = bags.select(dataset, parse_rows(rows, len(dataset))) if rows else dataset
+        fetched = bags.prefetch(view, parse_fields(fields, dataset.spec))
     if json:
-        print_json({'path': path, 'cache': cache, 'bytes': there})
+        print_json({'path': path, 'cache': cache, 'bytes': fetched})
     else:
-        emit(console(), text(f'{path}: {byte_count(there)} are in {cache}'))
+        say(f'{path}: {byte_count(fetched)} are in {cache}')

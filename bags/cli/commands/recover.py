@@ -1,40 +1,40 @@
-"""`bags recover`: closing what a killed writer left."""
+"""`bags recover`: closes what a killed writer left."""
 
 from __future__ import annotations
 
-from bags.cli.options import Json, Path
+from typing import Any
+
+from bags.cli.arguments import Json, Path
+from bags.cli.output import print_json, say, with_path_as_given
 
 __all__ = ['PANEL', 'recover']
 
-PANEL = 'Mend'
+PANEL = 'Check and repair'
 
 
 def recover(path: Path, json: Json = False) -> None:
-    """Closes what a killed writer left, and says what it did. Nothing that was flushed is lost.
+    """Closes what a killed writer left, and prints what was done. Nothing that was flushed is lost.
 
-    A dataset that is closed is left as it is, and one that is being written is refused.
+    A closed dataset stays unchanged, and one that is being written is refused.
 
     Example: bags recover episodes
     """
     import dataclasses
 
-    from bags.cli.printing import as_given, console, emit, print_json, text
-    from bags.maintenance.recover import recover as close
+    from bags.maintenance.recover import recover_each
 
-    out = console()
-    done = []
-    quiet = 0
-    for recovery in close(path):
+    done: list[dict[str, Any]] = []
+    closed_already = 0
+    for recovery in recover_each(path):
         if json:
             done.append(dataclasses.asdict(recovery))
         elif recovery.action == 'nothing':
-            quiet += 1
+            closed_already += 1
         else:
-            emit(
-                out, text(as_given(str(recovery), path), 'green' if recovery.action == 'closed' else 'yellow')
-            )
+            style = 'green' if recovery.action == 'closed' else 'yellow'
+            say(with_path_as_given(str(recovery), path), style)
     if json:
         print_json({'path': path, 'done': done})
-    elif quiet:
-        what = '' if quiet == 1 else f'{quiet:,} parts '
-        emit(out, text(f'{path}: {what}closed already', 'dim'))
+    elif closed_already:
+        parts = '' if closed_already == 1 else f'{closed_already:,} parts '
+        say(f'{path}: {parts}closed already', 'dim')

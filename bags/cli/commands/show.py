@@ -1,36 +1,35 @@
-"""`bags show`, `bags head`, `bags tail`: datapoints with readable values."""
+"""`bags show`, `bags head`, `bags tail`: print datapoints with readable values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from bags.cli.options import Fields, Json, Path
+from bags.cli.arguments import Fields, Json, Path, argument, option, parse_fields, parse_rows
+from bags.cli.errors import UsageError
+from bags.cli.output import print_json, print_rich, say, table
 
 __all__ = ['PANEL', 'head', 'show', 'tail']
 
-PANEL = 'Look'
+PANEL = 'Show'
 SETTINGS = {'ignore_unknown_options': True}  # So that -1 is an index.
 
 Count = Annotated[int, typer.Option('--count', '-n', min=0, help='How many.')]
-Rows = Annotated[
-    str,
-    typer.Argument(
-        metavar='[INDEX]',
-        show_default=False,
-        help='7, -1, 10:20, ::100, or several with commas; the first unless given.',
-    ),
+Index = Annotated[
+    str, argument('[INDEX]', '7, -1, 10:20, ::100, or several separated by commas; by default the first.')
 ]
 Save = Annotated[
-    str | None,
-    typer.Option(metavar='DIR', show_default=False, help='Also save the media as files in this folder.'),
+    str | None, option('--save', metavar='DIR', help='Also save the media as files in this folder.')
 ]
 
+Chosen = Callable[[int, str], Iterable[int]]
+"""Returns indices, given how many datapoints or records there are, and which of both they are."""
 
-def show(path: Path, index: Rows = '', fields: Fields = None, save: Save = None, json: Json = False) -> None:
-    """Shows a datapoint or a range of them: values, shapes of arrays, facts of media.
+
+def show(path: Path, index: Index = '', fields: Fields = None, save: Save = None, json: Json = False) -> None:
+    """Shows a datapoint or several: values, shapes of arrays, headers of media.
 
     Example: bags show episodes 10:12 --fields id,image
 
@@ -38,7 +37,13 @@ def show(path: Path, index: Rows = '', fields: Fields = None, save: Save = None,
 
     Example: bags show episodes -1
     """
-    _show(path, lambda length, what: _rows(index, length, what), fields, save, json)
+    if index.startswith('--'):
+        raise typer.BadParameter(f'No such option: {index}')
+
+    def chosen(length: int, what: str) -> Iterable[int]:
+        return parse_rows(index, length, what) if index else range(min(1, length))
+
+    _show(path, chosen, fields, save, json)
 
 
 def head(path: Path, count: Count = 5, fields: Fields = None, json: Json = False) -> None:
@@ -57,91 +62,108 @@ def tail(path: Path, count: Count = 5, fields: Fields = None, json: Json = False
     _show(path, lambda length, _: range(max(0, length - count), length), fields, None, json)
 
 
-def _rows(text: str, length: int, what: str) -> Iterable[int]:
-    from bags.cli.selecting import parse_rows
+def _show(path: str, chosen: Chosen, fields: str | None, save: str | None, json: bool) -> None:
+    from bags.maintenance.location import locate
 
-    if text.startswith('--'):
-        raise typer.BadParameter(f'No such option: {text}')
-    return parse_rows(text, length, what)[0] if text else range(min(1, length))
+    if locate(path).kind != 'bags':
+        _show_datapoints(path, chosen, fields, save, json)
+    elif fields is None:
+        _show_records(path, chosen, save, json)
+    else:
+        raise UsageError(f'{path}: a bag has no fields, got --fields {fields}')
 
 
-def _show(path: str, rows: Any, fields: str | None, save: str | None, json: bool) -> None:
-    from bags.maintenance.sources import find_source
+def _show_datapoints(path: str, chosen: Chosen, fields: str | None, save: str | None, json: bool) -> None:
+    from bags.cli.values import open_to_show, show_value
 
-    if find_source(path).kind == 'bags':
-        _show_records(path, rows, fields, save, json)
-        return
-    from bags.cli.selecting import parse_fields
-    from bags.cli.showing import open_for_show, show_value
-
-    with open_for_show(path) as dataset:
+    with open_to_show(path) as dataset:
         names = parse_fields(fields, dataset.spec) or list(dataset.spec)
-        for place, index in enumerate(rows(len(dataset), 'datapoint')):
-            found = {name: show_value(dataset, index, name) for name in names}
-            saved = _save(save, dataset, index, names) if save is not None else []
-            _print(
-                index,
-                {name: (dataset.spec[name], shown) for name, shown in found.items()},
-                json,
-                place > 0,
-                saved,
+        for position, index in enumerate(chosen(len(dataset), 'datapoint')):
+            values = {name: show_value(dataset, index, name) for name in names}
+            saved = [] if save is None else _save_media(save, dataset, index, names)
+            if json:
+                shown = {name: value.json for name, value in values.items()}
+                _print_json(index, 'fields', shown, saved)
+                continue
+            if position:
+                say('')
+            say(f'datapoint {index:,}', 'bold')
+            print_rich(
+                table([('', 'left'), ('', 'left')], [[name, value.text] for name, value in values.items()])
             )
+            for name in saved:
+                say(f'saved {name}', 'dim')
 
 
-def _show_records(path: str, rows: Any, fields: str | None, save: str | None, json: bool) -> None:
+def _show_records(path: str, chosen: Chosen, save: str | None, json: bool) -> None:
     import io
 
-    from bags import bag
-    from bags.cli.failing import Misused
-    from bags.cli.saving import save_file
-    from bags.cli.showing import show_file
+    import bags
+    from bags.cli.values import show_file
 
-    if fields is not None:
-        raise Misused(f'{path}: a bag has no fields, got --fields {fields}')
-    with bag.Reader(path) as reader:
-        for index in rows(len(reader), 'record'):
+    with bags.bag.Reader(path) as reader:
+        for index in chosen(len(reader), 'record'):
             record = reader[index]
-            saved = [save_file(save, index, 'record', None, io.BytesIO(record))] if save is not None else []
-            shown = show_file(io.BytesIO(record))
-            _print(index, {'record': ('', shown)}, json, False, saved, alone=True)
+            value = show_file(io.BytesIO(record))
+            saved = [] if save is None else [_save_file(save, f'{index:06}.record', io.BytesIO(record))]
+            if json:
+                _print_json(index, 'record', value.json, saved)
+                continue
+            say(f'{index:>8}  {value.text}')
+            for name in saved:
+                say(f'saved {name}', 'dim')
 
 
-def _save(folder: str, dataset: Any, index: int, names: list[str]) -> list[str]:
-    from bags.cli.saving import save_media
-
-    return save_media(folder, dataset, index, names)
+def _print_json(index: int, what: str, shown: Any, saved: list[str]) -> None:
+    print_json({'index': index, what: shown, **({'saved': saved} if saved else {})}, None)
 
 
-def _print(
-    index: int,
-    found: dict[str, tuple[str, Any]],
-    json: bool,
-    again: bool,
-    saved: list[str],
-    alone: bool = False,
-) -> None:
-    from bags.cli.printing import console, emit, print_json, table, text
+def _save_media(folder: str, dataset: Any, index: int, names: list[str]) -> list[str]:
+    """Saves the media of a datapoint as files, and returns their paths.
 
-    if json:
-        values = {name: shown.json for name, (_, shown) in found.items()}
-        line: dict[str, Any] = {
-            'index': index,
-            **({'record': values['record']} if alone else {'fields': values}),
-        }
-        if saved:
-            line['saved'] = saved
-        print_json(line, None)
-        return
-    out = console()
-    if alone:
-        emit(out, text(f'{index:>8}  {found["record"][1].text}'))
-    else:
-        if again:
-            emit(out, '')
-        emit(out, text(f'datapoint {index:,}', 'bold'))
-        emit(
-            out,
-            table([('', 'left'), ('', 'left')], [[name, shown.text] for name, (_, shown) in found.items()]),
-        )
-    for name in saved:
-        emit(out, text(f'saved {name}', 'dim'))
+    Raises:
+        FileExistsError: A file exists.
+    """
+    import numpy as np
+
+    from bags.cli.values import is_undecoded
+
+    saved = []
+    for name in names:
+        kind = dataset.types[name]
+        if not is_undecoded(kind):
+            continue
+        stem = f'{index:06}.{name}'
+        if kind.sequence:
+            count = int(dataset.lengths_at(np.array([index]), name)[0])
+            saved += [
+                _save_file(folder, f'{stem}.{item:04}', dataset.file(index, name, item))
+                for item in range(count)
+            ]
+            continue
+        try:
+            file = dataset.file(index, name)
+        except ValueError:
+            if not kind.optional:
+                raise
+            continue
+        saved.append(_save_file(folder, stem, file))
+    return saved
+
+
+def _save_file(folder: str, stem: str, file: BinaryIO) -> str:
+    """Saves a record with the extension of its format; returns its path."""
+    import os
+    import shutil
+
+    from bags.formats.signatures import EXTENSIONS, HEAD, identify
+    from bags.storage import store_for
+
+    store, path = store_for(folder)
+    store.make_folder(path)
+    with file:
+        name = f'{stem}.{EXTENSIONS.get(identify(file.read(HEAD)), "bin")}'
+        file.seek(0)
+        with open(os.path.join(path, name), 'xb') as target:
+            shutil.copyfileobj(file, target, 1 << 20)
+    return os.path.join(folder, name)

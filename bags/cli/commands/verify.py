@@ -1,27 +1,29 @@
-"""`bags verify`: looking for damage."""
+"""`bags verify`: finds damage."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from bags.cli.options import Json, Path
+from bags.cli.arguments import Json, Path
+from bags.cli.errors import FAILED
+from bags.cli.output import plural, print_json, say, with_path_as_given
 
 __all__ = ['PANEL', 'verify']
 
-PANEL = 'Mend'
+PANEL = 'Check and repair'
 
 
 def verify(
     path: Path,
     decode: Annotated[bool, typer.Option('--decode', help='Also decode every value.')] = False,
     workers: Annotated[
-        int | None, typer.Option(min=1, show_default=False, help='Threads; one a processor unless given.')
+        int | None, typer.Option(min=1, show_default=False, help='Threads; one a processor by default.')
     ] = None,
     json: Json = False,
 ) -> None:
-    """Looks for damage in limits, refs, specs and frames, and names each damaged record.
+    """Finds damage in limits, refs, specs and compressed records, and names each damaged record.
 
     Exits with 1 if there is any. What is worth knowing but no damage is printed as a note.
 
@@ -31,28 +33,26 @@ def verify(
     """
     import dataclasses
 
-    from bags.cli.failing import FAILED
-    from bags.cli.printing import as_given, console, emit, print_json, text
-    from bags.maintenance.verify import Damage
-    from bags.maintenance.verify import verify as look
+    import bags
+    from bags.dataset.schema import SchemaCache
+    from bags.maintenance.location import locate
+    from bags.maintenance.verify import find_damage
 
-    found = look(path, decode, notes=True, workers=workers, progress=None)
     damage = 0
-    listed: dict[str, list[object]] = {'damage': [], 'notes': []}
-    out = console()
-    for finding in found:
-        is_damage = isinstance(finding, Damage)
+    listed: dict[str, list[Any]] = {'damage': [], 'notes': []}
+    for finding in find_damage([locate(path)], SchemaCache(None, False), decode, workers, None):
+        is_damage = isinstance(finding, bags.Damage)
         damage += is_damage
         if json:
             listed['damage' if is_damage else 'notes'].append(dataclasses.asdict(finding))
         else:
-            said = as_given(str(finding), path)
-            emit(out, text(f'{"damage" if is_damage else "note"}: {said}', 'red' if is_damage else 'dim'))
+            label, style = ('damage', 'red') if is_damage else ('note', 'dim')
+            say(f'{label}: {with_path_as_given(str(finding), path)}', style)
     if json:
         print_json({'path': path, 'ok': not damage, 'decoded': decode, **listed})
+    elif damage:
+        say(f'{path}: {plural(damage, "problem")} found', 'bold red')
     else:
-        ends = 's' if damage > 1 else ''
-        said = f'{path}: {damage:,} thing{ends} damaged' if damage else f'{path}: no damage found'
-        emit(out, text(said, 'bold red' if damage else 'bold green'))
+        say(f'{path}: no damage found', 'bold green')
     if damage:
         raise typer.Exit(FAILED)

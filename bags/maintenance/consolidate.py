@@ -1,4 +1,4 @@
-"""Writing the index of a dataset of many folders, so that opening it takes one request."""
+"""`bags.consolidate`: writes `shards.json`, with which a sharded dataset opens with one request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bags.bag.options import ReaderOptions
-from bags.concurrency import map_in_threads
+from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder, reader_options
 from bags.dataset.schema import SchemaCache
 from bags.dataset.shard_index import INDEX, Shard, dump_index, numbered
@@ -17,23 +17,21 @@ from bags.errors import CorruptError, SpecError
 from bags.progress import progress as show_progress
 from bags.storage import Store, store_for
 
-__all__ = ['index']
-
-THREADS = 32
+__all__ = ['consolidate']
 
 
-def index(
+def consolidate(
     directory: str | os.PathLike[str],
     *,
     progress: bool | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> int:
-    """Writes `shards.json` into a dataset of many folders, which tells all that opening it has to know.
+    """Writes `shards.json` into a sharded dataset, so that it opens with one request.
 
-    A dataset on a storage with ten thousand shards then opens with one request. The index is a file more in
-    the folder, which Bags 0.x and Granular would take for a shard. It counts as long as it agrees with the
-    shards; a `ShardedDatasetWriter` that adds some removes it.
+    The file holds the spec, and the sizes and counts of every shard. It is ignored, or refused as stale,
+    where it does not agree with the shards; a `ShardedDatasetWriter` that adds some removes it. Bags 0.x and
+    Granular would take it for a shard.
 
     Args:
         directory: The folder of the shard folders: str, path or URL.
@@ -45,48 +43,47 @@ def index(
 
     Raises:
         FileNotFoundError: No such folder, or no shard in it.
-        ValueError: A shard that is not closed.
-        SpecError: Shards of different specs.
-        CorruptError: A shard that cannot be read.
+        ValueError: A shard is not closed.
+        SpecError: Shards have different specs.
+        CorruptError: A shard cannot be read.
     """
     store, path = store_for(directory, filesystem, storage_options)
     options = reader_options(store, True, {'filesystem': filesystem, 'storage_options': storage_options})
     sizes: dict[str, dict[str, int]] = {}
-    for name, stat in store.walk(path).items():
-        folder, slash, file = name.partition('/')
-        if slash and '/' not in file:
-            sizes.setdefault(folder, {})[file] = stat.size
+    for file, stat in store.walk(path).items():
+        folder, slash, name = file.partition('/')
+        if slash and '/' not in name:
+            sizes.setdefault(folder, {})[name] = stat.size
     names = list(numbered(sizes, path).values())
     if not names:
         raise FileNotFoundError(errno.ENOENT, 'no shard folder here: expected 000000, 000001, …', path)
     schemas = SchemaCache(None, True)
-    with show_progress('indexing', len(names), 'shards', show=progress) as advance:
+    with show_progress('consolidating', len(names), 'shards', show=progress) as advance:
 
-        def work(name: str) -> tuple[Spec, Shard]:
-            found = _look(store, store.join(path, name), options, schemas, Shard(name, sizes[name]))
+        def describe(name: str) -> tuple[Spec, Shard]:
+            found = _describe(store, store.join(path, name), options, schemas, Shard(name, sizes[name]))
             advance(1, sum(sizes[name].values()))
             return found
 
-        found = map_in_threads(work, names, 1 if not store.is_remote else THREADS)
+        found = map_concurrently(describe, names, store.is_remote)
     types = found[0][0]
     for other, shard in found:
         if other != types:
             texts = [{name: kind.text for name, kind in each.items()} for each in (types, other)]
-            expected, where = f'that of the first shard, {texts[0]}', store.join(path, shard.name)
-            raise SpecError(None, expected, texts[1], where)
+            expected = f'that of the first shard, {texts[0]}'
+            raise SpecError(None, expected, texts[1], store.join(path, shard.name))
     store.replace(store.join(path, INDEX), dump_index(types, [shard for _, shard in found]))
     return len(found)
 
 
-def _look(
+def _describe(
     store: Store, path: str, options: ReaderOptions, schemas: SchemaCache, shard: Shard
 ) -> tuple[Spec, Shard]:
-    """Reads of a shard what the index tells of it."""
+    """Returns the spec of a shard, and what `shards.json` holds of it."""
     files = dict(sorted(shard.sizes.items()))
-    if any(name.startswith('limits.') for name in files) or not any(
-        name == 'refs.bag' or name.endswith('.idx') for name in files
-    ):
-        raise ValueError(f'{path}: expected a closed shard, got one that is being written or was left so')
+    is_closed = any(name == 'refs.bag' or name.endswith('.idx') for name in files)
+    if not is_closed or any(name.startswith('limits.') for name in files):
+        raise ValueError(f'{path}: expected a closed shard, got one that is being written or was not closed')
     folder = Folder(store, path, options)
     try:
         refs = folder.open_refs()

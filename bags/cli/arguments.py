@@ -1,0 +1,146 @@
+"""Arguments and options that commands share, and how they are parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Annotated, Any
+
+import typer
+
+from bags.cli.errors import UsageError
+
+__all__ = [
+    'Fields',
+    'Json',
+    'Path',
+    'Rows',
+    'argument',
+    'check_field',
+    'option',
+    'parse_byte_count',
+    'parse_compression',
+    'parse_fields',
+    'parse_item',
+    'parse_rows',
+]
+
+
+def argument(metavar: str, help: str) -> Any:
+    """Returns an argument whose default is not shown."""
+    return typer.Argument(metavar=metavar, show_default=False, help=help)
+
+
+def option(*names: str, metavar: str | None = None, help: str) -> Any:
+    """Returns an option whose default is not shown."""
+    return typer.Option(*names, metavar=metavar, show_default=False, help=help)
+
+
+Path = Annotated[str, argument('PATH', 'A dataset, or a bag or several (name@*.bagz); also a URL.')]
+Json = Annotated[bool, option('--json', help='Print JSON, for programs.')]
+Rows = Annotated[str, option('--rows', metavar='INDEX', help='As 10:20 or ::2; several separated by commas.')]
+Fields = Annotated[str | None, option('--fields', '-f', metavar='NAMES', help='Fields, separated by commas.')]
+
+NUMBER = r'[+-]?[0-9]+'
+SLICE = re.compile(rf'(?P<start>{NUMBER})?:(?P<stop>{NUMBER})?(:(?P<step>{NUMBER})?)?')
+
+
+def parse_rows(text: str, length: int, what: str = 'datapoint') -> range | list[int]:
+    """Returns the indices in `7`, `-1`, `10:20`, `:5`, `::2`, or several of these separated by commas.
+
+    Args:
+        text: The argument.
+        length: How many datapoints there are.
+        what: What is counted, for messages.
+
+    Raises:
+        UsageError: Invalid text.
+        IndexError: There is no such index; a range, as in Python, is cut off at the ends.
+    """
+    parts = [_parse_range(part.strip(), length, what) for part in text.split(',')]
+    return parts[0] if len(parts) == 1 else [index for part in parts for index in part]
+
+
+def _parse_range(text: str, length: int, what: str) -> range:
+    if re.fullmatch(NUMBER, text):
+        index = int(text)
+        if not -length <= index < length:
+            there = f'there are {length:,}' if length else 'there is none'
+            raise IndexError(f'no {what} {index}: {there}')
+        index %= length
+        return range(index, index + 1)
+    match = SLICE.fullmatch(text)
+    if match is None or match['step'] in ('0', '-0', '+0'):
+        raise UsageError(f'expected an index as 7 or -1, or a range as 10:20 or ::2, got {text!r}')
+    bounds = (match[name] for name in ('start', 'stop', 'step'))
+    return range(length)[slice(*(None if bound is None else int(bound) for bound in bounds))]
+
+
+def parse_fields(text: str | None, known: Collection[str]) -> list[str] | None:
+    """Returns the fields in `id,words`; None if no argument is given.
+
+    Raises:
+        UsageError: There is no such field.
+    """
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(',') if name.strip()]
+    if not names:
+        raise UsageError(f'no field in {text!r}; those there are: {", ".join(known)}')
+    for name in names:
+        check_field(name, known)
+    return names
+
+
+def check_field(name: str, known: Collection[str]) -> None:
+    """Raises UsageError if there is no such field."""
+    if name not in known:
+        raise UsageError(f'no field {name!r}; those there are: {", ".join(known)}')
+
+
+def parse_item(text: str, item: int | None = None) -> tuple[str, int | None]:
+    """Splits `frames[3]` into the field and the item.
+
+    Raises:
+        UsageError: The item is given twice.
+    """
+    match = re.fullmatch(rf'(?P<field>.+)\[(?P<item>{NUMBER})\]', text)
+    if match is None:
+        return text, item
+    if item is not None:
+        raise UsageError(f'expected one item, got {text} and --item {item}')
+    return match['field'], int(match['item'])
+
+
+def parse_byte_count(text: str) -> int:
+    """Returns the bytes in `500000`, `2GB` or `1.5 GiB`.
+
+    Raises:
+        UsageError: Invalid text, or 0.
+    """
+    match = re.fullmatch(r'([0-9]+(?:[.][0-9]+)?)\s*(?:([kmgt])(i?)b?|b)?', text.strip().lower())
+    if match is None:
+        raise UsageError(f'expected a number of bytes as 500000, 2GB or 1.5GiB, got {text!r}')
+    number, unit, binary = match.groups()
+    count = int(float(number) * (1024 if binary else 1000) ** ' kmgt'.index(unit or ' '))
+    if not count:
+        raise UsageError(f'expected at least one byte, got {text!r}')
+    return count
+
+
+def parse_compression(text: str, known: Collection[str]) -> dict[str, Any]:
+    """Returns the compression of fields in `meta,words=19,text=dictionary`.
+
+    Raises:
+        UsageError: An invalid level, or no such field.
+    """
+    found: dict[str, Any] = {}
+    for part in filter(None, map(str.strip, text.split(','))):
+        name, equals, level = map(str.strip, part.partition('='))
+        check_field(name, known)
+        is_level = re.fullmatch(NUMBER, level) and -131072 <= int(level) <= 22
+        if equals and level != 'dictionary' and not is_level:
+            expected = "expected a zstd level up to 22 or 'dictionary'"
+            raise UsageError(f'compression of field {name!r}: {expected}, got {level!r}')
+        found[name] = 3 if not equals else level if level == 'dictionary' else int(level)
+    return found

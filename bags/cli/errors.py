@@ -1,0 +1,88 @@
+"""Errors as one line on standard error, and exit codes.
+
+0     done
+1     an error, or damage was found
+2     an invalid command line, or a field that does not exist
+130   interrupted with Ctrl-C
+141   the reader of the output closed it
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import typer
+
+from bags.errors import BagsError
+
+__all__ = ['FAILED', 'UsageError', 'exits_with_code', 'fail']
+
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+USER_ERRORS = (
+    BagsError, OSError, EOFError, ValueError, IndexError, KeyError, TypeError, ImportError, MemoryError,
+)  # fmt: skip
+"""What users can cause. Other errors are bugs, and keep their traceback."""
+
+
+class UsageError(ValueError):
+    """An invalid argument, or a field that does not exist."""
+
+
+def exits_with_code(command: Callable[..., None]) -> Callable[..., None]:
+    """Makes a command end with one line and an exit code where it raises an error that users can cause."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **keywords: Any) -> None:
+        try:
+            command(*args, **keywords)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            _close_output()
+            raise typer.Exit(BROKEN_PIPE) from None
+        except USER_ERRORS as exc:
+            fail(_message(exc), USAGE if isinstance(exc, UsageError) else FAILED)
+
+    return run
+
+
+def fail(message: str, code: int = FAILED) -> NoReturn:
+    """Prints a message on standard error, and exits."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _close_output()
+    print(f'bags: {message}', file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def _message(error: BaseException) -> str:
+    """Returns what an error says on one line: where, what, expected, got."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f'{error.filename}: ' if error.filename else ''
+        advice = '; choose another place' if isinstance(error, FileExistsError) else ''
+        if isinstance(error, BlockingIOError):
+            advice = '; wait until it is done'
+        text = error.strerror.replace('resume=True', '--resume')
+        return f'{where}{text[0].lower()}{text[1:]}{advice}'
+    if isinstance(error, KeyError) and error.args:
+        return str(error.args[0])  # `str(error)` would be in quotes.
+    if isinstance(error, MemoryError):
+        return 'not enough memory'
+    return str(error) or type(error).__name__
+
+
+def _close_output() -> None:
+    """Drops what is buffered for a closed pipe, so that Python does not write it at exit."""
+    try:
+        sys.stdout.close()
+    except OSError:
+        pass

@@ -1,0 +1,110 @@
+"""Tables, text and JSON on standard output. `rich` is imported when something is printed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from os import environ
+from typing import Any
+
+__all__ = [
+    'byte_count',
+    'histogram',
+    'plural',
+    'print_json',
+    'print_rich',
+    'say',
+    'table',
+    'with_path_as_given',
+]
+
+PIPE_COLUMNS = 10_000
+"""Width of what is no terminal, so that nothing is truncated or wrapped."""
+BARS = '▁▂▃▄▅▆▇█'
+ASCII_BARS = '_.:-=+*#'
+
+
+def say(content: str, style: str = '') -> None:
+    """Prints a line."""
+    print_rich(_text(content, style))
+
+
+def print_rich(content: Any) -> None:
+    """Prints text or a table: in colour on terminals (unless NO_COLOR is set), else plain."""
+    from rich.console import Console
+    from rich.table import Table
+
+    is_piped = not sys.stdout.isatty() and 'COLUMNS' not in environ
+    out = Console(highlight=False, soft_wrap=False, width=PIPE_COLUMNS if is_piped else None)
+    with out.capture() as captured:
+        # Lines of text are wrapped by the terminal, so that paths can be copied.
+        out.print(content, soft_wrap=not isinstance(content, Table))
+    printed = captured.get()
+    if not out.is_terminal:
+        printed = '\n'.join(line.rstrip() for line in printed.split('\n'))
+    print(printed, end='')  # Not by rich, so that it appears above a progress bar.
+
+
+def _text(content: str, style: str = '') -> Any:
+    """Returns text that is printed as it is, with brackets, and with control characters escaped."""
+    from rich.text import Text
+
+    shown = ''.join(char if char.isprintable() or char == '\n' else repr(char)[1:-1] for char in content)
+    encoding = sys.stdout.encoding or 'utf-8'
+    return Text(shown.encode(encoding, 'backslashreplace').decode(encoding), style)
+
+
+def table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> Any:
+    """Returns a table without lines.
+
+    Args:
+        columns: The heading of each, and 'left', 'right' or 'whole' (left, and not wrapped).
+        rows: Cells.
+    """
+    from rich.table import Table
+
+    has_headings = any(heading for heading, _ in columns)
+    made = Table(box=None, show_header=has_headings, pad_edge=False, header_style='dim', padding=(0, 2, 0, 0))
+    for number, (heading, justify) in enumerate(columns):
+        side: Any = 'right' if justify == 'right' else 'left'
+        style = '' if number else 'bold'
+        made.add_column(heading, justify=side, overflow='fold', no_wrap=justify == 'whole', style=style)
+    for row in rows:
+        made.add_row(*map(_text, row))
+    return made
+
+
+def byte_count(size: float) -> str:
+    """Returns a number of bytes in three digits and a unit: 999 B, 1.2 MB."""
+    for unit in ('B', 'kB', 'MB', 'GB', 'TB'):
+        if size < 999.5:
+            return f'{size:.0f} {unit}' if unit == 'B' or size >= 99.95 else f'{size:.1f} {unit}'
+        size /= 1000
+    return f'{size:,.0f} PB'
+
+
+def plural(number: int, noun: str) -> str:
+    """Returns a number with its noun: 1 shard, 2 shards."""
+    return f'{number:,} {noun}{"" if number == 1 else "s"}'
+
+
+def with_path_as_given(text: str, path: str) -> str:
+    """Returns a text that begins with the absolute form of a path with the path as it was given instead."""
+    from bags.storage import store_for
+
+    found = store_for(path)[1]
+    return path.rstrip('/') + text[len(found) :] if found and text.startswith(found) else text
+
+
+def histogram(counts: Sequence[int]) -> str:
+    """Returns a histogram on one line: a bar for each count, in eight heights; a space for 0."""
+    encoding = (sys.stdout.encoding or '').lower().replace('-', '')
+    levels = BARS if encoding.startswith('utf') else ASCII_BARS
+    largest = max(counts, default=0)
+    return ''.join(levels[-(-count * 8 // largest) - 1] if count else ' ' for count in counts)
+
+
+def print_json(value: Any, indent: int | None = 2) -> None:
+    """Prints JSON: over several lines, or with `indent=None` on one line, at once."""
+    print(json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False), flush=indent is None)

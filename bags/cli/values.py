@@ -1,0 +1,243 @@
+"""Values as text and as JSON: media by their headers, arrays by shape and range, others in full."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from bags.cli.output import byte_count
+from bags.dataset.base import Rows
+from bags.dataset.open import open_as_far_as_known
+from bags.dataset.registry import decoders
+from bags.dataset.spec import FieldType
+from bags.errors import BagsError
+from bags.formats.signatures import DEMUXERS, EXTENSIONS, FORMATS, HEAD, identify
+
+__all__ = ['Shown', 'is_undecoded', 'media_info', 'open_to_show', 'show_file', 'show_value']
+
+UNDECODED = frozenset([*FORMATS, 'video', 'audio', 'bytes'])
+"""Words whose records are described by their headers instead of decoded."""
+IMAGES = frozenset(['JPEG', 'PNG', 'WebP', 'AVIF', 'GIF', 'BMP', 'TIFF', 'JPEG 2000'])
+"""Formats whose headers Pillow reads."""
+STREAMS = {**DEMUXERS, 'FLV': 'flv'}
+"""The demuxer for each format whose header FFmpeg reads."""
+MAX_TEXT = 2000
+"""Characters of a value in text."""
+MAX_ITEMS = 3
+"""Items of media or arrays that are described, of a sequence."""
+MAX_NUMBERS = 64
+"""Numbers of an array in JSON."""
+MAX_NUMBERS_IN_TEXT = 8
+RECORD_HEAD = 256
+"""Bytes of an unknown record that are looked at."""
+
+
+def open_to_show(path: str) -> Rows:
+    """Opens a dataset; values of media and of unknown types are bytes."""
+    return open_as_far_as_known(path, but=UNDECODED)
+
+
+def is_undecoded(kind: FieldType) -> bool:
+    """Returns whether records of a type are described by their headers instead of decoded."""
+    return kind.word in UNDECODED or kind.word not in decoders
+
+
+class Shown(NamedTuple):
+    """A value for people and for programs."""
+
+    text: str
+    json: Any
+
+
+def show_value(dataset: Rows, index: int, field: str) -> Shown:
+    """Returns the value of a field, or the error where it cannot be read."""
+    kind = dataset.types[field]
+    try:
+        if not is_undecoded(kind):
+            value = dataset[index, field][field]
+            text = _items_text(value) if kind.sequence and value is not None else _as_text(value)
+            return Shown(text if len(text) <= MAX_TEXT else f'{text[:MAX_TEXT]}…', _as_json(value))
+        if kind.sequence:
+            return _show_files(dataset, index, field)
+        return show_file(dataset.file(index, field))
+    except BagsError as exc:
+        return Shown(f'{type(exc).__name__}: {exc}', {'error': str(exc)})
+    except ValueError:
+        if not kind.optional:
+            raise
+        return Shown('None', None)  # `file` raises it for a missing value.
+
+
+def _show_files(dataset: Rows, index: int, field: str) -> Shown:
+    if dataset[index, {field: range(0)}][field] is None:
+        return Shown('None', None)
+    count = int(dataset.lengths_at(np.array([index]), field)[0])
+    found = [show_file(dataset.file(index, field, item)) for item in range(min(count, MAX_ITEMS))]
+    text = _listed(count, [shown.text for shown in found])
+    return Shown(text, {'items': count, 'first': [shown.json for shown in found]})
+
+
+def _listed(count: int, items: list[str]) -> str:
+    more = '; …' if count > len(items) else ''
+    return f'{count} items: {"; ".join(items)}{more}' if count else '0 items'
+
+
+def show_file(file: BinaryIO) -> Shown:
+    """Describes a record that is open as a file, media by their header, others by their start; closes it."""
+    with file:
+        facts = media_info(file)
+        if facts['format'] is None and not facts.get('unreadable'):
+            file.seek(0)
+            return _show_bytes(file.read(RECORD_HEAD), facts['bytes'])
+    return Shown(_media_text(facts), facts)
+
+
+def _show_bytes(head: bytes, size: int) -> Shown:
+    """Shows the first bytes of a record of unknown format: as text if they are text."""
+    more = '…' if size > len(head) else ''
+    try:
+        text = head.decode()
+        if text.isprintable() or not text.strip('\t\n\r').translate({9: '', 10: '', 13: ''}):
+            return Shown(f'{byte_count(size)} {text!r}{more}', {'bytes': size, 'text': text})
+    except UnicodeDecodeError:
+        pass
+    start = head[:16]
+    more = '…' if size > len(start) else ''
+    return Shown(f'{byte_count(size)}: {start.hex(" ")}{more}', {'bytes': size, 'begins': start.hex()})
+
+
+def media_info(file: BinaryIO) -> dict[str, Any]:
+    """Returns what the header of a file says; no pixel and no sample is decoded.
+
+    Returns:
+        `format` (None: no media) and `bytes`; `width`, `height` and `mode` of images; of video also `frames`,
+        `fps`, `seconds` and `codec`; `rate`, `channels` and `seconds` of audio; `unreadable` with what is
+        wrong with the header. What needs a package that is not installed is left out.
+    """
+    size = file.seek(0, 2)
+    file.seek(0)
+    name = identify(file.read(HEAD))
+    file.seek(0)
+    facts: dict[str, Any] = {'format': name if name in EXTENSIONS else None, 'bytes': size}
+    try:
+        if name in IMAGES:
+            facts |= _image_info(file)
+        elif name in STREAMS:
+            facts |= _stream_info(file, STREAMS[name])
+    except ImportError:
+        pass
+    except Exception as exc:  # The errors of decoders have no common class.
+        facts['unreadable'] = f'{type(exc).__name__}: {exc}' if str(exc) else type(exc).__name__
+    return facts
+
+
+def _image_info(file: BinaryIO) -> dict[str, Any]:
+    from PIL import Image
+
+    with Image.open(file) as image:
+        return {'width': image.width, 'height': image.height, 'mode': image.mode}
+
+
+def _stream_info(file: BinaryIO, format: str) -> dict[str, Any]:
+    import av
+
+    facts: dict[str, Any] = {}
+    container: Any
+    with av.open(file, format=format, metadata_errors='replace') as container:
+        if container.duration:
+            facts['seconds'] = round(container.duration / 1_000_000, 3)
+        for stream in container.streams.video[:1]:
+            facts |= {'width': stream.width, 'height': stream.height, 'codec': stream.codec_context.name}
+            if stream.average_rate:
+                facts['fps'] = round(float(stream.average_rate), 3)
+            if stream.frames:
+                facts['frames'] = stream.frames
+        for stream in container.streams.audio[:1]:
+            facts |= {'rate': stream.rate, 'channels': stream.channels}
+            facts.setdefault('codec', stream.codec_context.name)
+    return facts
+
+
+def _media_text(facts: Mapping[str, Any]) -> str:
+    """Returns the facts of media on one line: `JPEG 640×480 RGB, 81.2 kB`."""
+    first = [facts['format'] or 'bytes']
+    if 'width' in facts:
+        first.append(f'{facts["width"]}×{facts["height"]}')
+    first += [facts[name] for name in ('mode', 'codec') if name in facts]
+    parts = [' '.join(first)]
+    if 'frames' in facts:
+        parts.append(f'{facts["frames"]:,} frames')
+    if 'fps' in facts:
+        parts.append(f'{facts["fps"]:g} fps')
+    if 'rate' in facts:
+        parts.append(f'{facts["rate"]:,} Hz × {facts["channels"]}')
+    if 'seconds' in facts:
+        parts.append(f'{facts["seconds"]:g} s')
+    parts.append(byte_count(facts['bytes']))
+    if 'unreadable' in facts:
+        parts.append(f'cannot be read: {facts["unreadable"]}')
+    return ', '.join(parts)
+
+
+def _as_text(value: Any) -> str:
+    """Returns a value as text; arrays within it as their dtype, shape and range."""
+    if isinstance(value, np.ndarray):
+        return _array_text(value)
+    if isinstance(value, np.generic):
+        return _as_text(value.item())
+    if isinstance(value, dict):
+        return '{' + ', '.join(f'{key!r}: {_as_text(part)}' for key, part in value.items()) + '}'
+    if isinstance(value, list | tuple):
+        return '[' + ', '.join(map(_as_text, value)) + ']'
+    if isinstance(value, bytes):
+        return _show_bytes(value[:RECORD_HEAD], len(value)).text
+    return repr(value)
+
+
+def _items_text(values: list[Any]) -> str:
+    """Returns the items of a sequence as text: the first ones of arrays, else all."""
+    shown = values[:MAX_ITEMS] if values and isinstance(values[0], np.ndarray) else values
+    return _listed(len(values), list(map(_as_text, shown)))
+
+
+def _array_text(value: np.ndarray) -> str:
+    """Returns an array as `float32 (3, 224) -1.2 … 3.4`; with its numbers if there are few."""
+    text = f'{value.dtype} {value.shape}'
+    if value.dtype.kind not in 'biuf' or not value.size:
+        return text
+    if value.size <= MAX_NUMBERS_IN_TEXT:
+        numbers = np.array2string(value, precision=4, separator=', ', threshold=MAX_NUMBERS_IN_TEXT)
+        return f'{text} {" ".join(numbers.split())}'
+    if value.dtype.kind != 'f':
+        return f'{text} {value.min()} … {value.max()}'
+    finite = value[np.isfinite(value)]
+    if finite.size:
+        text += f' {finite.min():.4g} … {finite.max():.4g}'
+    return text if finite.size == value.size else f'{text}, {value.size - finite.size:,} not finite'
+
+
+def _as_json(value: Any) -> Any:
+    """Returns a value in types of JSON; numbers that JSON does not have, such as NaN, are strings."""
+    if isinstance(value, np.ndarray):
+        made: dict[str, Any] = {'dtype': str(value.dtype), 'shape': list(value.shape)}
+        if value.size <= MAX_NUMBERS and value.dtype.kind in 'biufU':
+            if value.dtype.kind == 'f':  # As short as its own precision allows: 0.1, not 0.10000000149011612.
+                value = np.array([float(str(number)) for number in value.ravel()]).reshape(value.shape)
+            made['values'] = _as_json(value.tolist())
+        return made
+    if isinstance(value, np.generic):
+        return _as_json(value.item())
+    if isinstance(value, dict):
+        return {str(key): _as_json(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(part) for part in value]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _show_bytes(bytes(value[:RECORD_HEAD]), len(value)).json
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return repr(value)

@@ -1,0 +1,79 @@
+"""What is at a path: a dataset folder, a sharded dataset, or bags."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from bags.bag.options import ReaderOptions
+from bags.bag.sharding import expand
+from bags.dataset.folder import reader_options
+from bags.dataset.shard_list import shard_numbers
+from bags.storage import Store, store_for
+
+__all__ = ['Location', 'locate']
+
+
+class Location(NamedTuple):
+    """What was found, and where."""
+
+    kind: Literal['folder', 'shards', 'bags']
+    store: Store
+    path: str
+    """In the form of the store; for bags the file spec as it was given."""
+    parts: list[str]
+    """The folder itself, the shard folders in order, or the bags in order."""
+
+    def options(self) -> ReaderOptions:
+        """Returns the options to open its bags with; limits are not read ahead."""
+        return reader_options(self.store, False, {})
+
+
+def locate(
+    path: str | os.PathLike[str], filesystem: Any = None, storage_options: Mapping[str, Any] | None = None
+) -> Location:
+    """Finds out what is at a path.
+
+    Args:
+        path: A dataset, a bag, or a spec of several bags, such as `name@*.bagz`; also as a URL.
+        filesystem, storage_options: As in `bags.open`.
+
+    Raises:
+        FileNotFoundError: Nothing, or a folder without a dataset.
+        CorruptError: Two shard folders with one number.
+    """
+    store, folder = store_for(path, filesystem, storage_options)
+    try:
+        names = store.names(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return _locate_bags(os.fspath(path), store, filesystem, storage_options)
+    if 'spec.json' in names:
+        return Location('folder', store, folder, [folder])
+    shards = [store.join(folder, name) for name in shard_numbers(store, folder).values()]
+    if shards:
+        return Location('shards', store, folder, shards)
+    bags = sorted(name for name in names if name.endswith(('.bag', '.bagz')))
+    if bags:
+        got = f'bags by themselves, such as {bags[0]}'
+    else:
+        got = f'a folder with {"other files" if names else "nothing"} in it'
+    detail = f'expected a dataset (spec.json, or shard folders 000000, 000001, …), got {got}'
+    raise FileNotFoundError(errno.ENOENT, detail, folder)
+
+
+def _locate_bags(
+    spec: str, store: Store, filesystem: Any, storage_options: Mapping[str, Any] | None
+) -> Location:
+    def in_store(path: str) -> str:
+        return store_for(path, filesystem, storage_options)[1]
+
+    def exists(path: str) -> bool:
+        return store.exists(in_store(path))
+
+    paths, text = expand([spec], exists, lambda folder: store.names(in_store(folder)))
+    for path in paths:
+        if not exists(path):
+            raise FileNotFoundError(errno.ENOENT, 'no such dataset or bag', path)
+    return Location('bags', store, text, list(map(in_store, paths)))

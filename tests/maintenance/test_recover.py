@@ -1,0 +1,69 @@
+"""`bags.recover` closes what a killed writer left."""
+
+import os
+
+import pytest
+
+import bags
+
+KILLED = """
+import os, sys, bags
+path = sys.argv[1]
+writer = bags.ShardedDatasetWriter(f'{path}/dataset', {'id': 'int(8)'}, shard_length=10)
+for index in range(25):
+    writer.append({'id': index})
+writer.flush()
+bag = bags.bag.Writer(f'{path}/texts.bag')
+for index in range(7):
+    bag.write('x' * index)
+bag.flush()
+os._exit(0)
+"""
+
+
+@pytest.fixture
+def killed(kit, tmp_path):
+    kit.python(KILLED, str(tmp_path))
+    return tmp_path
+
+
+def test_statement_closes_a_dataset(killed):
+    bags.recover(killed / 'dataset')
+    assert not any(
+        name.startswith('limits.') for _, _, names in os.walk(killed / 'dataset') for name in names
+    )
+    with bags.open(killed / 'dataset') as dataset:
+        assert [row['id'] for row in dataset] == list(range(25))
+
+
+def test_result(killed):
+    with open(killed / 'dataset' / '000002' / 'id.bag', 'ab') as file:
+        file.write(b'half a record')
+    done = bags.recover(killed / 'dataset')
+    assert [(each.action, each.kept) for each in done] == [('nothing', 10), ('nothing', 10), ('closed', 5)]
+    assert (done[2].dropped, done[2].bytes_dropped) == (0, 13)
+    assert (
+        str(done[2])
+        == f'{killed}/dataset/000002: closed, with 5 datapoints; dropped 13 bytes of what was being written'
+    )
+    assert {each.action for each in bags.recover(killed / 'dataset')} == {'nothing'}
+
+
+def test_bag(killed):
+    (done,) = bags.recover(killed / 'texts.bag')
+    assert (done.action, done.kept) == ('closed', 7)
+    assert not (killed / 'limits.texts.bag').exists()
+    assert list(bags.bag.Reader(killed / 'texts.bag')) == [b'x' * index for index in range(7)]
+
+
+def test_separate_limits_stay(kit):
+    (done,) = bags.recover(kit.GOLDEN / 'bagz-separate.bagz')
+    assert done.action == 'left'
+
+
+def test_writer_at_work(tmp_path):
+    writer = bags.DatasetWriter(tmp_path / 'd', {'id': 'int(8)'})
+    writer.append({'id': 1}, flush=True)
+    with pytest.raises(BlockingIOError):
+        bags.recover(tmp_path / 'd')
+    writer.close()
