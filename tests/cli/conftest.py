@@ -1,4 +1,4 @@
-"""A folder with a dataset, a bag and a damaged dataset in it, for commands to work on."""
+"""A folder with datasets, a bag and files for commands to work on."""
 
 import os
 import shutil
@@ -67,7 +67,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def work(made, tmp_path, monkeypatch):
-    """A copy of it, which is the working directory."""
+    """A copy of the folder, as the working directory."""
     folder = shutil.copytree(made, tmp_path / 'work')
     monkeypatch.chdir(folder)
     return folder

@@ -1,4 +1,4 @@
-"""The commands by what they print: for people, and as JSON."""
+"""What the commands print, as text and as JSON."""
 
 import json
 import os
@@ -9,8 +9,8 @@ import pytest
 import bags
 from bags.cli.app import build_app
 
-MADE = {'import': 'dataset', 'export': 'photos'}
-"""What is not there before the examples of these."""
+CREATED = {'import': 'dataset', 'export': 'photos'}
+"""The folder that the examples of these commands create."""
 
 
 def commands():
@@ -37,9 +37,9 @@ def test_help_has_an_example_and_json(name, run):
 @pytest.mark.parametrize(('name', 'line'), list(examples()), ids=lambda each: each)
 def test_examples_run(name, line, work, spawn):
     assert line.startswith(f'bags {name} ')
-    if name in MADE:
-        shutil.rmtree(MADE[name])
-    # The bucket of the examples is this folder, as a storage.
+    if name in CREATED:
+        shutil.rmtree(CREATED[name])
+    # The bucket of the examples is this folder.
     done = spawn(line.replace('s3://bucket/', 'local://$PWD/'))
     assert not done.stderr
 
@@ -98,7 +98,7 @@ def test_info_of_bags(work, run):
     assert (facts['kind'], facts['records'], facts['bags'], facts['compressed']) == ('bag', 100, 1, True)
 
 
-def test_info_of_nothing(tmp_path, run, monkeypatch):
+def test_info_of_an_empty_dataset(tmp_path, run, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with bags.DatasetWriter('empty', {'x': 'int(8)', 'y': 'utf8[]'}):
         pass
@@ -206,8 +206,8 @@ def test_cat(work, run):
         (['recover', 'nowhere'], 'nowhere'),
     ],
 )
-def test_mistakes_are_a_sentence(args, said, work, run):
-    check_sentence(run(*args, code=1), said)
+def test_errors_are_one_line(args, said, work, run):
+    check_line(run(*args, code=1), said)
 
 
 @pytest.mark.parametrize(
@@ -238,12 +238,12 @@ def test_mistakes_are_a_sentence(args, said, work, run):
         (['prefetch', 'episodes', '--cache', 'x', '--size', 'many'], 'number of bytes'),
     ],
 )
-def test_arguments_that_mean_nothing_are_a_sentence_too(args, said, work, run):
-    check_sentence(run(*args, code=2), said)
+def test_invalid_arguments_are_one_line(args, said, work, run):
+    check_line(run(*args, code=2), said)
     assert not os.path.exists('x')
 
 
-def check_sentence(result, said):
+def check_line(result, said):
     assert said in result.stderr
     assert result.stderr.startswith('bags: ')
     assert result.stderr.count('\n') == 1
@@ -264,11 +264,11 @@ def check_sentence(result, said):
         ['prefetch', 'episodes', '--cache', 'x', '--mode', 'nope'],
     ],
 )
-def test_mistakes_of_usage_exit_with_2(args, work, run):
+def test_usage_errors_exit_with_2(args, work, run):
     run(*args, code=2)
 
 
-def test_damaged_files_are_named_with_what_to_do(work, run):
+def test_damaged_files_are_named_with_advice(work, run):
     with open(os.path.join('photos', '1.jpg'), 'r+b') as file:
         file.truncate(100)
     assert '1.jpg: JPEG is cut off' in run('import', 'photos', 'taken', code=1).stderr
@@ -310,7 +310,7 @@ def test_consolidate_and_prefetch(work, run):
         run('prefetch', url, '--cache', 'cache', '--rows', ':5', '--fields', 'id', '--json').stdout
     )
     assert 0 < found['bytes'] < json.loads(run('info', url, '--json').stdout)['bytes']
-    assert '0 B' in run('prefetch', 'episodes', '--cache', 'cache').stdout  # What is local needs none.
+    assert '0 B' in run('prefetch', 'episodes', '--cache', 'cache').stdout  # Local datasets need none.
 
 
 def test_copy(work, run):
@@ -334,7 +334,7 @@ def test_copy(work, run):
     assert 'left out: datapoint 0' in run('copy', 'episodes', 'z', '--skip').stdout
 
 
-def test_damage_is_shown_where_it_is(work, run):
+def test_show_prints_damage_in_its_field(work, run):
     path = os.path.join('episodes', '000000', 'meta.bagz')
     with open(path, 'r+b') as file:
         file.write(b'xxxx')
@@ -344,7 +344,7 @@ def test_damage_is_shown_where_it_is(work, run):
     assert 'zstd' in run('cat', 'episodes', '0', 'meta', code=1).stderr
 
 
-def test_names_from_a_dataset_do_not_steer_the_terminal(tmp_path, run):
+def test_control_characters_are_escaped(tmp_path, run):
     with bags.DatasetWriter(tmp_path / 'x', {'text': 'utf8', 'blob': 'bytes'}) as writer:
         writer.append({'text': '[bold]red[/bold]\x1b[31m', 'blob': b'[red]'})
     shown = run('show', tmp_path / 'x').output

@@ -1,4 +1,4 @@
-"""docs/cli.md shows what the commands print: each is run, and compared but for numbers that codecs choose."""
+"""docs/cli.md shows what the commands print. Numbers, which depend on codecs, are not compared."""
 
 import re
 
@@ -6,12 +6,12 @@ BLOCK = re.compile(r'^```(python|console)\n(.*?)^```', re.DOTALL | re.MULTILINE)
 
 
 def shape(text):
-    """A text without what differs between versions of codecs: its numbers and bars, and so its spaces."""
+    """Returns the words of a text without numbers and bars, which differ between versions of codecs."""
     text = re.sub(r'[▁▂▃▄▅▆▇█][▁▂▃▄▅▆▇█ ]*', '▁ ', text)
     return re.sub(r'[\d.,]*\d\b( [kMG]?B\b)?', '#', text).split()
 
 
-def test_what_it_shows_is_what_is_printed(kit, tmp_path, monkeypatch, spawn):
+def test_commands_print_what_the_document_shows(kit, tmp_path, monkeypatch, spawn):
     monkeypatch.chdir(tmp_path)
     document = (kit.ROOT / 'docs' / 'cli.md').read_text(encoding='utf-8')
     names = {}

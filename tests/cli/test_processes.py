@@ -18,7 +18,7 @@ def test_cat_is_exact_in_a_pipe(work, spawn):
     assert spawn('bags cat episodes 7 image > x.jpg; cat x.jpg').stdout == record
 
 
-def test_a_reader_that_goes_away_is_no_error(work, spawn):
+def test_closed_pipe_exits_without_an_error(work, spawn):
     with bags.bag.Writer('large.bag') as writer:
         writer.write(bytes(1 << 24))
         for number in range(3000):
@@ -70,7 +70,7 @@ def in_terminal(command, environment, columns):
     return shown.decode()
 
 
-@pytest.mark.skipif(sys.platform != 'linux', reason='how a terminal ends differs')
+@pytest.mark.skipif(sys.platform != 'linux', reason='the end of a terminal differs')
 def test_on_a_terminal(work, environment):
     command = [sys.executable, '-m', 'bags', 'info', 'episodes']
     shown = in_terminal(command, environment, 80)
@@ -83,7 +83,7 @@ def test_on_a_terminal(work, environment):
         assert max(len(line.split('\x1b')[0]) for line in lines) <= columns
 
 
-def test_plain_where_there_is_no_unicode(work, spawn):
+def test_ascii_output_without_unicode(work, spawn):
     for line in ('bags info episodes', 'bags show episodes 0'):
         assert spawn(f'PYTHONIOENCODING=ascii {line}').stdout.isascii()
     assert '█' in spawn('PYTHONIOENCODING=utf-8 bags info episodes').stdout.decode()
@@ -117,7 +117,7 @@ os._exit(0)
     assert bags.bag.Reader('killed.bag')[24] == b'x' * 24
 
 
-def test_recover_refuses_what_is_being_written(tmp_path, spawn):
+def test_recover_refuses_a_dataset_that_is_being_written(tmp_path, spawn):
     writer = bags.DatasetWriter(tmp_path / 'open', {'id': 'int(8)'})
     writer.append({'id': 1}, flush=True)
     done = spawn(f'bags recover {tmp_path}/open', check=False)
@@ -136,8 +136,8 @@ def test_startup_imports_little(environment):
     assert not {'numpy', 'rich.table', 'fsspec', 'PIL', 'av'} & set(loaded)
 
 
-@pytest.mark.skipif(sys.platform != 'linux', reason='how a terminal ends differs')
-def test_a_bar_on_a_terminal_leaves_the_output_alone(work, environment):
+@pytest.mark.skipif(sys.platform != 'linux', reason='the end of a terminal differs')
+def test_progress_bar_is_not_in_redirected_output(work, environment):
     line = f'"{sys.executable}" -m bags verify episodes --decode'
     shown = in_terminal(['bash', '-c', f'{line} > found.txt'], environment, 80)
     assert 'verifying' in shown

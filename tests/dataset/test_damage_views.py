@@ -1,4 +1,4 @@
-"""Shards, one of them damaged, read through all that reads them: an error, or the value that is meant."""
+"""A damaged shard, read through readers, views and the loader: an error, or the right value."""
 
 import random
 import shutil
@@ -21,7 +21,7 @@ from tests.dataset.test_damage import (
 )
 
 SHARDS = 3
-HURT = 1
+DAMAGED_SHARD = 1
 
 
 @pytest.fixture(params=FORMS, scope='module')
@@ -32,7 +32,7 @@ def whole(request, kit, tmp_path_factory):
 
 
 def damage(rng, folder):
-    """Damages one file; returns what was done."""
+    """Damages one file; returns a description of the damage."""
     path = rng.choice(sorted(folder.iterdir()))
     data = bytearray(path.read_bytes())
     kind = rng.randrange(4) if data else 3
@@ -50,7 +50,7 @@ def damage(rng, folder):
 
 
 def ways(reader, name):
-    """Yields ways to many values of a field: what each is called, the datapoints, and a function to all."""
+    """Yields ways to read many values of a field: a name, the datapoints, and a function that reads them."""
     count = len(reader)
     order = [*range(count)[::-2], *range(count)]
     sequence = reader.spec[name].rstrip('?').endswith('[]')
@@ -92,7 +92,7 @@ def ways(reader, name):
 
 
 def regroup(windows, count, values):
-    """Windows of one item, put together again by their datapoints."""
+    """Returns windows of one item as lists by datapoint."""
     rows = [[] for _ in range(count)]
     for row, window in zip(windows.origins()[0].tolist(), values, strict=True):
         rows[row] += list(window)
@@ -102,13 +102,13 @@ def regroup(windows, count, values):
 def campaign(whole, tmp_path, kit, seeds):
     tally = {'errors': 0, 'right': 0}
     for seed in seeds:
-        path = tmp_path / 'hurt'
+        path = tmp_path / 'damaged'
         shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(whole, path)
         rng = random.Random(seed)
-        done = damage(rng, path / f'{HURT:06}')
+        done = damage(rng, path / f'{DAMAGED_SHARD:06}')
         try:
-            count, value = meaning(path / f'{HURT:06}')
+            count, value = meaning(path / f'{DAMAGED_SHARD:06}')
         except Bad:
             count, value = None, None
 
@@ -159,14 +159,14 @@ def test_one_shard_damaged_thoroughly(whole, tmp_path, kit):
     campaign(whole, tmp_path, kit, range(1500))
 
 
-def test_look_ups_in_a_damaged_field(whole, tmp_path):
-    """An index over a field, its lengths and its owners: right, or an error."""
+def test_index_over_a_damaged_field(whole, tmp_path):
+    """An index over a field, and its lengths: right, or an error."""
     for seed in range(60):
         path = tmp_path / f'{seed}'
         shutil.copytree(whole, path)
-        done = damage(random.Random(seed), path / f'{HURT:06}')
+        done = damage(random.Random(seed), path / f'{DAMAGED_SHARD:06}')
         try:
-            count, value = meaning(path / f'{HURT:06}')
+            count, value = meaning(path / f'{DAMAGED_SHARD:06}')
             assert count == COUNT
             lengths = [len(value(index, 'words')) for index in range(COUNT)]
             texts = [value(index, 'text') for index in range(COUNT)]

@@ -1,4 +1,4 @@
-"""Folders of files in and out: nothing is changed, nothing is lost."""
+"""Import and export of folders: nothing is changed, nothing is lost."""
 
 import json
 import random
@@ -53,7 +53,7 @@ def test_stems_with_sidecars(tmp_path):
     assert tree(tmp_path / 'files') == files
 
 
-def test_real_media_of_every_kind_come_back_byte_for_byte(tmp_path):
+def test_media_of_every_format_round_trip(tmp_path):
     files = {path.name: path.read_bytes() for path in DATA.iterdir()}
     done = bags.convert(DATA, tmp_path / 'out')
     assert done.spec['flac'] == 'audio?'
@@ -119,7 +119,7 @@ CASES = {
 
 
 @pytest.mark.parametrize('layout', ['stems', 'files'])
-def test_names_come_back_as_they_were_written(tmp_path, layout):
+def test_names_round_trip(tmp_path, layout):
     source = make(tmp_path / 'in', CASES)
     done = bags.convert(source, tmp_path / 'out', layout=layout)
     assert done.spec['__extensions__'] == 'json?'
@@ -140,7 +140,7 @@ def test_names_come_back_as_they_were_written(tmp_path, layout):
 
 
 @given(st.text('ab.%25E', min_size=1, max_size=9))
-def test_keys_in_tars_have_no_dots_and_come_back(key):
+def test_keys_in_tars_round_trip_without_dots(key):
     assert '.' not in escape_key(key)
     assert unescape_key(escape_key(key)) == key
     if '.' not in key:
@@ -182,7 +182,7 @@ def test_a_damaged_file_is_named_or_skipped(name, tmp_path):
     done = bags.convert(source, tmp_path / 'out', on_error='skip')
     assert [Path(file).name for file, _ in done.skipped] == [name]
     assert done.datapoints == len(files) - 1
-    # What was interrupted goes on, also behind what was skipped.
+    # An interrupted import continues, also after a skipped file.
     (source / name).unlink()
     if good is not None:
         again = bags.convert(source, tmp_path / 'raised', resume=True, spec=None)
@@ -205,7 +205,7 @@ def test_bad_input(tmp_path):
         bags.convert(source, tmp_path / 'out')
 
 
-def test_resume_goes_on_behind_the_last_datapoint(tmp_path):
+def test_resume_continues_after_the_last_datapoint(tmp_path):
     files = {f'{i:03}.txt': b'%d' % i for i in range(50)}
     source = make(tmp_path / 'in', files)
     (source / '030.txt').write_bytes(b'\xff')
@@ -222,14 +222,14 @@ def test_resume_goes_on_behind_the_last_datapoint(tmp_path):
     assert keys == [f'{i:03}' for i in range(50) if i != 30]
 
 
-def test_a_dataset_is_no_folder_of_files(tmp_path):
+def test_dataset_as_source_is_refused(tmp_path):
     with bags.ShardedDatasetWriter(tmp_path / 'in', {'id': 'int'}) as writer:
         writer.append({'id': 1})
     with pytest.raises(ValueError, match=r'bags\.copy'):
         bags.convert(tmp_path / 'in', tmp_path / 'out')
 
 
-def test_keys_lead_nowhere_else(tmp_path):
+def test_keys_outside_of_the_target_are_refused(tmp_path):
     for key in ('../x', '/x', 'a/../../x', '', 'a\\b', 'a//b'):
         folder = tmp_path / f'{random.random()}'
         with bags.DatasetWriter(folder, {'__key__': 'utf8', 'txt': 'utf8'}) as writer:
@@ -247,7 +247,7 @@ NAMES = st.text('ab1_-', min_size=1, max_size=3)
 @given(
     st.dictionaries(st.tuples(NAMES, NAMES, st.sampled_from(['txt', 'bin', 'seg'])), st.binary(max_size=9))
 )
-def test_any_tree_comes_back(tmp_path_factory, files):
+def test_any_folder_round_trips(tmp_path_factory, files):
     root = tmp_path_factory.mktemp('any')
     named = {
         f'{a}/{b}.{kind}': data if kind != 'txt' else data.hex().encode()
@@ -262,7 +262,7 @@ def test_any_tree_comes_back(tmp_path_factory, files):
     assert tree(root / 'files') == named
 
 
-def test_json_stays_as_it_was_written(tmp_path):
+def test_json_is_stored_unchanged(tmp_path):
     text = json.dumps({'b': [1, 2.50], 'a': 'ä'}, indent=3).encode()
     bags.convert(make(tmp_path / 'in', {'x.json': text}), tmp_path / 'out')
     with bags.open(tmp_path / 'out') as dataset:
@@ -285,7 +285,7 @@ ODD = {
 }
 
 
-def test_odd_names_come_back(tmp_path):
+def test_odd_names_round_trip(tmp_path):
     source = make(tmp_path / 'in[1]', ODD)
     bags.convert(source, tmp_path / 'out', layout='stems')
     with bags.open(tmp_path / 'out') as dataset:
@@ -312,7 +312,7 @@ def test_json_that_could_not_be_decoded_is_damaged(tmp_path):
     assert [Path(name).name for name, _ in done.skipped] == ['a.json', 'b.json']
 
 
-def test_media_that_are_cut_off_are_found(tmp_path, monkeypatch):
+def test_truncated_media_are_found(tmp_path, monkeypatch):
     samples = np.arange(9000, dtype=np.int16)[:, None]
     whole = {
         'a.jpg': CAT,
@@ -330,7 +330,7 @@ def test_media_that_are_cut_off_are_found(tmp_path, monkeypatch):
         bags.convert(make(tmp_path / 'whole', whole), tmp_path / f'out {most}')
 
 
-def test_the_key_stays(tmp_path):
+def test_key_field_is_required(tmp_path):
     source = make(tmp_path / 'in', {'a.txt': b''})
     with pytest.raises(bags.SpecError, match='resumed'):
         open_source(source, spec={'__key__': None})
@@ -338,7 +338,7 @@ def test_the_key_stays(tmp_path):
         open_source(make(tmp_path / 'key', {'a.__key__': b''}))
 
 
-def test_an_export_that_fails_takes_back_what_it_wrote(tmp_path):
+def test_failed_export_removes_what_it_wrote(tmp_path):
     with bags.DatasetWriter(tmp_path / 'in', {'__key__': 'utf8', 'txt': 'utf8'}) as writer:
         for key in ('a', 'b', 'a'):
             writer.append({'__key__': key, 'txt': 'x'})
@@ -353,7 +353,7 @@ def test_an_export_that_fails_takes_back_what_it_wrote(tmp_path):
         bags.export(dataset[:2], tmp_path / 'out')
 
 
-def test_films_and_recordings_are_named_after_what_they_are(tmp_path):
+def test_video_and_audio_get_the_extension_of_their_format(tmp_path):
     data = Path(__file__).parents[2] / 'examples/data'
     spec = {'film': 'video', 'mp4': 'video', 'takes': 'audio[]'}
     with bags.DatasetWriter(tmp_path / 'dataset', spec) as writer:

@@ -1,4 +1,4 @@
-"""WebDataset tars in and out, written and read by webdataset itself."""
+"""Import and export of WebDataset tars, written and read by webdataset itself."""
 
 import io
 import random
@@ -43,7 +43,7 @@ def read_tar(*paths):
 
 @pytest.mark.filterwarnings('ignore')
 @pytest.mark.parametrize('suffix', ['tar', 'tar.gz'])
-def test_what_webdataset_wrote_comes_back_equal(suffix, tmp_path):
+def test_tars_of_webdataset_round_trip(suffix, tmp_path):
     write_tar(tmp_path / f'a-0.{suffix}', samples(30))
     write_tar(
         tmp_path / f'a-1.{suffix}', ({**sample, '__key__': sample['__key__'] + 'b'} for sample in samples(9))
@@ -136,13 +136,13 @@ def test_a_compressed_tar_of_another_name(tmp_path):
         assert dataset.batch(range(2), 'txt') == {'txt': ['one', 'two']}
 
 
-def test_what_webdataset_leaves_out_is_left_out(tmp_path):
+def test_metadata_and_hidden_files_are_left_out(tmp_path):
     names = ['__meta__', '__kept__.txt', '._a.txt', 'd/._b.txt', 'd/b.txt']
     bags.convert(make_tar(tmp_path / 'a.tar', [(name, b'x') for name in names]), tmp_path / 'out')
     assert keys_of(tmp_path / 'out') == ['__kept__', 'd/b']
 
 
-def test_damaged_tars_are_skipped_from_the_damage_on(tmp_path):
+def test_damaged_tars_are_read_up_to_the_damage(tmp_path):
     cut = make_tar(tmp_path / '0.tar', [(f'0{i}.txt', b'x' * 3000) for i in range(5)])
     cut.write_bytes(cut.read_bytes()[:9000])
     (tmp_path / '1.tar').write_bytes(b'')
