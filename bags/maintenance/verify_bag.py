@@ -25,7 +25,7 @@ MAX_RECORDS = 1 << 20
 """Of one check of limits and sizes."""
 MAX_READ_RECORDS = 1 << 14
 """Of one check that reads records."""
-READ_BYTES = 1 << 23
+READ_BYTES = 1 << 21
 """On disk, of the records that one check decodes, about."""
 SIGNATURE_BYTES = 16
 AUDIO_BLOCK = 1 << 16
