@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from bags.authoring.computed_fields import Added
 from bags.authoring.copy_chunks import Copier, copied_type, held_as
 from bags.authoring.copy_plan import Portions, loaded
-from bags.authoring.progress_log import note_source
+from bags.authoring.progress_log import open_progress_log
 from bags.dataset.base import check_dataset
 from bags.dataset.compression import Compressed, Compression, field_compressions
 from bags.dataset.encoder import Encoder
@@ -136,13 +136,13 @@ def copy(
             'length': len(source),
             'fingerprint': fingerprint(source),
         }
-        provenance = note_source(writer, made_from, resume)
-        skipped = [Skipped(*entry) for entry in provenance.state.get('skipped', [])]
+        log = open_progress_log(writer, made_from, resume)
+        skipped = [Skipped(*entry) for entry in log.state.get('skipped', [])]
 
         def skip(index: int, exc: Exception) -> None:
             skipped.append(Skipped(index, f'{type(exc).__name__}: {exc}'))
-            provenance.state['skipped'] = skipped
-            provenance.save()  # Before a later datapoint is there, by whose number its place is found again.
+            log.state['skipped'] = skipped
+            log.save()  # Before a later datapoint is there, by whose number its place is found again.
 
         current = writer.current
         begun = (0, 0, 0) if current is None else (current.size, len(current), current.largest)

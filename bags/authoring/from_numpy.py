@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bags.authoring.progress_log import note_source
+from bags.authoring.progress_log import open_progress_log
 from bags.dataset.compression import Compression
 from bags.dataset.field_writer import Run
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
@@ -83,7 +83,7 @@ def from_numpy(
         ) as writer,
         contextlib.ExitStack() as stack,
     ):
-        note_source(writer, {'kind': 'arrays', 'length': length, 'fields': spec}, resume)
+        open_progress_log(writer, {'kind': 'arrays', 'length': length, 'fields': spec}, resume)
         start = len(writer)
         advance = stack.enter_context(progress('writing', length - start, 'datapoints', show=show))
         while start < length:

@@ -313,7 +313,7 @@ def test_a_copy_is_gone_on_with_only_from_what_it_is_of(tmp_path, sources):
     more = bags.concat([found['plain'], found['plain']])
     for other, said in (
         (found['plain'][1:], 'expected the 60 inputs .* got only 59'),
-        (more, 'inputs have grown: expected the 60 .* got 120. Go on with the first 60'),
+        (more, 'expected the 60 inputs .* got 120. Resume with the first 60'),
         (found['plain'][::-1], 'made from something else'),
     ):
         with pytest.raises(ValueError, match=said):
