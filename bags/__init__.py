@@ -23,9 +23,9 @@ from bags.errors import (
 
 if TYPE_CHECKING:
     from bags import bag, samplers
-    from bags.authoring.copy import copy
+    from bags.authoring.copy import Copied, copy
     from bags.authoring.from_numpy import from_numpy
-    from bags.authoring.write import write
+    from bags.authoring.write import Written, write
     from bags.bag import Index, MultiIndex
     from bags.dataset.base import Dataset
     from bags.dataset.batch import Ragged
@@ -60,6 +60,7 @@ __all__ = [
     'BagsError',
     'Clip',
     'Clips',
+    'Copied',
     'CorruptError',
     'Damage',
     'Dataset',
@@ -82,6 +83,7 @@ __all__ = [
     'SpecError',
     'StackError',
     'Video',
+    'Written',
     'bag',
     'clips',
     'concat',
@@ -109,9 +111,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    'authoring.copy': ('copy',),
+    'authoring.copy': ('Copied', 'copy'),
     'authoring.from_numpy': ('from_numpy',),
-    'authoring.write': ('write',),
+    'authoring.write': ('Written', 'write'),
     'bag': ('Index', 'MultiIndex'),
     'dataset.base': ('Dataset',),
     'dataset.batch': ('Ragged',),

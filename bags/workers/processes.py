@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import pickle
 import queue
@@ -164,7 +163,9 @@ class _Process:
     """One process, the pipe to it, and the tasks that it has."""
 
     def __init__(self, name: str, transport: Transport | None) -> None:
-        context = multiprocessing.get_context('spawn')
+        from multiprocessing import get_context
+
+        context = get_context('spawn')
         self.outcomes: deque[Outcome] = deque()
         self.is_ready = False
         self._transport = transport
@@ -267,7 +268,9 @@ def _do(work: Callable[[Any], Any], data: bytes, transport: Transport | None) ->
 
 def _receive(connection: Any, put: Callable[[bytes], None]) -> None:
     """Passes messages on, and ends this process, whatever it is at, when its parent ends."""
-    parent = multiprocessing.parent_process()
+    from multiprocessing import parent_process
+
+    parent = parent_process()
     assert parent is not None
     try:
         while True:
