@@ -247,7 +247,7 @@ def test_datasets_of_other_libraries(tmp_path, kit, name):
     same(kit, copy, [source[index] for index in range(len(source))])
 
 
-def test_integers_without_a_sign_stay_so(tmp_path, kit):
+def test_unsigned_integers_stay_unsigned(tmp_path, kit):
     """In datasets of Bags 0.x every int is unsigned."""
     source = bags.open(kit.GOLDEN / 'bags05-dataset')
     ints = [name for name, kind in source.spec.items() if kind.startswith('int')]
@@ -310,7 +310,7 @@ def test_skipped_datapoints_are_listed_once_after_a_crash(tmp_path, kit):
         same(kit, bags.open(tmp_path / 'copy'), kept)
 
 
-def test_damage_that_is_met_when_records_are_made_over(tmp_path, kit):
+def test_damage_found_while_records_are_compressed_again(tmp_path, kit):
     rows = [kit.make_row(index) for index in range(ROWS)]
     folder = kit.fill(tmp_path / 'd', rows, compression=['meta'])
     harm(os.path.join(folder, 'meta.bagz'), 31)

@@ -1,4 +1,4 @@
-"""`bags.write`: many workers write what one would, also when they die or are killed with all."""
+"""`bags.write`: many workers write what one would, also when a worker dies or the whole run is killed."""
 
 import os
 import random
@@ -165,7 +165,7 @@ def test_functions_that_cannot_be_sent_run_in_threads(tmp_path):
     assert seen == {os.getpid()}
 
 
-def test_a_script_that_is_not_guarded_is_told_so(tmp_path, kit):
+def test_a_script_without_a_guard_raises(tmp_path, kit):
     script = tmp_path / 'script.py'
     script.write_text(
         'import sys, bags\n'
@@ -218,7 +218,7 @@ def kill_at_random(kit, tmp_path, times, seed, processes, ordered, rows):
 
 
 @pytest.mark.parametrize('ordered', [True, False])
-def test_killed_and_gone_on_with(kit, tmp_path, ordered):
+def test_a_killed_write_resumes(kit, tmp_path, ordered):
     kill_at_random(kit, tmp_path, 2, 0, False, ordered, 600)
 
 

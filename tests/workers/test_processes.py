@@ -59,7 +59,7 @@ def test_children_of_a_worker_do_not_hide_its_death(tmp_path):
     os.kill(int(path.read_text()), signal.SIGKILL)
 
 
-def test_errors_that_cannot_be_sent_are_told_by_their_text():
+def test_errors_that_cannot_be_sent_keep_their_text():
     with pytest.raises(RuntimeError, match=r'^Unpicklable: one'):
         results_of(samples.raises_unpicklable, range(3))
     with pytest.raises(TypeError, match='generator') as error:
@@ -191,7 +191,7 @@ def test_workers_end_with_a_parent_that_is_killed(script):
     assert all(ends(pid) for pid in out.split())
 
 
-def test_a_script_without_a_guard_is_told_so(script):
+def test_a_script_without_a_guard_raises(script):
     code, _, errors = script('processes', 'run', guard='if True:')
     assert code == 1
     assert "needs `if __name__ == '__main__':`" in errors
