@@ -55,7 +55,7 @@ class WorkerPool:
         self._workers = workers
         self._max_running = max(1, TASKS_PER_WORKER * workers)
         self._size_of = size_of
-        self._running = self._held_bytes = 0
+        self._running = 0
         self._process = os.getpid()
         self._backend: _Threads | Processes
         if processes and workers:
@@ -81,7 +81,6 @@ class WorkerPool:
         """Returns an outcome once its task is done."""
         while not outcome.is_done:
             self._receive(True)
-        self._held_bytes -= outcome.size
         return outcome
 
     def run(
@@ -102,6 +101,10 @@ class WorkerPool:
             ahead: How many tasks may be begun and not yielded; unless given, `TASKS_PER_WORKER` a worker.
             max_held_bytes: No task begins while done ones that were not yielded hold so many bytes.
         """
+        if not self._workers:
+            for task in tasks:
+                yield self.wait(self.submit(task))
+            return
         tasks = iter(tasks)
         ahead = self._max_running if ahead is None else ahead
         begun: deque[Outcome] = deque()
@@ -110,7 +113,7 @@ class WorkerPool:
             while (
                 self._running < self._max_running
                 and len(begun) < ahead
-                and (max_held_bytes is None or self._held_bytes < max_held_bytes)
+                and (max_held_bytes is None or sum(outcome.size for outcome in begun) < max_held_bytes)
                 and all(outcome.error is None for outcome in begun)
             ):
                 try:
@@ -127,10 +130,8 @@ class WorkerPool:
                 begin()
                 continue
             begun.remove(outcome)
-            self._held_bytes -= outcome.size
-            if self._workers:  # They shall not run out of tasks while the caller is busy.
-                self._receive(False)
-                begin()
+            self._receive(False)
+            begin()  # So that workers have tasks while the caller is busy.
             yield outcome
             del outcome
             begin()
@@ -142,7 +143,6 @@ class WorkerPool:
             self._running -= 1
             if self._size_of is not None and outcome.result is not None:
                 outcome.size = self._size_of(outcome.result)
-                self._held_bytes += outcome.size
 
     def _check(self) -> None:
         if os.getpid() != self._process:
