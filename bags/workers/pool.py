@@ -151,7 +151,7 @@ class WorkerPool:
             raise ValueError('the pool of workers is closed')
 
     def close(self) -> None:
-        """Ends the workers: processes at once, threads after the task they are at. Drops their results."""
+        """Ends the workers: processes at once, threads after their current task. Results are dropped."""
         self._finalizer()
 
     def __enter__(self) -> Self:
@@ -219,7 +219,7 @@ class _Threads:
         for _ in self._threads:
             self._tasks.put(None)
         if threading.current_thread() in self._threads:
-            return  # The garbage collector calls this: there is no waiting for itself.
+            return  # Called by the garbage collector; a thread cannot join itself.
         deadline = time.monotonic() + END_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))

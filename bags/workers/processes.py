@@ -48,7 +48,7 @@ class Transport(Protocol):
 
 
 class Processes:
-    """Processes that are started afresh. Tasks wait here until one has room for them."""
+    """Worker processes, started with `spawn`. Tasks are queued here until a process has room for them."""
 
     def __init__(
         self,
@@ -267,7 +267,7 @@ def _do(work: Callable[[Any], Any], data: bytes, transport: Transport | None) ->
 
 
 def _receive(connection: Any, put: Callable[[bytes], None]) -> None:
-    """Passes messages on, and ends this process, whatever it is at, when its parent ends."""
+    """Passes messages on, and ends this process, even during a task, when its parent ends."""
     from multiprocessing import parent_process
 
     parent = parent_process()
