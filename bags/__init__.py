@@ -23,9 +23,9 @@ from bags.errors import (
 
 if TYPE_CHECKING:
     from bags import bag, samplers
-    from bags.authoring.copy import copy
+    from bags.authoring.copy import Copied, copy
     from bags.authoring.from_numpy import from_numpy
-    from bags.authoring.write import write
+    from bags.authoring.write import Written, write
     from bags.bag import Index, MultiIndex
     from bags.dataset.base import Dataset
     from bags.dataset.batch import Ragged
@@ -63,6 +63,7 @@ __all__ = [
     'BagsError',
     'Clips',
     'Converted',
+    'Copied',
     'CorruptError',
     'Damage',
     'Dataset',
@@ -89,6 +90,7 @@ __all__ = [
     'SpecError',
     'StackError',
     'Video',
+    'Written',
     'bag',
     'concat',
     'consolidate',
@@ -117,9 +119,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    'authoring.copy': ('copy',),
+    'authoring.copy': ('Copied', 'copy'),
     'authoring.from_numpy': ('from_numpy',),
-    'authoring.write': ('write',),
+    'authoring.write': ('Written', 'write'),
     'bag': ('Index', 'MultiIndex'),
     'dataset.base': ('Dataset',),
     'dataset.batch': ('Ragged',),

@@ -15,6 +15,7 @@ MODULES = sorted(PACKAGE.rglob('*.py'))
 LAYERS = [
     {'errors'},
     {'validation', 'indexing', 'concurrency', 'progress', 'memory', 'work_sharing'},
+    {'workers'},
     {'storage'},
     {'bag', 'formats'},
     {'media'},

@@ -1,4 +1,4 @@
-"""New fields from functions over batches of a dataset."""
+"""New fields of a copy, computed by functions over batches of the dataset."""
 
 from __future__ import annotations
 
@@ -16,47 +16,18 @@ from bags.dataset.refs import MISSING
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s
 
-__all__ = ['Added', 'Columns']
+__all__ = ['ComputedFields']
 
 
-class Columns(Mapping[str, Column]):
-    """The fields of some datapoints as columns, each read when it is first asked for."""
-
-    def __init__(self, dataset: Rows, indices: Int64s) -> None:
-        self._dataset = dataset
-        self._indices = indices
-        self._known: dict[str, Column] = {}
-
-    def __getitem__(self, name: str) -> Column:
-        if name not in self._known:
-            if name not in self._dataset.types:
-                names = ', '.join(map(repr, self._dataset.types))
-                raise KeyError(f'no field {name!r}; those there are: {names}')
-            self._known |= self._dataset.columns(self._indices, {name: True})
-        return self._known[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._dataset.types
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._dataset.types)
-
-    def __len__(self) -> int:
-        return len(self._dataset.types)
-
-    def __repr__(self) -> str:
-        return f'{len(self._indices)} datapoints of {", ".join(self._dataset.types)}'
-
-
-class Added:
-    """Makes new fields.
+class ComputedFields:
+    """Computes and encodes new fields.
 
     Args:
-        dataset: What they are made from.
+        dataset: What they are computed from.
         types: Of the new fields.
-        functions: From a batch to the values of a field, by field.
+        functions: By field, from a batch to its values.
         encoder: For the new fields.
-        batch_size: Most datapoints that a function is given.
+        batch_size: Most datapoints in a batch.
     """
 
     def __init__(
@@ -74,34 +45,33 @@ class Added:
         self._batch_size = batch_size
         self._lock = threading.Lock()
 
-    def make(self, indices: Int64s) -> dict[str, tuple[list[Run], Any]]:
+    def compute(self, indices: Int64s) -> dict[str, tuple[list[Run], Any]]:
         """Returns the records of each new field, and their refs, counted from the first of them.
 
         Raises:
-            ValueError: A function that returns more values than datapoints, or fewer.
-            EncodeError: A value that cannot be encoded.
+            ValueError: A function does not return one value a datapoint.
+            EncodeError: A value cannot be encoded.
         """
         encoded: dict[str, list[Any]] = {name: [] for name in self.types}
         for start in range(0, len(indices), self._batch_size):
             part = indices[start : start + self._batch_size]
-            batch = Columns(self._dataset, part)
+            batch = LazyBatch(self._dataset, part)
             for name in self.types:
                 encoded[name] += self._encode(name, batch, part)
-        return {name: self._gather(name, entries) for name, entries in encoded.items()}
+        return {name: self._runs(name, entries) for name, entries in encoded.items()}
 
-    def _encode(self, name: str, batch: Columns, indices: Int64s) -> list[Any]:
-        first, last = int(indices[0]), int(indices[-1])
+    def _encode(self, name: str, batch: LazyBatch, indices: Int64s) -> list[Any]:
+        where = f'datapoints {int(indices[0])} to {int(indices[-1])}'
         try:
             with self._lock:
                 values = self._functions[name](batch)
         except Exception as exc:
-            exc.add_note(f'in the function of field {name!r}, on datapoints {first} to {last}')
+            exc.add_note(f'in the function of field {name!r}, on {where}')
             raise
         if not hasattr(values, '__len__') or len(values) != len(indices):
             got = f'{len(values)}' if hasattr(values, '__len__') else type(values).__name__
             raise ValueError(
-                f'field {name!r}: expected {len(indices)} values of its function for datapoints {first} to '
-                f'{last}, got {got}'
+                f'field {name!r}: expected {len(indices)} values of its function for {where}, got {got}'
             )
         optional = self.types[name].optional
         return collect(
@@ -111,14 +81,42 @@ class Added:
             ]
         )
 
-    def _gather(self, name: str, entries: list[Any]) -> tuple[list[Run], Any]:
-        there = np.fromiter((entry is not None for entry in entries), bool, len(entries))
+    def _runs(self, name: str, entries: list[Any]) -> tuple[list[Run], Any]:
+        present = np.fromiter((entry is not None for entry in entries), bool, len(entries))
         if self.types[name].sequence:
             counts = np.fromiter((len(entry or ()) for entry in entries), np.int64, len(entries))
             records = [record for entry in entries for record in entry or ()]
         else:
-            counts = there.astype(np.int64)
+            counts = present.astype(np.int64)
             records = [entry for entry in entries if entry is not None]
-        firsts = np.where(there, np.cumsum(counts) - counts, MISSING)
+        firsts = np.where(present, np.cumsum(counts) - counts, MISSING)
         run = Run(records, np.fromiter(map(len, records), np.int64, len(records)), False)
         return [run], (firsts, counts) if self.types[name].sequence else firsts
+
+
+class LazyBatch(Mapping[str, Column]):
+    """The fields of some datapoints as columns, each read when it is first used."""
+
+    def __init__(self, dataset: Rows, indices: Int64s) -> None:
+        self._dataset = dataset
+        self._indices = indices
+        self._columns: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._columns:
+            if name not in self._dataset.types:
+                raise KeyError(f'no field {name!r}; there are {", ".join(map(repr, self._dataset.types))}')
+            self._columns |= self._dataset.columns(self._indices, {name: True})
+        return self._columns[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._dataset.types
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._dataset.types)
+
+    def __len__(self) -> int:
+        return len(self._dataset.types)
+
+    def __repr__(self) -> str:
+        return f'{len(self._indices)} datapoints of {", ".join(self._dataset.types)}'

@@ -1,26 +1,31 @@
-"""Making a view real: its records copied to a dataset of its own, undecoded and in long runs."""
+"""`bags.copy`: a dataset or a view as a dataset of its own, copied undecoded and in long runs."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from bags.authoring.computed_fields import Added
-from bags.authoring.copy_chunks import Copier, copied_type, held_as
-from bags.authoring.copy_plan import Portions, loaded
-from bags.authoring.progress_log import note_source
-from bags.dataset.base import check_dataset
+import numpy as np
+
+from bags.authoring.computed_fields import ComputedFields
+from bags.authoring.copy_plan import Planner, copied_type, record_ranges
+from bags.authoring.copy_records import ChunkReader
+from bags.authoring.progress_log import open_progress_log
+from bags.bag.limits import ENTRY
+from bags.dataset.base import Rows, check_dataset
 from bags.dataset.compression import Compressed, Compression, field_compressions
 from bags.dataset.encoder import Encoder
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.open import open as open_dataset
+from bags.dataset.refs import RefsFormat
 from bags.dataset.selection import Fields, select_whole
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.dataset.spec import Spec, parse_spec
 from bags.progress import progress as show_progress
 from bags.validation import at_least, at_least_or_none, one_of
+from bags.workers.pool import WorkerPool
 
 __all__ = ['Copied', 'Skipped', 'copy']
 
@@ -35,13 +40,13 @@ class Skipped(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Copied:
-    """What `copy` did."""
+    """What `copy` wrote."""
 
     datapoints: int
-    """Datapoints that are in the copy now, with those of an earlier run."""
+    """Datapoints of the copy, with those of earlier runs."""
     shards: int
     size: int
-    """Bytes of it."""
+    """Bytes of the copy."""
     skipped: list[Skipped]
     """With `on_error='skip'`, the datapoints that were left out, and why."""
 
@@ -57,7 +62,7 @@ def copy(
     add: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] | None = None,
     batch_size: int = 256,
     encoders: Mapping[str, Callable[..., Any]] | None = None,
-    on_error: str = 'raise',
+    on_error: Literal['raise', 'skip'] = 'raise',
     resume: bool = False,
     progress: bool | None = None,
     workers: int | None = None,
@@ -66,63 +71,56 @@ def copy(
 ) -> Copied:
     """Copies a dataset or a view of one to a new dataset.
 
-    Records are copied undecoded, and made over only where the copy holds them compressed in another way. What
-    datapoints that follow one another share is shared in the copy too; else each gets records of its own.
+    Records are copied undecoded, and compressed again only where the copy is compressed in another way.
+    Records that consecutive datapoints share are shared in the copy too; others are copied for each of them.
 
     Args:
         dataset: A reader, a view, or the path of a dataset.
         directory: Where the copy goes: str, path or URL.
-        fields: Which of its fields; all unless given.
-        compression: As in `DatasetWriter`; unless given, each field is held as in the dataset. A level other
-            than 3 compresses anew what is compressed already.
+        fields: Which fields to copy; all unless given.
+        compression: As in `DatasetWriter`; unless given, that of each field of the dataset. With a level
+            other than 3, fields are compressed again even if they are compressed already.
         shard_size, shard_length: Bytes, or datapoints, from which on a shard is full.
-        add: New fields: their type, and a function that takes a batch, a mapping of the dataset's fields to
-            columns, each of which is read when it is asked for, and returns a value for each of its
-            datapoints, as an array or a list. A field of the dataset with that name is replaced. The
-            function is called by one thread at a time.
+        add: New fields: their type, and a function from a batch to the values of its datapoints, an array or
+            a list. The batch is a mapping of the dataset's fields to columns, each read when it is first
+            used. A field of that name is replaced. Functions are called by one thread at a time.
         batch_size: Most datapoints in such a batch.
         encoders: For the new fields; `bags.encoders` unless given.
-        on_error: 'raise', or 'skip' to leave out datapoints that cannot be read, which are listed in what is
-            returned; then all compressed records are looked through, so that it is slower.
-        resume: Go on with a copy that was not finished, after its last datapoint.
-        progress: Show a bar: True, False, or None for on terminals.
+        on_error: 'raise', or 'skip' to leave out datapoints that cannot be read, and list them in the result.
+            That decompresses all compressed records, and so is slower.
+        resume: Resume an earlier run, if there was one, after its last datapoint.
+        progress: Whether to show a progress bar; None: if standard error is a terminal.
         workers: Threads that read ahead; the number of processors unless given.
         filesystem, storage_options: As in `DatasetWriter`, for the copy.
 
     Raises:
-        FileExistsError: Something is there, and `resume` is not set.
-        CorruptError: A record that cannot be read; what was copied until then can be resumed.
-        ValueError: With `resume`, what is there is no copy of this dataset.
+        FileExistsError: The directory is not empty, and `resume` is not set.
+        CorruptError: A record cannot be read. What was copied before can be resumed.
+        ValueError: With `resume`, the directory is not a copy of this dataset.
     """
     source = open_dataset(dataset, raw=not add) if isinstance(dataset, str | os.PathLike) else dataset
     check_dataset('copy', source)
     one_of('on_error', on_error, ('raise', 'skip'))
     batch_size = at_least('batch_size', batch_size, 1)
     workers = at_least_or_none('workers', workers, 1) or os.cpu_count() or 1
-    if not isinstance(add, Mapping | None):
-        raise TypeError(f'add: expected a mapping of fields to a type and a function, got {add!r:.80}')
-    pairs: Mapping[str, Any] = add or {}
-    for name, pair in pairs.items():
-        if not (isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[1])):
-            raise TypeError(f'add: expected a type and a function for field {name!r}, got {pair!r}')
-    new = parse_spec({name: kind for name, (kind, _) in (add or {}).items()})
-    names = select_whole(fields, source.types, 'copy')
-    held = {name: held_as(source, name) for name in names if name not in new}
-    types = {name: copied_type(source.types[name], unsigned) for name, (_, unsigned) in held.items()}
+    new, functions = _added(add)
+    names = [name for name in select_whole(fields, source.types, 'copy') if name not in new]
+    stored = {name: _stored_as(source, name) for name in names}
+    types = {name: copied_type(source.types[name], unsigned) for name, (_, unsigned) in stored.items()}
     spec = {name: kind.text for name, kind in sorted({**types, **new}.items())}
-    compressions, anew = _compressions(
-        compression, parse_spec(spec), {n: how for n, (how, _) in held.items()}
+    every = parse_spec(spec)
+    compressions, recompressed = _compressions(
+        compression, every, {name: compressed for name, (compressed, _) in stored.items()}
     )
     skips = on_error == 'skip'
-    added = None
-    if add:
-        functions = {name: function for name, (_, function) in add.items()}
-        added = Added(source, new, functions, Encoder(new, encoders), batch_size)
-    copier = Copier(source, types, compressions, anew, skips, workers if skips else 1, added)
+    computed = None
+    if new:
+        computed = ComputedFields(source, new, functions, Encoder(new, encoders), batch_size)
+    reader = ChunkReader(source, types, compressions, recompressed, skips, workers if skips else 1, computed)
     with ShardedDatasetWriter(
         directory,
         spec,
-        {kind.word: bytes for kind in parse_spec(spec).values()},  # Never called.
+        {kind.word: bytes for kind in every.values()},  # Never called.
         shard_size,
         shard_length,
         compression=compressions,
@@ -136,50 +134,95 @@ def copy(
             'length': len(source),
             'fingerprint': fingerprint(source),
         }
-        provenance = note_source(writer, made_from, resume)
-        skipped = [Skipped(*entry) for entry in provenance.state.get('skipped', [])]
+        log = open_progress_log(writer, made_from, resume)
+        noted = log.state.get('skipped', [])
+        position, skipped = _resumed(len(writer), noted)
+
+        def save_skipped() -> None:
+            log.state['skipped'] = skipped
+            log.save()
 
         def skip(index: int, exc: Exception) -> None:
             skipped.append(Skipped(index, f'{type(exc).__name__}: {exc}'))
-            provenance.state['skipped'] = skipped
-            provenance.save()  # Before a later datapoint is there, by whose number its place is found again.
+            # Before later datapoints are written: to resume, the position is derived from their number.
+            save_skipped()
+
+        if len(skipped) < len(noted):
+            save_skipped()
 
         current = writer.current
-        begun = (0, 0, 0) if current is None else (current.size, len(current), current.largest)
-        portions = Portions(copier, writer.is_full, begun, shard_length, skip if skips else None)
-        position = _position(len(writer), skipped)
+        shard = (0, 0, 0) if current is None else (current.size, len(current), current.largest)
+        planner = Planner(
+            source, types, RefsFormat(every).stride + ENTRY, writer.is_full, shard, shard_length,
+            reader.load if skips else None, skip,
+        )  # fmt: skip
         planned, before = 0, writer.size
-        with show_progress('copying', len(source) - position, 'datapoints', show=progress) as advance:
-            for portion, chunk in loaded(portions.plan(position, len(source)), copier.load, workers):
-                if portion.begins_shard:
+        with (
+            show_progress('copying', len(source) - position, 'datapoints', show=progress) as advance,
+            WorkerPool(reader.load, 0 if skips else workers, name='bags-copy') as pool,
+        ):
+            for outcome in pool.run(planner.plan(position), ahead=workers + 1):
+                records, chunk = outcome.get(), outcome.task
+                if chunk.begins_shard:
                     writer.end_shard()
                 size = writer.size
-                writer.begun().append_runs(chunk.runs, chunk.refs)
-                advance(portion.plan.stop - portion.plan.start, writer.size - size)
-                planned += portion.plan.size
-                portions.scale = (writer.size - before) / planned
+                writer.begun().append_runs(records.runs, records.refs)
+                advance(chunk.stop - chunk.start, writer.size - size)
+                planned += chunk.size
+                planner.scale = (writer.size - before) / planned
     return Copied(len(writer), writer.shards, writer.size, skipped)
 
 
+def _added(add: Any) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]]]:
+    """Returns types and functions of new fields."""
+    if not isinstance(add, Mapping | None):
+        raise TypeError(f'add: expected a mapping of fields to a type and a function, got {add!r:.80}')
+    pairs: Mapping[str, Any] = add or {}
+    for name, pair in pairs.items():
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[1])):
+            raise TypeError(f'add: expected a type and a function for field {name!r}, got {pair!r}')
+    types = parse_spec({name: kind for name, (kind, _) in pairs.items()})
+    return types, {name: function for name, (_, function) in pairs.items()}
+
+
+def _stored_as(dataset: Rows, field: str) -> tuple[Compressed | None, bool]:
+    """Returns how the first record of a field is compressed, and whether its integers are unsigned."""
+    ranges = record_ranges(dataset, np.arange(1), field) if len(dataset) else None
+    if ranges is None:
+        return None, False
+    source = ranges.sources[0]
+    codec = source.bag.codec
+    if codec is None:
+        return None, source.unsigned
+    dictionary = codec.options.dictionary
+    return Compressed(trained=bool(dictionary), dictionary=dictionary), source.unsigned
+
+
 def _compressions(
-    compression: Compression, spec: Spec, held: Mapping[str, Compressed | None]
+    compression: Compression, spec: Spec, stored: Mapping[str, Compressed | None]
 ) -> tuple[dict[str, Compressed], set[str]]:
-    """Returns how the copy is compressed, and which of its fields are compressed anew."""
+    """Returns how the copy is compressed, and which of its fields are compressed again in any case."""
     if compression is None:
-        return {name: how for name, how in held.items() if how is not None}, set()
+        return {name: how for name, how in stored.items() if how is not None}, set()
     asked = field_compressions(compression, spec)
-    anew = set()
+    again = set()
     for name, how in asked.items():
-        source = held.get(name)
+        source = stored.get(name)
         if isinstance(compression, Mapping) and how != Compressed(trained=how.trained):
-            anew.add(name)
+            again.add(name)
         elif source is not None and how.trained and source.trained:
-            asked[name] = source  # The dictionary that is there will do.
-    return asked, anew
+            asked[name] = source  # Use the same dictionary.
+    return asked, again
 
 
-def _position(length: int, skipped: list[Skipped]) -> int:
-    """Returns up to where a dataset was copied, if there are so many datapoints, and some were left out."""
-    for skip in sorted(skipped):
-        length += skip.datapoint <= length
-    return length
+def _resumed(length: int, skipped: list[Any]) -> tuple[int, list[Skipped]]:
+    """Returns where a copy of so many datapoints continues, and which were skipped before that.
+
+    A datapoint may have been skipped after others that were written but not yet durable. It is read again.
+    """
+    position, before = length, []
+    for entry in sorted(Skipped(*entry) for entry in skipped):
+        if entry.datapoint <= position:
+            before.append(entry)
+            position += 1
+    return position, before

@@ -1,131 +1,275 @@
-"""How a copy is divided: how many datapoints are taken at a time, and where shards end."""
+"""Which records a copy takes: chunks of datapoints that fit a shard, and byte ranges as long as possible."""
 
 from __future__ import annotations
 
-import collections
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from bags.authoring.copy_chunks import Chunk, Copier, Plan
-from bags.dataset.record_ranges import Tail
-from bags.errors import CorruptError, DecodeError
+import numpy as np
 
-__all__ = ['Portion', 'Portions', 'loaded']
+from bags.bag.bag_file import BagFile
+from bags.bag.limits import ENTRY
+from bags.dataset.base import Rows
+from bags.dataset.batch import spread
+from bags.dataset.record_ranges import RecordRanges, Source
+from bags.dataset.refs import MISSING
+from bags.dataset.spec import FieldType, Spec
+from bags.errors import CorruptError, DecodeError, SpecError
+from bags.indexing import Int64s, offsets_of
 
-LIMIT = 1 << 25  # Bytes that are taken at a time.
-MOST = 1 << 16  # Datapoints,
-RECORDS = 1 << 22  # and records of a field, likewise.
-FIRST = 1 << 10
+__all__ = ['ByteRanges', 'Chunk', 'CopyPlan', 'LastCopied', 'Planner', 'copied_type', 'record_ranges']
+
+MAX_CHUNK_BYTES = 1 << 25
+MAX_CHUNK_DATAPOINTS = 1 << 16
+MAX_CHUNK_RECORDS = 1 << 22  # Of one field.
+FIRST_CHUNK_DATAPOINTS = 1 << 10
+BEYOND_RECORDS = 1 << 33  # More than a bag has records.
 
 
-class Portion(NamedTuple):
-    """A chunk that is planned."""
+def record_ranges(dataset: Rows, indices: Int64s, field: str) -> RecordRanges | None:
+    """Returns which bags hold the records of some datapoints, and where; None if no bag does."""
+    return dataset.spans(indices, field)
 
-    plan: Plan
-    chunk: Chunk | None
-    """What was read already, to know whether it can be."""
+
+def copied_type(kind: FieldType, unsigned: bool) -> FieldType:
+    """Returns the type of a field in a copy: integers of Bags 0.x are unsigned, whatever their type."""
+    if not unsigned or kind.word != 'int':
+        return kind
+    return kind._replace(word='uint', text=f'u{kind.text}')
+
+
+# Of one field.
+
+
+class LastCopied(NamedTuple):
+    """The records that were copied last, which the next datapoint may share."""
+
+    bag: BagFile
+    start: int
+    stop: int
+
+
+class CopyPlan(NamedTuple):
+    """The records of a field to copy, as few ranges, and where those of each datapoint are among them."""
+
+    sources: Sequence[Source]
+    which: Int64s
+    """The source of each range."""
+    starts: Int64s
+    """The first record of each range in its source."""
+    stops: Int64s
+    """The end of each range."""
+    firsts: Int64s
+    """For each datapoint, the place of its first record among all that are copied: negative if that was
+    copied before, `MISSING` without a value."""
+    counts: Int64s
+    """For each datapoint, its number of records."""
+    last: LastCopied | None
+
+
+def plan_field(ranges: RecordRanges, last: LastCopied | None = None) -> CopyPlan:
+    """Returns what to copy for some datapoints, in their order.
+
+    Consecutive records of consecutive datapoints become one range, and records that two such datapoints share
+    are copied once:
+
+        datapoint     a        b        c          ranges       places
+        its records   4 5 6    6 7 8    2          4-8, 2       0 1 2, 2 3 4, 5
+    """
+    present = np.flatnonzero(ranges.counts)
+    firsts = np.where((ranges.firsts == MISSING) & (ranges.counts == 0), MISSING, 0)
+    if not len(present):
+        empty = np.empty(0, np.int64)
+        return CopyPlan(ranges.sources, empty, empty, empty, firsts, ranges.counts, last)
+    which, begins = ranges.which[present], ranges.firsts[present]
+    ends = begins + ranges.counts[present]
+    bag = ranges.sources[int(which[0])].bag
+    if last is not None and not (bag is last.bag and last.start <= int(begins[0]) <= last.stop):
+        last = None
+    # A new range where the bag is another one, where records go back, and where there is a gap.
+    breaks = np.ones(len(present), bool)
+    breaks[1:] = (which[1:] != which[:-1]) | (begins[1:] < begins[:-1])
+    group = np.cumsum(breaks)
+    reached = np.maximum.accumulate(ends + group * BEYOND_RECORDS) - group * BEYOND_RECORDS
+    if last is not None:
+        reached = np.where(group == 1, np.maximum(reached, last.stop), reached)
+    breaks[1:] |= begins[1:] > reached[:-1]
+    range_of = np.cumsum(breaks) - 1
+    heads = np.flatnonzero(breaks)
+    starts = begins[heads]
+    stops = reached[np.append(heads[1:], len(present)) - 1]
+    if last is not None:
+        starts[0] = last.stop  # The beginning of the first range is copied already.
+    places = offsets_of(stops - starts)[:-1]
+    firsts[present] = places[range_of] + begins - starts[range_of]
+    sources = which[heads]
+    start = last.start if last is not None and len(heads) == 1 else int(begins[heads[-1]])
+    new = LastCopied(ranges.sources[int(sources[-1])].bag, start, int(stops[-1]))
+    full = stops > starts
+    return CopyPlan(ranges.sources, sources[full], starts[full], stops[full], firsts, ranges.counts, new)
+
+
+class ByteRanges(NamedTuple):
+    """Where the bytes of records are: records that are stored one after the other are one range."""
+
+    sources: Sequence[Source]
+    which: Int64s
+    """The source of each range."""
+    starts: Int64s
+    stops: Int64s
+    lengths: Int64s
+    """Records in each range."""
+    sizes: Int64s
+    """Bytes of each record, of all ranges in order."""
+
+
+def byte_ranges(plan: CopyPlan) -> ByteRanges:
+    """Returns the byte ranges of the records of a plan.
+
+    Raises:
+        CorruptError: Limits are invalid.
+    """
+    lengths = plan.stops - plan.starts
+    offsets = offsets_of(lengths)
+    begins, sizes = np.empty(int(offsets[-1]), np.int64), np.empty(int(offsets[-1]), np.int64)
+    sources = np.empty(len(sizes), np.int64)
+    for which in np.unique(plan.which).tolist():
+        bag, mine = plan.sources[which].bag, np.flatnonzero(plan.which == which)
+        if len(mine) == 1:
+            starts, stops = bag.span(int(plan.starts[mine[0]]), int(plan.stops[mine[0]]))
+            places: Any = slice(int(offsets[mine[0]]), int(offsets[mine[0] + 1]))
+        else:
+            starts, stops = bag.ranges(spread(plan.starts[mine], lengths[mine]))
+            places = spread(offsets[mine], lengths[mine])
+        begins[places], sizes[places], sources[places] = starts, stops - starts, which
+    ends = begins + sizes
+    breaks = np.ones(len(sizes), bool)
+    breaks[1:] = (sources[1:] != sources[:-1]) | (begins[1:] != ends[:-1])
+    heads = np.flatnonzero(breaks)
+    next_heads = np.append(heads, len(sizes))[1:]
+    return ByteRanges(
+        plan.sources, sources[heads], begins[heads], ends[next_heads - 1], next_heads - heads, sizes
+    )
+
+
+# Of all fields.
+
+
+@dataclasses.dataclass
+class Chunk:
+    """Consecutive datapoints that are read and written at a time."""
+
+    start: int
+    stop: int
     begins_shard: bool
+    fields: dict[str, tuple[CopyPlan, ByteRanges] | None]
+    """By field; None where no bag holds the records."""
+    last: dict[str, LastCopied]
+    """By field, for the next chunk."""
+    size: int
+    """Bytes that it takes in the copy, as far as they are known before."""
+    records: int
+    """Of the field that has the most."""
+    loaded: Any = None
+    """What was read already, to learn whether it can be."""
 
 
-class Portions:
-    """Plans one chunk after the other.
+class Planner:
+    """Divides a dataset into chunks.
 
     Args:
-        copier: What plans and reads a chunk.
-        is_full: Tells by bytes, datapoints, and records of a field if a shard is full.
-        begun: The same of the shard that is being written.
+        dataset: What is copied.
+        types: The fields that are taken from it, with their types in the copy.
+        row_size: Bytes that a datapoint takes beside its records.
+        is_full: Tells whether a shard of so many bytes, datapoints, and records of a field is full.
+        shard: Bytes, datapoints and records of the shard that is being written.
         shard_length: Most datapoints of a shard.
-        skip: Is told of each datapoint that cannot be read, and why; None if that is an error.
+        load: Reads a chunk, to skip datapoints that cannot be read; None not to.
+        skip: Called with each datapoint that is skipped, and why.
     """
 
     def __init__(
         self,
-        copier: Copier,
+        dataset: Rows,
+        types: Spec,
+        row_size: int,
         is_full: Callable[[int, int, int], bool],
-        begun: tuple[int, int, int],
+        shard: tuple[int, int, int],
         shard_length: int | None,
-        skip: Callable[[int, Exception], None] | None,
+        load: Callable[[Chunk], Any] | None,
+        skip: Callable[[int, Exception], None],
     ) -> None:
         self.scale = 1.0
-        """Bytes that a planned byte took so far."""
-        self._copier = copier
-        self._is_full = is_full
-        self._begun = begun
-        self._shard_length = shard_length
-        self._skip = skip
+        """Bytes written for each byte planned so far."""
+        self._dataset, self._types, self._row_size = dataset, types, row_size
+        self._is_full, self._shard, self._shard_length = is_full, shard, shard_length
+        self._load, self._skip = load, skip
 
-    def plan(self, position: int, total: int) -> Iterator[Portion]:
-        """Plans to take the datapoints from a position on.
+    def plan(self, position: int) -> Iterator[Chunk]:
+        """Yields the chunks of the datapoints from a position on.
 
         Raises:
             CorruptError, DecodeError: What cannot be read, unless it is skipped.
         """
-        size, length, records = self._begun
-        window, begins = FIRST, False
-        tails: dict[str, Tail] = {}
-        while position < total:
+        size, length, records = self._shard
+        count, begins_shard = FIRST_CHUNK_DATAPOINTS, False
+        last: dict[str, LastCopied] = {}
+        while position < len(self._dataset):
             if self._is_full(size, length, records):
-                size, length, records, tails, begins = 0, 0, 0, {}, True
-            stop = min(position + window, total)
+                size, length, records, last, begins_shard = 0, 0, 0, {}, True
+            count = min(count, len(self._dataset) - position)
             if self._shard_length is not None:
-                stop = min(stop, position + self._shard_length - length)
-            while True:
-                count = stop - position
-                try:
-                    plan = self._copier.plan(position, stop, tails)
-                    fits = self._fitting(plan, size, length, records)
-                    if fits < count:
-                        stop = position + fits
-                        continue
-                    chunk = None if self._skip is None else self._copier.load(plan)
-                except (CorruptError, DecodeError) as exc:
-                    if self._skip is None:
-                        raise
-                    if count > 1:
-                        stop = position + count // 2
-                        continue
-                    self._skip(position, exc)
-                    break
-                yield Portion(plan, chunk, begins)
-                begins, tails = False, plan.tails
-                size += int(plan.size * self.scale)
-                length += count
-                records += plan.records
-                window = max(1, min(MOST, 2 * count, count * LIMIT // plan.size))
-                break
-            position = stop
-
-    def _fitting(self, plan: Plan, size: int, length: int, records: int) -> int:
-        """Returns how many of a plan's datapoints to take."""
-        count = plan.stop - plan.start
-        if count > 1 and plan.size > 2 * LIMIT:
-            return max(1, count * LIMIT // plan.size)
-        room = self._is_full(size + int(plan.size * self.scale), length, records + plan.records)
-        if count > 1 and (room or plan.records > RECORDS):
-            return count // 2
-        return count
-
-
-def loaded(
-    portions: Iterator[Portion], load: Callable[[Plan], Chunk], workers: int
-) -> Iterator[tuple[Portion, Chunk]]:
-    """Reads portions ahead, in threads, and gives them in order."""
-    from concurrent.futures import Future, ThreadPoolExecutor
-
-    waiting: collections.deque[tuple[Portion, Future[Chunk]]] = collections.deque()
-    with ThreadPoolExecutor(workers, 'bags-copy') as threads:
-        try:
-            for portion in portions:
-                if portion.chunk is not None:
-                    yield portion, portion.chunk
+                count = min(count, self._shard_length - length)
+            try:
+                chunk = self._chunk(position, position + count, last, begins_shard)
+                fitting = self._fitting(chunk, size, length, records)
+                if fitting < count:
+                    count = fitting
                     continue
-                waiting.append((portion, threads.submit(load, portion.plan)))
-                if len(waiting) > workers:
-                    first, future = waiting.popleft()
-                    yield first, future.result()
-            while waiting:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        finally:
-            for _, future in waiting:
-                future.cancel()
+                if self._load is not None:
+                    chunk.loaded = self._load(chunk)
+            except (CorruptError, DecodeError) as exc:
+                if self._load is None:
+                    raise
+                if count > 1:
+                    count //= 2
+                else:
+                    self._skip(position, exc)
+                    position += 1
+                continue
+            yield chunk
+            begins_shard, last = False, chunk.last
+            size += int(chunk.size * self.scale)
+            length += count
+            records += chunk.records
+            position += count
+            count = max(1, min(MAX_CHUNK_DATAPOINTS, 2 * count, count * MAX_CHUNK_BYTES // chunk.size))
+
+    def _chunk(self, start: int, stop: int, last: Mapping[str, LastCopied], begins_shard: bool) -> Chunk:
+        indices = np.arange(start, stop)
+        chunk = Chunk(start, stop, begins_shard, {}, {}, len(indices) * self._row_size, 0)
+        for name, kind in self._types.items():
+            ranges = record_ranges(self._dataset, indices, name)
+            if ranges is None:
+                chunk.fields[name] = None
+                continue
+            for source in ranges.sources:
+                if copied_type(self._dataset.types[name], source.unsigned) != kind:
+                    raise SpecError(name, f'{kind.text} in all parts', 'unsigned integers in some')
+            plan = plan_field(ranges, last.get(name))
+            found = byte_ranges(plan)
+            chunk.fields[name] = plan, found
+            if plan.last is not None:
+                chunk.last[name] = plan.last
+            chunk.size += int(found.sizes.sum()) + ENTRY * len(found.sizes)
+            chunk.records = max(chunk.records, len(found.sizes))
+        return chunk
+
+    def _fitting(self, chunk: Chunk, size: int, length: int, records: int) -> int:
+        """Returns how many of a chunk's datapoints to take: fewer if it is large, or fills the shard."""
+        count = chunk.stop - chunk.start
+        if count > 1 and chunk.size > 2 * MAX_CHUNK_BYTES:
+            return max(1, count * MAX_CHUNK_BYTES // chunk.size)
+        fills = self._is_full(size + int(chunk.size * self.scale), length, records + chunk.records)
+        return count // 2 if count > 1 and (fills or chunk.records > MAX_CHUNK_RECORDS) else count

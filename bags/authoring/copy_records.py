@@ -1,12 +1,14 @@
-"""Reading the records of many datapoints as runs to be written: as they are held, or made over."""
+"""Reading the records of a chunk: as they are stored, or decompressed and compressed in another way."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bags.authoring.computed_fields import ComputedFields
+from bags.authoring.copy_plan import ByteRanges, Chunk, CopyPlan
 from bags.bag.bag_file import BagFile
 from bags.bag.options import CompressionZstd
 from bags.bag.record_file import extent
@@ -15,160 +17,152 @@ from bags.dataset.base import Rows
 from bags.dataset.batch import spread
 from bags.dataset.compression import Compressed
 from bags.dataset.field_writer import Run
-from bags.dataset.record_ranges import Pieces, Source
 from bags.dataset.refs import MISSING
+from bags.dataset.spec import Spec
 from bags.errors import CorruptError
 from bags.indexing import Int64s, offsets_of
 
-__all__ = ['Layout', 'lay_out', 'move', 'read_other']
+__all__ = ['ChunkReader', 'ChunkRecords']
 
-LONG = 1 << 17  # Bytes of a run from which on it is left to the system to copy it.
-PART = 1 << 23  # Bytes that are asked of a storage at a time.
-HELD = 1 << 27  # Bytes of runs that are read as a whole, where they cannot be copied.
-
-
-class Layout(NamedTuple):
-    """Where the bytes of records lie."""
-
-    sources: Sequence[Source]
-    which: Int64s
-    """The source of each run of bytes,"""
-    starts: Int64s
-    """where it begins there,"""
-    stops: Int64s
-    """and where it ends."""
-    lengths: Int64s
-    """Records in each run."""
-    sizes: Int64s
-    """Bytes of each record, of all runs one after the other."""
+MIN_FILE_COPY_BYTES = 1 << 17
+"""Mean bytes of ranges from which on the system copies them from file to file."""
+MAX_REQUEST_BYTES = 1 << 23  # Longer ranges are read in parts, which object stores serve concurrently.
+MAX_BUFFER_BYTES = 1 << 27
+"""Bytes of a field that are read into memory at once, where the system cannot copy."""
+MAX_RECORD_BYTES = 1 << 30  # What the codec accepts; the writer checks its own limit.
 
 
-def lay_out(pieces: Pieces) -> Layout:
-    """Returns the runs of bytes that pieces consist of.
+class ChunkRecords(NamedTuple):
+    """The records of a chunk, as `append_runs` takes them."""
 
-    Raises:
-        CorruptError: Limits that cannot be right.
+    runs: dict[str, list[Run]]
+    refs: dict[str, Any]
+
+
+class ChunkReader:
+    """Reads the records of chunks. Thread-safe.
+
+    Args:
+        dataset: What is copied.
+        types: The fields that are taken from it, with their types in the copy.
+        compressions: How the fields of the copy are compressed.
+        recompressed: Which of them are compressed again even where they are compressed alike.
+        verify: Also decompress what is copied as it is stored, to find damage.
+        threads: Most threads that decompress a chunk.
+        computed: New fields.
     """
-    lengths = pieces.stops - pieces.starts
-    offsets = offsets_of(lengths)
-    begins, sizes = np.empty(int(offsets[-1]), np.int64), np.empty(int(offsets[-1]), np.int64)
-    sources = np.empty(len(sizes), np.int64)
-    for which in np.unique(pieces.which).tolist():
-        bag, mine = pieces.sources[which].bag, np.flatnonzero(pieces.which == which)
-        if len(mine) == 1:
-            starts, stops = bag.span(int(pieces.starts[mine[0]]), int(pieces.stops[mine[0]]))
-            places: Any = slice(int(offsets[mine[0]]), int(offsets[mine[0] + 1]))
-        else:
-            starts, stops = bag.ranges(spread(pieces.starts[mine], lengths[mine]))
-            places = spread(offsets[mine], lengths[mine])
-        begins[places], sizes[places], sources[places] = starts, stops - starts, which
-    breaks = np.ones(len(sizes), bool)
-    breaks[1:] = (sources[1:] != sources[:-1]) | (begins[1:] != begins[:-1] + sizes[:-1])
-    heads = np.flatnonzero(breaks)
-    ends = begins + sizes
-    lasts = np.append(heads[1:], len(sizes))[: len(heads)] - 1
-    return Layout(
-        pieces.sources,
-        sources[heads],
-        begins[heads],
-        ends[lasts],
-        np.diff(np.append(heads, len(sizes))),
-        sizes,
-    )
+
+    def __init__(
+        self,
+        dataset: Rows,
+        types: Spec,
+        compressions: Mapping[str, Compressed],
+        recompressed: Collection[str],
+        verify: bool,
+        threads: int,
+        computed: ComputedFields | None,
+    ) -> None:
+        self._dataset, self._types = dataset, types
+        self._compressions, self._recompressed = compressions, recompressed
+        self._verify, self._threads = verify, threads
+        self._computed = computed
+
+    def load(self, chunk: Chunk) -> ChunkRecords:
+        """Returns the records of a chunk.
+
+        Raises:
+            CorruptError, DecodeError: A record cannot be read.
+        """
+        if chunk.loaded is not None:
+            loaded: ChunkRecords = chunk.loaded
+            return loaded
+        records = ChunkRecords({}, {})
+        indices = np.arange(chunk.start, chunk.stop)
+        for name, kind in self._types.items():
+            found = chunk.fields[name]
+            if found is None:
+                records.runs[name], records.refs[name] = _read_values(self._dataset, indices, name)
+                continue
+            plan, ranges = found
+            records.runs[name] = self._runs(name, plan, ranges)
+            records.refs[name] = (plan.firsts, plan.counts) if kind.sequence else plan.firsts
+        if self._computed is not None:
+            for name, (runs, refs) in self._computed.compute(indices).items():
+                records.runs[name], records.refs[name] = runs, refs
+        return records
+
+    def _runs(self, name: str, plan: CopyPlan, ranges: ByteRanges) -> list[Run]:
+        target, again = self._compressions.get(name), name in self._recompressed
+        bags = [ranges.sources[which].bag for which in np.unique(ranges.which).tolist()]
+        if all(_is_stored_alike(bag, target, again) for bag in bags):
+            if self._verify:
+                _read_records(plan, self._threads)
+            return _stored_runs(ranges)
+        records = _read_records(plan, self._threads)
+        if target is None or (target.trained and not target.dictionary):
+            return [_run(records)]  # The writer trains the dictionary.
+        codec = Zstd(CompressionZstd(target.level, target.dictionary), MAX_RECORD_BYTES)
+        if max(map(len, records), default=0) > codec.max_record_size:
+            return [_run(records)]  # The writer raises an error.
+        return [_run(codec.encode_many(records), True)]
 
 
-def is_held(bag: BagFile, target: Compressed | None, anew: bool) -> bool:
-    """Tells whether a bag holds records as one that is written does."""
+def _is_stored_alike(bag: BagFile, target: Compressed | None, again: bool) -> bool:
+    """Returns whether a bag stores records as the copy does."""
     if bag.codec is None or target is None:
         return bag.codec is None and target is None
-    if anew or bag.codec.options.dictionary != target.dictionary:
+    if again or bag.codec.options.dictionary != target.dictionary:
         return False
     return bool(target.dictionary) or not target.trained
 
 
-def move(
-    pieces: Pieces, layout: Layout, target: Compressed | None, *, anew: bool, verify: bool, threads: int
-) -> list[Run]:
-    """Returns runs of the records of pieces, in their order.
-
-    Args:
-        pieces, layout: Which records, and where their bytes are.
-        target: How the bag that they are written to is compressed.
-        anew: Compress what is compressed anew.
-        verify: Decompress also what is not made over, to see whether it is sound.
-        threads: Most threads.
-
-    Raises:
-        CorruptError: A record that cannot be read.
-    """
-    used = [layout.sources[which].bag for which in np.unique(layout.which).tolist()]
-    if all(is_held(bag, target, anew) for bag in used):
-        if verify:
-            _read(pieces, threads)
-        return _as_held(layout)
-    records = _read(pieces, threads)
-    if target is not None and (target.dictionary or not target.trained):
-        return _compressed(records, target)
-    return [_run(records, False)]
+def _run(records: Sequence[Any], stored: bool = False) -> Run:
+    return Run(records, np.fromiter(map(len, records), np.int64, len(records)), stored)
 
 
-def _run(records: Sequence[Any], held: bool) -> Run:
-    return Run(records, np.fromiter(map(len, records), np.int64, len(records)), held)
-
-
-def _compressed(records: list[bytes], target: Compressed) -> list[Run]:
-    zstd = CompressionZstd(target.level, target.dictionary)
-    codec = Zstd(zstd, 1 << 30)
-    if max(map(len, records), default=0) > codec.max_record_size:
-        return [_run(records, False)]  # The writer refuses it.
-    return [_run(codec.encode_many(records), True)]
-
-
-def _read(pieces: Pieces, threads: int) -> list[bytes]:
-    """Returns records, decompressed."""
-    lengths = pieces.stops - pieces.starts
-    which = np.unique(pieces.which).tolist()
-    if len(which) == 1:
-        bag: BagFile = pieces.sources[which[0]].bag
-        if len(lengths) == 1:
-            return bag.read_span(int(pieces.starts[0]), int(pieces.stops[0]), threads)
-        return bag.read(spread(pieces.starts, lengths), threads)
+def _read_records(plan: CopyPlan, threads: int) -> list[bytes]:
+    """Returns the records of a plan, decompressed."""
+    lengths = plan.stops - plan.starts
     offsets = offsets_of(lengths)
+    if len(lengths) == 1:
+        bag: BagFile = plan.sources[int(plan.which[0])].bag
+        return bag.read_span(int(plan.starts[0]), int(plan.stops[0]), threads)
     records: list[Any] = [None] * int(offsets[-1])
-    for source in which:
-        mine = np.flatnonzero(pieces.which == source)
-        found = pieces.sources[source].bag.read(spread(pieces.starts[mine], lengths[mine]), threads)
+    for which in np.unique(plan.which).tolist():
+        mine = np.flatnonzero(plan.which == which)
+        found = plan.sources[which].bag.read(spread(plan.starts[mine], lengths[mine]), threads)
         for place, record in zip(spread(offsets[mine], lengths[mine]).tolist(), found, strict=True):
             records[place] = record
     return records
 
 
-def _as_held(layout: Layout) -> list[Run]:
-    """Returns runs of the bytes as they are."""
-    bags = [source.bag for source in layout.sources]
-    total, count = int(layout.sizes.sum()), len(layout.starts)
+def _stored_runs(ranges: ByteRanges) -> list[Run]:
+    """Returns runs of the bytes as they are stored."""
+    bags = [source.bag for source in ranges.sources]
+    total, count = int(ranges.sizes.sum()), len(ranges.starts)
     mapped = all(bag.file.buffer is not None for bag in bags)
-    if count and ((mapped and total >= LONG * count) or (not mapped and total > HELD)):
-        offsets = offsets_of(layout.lengths).tolist()
-        ranges = zip(layout.which.tolist(), layout.starts.tolist(), layout.stops.tolist(), strict=True)
+    if count and (
+        (mapped and total >= MIN_FILE_COPY_BYTES * count) or (not mapped and total > MAX_BUFFER_BYTES)
+    ):
+        offsets = offsets_of(ranges.lengths).tolist()
+        columns = zip(ranges.which.tolist(), ranges.starts.tolist(), ranges.stops.tolist(), strict=True)
         return [
-            Run(extent(bags[which].file, start, stop), layout.sizes[offsets[run] : offsets[run + 1]], True)
-            for run, (which, start, stop) in enumerate(ranges)
+            Run(extent(bags[which].file, start, stop), ranges.sizes[offsets[run] : offsets[run + 1]], True)
+            for run, (which, start, stop) in enumerate(columns)
         ]
     if count == 1 and mapped:
-        view = bags[int(layout.which[0])].view
+        view = bags[int(ranges.which[0])].view
         assert view is not None
-        return [Run([view[int(layout.starts[0]) : int(layout.stops[0])]], layout.sizes, True)]
-    return [Run(_read_bytes(layout, bags), layout.sizes, True)]
+        return [Run([view[int(ranges.starts[0]) : int(ranges.stops[0])]], ranges.sizes, True)]
+    return [Run(_read_bytes(ranges, bags), ranges.sizes, True)]
 
 
-def _read_bytes(layout: Layout, bags: Sequence[BagFile]) -> list[bytes]:
-    # Long runs in parts, which a storage far away answers at the same time.
-    parts = np.maximum(-(-(layout.stops - layout.starts) // PART), 1)
-    within = spread(np.zeros(len(parts), np.int64), parts)
-    starts = np.repeat(layout.starts, parts) + within * PART
-    stops = np.minimum(starts + PART, np.repeat(layout.stops, parts))
-    which = np.repeat(layout.which, parts)
+def _read_bytes(ranges: ByteRanges, bags: Sequence[BagFile]) -> list[bytes]:
+    parts = np.maximum(-(-(ranges.stops - ranges.starts) // MAX_REQUEST_BYTES), 1)
+    part = spread(np.zeros(len(parts), np.int64), parts)
+    starts = np.repeat(ranges.starts, parts) + part * MAX_REQUEST_BYTES
+    stops = np.minimum(starts + MAX_REQUEST_BYTES, np.repeat(ranges.stops, parts))
+    which = np.repeat(ranges.which, parts)
     buffers: list[Any] = [b''] * len(starts)
     for source in np.unique(which).tolist():
         mine = np.flatnonzero(which == source)
@@ -181,14 +175,14 @@ def _read_bytes(layout: Layout, bags: Sequence[BagFile]) -> list[bytes]:
     return buffers
 
 
-def read_other(dataset: Rows, indices: Int64s, field: str) -> tuple[list[Run], Any]:
+def _read_values(dataset: Rows, indices: Int64s, field: str) -> tuple[list[Run], Any]:
     """Returns the records of a field that is in no bag, and their refs, counted from the first of them."""
     kind = dataset.types[field]
     if not kind.sequence:
         found = dataset.records_at(indices, field, None)
-        there = np.fromiter((record is not None for record in found), bool, len(found))
-        refs = np.where(there, np.cumsum(there) - 1, MISSING)
-        return [_run([record for record in found if record is not None], False)], refs
+        present = np.fromiter((record is not None for record in found), bool, len(found))
+        refs = np.where(present, np.cumsum(present) - 1, MISSING)
+        return [_run([record for record in found if record is not None])], refs
     counts = dataset.lengths_at(indices, field)
     items = spread(np.zeros(len(counts), np.int64), counts)
     records: list[Any] = dataset.records_at(np.repeat(indices, counts), field, items)
@@ -196,4 +190,4 @@ def read_other(dataset: Rows, indices: Int64s, field: str) -> tuple[list[Run], A
     if kind.optional:
         empty = dataset.rows(indices, {field: range(0)})
         firsts = np.where([row[field] is None for row in empty], MISSING, firsts)
-    return [_run(records, False)], (firsts, counts)
+    return [_run(records)], (firsts, counts)

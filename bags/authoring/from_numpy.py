@@ -1,4 +1,4 @@
-"""Arrays of any size, in memory or in files, as a dataset: written in blocks, at the speed of the disk."""
+"""`bags.from_numpy`: arrays of any size, in memory or in files, written in blocks at the speed of a disk."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from bags.authoring.progress_log import note_source
+from bags.authoring.progress_log import open_progress_log
 from bags.dataset.compression import Compression
 from bags.dataset.field_writer import Run
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.errors import SpecError
-from bags.progress import progress
+from bags.progress import progress as show_progress
 from bags.validation import at_least_or_none
 
 __all__ = ['from_numpy']
 
-BLOCK = 1 << 23  # Bytes that are written at a time.
+BLOCK_BYTES = 1 << 23  # Written at a time.
 
 
 def from_numpy(
@@ -32,35 +32,35 @@ def from_numpy(
     shard_length: int | None = None,
     compression: Compression = None,
     resume: bool = False,
-    show: bool | None = None,
+    progress: bool | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> int:
-    """Writes arrays to a new dataset: what is at index i of each of them is datapoint i.
+    """Writes arrays of one length to a new dataset: datapoint i has the elements at index i of each array.
 
-    Memory stays the same however large they are, if they are not in it already.
+    Arrays in files are written with little memory, however large they are.
 
     Args:
-        arrays: A mapping of field names to arrays of one length, or to paths of `.npy` files, which are
-            mapped. Anything with a shape, a dtype and slices will do. A single one becomes the field `data`.
-        directory: The dataset, of shard folders.
-        shard_size, shard_length, compression, filesystem, storage_options: As for `ShardedDatasetWriter`.
-        resume: Go on with what was interrupted, with the same arrays.
-        show: A bar of progress; unless given, if standard error is a terminal.
+        arrays: A mapping of field names to arrays, or to paths of `.npy` files, which are mapped into memory.
+            Anything with a shape, a dtype and slices is an array. A single one becomes the field `data`.
+        directory: Where the dataset goes: str, path or URL.
+        shard_size, shard_length, compression, filesystem, storage_options: As in `ShardedDatasetWriter`.
+        resume: Resume an earlier run, if there was one, with the same arrays.
+        progress: Whether to show a progress bar; None: if standard error is a terminal.
 
     Returns:
         The number of datapoints.
 
     Raises:
-        SpecError: An array that has no length, or of a dtype that no field can have.
-        ValueError: Arrays of different lengths, or a file that holds no array; with `resume`, what is there
+        SpecError: An array has no dimension, or a dtype that no field can have.
+        ValueError: Arrays of different lengths, or a file that is not one array; with `resume`, the dataset
             is made from something else.
-        FileExistsError: Something is there, and `resume` is not set.
+        FileExistsError: The directory is not empty, and `resume` is not set.
     """
     shard_size = at_least_or_none('shard_size', shard_size, 1)
     shard_length = at_least_or_none('shard_length', shard_length, 1)
     fields = {
-        name: _opened(name, array)
+        name: _open(name, array)
         for name, array in (arrays if isinstance(arrays, Mapping) else {'data': arrays}).items()
     }
     lengths = {name: int(array.shape[0]) for name, array in fields.items()}
@@ -68,8 +68,8 @@ def from_numpy(
         raise ValueError(f'arrays: expected one length, got {lengths}')
     length = next(iter(lengths.values()), 0)
     spec = {name: _type_of(name, array) for name, array in fields.items()}
-    row = sum(_row_size(array) for array in fields.values())
-    block = max(1, min(BLOCK, shard_size or BLOCK) // max(1, row))
+    row_size = sum(_row_size(array) for array in fields.values())
+    block = max(1, min(BLOCK_BYTES, shard_size or BLOCK_BYTES) // max(1, row_size))
     with (
         ShardedDatasetWriter(
             directory,
@@ -83,9 +83,9 @@ def from_numpy(
         ) as writer,
         contextlib.ExitStack() as stack,
     ):
-        note_source(writer, {'kind': 'arrays', 'length': length, 'fields': spec}, resume)
+        open_progress_log(writer, {'kind': 'arrays', 'length': length, 'fields': spec}, resume)
         start = len(writer)
-        advance = stack.enter_context(progress('writing', length - start, 'datapoints', show=show))
+        advance = stack.enter_context(show_progress('writing', length - start, 'datapoints', show=progress))
         while start < length:
             stop = min(start + block, length)
             if shard_length is not None:
@@ -95,13 +95,13 @@ def from_numpy(
             writer.append_runs(runs, dict.fromkeys(fields, np.arange(count)))
             del runs
             for array in fields.values():
-                _let_go(array)
-            advance(count, count * row)
+                _release_pages(array)
+            advance(count, count * row_size)
             start = stop
     return length
 
 
-def _opened(name: str, array: Any) -> Any:
+def _open(name: str, array: Any) -> Any:
     if isinstance(array, str | os.PathLike):
         try:
             found = np.load(array, mmap_mode='r', allow_pickle=False)
@@ -110,17 +110,17 @@ def _opened(name: str, array: Any) -> Any:
             raise ValueError(f'{os.fspath(array)}: {expected} ({exc})') from exc
         if not isinstance(found, np.ndarray):
             found.close()
-            raise ValueError(f'{os.fspath(array)}: expected a .npy file with one array, got one with several')
+            raise ValueError(f'{os.fspath(array)}: expected a .npy file, got an archive of several arrays')
         array = found
     elif not all(hasattr(array, part) for part in ('shape', 'dtype', '__getitem__')):
         array = np.asarray(array)
     if not array.shape:
-        raise SpecError(name, 'an array with a length', 'a single value')
+        raise SpecError(name, 'an array with at least one dimension', 'a single value')
     return array
 
 
 def _type_of(name: str, array: Any) -> str:
-    """Returns the type of what is at one index of an array."""
+    """Returns the type of the elements along the first dimension of an array."""
     dtype = np.dtype(array.dtype)
     if dtype.hasobject or dtype.kind not in 'biufcSU' or not dtype.itemsize:
         expected = 'an array of bool, numbers or strings of a fixed size (times as a view of int64)'
@@ -141,16 +141,16 @@ def _row_size(array: Any) -> int:
 
 
 def _run(array: Any, start: int, stop: int) -> Run:
-    # Little-endian, and one after the other: of most arrays a view.
+    # Little-endian and contiguous: for most arrays, a view.
     dtype = np.dtype(array.dtype).newbyteorder('<')
     block = np.ascontiguousarray(array[start:stop], dtype)
     data = block.reshape(-1).view(np.uint8) if block.nbytes else b''
     return Run([data], np.full(stop - start, _row_size(array), np.int64), False)
 
 
-def _let_go(array: Any) -> None:
-    """Has the system forget that pages of a mapped file were read, which else count as memory in use."""
+def _release_pages(array: Any) -> None:
+    """Drops the pages of a mapped file that were read, which else count as memory of this process."""
     mapped = getattr(array, '_mmap', None)
-    # Not of a map that is private: what was written to it is nowhere else.
+    # Not of a private map, whose changes are in these pages only.
     if isinstance(mapped, mmap.mmap) and getattr(array, 'mode', None) == 'r' and hasattr(mapped, 'madvise'):
         mapped.madvise(mmap.MADV_DONTNEED)

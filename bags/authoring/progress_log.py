@@ -1,4 +1,4 @@
-"""What a dataset is made from: kept beside its shards, so that making it can be gone on with."""
+"""The file `source.json` beside the shards of a dataset: what it is made from, and how far that has come."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.storage import Store
 
-__all__ = ['Provenance', 'note_source']
+__all__ = ['ProgressLog', 'open_progress_log']
 
 NAME = 'source.json'
 
 
-class Provenance:
-    """The file `source.json` of a dataset: what it is made from, and what of that it leaves out.
+class ProgressLog:
+    """What a dataset is made from, and the state that resuming needs besides its length.
 
     Args:
         store, directory: The dataset.
-        source: What it is made from, as JSON holds it.
+        source: What it is made from, as JSON values.
     """
 
     def __init__(self, store: Store, directory: str, source: dict[str, Any]) -> None:
@@ -26,19 +26,19 @@ class Provenance:
         self._path = store.join(directory, NAME)
         self._source = source
         self.state: dict[str, Any] = {}
-        """What else there is to know, as JSON holds it."""
+        """JSON values, stored by `save`."""
 
-    def resume(self, length: int) -> None:
-        """Goes on with a dataset of so many datapoints.
+    def load(self, length: int) -> None:
+        """Reads what an earlier run saved, which wrote so many datapoints; without any, starts the log.
 
         Raises:
-            ValueError: It is made from something else, or nobody knows what from.
+            ValueError: The dataset is made from something else, or has datapoints without a log.
         """
         if not self._store.exists(self._path):
             if length:
                 raise ValueError(
-                    f'{self._path}: is missing, so nobody knows how far {length} datapoints have come; '
-                    f'expected what an earlier run of this left'
+                    f'{self._path}: is missing, so it is unknown what the {length} datapoints are made from; '
+                    f'expected the file that an earlier run wrote'
                 )
             self.save()
             return
@@ -49,34 +49,31 @@ class Provenance:
         self.state = found.get('state', {})
 
     def save(self) -> None:
-        """Makes the state last."""
+        """Writes source and state, atomically."""
         self._store.replace(self._path, json.dumps({**self._source, 'state': self.state}).encode())
 
 
-def note_source(writer: ShardedDatasetWriter, source: dict[str, Any], resume: bool) -> Provenance:
-    """Notes what a dataset is made from; when it is gone on with, looks whether it is that.
+def open_progress_log(writer: ShardedDatasetWriter, source: dict[str, Any], resume: bool) -> ProgressLog:
+    """Starts the log of a dataset, or, to resume, reads that of the earlier run.
 
     Raises:
-        ValueError: As `Provenance.resume`.
+        ValueError: As `ProgressLog.load`.
     """
-    provenance = Provenance(writer.store, writer.directory, source)
+    log = ProgressLog(writer.store, writer.directory, source)
     if resume:
-        provenance.resume(len(writer))
+        log.load(len(writer))
     else:
-        provenance.save()
-    return provenance
+        log.save()
+    return log
 
 
-def _difference(name: str, there: Any, given: Any) -> str:
-    """Returns in what a dataset is made from something else, and what can be done."""
-    if name == 'length' and isinstance(there, int) and isinstance(given, int):
-        if given < there:
-            return (
-                f'resume: expected the {there:,} inputs that the dataset was begun with, got only {given:,}'
-            )
+def _difference(name: str, found: Any, given: Any) -> str:
+    """Returns how the source differs from that of the earlier run, and what can be done."""
+    if name == 'length' and isinstance(found, int) and isinstance(given, int):
+        if given < found:
+            return f'resume: expected the {found:,} inputs of the earlier run, got only {given:,}'
         return (
-            f'resume: the inputs have grown: expected the {there:,} that the dataset was begun with, got '
-            f'{given:,}. Go on with the first {there:,} of them; write the others to a dataset of their own, '
-            f'which bags.concat puts behind this one'
+            f'resume: expected the {found:,} inputs of the earlier run, got {given:,}. Resume with the first '
+            f'{found:,} of them; write the others to a dataset of their own, and join both with bags.concat'
         )
-    return f'resume: the dataset is made from something else: expected {name} {there!r}, got {given!r}'
+    return f'resume: the dataset is made from something else: expected {name} {found!r}, got {given!r}'

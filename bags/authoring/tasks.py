@@ -1,124 +1,137 @@
-"""The inputs of a dataset that is written by many: dealt out as tasks, and which of them are done."""
+"""The inputs of `bags.write`: grouped to tasks, and which of them an earlier run has written."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from bags.authoring.progress_log import Provenance
-from bags.authoring.workers import Outcome, Task
+from bags.authoring.progress_log import ProgressLog
+from bags.workers.outcome import Outcome
 
-__all__ = ['Inputs', 'Ledger']
+__all__ = ['MAX_INPUTS', 'Inputs', 'Task', 'WrittenInputs']
 
-LONG = 0.2  # Seconds,
-SHORT = 0.03
-MOST = 256  # and inputs of a task.
-LARGE = 1 << 22  # Bytes of its records.
+MAX_SECONDS = (
+    0.2  # A task that takes longer than this, or less than the minimum, changes the size of the next.
+)
+MIN_SECONDS = 0.03
+MAX_INPUTS = 256
+GOOD_BYTES = 1 << 22
+"""Bytes of records of a task beyond which tasks do not grow; beyond twice as many they shrink."""
 
 Ranges = list[tuple[int, int]]
 
 
-class Inputs:
-    """Deals inputs out as tasks, of so many that handing them out costs little beside the work.
+class Task(NamedTuple):
+    """Consecutive inputs."""
+
+    first: int
+    """The number of the first."""
+    inputs: list[Any]
+
+    def __str__(self) -> str:
+        last = self.first + len(self.inputs) - 1
+        return f'input {self.first}' if last == self.first else f'inputs {self.first} to {last}'
+
+
+class Inputs(Iterator[Task]):
+    """Groups inputs to tasks, of a size at which handing them out costs little beside the work.
 
     Args:
         source: The inputs.
-        done: Ranges of those that are done already, in order.
+        done: Ranges of those to leave out, in order.
+        max_size: Most inputs in a task.
     """
 
-    def __init__(self, source: Iterable[Any], done: Ranges) -> None:
-        self._parts = _open(source, done)
-        self._part: Iterator[Any] = iter(())
+    def __init__(self, source: Iterable[Any], done: Ranges, max_size: int = MAX_INPUTS) -> None:
+        self._ranges = _remaining(source, done)
         self._first = 0
+        self._inputs: Iterator[Any] = iter(())
         self._size = 1
+        self._max_size = max_size
 
-    def next(self) -> Task | None:
-        """Returns the next task; None at the end."""
-        while not (inputs := list(itertools.islice(self._part, self._size))):
-            found = next(self._parts, None)
-            if found is None:
-                return None
-            self._first, self._part = found
+    def __next__(self) -> Task:
+        while not (inputs := list(itertools.islice(self._inputs, self._size))):
+            self._first, self._inputs = next(self._ranges)
         task = Task(self._first, inputs)
         self._first += len(inputs)
         return task
 
-    def took(self, outcome: Outcome, size: int) -> None:
-        """Learns how long a task took, and how many bytes of records there are of it."""
+    def learn(self, outcome: Outcome) -> None:
+        """Adapts the size of tasks to the time and bytes that one took."""
         count = len(outcome.task.inputs)
-        if count >= self._size and outcome.seconds < SHORT and size < LARGE:
-            self._size = min(2 * self._size, MOST)
-        elif count <= self._size and (outcome.seconds > LONG or size > 2 * LARGE):
+        if count >= self._size and outcome.seconds < MIN_SECONDS and outcome.size < GOOD_BYTES:
+            self._size = min(2 * self._size, self._max_size)
+        elif count <= self._size and (outcome.seconds > MAX_SECONDS or outcome.size > 2 * GOOD_BYTES):
             self._size = max(1, self._size // 2)
 
 
-def _open(source: Iterable[Any], done: Ranges) -> Iterator[tuple[int, Iterator[Any]]]:
-    """Returns the parts that are not done, each with the number of its first input."""
-    parts: list[tuple[int, int | None]] = []
-    reached = 0
-    for begin, end in done:
-        if begin > reached:
-            parts.append((reached, begin))
-        reached = max(reached, end)
-    parts.append((reached, None))
+def _remaining(source: Iterable[Any], done: Ranges) -> Iterator[tuple[int, Iterator[Any]]]:
+    """Yields the ranges of inputs that are not done: the number of the first, and the inputs.
+
+    Raises:
+        ValueError: Fewer inputs than are done.
+    """
+    starts = [0, *(stop for _, stop in done)]
+    stops = [*(start for start, _ in done), None]
     iterator = None if isinstance(source, Sequence) else iter(source)
     position = 0
-    for start, stop in parts:
+    for start, stop in zip(starts, stops, strict=True):
+        if start == stop:
+            continue
         if iterator is None:
             assert isinstance(source, Sequence)
-            places = range(start, len(source) if stop is None else stop)
-            yield start, map(source.__getitem__, places)
-        else:
-            skipped = sum(1 for _ in itertools.islice(iterator, start - position))
-            if skipped < start - position:
-                raise ValueError(
-                    f'expected at least {start} inputs, as so many were written before, '
-                    f'got {position + skipped}'
-                )
-            yield start, itertools.islice(iterator, None if stop is None else stop - start)
-            position = start if stop is None else stop
+            yield start, map(source.__getitem__, range(start, len(source) if stop is None else stop))
+            continue
+        skipped = sum(1 for _ in itertools.islice(iterator, start - position))
+        if skipped < start - position:
+            raise ValueError(
+                f'resume: expected at least {start} inputs, which an earlier run has written, '
+                f'got {position + skipped}'
+            )
+        yield start, itertools.islice(iterator, None if stop is None else stop - start)
+        position = start if stop is None else stop
 
 
-class Ledger:
-    """Which inputs are in a dataset that is written in whatever order they are done.
+class WrittenInputs:
+    """Which inputs a dataset has whose datapoints are in the order in which they were done.
 
-    A flush makes some more datapoints last; how many of them, nobody knows before it has succeeded, or after
-    a crash. So it is noted before each flush what was done at the last one, and in which order datapoints
-    came since.
+    A flush makes more datapoints durable; how many, is unknown until it has succeeded, and after a crash. So
+    the log is written before each flush: which inputs were durable after the last one (`length`, `done`), and
+    the order of the datapoints since (`since`). With the length of the dataset, that tells which it has.
 
     Args:
-        provenance: Where it is kept.
-        length: Datapoints that are there.
+        log: Holds all this, under the key 'ledger'.
+        length: Datapoints of the dataset.
     """
 
-    def __init__(self, provenance: Provenance, length: int) -> None:
-        self._provenance = provenance
-        known = provenance.state.get('ledger', {'length': length, 'done': [(0, length)], 'since': []})
-        self.done: Ranges = [(start, stop) for start, stop in known['done']]
-        """Ranges of inputs that are done, in order."""
-        left = length - known['length']
-        for start, stop in known['since']:
-            if left > 0:
-                self._add(start, min(stop, start + left))
-                left -= stop - start
+    def __init__(self, log: ProgressLog, length: int) -> None:
+        self._log = log
+        saved = log.state.get('ledger', {'length': length, 'done': [(0, length)], 'since': []})
+        self.done: Ranges = [(start, stop) for start, stop in saved['done']]
+        """Ranges of inputs whose datapoints are durable, in order."""
+        unsaved = length - saved['length']
+        for start, stop in saved['since']:
+            if unsaved > 0:
+                self._add(start, min(stop, start + unsaved))
+                unsaved -= stop - start
         self._length = length
         self._since: Ranges = []
 
-    def wrote(self, first: int, count: int) -> None:
-        """Is told of inputs whose datapoints were appended."""
+    def append(self, first: int, count: int) -> None:
+        """Notes that the datapoints of inputs were appended."""
         if self._since and self._since[-1][1] == first:
             self._since[-1] = self._since[-1][0], first + count
         else:
             self._since.append((first, first + count))
 
     def save(self) -> None:
-        """Notes what is appended, before it is flushed."""
-        self._provenance.state['ledger'] = {'length': self._length, 'done': self.done, 'since': self._since}
-        self._provenance.save()
+        """Writes to the log what was appended; called before a flush."""
+        self._log.state['ledger'] = {'length': self._length, 'done': self.done, 'since': self._since}
+        self._log.save()
 
     def flushed(self) -> None:
-        """Is told that all is flushed."""
+        """Notes that all that was appended is durable."""
         for start, stop in self._since:
             self._add(start, stop)
             self._length += stop - start

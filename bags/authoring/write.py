@@ -1,8 +1,7 @@
-"""Writing a dataset with many workers: they transform and encode, one process writes."""
+"""Writing a dataset with many workers: they transform and encode inputs, and one process writes."""
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import os
@@ -10,9 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any
 
-from bags.authoring.progress_log import note_source
-from bags.authoring.tasks import LONG, Inputs, Ledger
-from bags.authoring.workers import Crew, Outcome, Processes, Task, Threads, can_be_sent
+from bags.authoring.progress_log import open_progress_log
+from bags.authoring.tasks import MAX_INPUTS, Inputs, Task, WrittenInputs
 from bags.dataset.base import Rows
 from bags.dataset.compression import Compression
 from bags.dataset.encoder import Encoder, collect
@@ -22,12 +20,16 @@ from bags.dataset.spec import parse_spec
 from bags.progress import Advance
 from bags.progress import progress as show_progress
 from bags.validation import at_least_or_none
+from bags.workers.outcome import Outcome, Partial
+from bags.workers.pool import WorkerPool
+from bags.workers.processes import check_sendable
 
 __all__ = ['Written', 'write']
 
-BUDGET = 1 << 28  # Bytes of records that wait for others before them.
-WINDOW = 1 << 8  # Tasks that may be done before the first of them is.
-SECONDS = 1.0
+MAX_HELD_BYTES = 1 << 28
+"""Bytes of records that are done and wait for those before them."""
+MAX_TASKS_AHEAD = 256
+CHECKPOINT_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,14 +37,14 @@ class Written:
     """What `write` wrote."""
 
     datapoints: int
-    """Datapoints of the dataset, with those of an earlier run."""
+    """Datapoints of the dataset, with those of earlier runs."""
     shards: int
     size: int
-    """Bytes of it."""
+    """Bytes of the dataset."""
 
 
 class Encode:
-    """What a worker does: from inputs to records."""
+    """The work of a worker: makes datapoints from the inputs of a task, and encodes them."""
 
     def __init__(
         self,
@@ -51,29 +53,26 @@ class Encode:
         transform: Callable[[Any], Mapping[str, Any]] | None,
         dataset: Rows | None,
     ) -> None:
-        self._spec = spec
-        self._encoders = encoders
+        self._arguments = spec, encoders, transform, dataset
         self._transform = transform
         self._dataset = dataset
         self._encoder = Encoder(parse_spec(spec), encoders)
 
-    def __call__(self, task: Task) -> tuple[list[list[Any]], Exception | None]:
-        found: list[list[Any]] = []
+    def __call__(self, task: Task) -> list[list[Any]] | Partial:
+        """Returns the records of each datapoint."""
+        encoded: list[list[Any]] = []
         for number, value in enumerate(task.inputs, task.first):
             try:
                 value = value if self._dataset is None else self._dataset[value]
                 datapoint = value if self._transform is None else self._transform(value)
-                found.append(collect(self._encoder.encode(datapoint)))
+                encoded.append(collect(self._encoder.encode(datapoint)))
             except Exception as exc:
                 exc.add_note(f'at input {number}')
-                return found, exc
-        return found, None
+                return Partial(encoded, exc)
+        return encoded
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self._spec, self._encoders, self._transform, self._dataset
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        Encode.__init__(self, *state)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Encode, self._arguments
 
 
 def write(
@@ -94,43 +93,45 @@ def write(
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Written:
-    """Writes a dataset with many workers, which transform and encode what one process then writes.
+    """Writes a dataset with many workers, which transform and encode inputs; this process writes the records.
 
     Args:
-        source: The inputs: a dataset, a sequence, or anything to iterate over. Of a dataset the workers read
-            the datapoints themselves.
+        source: The inputs: a dataset, a sequence, or any other iterable. Workers read the datapoints of a
+            dataset themselves.
         directory: Where the dataset goes: str, path or URL.
         spec: Type by field.
-        transform: From an input to its datapoint; unless given, the inputs are the datapoints.
-        workers: How many; as many as there are processors unless given. One is this process itself.
-        processes: True for processes, which are started afresh, so that `transform` and `encoders` must be
-            importable there; False for threads. Unless given, processes where that is possible.
-        ordered: Keep the order of the inputs. If not, no input waits for a slower one before it. (Order is
-            kept also on storages whose files do not grow.)
+        transform: Function from an input to its datapoint; unless given, the inputs are the datapoints.
+        workers: How many; the number of processors unless given. 1 is this process itself.
+        processes: True for processes, which are started afresh, so that they must be able to import
+            `transform` and `encoders`; False for threads. Unless given, processes where that is possible.
+        ordered: Keep the order of the inputs. If False, datapoints are written in the order in which they are
+            done. (Object stores keep the order in any case.)
         encoders, compression: As in `DatasetWriter`. Encoders run in the workers.
         shard_size, shard_length: Bytes, or datapoints, from which on a shard is full.
-        resume: Go on where an earlier run ended, of the same inputs in the same order: no datapoint is lost
-            or there twice. It may also be the first run.
-        progress: Show a bar: True, False, or None for on terminals.
+        resume: Resume an earlier run, if there was one, with the same inputs in the same order: no datapoint
+            is lost or written twice.
+        progress: Whether to show a progress bar; None: if standard error is a terminal.
         filesystem, storage_options: As in `DatasetWriter`.
 
     Raises:
-        FileExistsError: Something is there, and `resume` is not set.
-        EncodeError: A datapoint that does not fit; a note says which input. Those before it are written.
-        RuntimeError: A worker died, and so did those that tried again; likewise.
-        ValueError: With `resume`, what is there is made from something else.
+        FileExistsError: The directory is not empty, and `resume` is not set.
+        EncodeError: A datapoint does not fit the spec; a note says which input it is of. Datapoints of the
+            inputs before it are written.
+        RuntimeError: Several workers in a row died during the same task; likewise.
+        ValueError: With `resume`, the dataset is made from something else.
     """
     dataset = source if isinstance(source, Rows) else None
     if dataset is None and not isinstance(source, Iterable):
-        raise TypeError(
-            f'write: expected a dataset or something to iterate over, got {type(source).__name__}'
-        )
-    workers = at_least_or_none('workers', workers, 1)
+        raise TypeError(f'write: expected a dataset or an iterable of inputs, got {type(source).__name__}')
+    workers = at_least_or_none('workers', workers, 1) or os.cpu_count() or 1
     if transform is not None and not callable(transform):
         raise TypeError(f'transform: expected a function, got {transform!r}')
     parse_spec(spec)
     work = Encode(dict(spec), encoders, transform, dataset)
-    start = _crew(work, workers or os.cpu_count() or 1, processes)
+    if workers == 1 and not processes:
+        workers = 0  # This thread: each input is written before the next is taken.
+    elif processes is not False:
+        processes = _can_send(bool(processes), transform=transform, encoders=encoders, source=dataset)
     made_from: dict[str, Any] = {
         'kind': 'write',
         'spec': dict(sorted(spec.items())),
@@ -145,106 +146,44 @@ def write(
                 filesystem=filesystem, storage_options=storage_options,
             )
         )  # fmt: skip
-        provenance = note_source(writer, made_from, resume)
-        ordered = (ordered or writer.store.is_remote) and not provenance.state.get('ledger')
-        ledger = None if ordered else Ledger(provenance, len(writer))
-        done = [(0, len(writer))] if ledger is None else ledger.done
+        log = open_progress_log(writer, made_from, resume)
+        ordered = (ordered or writer.store.is_remote) and not log.state.get('ledger')
+        written = None if ordered else WrittenInputs(log, len(writer))
+        done = [(0, len(writer))] if written is None else written.done
         total = made_from['length']
         advance = stack.enter_context(
             show_progress('writing', total and total - len(writer), 'datapoints', show=progress)
         )
-        crew = start()
-        if crew is not None:
-            stack.callback(crew.close)
-        inputs = Inputs(source if dataset is None else range(len(dataset)), done)
-        outcomes = _inline(inputs, work) if crew is None else _outcomes(inputs, crew, ordered)
-        _write_all(outcomes, writer, ledger, advance)
+        inputs = Inputs(
+            source if dataset is None else range(len(dataset)), done, MAX_INPUTS if workers else 1
+        )
+        pool = stack.enter_context(
+            WorkerPool(work, workers, processes=bool(processes), name='bags-write', size_of=_size_of)
+        )
+        outcomes = pool.run(inputs, ordered=ordered, ahead=MAX_TASKS_AHEAD, max_held_bytes=MAX_HELD_BYTES)
+        _write_all(outcomes, inputs, writer, written, advance)
     return Written(len(writer), writer.shards, writer.size)
 
 
-def _crew(work: Encode, workers: int, processes: bool | None) -> Callable[[], Crew | None]:
-    """Returns what starts the workers; None if this process does it all."""
-    if workers == 1 and not processes:
-        return lambda: None
-    obstacle = can_be_sent(work) if processes is not False else None
-    if processes and obstacle is not None:
-        raise TypeError(
-            f'processes: expected a transform and encoders that can be sent to other processes, such as '
-            f'functions of a module; or processes=False ({obstacle})'
-        ) from obstacle
-    if processes is False or obstacle is not None or (processes is None and not _main_is_importable(work)):
-        return lambda: Threads(work, workers)
-    return lambda: Processes(work, workers)
+def _can_send(required: bool, **values: Any) -> bool:
+    """Returns whether values can be sent to processes.
 
-
-def _main_is_importable(work: Encode) -> bool:
-    """Tells if what is defined in the main module would be found by a process that is started afresh."""
-    import pickle
-    import sys
-
-    if b'__main__' not in pickle.dumps(work):
-        return True
-    main = sys.modules['__main__']
-    return getattr(main, '__spec__', None) is not None or os.path.exists(
-        getattr(main, '__file__', None) or ''
-    )
-
-
-def _inline(inputs: Inputs, work: Encode) -> Iterator[tuple[Outcome, int]]:
-    """Does all in this process: each input is written before the next is looked at."""
-    while (task := inputs.next()) is not None:
-        outcome = Outcome(task, *work(task), LONG)
-        yield outcome, _size_of(outcome)
-
-
-def _outcomes(inputs: Inputs, crew: Crew, ordered: bool) -> Iterator[tuple[Outcome, int]]:
-    """Has tasks done, and returns them with the bytes of their records, in order if so wished.
-
-    Behind the first that failed none are begun, and those that come before it are still returned.
+    Raises:
+        TypeError: They cannot, and that is required.
     """
-    waiting: dict[int, tuple[Outcome, int]] = {}
-    finished: set[int] = set()
-    begun: collections.deque[int] = collections.deque()
-    """First inputs of tasks, from the first on that is not finished."""
-    held, ends = 0, False
-    error: tuple[Outcome, int] | None = None
-    while True:
-        while not ends and crew.has_room() and held < BUDGET and len(begun) < WINDOW:
-            task = inputs.next()
-            if task is None:
-                ends = True
-                break
-            begun.append(task.first)
-            crew.submit(task)
-        if not begun:
-            break
-        for outcome in crew.wait():
-            size = _size_of(outcome)
-            inputs.took(outcome, size)
-            finished.add(outcome.task.first)
-            ends = ends or outcome.error is not None
-            if ordered:
-                waiting[outcome.task.first] = outcome, size
-                held += size
-            elif outcome.error is None:
-                yield outcome, size
-            else:
-                error = error or (outcome, size)
-        while begun and begun[0] in finished:
-            first = begun.popleft()
-            finished.discard(first)
-            if ordered:
-                found = waiting.pop(first)
-                held -= found[1]
-                yield found
-    if error is not None:
-        yield error
+    try:
+        check_sendable(**values)
+    except TypeError:
+        if required:
+            raise
+        return False
+    return True
 
 
-def _size_of(outcome: Outcome) -> int:
-    """Returns the bytes of the records of a task."""
+def _size_of(datapoints: list[list[Any]]) -> int:
+    """Returns the bytes of the records of some datapoints."""
     total = 0
-    for records in outcome.result or ():
+    for records in datapoints:
         for record in records:
             if type(record) is bytes:
                 total += len(record)
@@ -254,43 +193,45 @@ def _size_of(outcome: Outcome) -> int:
 
 
 def _write_all(
-    outcomes: Iterator[tuple[Outcome, int]],
+    outcomes: Iterator[Outcome],
+    inputs: Inputs,
     writer: ShardedDatasetWriter,
-    ledger: Ledger | None,
+    written: WrittenInputs | None,
     advance: Advance,
 ) -> None:
-    """Writes what is done.
+    """Writes the results of tasks.
 
     Raises:
-        Exception: The error of the first task that failed, once all before it is written.
+        Exception: That of the first task that failed, once all before it is written.
     """
     flushed = time.monotonic()
 
     def checkpoint() -> None:
-        if ledger is not None:
-            ledger.save()
+        if written is not None:
+            written.save()
         writer.flush()
-        if ledger is not None:
-            ledger.flushed()
+        if written is not None:
+            written.flushed()
 
     try:
-        for outcome, size in outcomes:
+        for outcome in outcomes:
+            inputs.learn(outcome)
             for number, records in enumerate(outcome.result or (), outcome.task.first):
-                if ledger is not None and writer.is_due:
-                    checkpoint()  # A shard that ends is flushed.
-                writer.append_records(records, False if ledger is not None else None)
-                if ledger is not None:
-                    ledger.wrote(number, 1)
-            advance(len(outcome.result or ()), size)
+                if written is not None and writer.is_due:
+                    checkpoint()  # The end of a shard flushes it.
+                writer.append_records(records, False if written is not None else None)
+                if written is not None:
+                    written.append(number, 1)
+            advance(len(outcome.result or ()), outcome.size)
             if outcome.error is not None:
                 checkpoint()
-                raise outcome.error
-            if ledger is not None and time.monotonic() - flushed >= SECONDS:
+                outcome.get()
+            if written is not None and time.monotonic() - flushed >= CHECKPOINT_SECONDS:
                 checkpoint()
                 flushed = time.monotonic()
-        if ledger is not None:
+        if written is not None:
             checkpoint()
     except BaseException:
-        if ledger is not None:
-            ledger.save()  # The writer flushes what it has when it is closed.
+        if written is not None:
+            written.save()  # `close` of the writer flushes what it has.
         raise

@@ -2,9 +2,8 @@
 
 records     `ReadFromBag`, `WriteToBag`: records of bags (also as `ReadFromBagz`, `WriteToBagz`)
 datasets    `ReadDataset`, `WriteDataset`: datapoints
-dividing    what the two kinds of sources share
-splitting   how much of a source is one bundle: by bytes
-finishing   how what bundles wrote becomes files with consecutive numbers
+source      base of both sources, which splits them into bundles of about equal bytes
+finalize    end of both sinks, which renames the outputs of bundles to consecutive numbers
 """
 
 from bags.errors import MissingDependencyError

@@ -1,4 +1,4 @@
-"""Datapoints in pipelines."""
+"""Beam transforms that read and write the datapoints of datasets."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from apache_beam.io import iobase, range_trackers
 from apache_beam.transforms.display import DisplayDataItem
 
-from bags.beam.dividing import Divided
-from bags.beam.finishing import begin, finish
+from bags.beam.finalize import finalize, make_temporary_folder
+from bags.beam.source import SequenceSource
 from bags.dataset.base import Datapoint
 from bags.dataset.compression import Compression, field_compressions
 from bags.dataset.encoder import bind_encoders
@@ -28,7 +28,8 @@ from bags.validation import at_least
 
 __all__ = ['ReadDataset', 'WriteDataset']
 
-TOGETHER = 1 << 22  # Bytes of datapoints that are read together, about.
+READ_BYTES = 1 << 22  # Of datapoints that are read at a time, about.
+MAX_READ_DATAPOINTS = 1024
 
 
 class ReadDataset(beam.PTransform):  # type: ignore[misc]
@@ -36,7 +37,7 @@ class ReadDataset(beam.PTransform):  # type: ignore[misc]
 
     Args:
         directory: The dataset: path or URL.
-        fields: Which of its fields, as in `reader[i, fields]`; all unless given.
+        fields: Which fields to read, as in `reader[i, fields]`; all unless given.
         **options: As in `bags.open`.
     """
 
@@ -48,8 +49,8 @@ class ReadDataset(beam.PTransform):  # type: ignore[misc]
         return pbegin | iobase.Read(self._source)
 
 
-class DatasetSource(Divided):
-    """A dataset as a source, divided by bytes into ranges of datapoints."""
+class DatasetSource(SequenceSource):
+    """A dataset as a source of datapoints."""
 
     def __init__(self, directory: str, fields: Fields, options: Mapping[str, Any]) -> None:
         self._directory, self._fields, self._options = directory, fields, dict(options)
@@ -59,10 +60,10 @@ class DatasetSource(Divided):
 
     def read(self, range_tracker: range_trackers.OffsetRangeTracker) -> Iterator[Datapoint]:
         start, stop = range_tracker.start_position(), range_tracker.stop_position()
-        dataset = self.opened()
+        dataset = self.sequence()
         selection = select_fields(self._fields, dataset.types)
         mean = dataset.size // max(1, len(dataset))
-        step = max(1, min(1024, TOGETHER // max(1, mean)))
+        step = max(1, min(MAX_READ_DATAPOINTS, READ_BYTES // max(1, mean)))
         for first in range(start, stop, step):
             indices = np.arange(first, min(first + step, stop))
             for index, datapoint in enumerate(dataset.rows(indices, selection), first):
@@ -77,15 +78,15 @@ class DatasetSource(Divided):
 class WriteDataset(beam.PTransform):  # type: ignore[misc]
     """Writes datapoints to a sharded dataset, whose shards appear when all are written.
 
-    Each bundle writes a shard, or several if it is larger. The order is that in which they come out.
+    Each bundle writes a shard, or several if it is larger than one. The order of datapoints is arbitrary.
 
     Args:
-        directory: The dataset, which must not be there yet: path or URL.
+        directory: The dataset, which must not exist: path or URL.
         spec, encoders, compression, filesystem, storage_options: As in `bags.DatasetWriter`.
         shard_size: Bytes from which on a shard is full.
 
     Raises:
-        SpecError: A spec that is none.
+        SpecError: The spec is invalid.
     """
 
     def __init__(
@@ -133,8 +134,8 @@ class DatasetSink(iobase.Sink):  # type: ignore[misc]
         store, path = self._store()
         store.make_folder(path)
         if 'spec.json' in store.names(path) or shard_numbers(store, path):
-            raise FileExistsError(errno.EEXIST, 'a dataset is there already', path)
-        return begin(store, path)
+            raise FileExistsError(errno.EEXIST, 'a dataset exists already', path)
+        return make_temporary_folder(store, path)
 
     def open_writer(self, init_result: str, uid: str) -> ShardWriter:
         store, _ = self._store()
@@ -149,7 +150,7 @@ class DatasetSink(iobase.Sink):  # type: ignore[misc]
         store, path = self._store()
         paths = sorted(writer_results)
         targets = [store.join(path, f'{number:06}') for number in range(len(paths))]
-        finish(store, init_result, list(zip(paths, targets, strict=True)))
+        finalize(store, init_result, list(zip(paths, targets, strict=True)))
         return targets
 
     def display_data(self) -> dict[str, Any]:
@@ -157,7 +158,7 @@ class DatasetSink(iobase.Sink):  # type: ignore[misc]
 
 
 class ShardWriter(iobase.Writer):  # type: ignore[misc]
-    """Writes the datapoints of one bundle, or a part of them, to a shard folder."""
+    """Writes datapoints of one bundle to a shard folder."""
 
     def __init__(
         self, path: str, spec: dict[str, str], encoders: Any, shard_size: int, options: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Records of bags in pipelines. The forms of paths are those of bagz's connectors."""
+"""Beam transforms that read and write the records of bags. Paths have the forms of bagz's connectors."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from bags import bag
 from bags.bag.open import limits_name
 from bags.bag.options import LimitsPlacement, ReaderOptions, WriterOptions, merge
 from bags.bag.sharding import shard_name
-from bags.beam.dividing import Divided
-from bags.beam.finishing import begin, finish
+from bags.beam.finalize import finalize, make_temporary_folder
+from bags.beam.source import SequenceSource
 from bags.storage import store_for
 
 __all__ = ['ReadFromBag', 'ReadFromBagz', 'WriteToBag', 'WriteToBagz']
 
 SHARDED = re.compile(r'(?P<stem>.*)@(?P<count>[0-9]+|\*)(?P<suffix>[._].+)?')
-LONE = re.compile(r'(?P<stem>.+)(?P<suffix>\.bagz?)@0')
+SINGLE = re.compile(r'(?P<stem>.+)(?P<suffix>\.bagz?)@0')
 
 
 class ReadFromBag(beam.PTransform):  # type: ignore[misc]
     """Reads the records of bags. Nothing is opened while the pipeline is built.
 
     Args:
-        file_pattern: A path, `name@8.bagz`, `name@*.bagz`, a glob, or several with commas between; or a URL.
-        coder: What decodes a record.
-        compression_type: Taken for the sake of bagz's users; the name of a file and `compression` decide.
+        file_pattern: A path, `name@8.bagz`, `name@*.bagz` or a glob, or several separated by commas; or URLs.
+        coder: Decodes a record; bytes unless given.
+        compression_type: Ignored, for compatibility with bagz: file names and `compression` decide.
         **options: As in `bags.bag.Reader`.
     """
 
@@ -51,12 +51,12 @@ class ReadFromBag(beam.PTransform):  # type: ignore[misc]
         return pbegin | iobase.Read(self._source)
 
 
-class BagSource(Divided):
-    """Bags as a source, divided by bytes into ranges of records."""
+class BagSource(SequenceSource):
+    """Bags as a source of records."""
 
     def __init__(self, pattern: str, coder: coders.Coder, options: Mapping[str, Any]) -> None:
         self._pattern, self._coder, self._options = pattern, coder, dict(options)
-        merge(ReaderOptions, None, self._options)  # What is no option is known now.
+        merge(ReaderOptions, None, self._options)  # Raises for unknown options.
 
     def open(self) -> bag.Reader:
         return bag.Reader(self._pattern, **self._options)
@@ -64,7 +64,7 @@ class BagSource(Divided):
     def read(self, range_tracker: range_trackers.OffsetRangeTracker) -> Iterator[Any]:
         start, stop = range_tracker.start_position(), range_tracker.stop_position()
         decode = self._coder.decode
-        records = self.opened().read_range_iter(start, stop - start)
+        records = self.sequence().read_range_iter(start, stop - start)
         for index, record in enumerate(records, start):
             if not range_tracker.try_claim(index):
                 return
@@ -78,10 +78,10 @@ class WriteToBag(beam.PTransform):  # type: ignore[misc]
     """Writes records to bags, which appear when all are written.
 
     Args:
-        file_path: `name@8.bagz` for eight files, `name@*.bagz` for as many as bundles are written,
-            `name@0.bagz` or `name.bagz@0` for a single one; or such a URL.
-        coder: What encodes a record.
-        compression_type: Taken for the sake of bagz's users; the name of a file and `compression` decide.
+        file_path: `name@8.bagz` for eight files, `name@*.bagz` for one for each bundle, `name@0.bagz` or
+            `name.bagz@0` for a single file without a number; or such a URL.
+        coder: Encodes a record; bytes unless given.
+        compression_type: Ignored, for compatibility with bagz: file names and `compression` decide.
         **options: As in `bags.bag.Writer`: `compression`, `limits_placement` and so on.
 
     Raises:
@@ -98,7 +98,7 @@ class WriteToBag(beam.PTransform):  # type: ignore[misc]
         super().__init__()
         text = os.fspath(file_path)
         folder, name = os.path.split(text)
-        found = LONE.fullmatch(name) or SHARDED.fullmatch(name)
+        found = SINGLE.fullmatch(name) or SHARDED.fullmatch(name)
         suffix = (found['suffix'] or '') if found else ''
         if found is None or not suffix.endswith(('.bag', '.bagz')):
             raise ValueError(
@@ -113,7 +113,7 @@ class WriteToBag(beam.PTransform):  # type: ignore[misc]
 
 
 class BagSink(iobase.Sink):  # type: ignore[misc]
-    """Bags as a sink. `shards` is None for as many as there are bundles, 0 for one without a number."""
+    """Bags as a sink. `shards` is None for one for each bundle, 0 for a single file without a number."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class BagSink(iobase.Sink):  # type: ignore[misc]
         super().__init__()
         self._folder, self._stem, self._suffix, self._shards = folder, stem, suffix, shards
         self._coder, self._options = coder, dict(options)
-        merge(WriterOptions, None, self._options)
+        merge(WriterOptions, None, self._options)  # Raises for unknown options.
         self.num_shards = 0 if shards is None else max(1, shards)
 
     def _store(self) -> Any:
@@ -141,13 +141,13 @@ class BagSink(iobase.Sink):  # type: ignore[misc]
 
     def initialize_write(self) -> str:
         store, folder = self._store()
-        # Of `@*` nobody knows the names yet: any shard of the stem is in the way.
+        # With `@*` the names are not known yet: no shard of this stem may exist.
         pattern = re.compile(re.escape(self._stem) + r'-[0-9]{5}-of-[0-9]{5}' + re.escape(self._suffix))
         store.make_folder(folder)
         for name in store.names(folder):
             if (pattern.fullmatch(name) and self._shards != 0) or name in self._names(self.num_shards):
-                raise FileExistsError(errno.EEXIST, 'something is there already', store.join(folder, name))
-        return begin(store, folder)
+                raise FileExistsError(errno.EEXIST, 'exists already', store.join(folder, name))
+        return make_temporary_folder(store, folder)
 
     def open_writer(self, init_result: str, uid: str) -> BagWriter:
         store, _ = self._store()
@@ -167,7 +167,7 @@ class BagSink(iobase.Sink):  # type: ignore[misc]
                 for path, target in moves
                 for move in ((limits_name(path), limits_name(target)), (path, target))
             ]
-        finish(store, init_result, moves)
+        finalize(store, init_result, moves)
         return targets
 
     def display_data(self) -> dict[str, Any]:

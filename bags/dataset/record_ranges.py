@@ -1,4 +1,4 @@
-"""Where records lie, as numbers: the spans of datapoints, and the fewest pieces to copy for them. No I/O."""
+"""Which bags hold the records of datapoints, and where. No I/O."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bags.dataset.refs import MISSING
-from bags.indexing import Int64s, offsets_of
+from bags.indexing import Int64s
 
 if TYPE_CHECKING:
     from bags.bag.bag_file import BagFile
 
-__all__ = ['Pieces', 'RecordRanges', 'Source', 'Tail', 'join_spans', 'pieces_of']
-
-FAR = 1 << 33  # Beyond all records of a bag.
+__all__ = ['RecordRanges', 'Source', 'join_spans']
 
 
 class Source(NamedTuple):
@@ -38,31 +35,6 @@ class RecordRanges(NamedTuple):
     """How many records it has there, shape (n,): of a plain field 1, or 0 where the value is missing."""
 
 
-class Tail(NamedTuple):
-    """The records that were copied last, which those of the next datapoint may begin among."""
-
-    bag: BagFile
-    start: int
-    stop: int
-
-
-class Pieces(NamedTuple):
-    """What is to be copied: pieces of bags, and where the records of each datapoint are among them."""
-
-    sources: Sequence[Source]
-    which: Int64s
-    """The source of each piece."""
-    starts: Int64s
-    """Its first record there,"""
-    stops: Int64s
-    """and the one behind its last."""
-    firsts: Int64s
-    """By datapoint, the place of its first record, counted from the first that is copied: negative for those
-    that were copied before. `MISSING` where there is no value."""
-    counts: Int64s
-    tail: Tail | None
-
-
 def join_spans(parts: Sequence[RecordRanges], order: Int64s) -> RecordRanges:
     """Returns the spans of several datasets, one after the other, in another order."""
     sources: list[Source] = []
@@ -76,50 +48,3 @@ def join_spans(parts: Sequence[RecordRanges], order: Int64s) -> RecordRanges:
         np.concatenate([part.firsts for part in parts])[order],
         np.concatenate([part.counts for part in parts])[order],
     )
-
-
-def pieces_of(spans: RecordRanges, tail: Tail | None = None) -> Pieces:
-    """Returns what to copy for datapoints, in their order.
-
-    Records of datapoints that follow one another make one piece, and what two such datapoints share is in it
-    once:
-
-        datapoint     a        b        c          pieces       where they are
-        its records   4 5 6    6 7 8    2          4-8, 2       0 1 2, 2 3 4, 5
-    """
-    there = np.flatnonzero(spans.counts)
-    firsts = np.where((spans.firsts == MISSING) & (spans.counts == 0), MISSING, 0)
-    if not len(there):
-        empty = np.empty(0, np.int64)
-        return Pieces(spans.sources, empty, empty, empty, firsts, spans.counts, tail)
-    which, begins = spans.which[there], spans.firsts[there]
-    ends = begins + spans.counts[there]
-    joined = False
-    if tail is not None:
-        joined = spans.sources[int(which[0])].bag is tail.bag and tail.start <= int(begins[0]) <= tail.stop
-    # A new piece where the bag is another one, where records go back, and where there is a gap.
-    breaks = np.ones(len(there), bool)
-    breaks[1:] = (which[1:] != which[:-1]) | (begins[1:] < begins[:-1])
-    group = np.cumsum(breaks)
-    reached = np.maximum.accumulate(ends + group * FAR) - group * FAR
-    if joined and tail is not None:
-        reached = np.where(group == 1, np.maximum(reached, tail.stop), reached)
-    breaks[1:] |= begins[1:] > reached[:-1]
-    piece = np.cumsum(breaks) - 1
-    heads = np.flatnonzero(breaks)
-    starts = begins[heads]
-    stops = reached[np.append(heads[1:], len(there)) - 1]
-    origins = starts.copy()
-    if joined and tail is not None:
-        # Of the first piece the beginning is there already; places count from where it goes on.
-        origins[0] = starts[0] = tail.stop
-    places = offsets_of(stops - starts)[:-1]
-    firsts[there] = places[piece] + begins - origins[piece]
-    sources = which[heads]
-    last = spans.sources[int(sources[-1])].bag
-    begin = int(begins[heads[-1]])
-    if joined and tail is not None and len(heads) == 1:
-        begin = tail.start
-    new = Tail(last, begin, int(stops[-1]))
-    full = stops > starts
-    return Pieces(spans.sources, sources[full], starts[full], stops[full], firsts, spans.counts, new)

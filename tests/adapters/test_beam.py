@@ -14,7 +14,7 @@ from apache_beam.testing.util import assert_that, equal_to  # noqa: E402
 
 import bags  # noqa: E402
 from bags.beam import ReadDataset, ReadFromBag, ReadFromBagz, WriteDataset, WriteToBag, WriteToBagz  # noqa: E402
-from bags.beam.splitting import cuts  # noqa: E402
+from bags.beam.source import split  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings('ignore')
 MODES = ['in_memory', 'multi_processing']
@@ -97,12 +97,12 @@ def test_paths_of_another_form_are_refused(tmp_path):
 def test_what_exists_is_left_alone(tmp_path):
     with bags.bag.Writer(tmp_path / 'x-00001-of-00002.bag') as writer:
         writer.write(b'old')
-    with pytest.raises(Exception, match='something is there already'), pipeline() as p:
+    with pytest.raises(Exception, match='exists already'), pipeline() as p:
         p | beam.Create([b'new']) | WriteToBag(tmp_path / 'x@*.bag')
     assert bags.bag.Reader(tmp_path / 'x-00001-of-00002.bag').read() == [b'old']
     with bags.DatasetWriter(tmp_path / 'dataset', {'id': 'int'}) as writer:
         writer.append({'id': 1})
-    with pytest.raises(Exception, match='is there already'), pipeline() as p:
+    with pytest.raises(Exception, match='exists already'), pipeline() as p:
         p | beam.Create([{'id': 2}]) | WriteDataset(tmp_path / 'dataset', {'id': 'int'})
 
 
@@ -157,7 +157,7 @@ def test_datasets_there_and_back(mode, tmp_path):
 
 @pytest.fixture(params=['memory', 'local', 's3'])
 def storage(request, tmp_path):
-    """A folder on a storage, and the options of that."""
+    """A folder on a store, and the options of that."""
     if request.param != 's3':
         yield f'{request.param}://{tmp_path}', {}
         return
@@ -168,7 +168,7 @@ def storage(request, tmp_path):
         yield 's3://bucket/x', {'key': 'a', 'secret': 'b', 'endpoint_url': url}
 
 
-def test_on_storages(storage):
+def test_on_stores(storage):
     folder, options = storage
     with pipeline() as p:
         points = p | beam.Create(range(500)) | beam.Reshuffle() | beam.Map(datapoint)
@@ -179,7 +179,7 @@ def test_on_storages(storage):
     for name in 'de':
         with bags.open(f'{folder}/{name}', storage_options=options) as dataset:
             same(list(dataset), [datapoint(i) for i in range(500)])
-    with pytest.raises(Exception, match='a dataset is there already'), pipeline() as p:
+    with pytest.raises(Exception, match='a dataset exists already'), pipeline() as p:
         p | beam.Create([datapoint(0)]) | WriteDataset(f'{folder}/d', SPEC, storage_options=options)
     with pipeline() as p:
         p | beam.Create(records(300)) | WriteToBag(f'{folder}/x@2.bagz', storage_options=options)
@@ -291,9 +291,9 @@ def check(bundles, sizes, more):
     assert min(taken) > 0.8 * sum(taken) / 10
 
 
-def test_cuts_cover_every_range():
+def test_splits_cover_every_range():
     for start, stop, desired in itertools.product((0, 3), (3, 4, 50), (1, 7, 1000)):
-        found = list(cuts(start, stop, desired, lambda index: index * index))
+        found = list(split(start, stop, desired, lambda index: index * index))
         assert [index for a, b, _ in found for index in range(a, b)] == list(range(start, stop))
         assert all(a < b for a, b, _ in found)
 

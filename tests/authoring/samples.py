@@ -1,4 +1,4 @@
-"""Transforms of the tests of `bags.write`, where processes that are started afresh find them."""
+"""Functions for the workers of `bags.write`: in a module, so that new processes can import them."""
 
 import os
 import random

@@ -1,7 +1,8 @@
-"""`bags.copy`: what is copied is equal to the view, however it is held, and also after a crash."""
+"""`bags.copy`: what is copied is equal to the view, however that is stored, and also after a crash."""
 
 import os
 import random
+import shutil
 import signal
 import time
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bags
-from bags.authoring import copy_plan as chunking
+from bags.authoring import copy_plan
 from bags.bag import dictionary
 
 ROWS = 60
@@ -95,8 +96,8 @@ def check_copy(tmp_path_factory, kit, sources, kind, compression, seed, limit):
     size = chance.choice(
         [{}, {'shard_length': 13}, {'shard_size': 5000}, {'shard_size': 1, 'shard_length': 7}]
     )
-    before = chunking.LIMIT
-    chunking.LIMIT = limit
+    before = copy_plan.MAX_CHUNK_BYTES
+    copy_plan.MAX_CHUNK_BYTES = limit
     try:
         kept = view.spec if fields is None else fields
         ways = compression if isinstance(compression, dict) else dict.fromkeys(compression or (), 3)
@@ -105,7 +106,7 @@ def check_copy(tmp_path_factory, kit, sources, kind, compression, seed, limit):
             view, target, fields=fields, compression=None if compression is None else ways, **size
         )
     finally:
-        chunking.LIMIT = before
+        copy_plan.MAX_CHUNK_BYTES = before
     assert done.datapoints == len(view)
     assert not done.skipped
     with bags.open(target) as copy:
@@ -119,7 +120,7 @@ def check_copy(tmp_path_factory, kit, sources, kind, compression, seed, limit):
                 assert (target / '000000' / f'{name}{suffix}').exists()
 
 
-def test_records_that_are_held_alike_are_copied_as_they_are(tmp_path, sources):
+def test_records_that_are_stored_alike_are_copied_as_they_are(tmp_path, sources):
     found, _ = sources
     for name in ('plain', 'zstd', 'trained'):
         source = found[name]
@@ -198,7 +199,7 @@ def test_new_fields(tmp_path, sources, kit):
         assert datapoint['score'] == row['score']
 
 
-def test_functions_that_go_wrong(tmp_path, sources):
+def test_errors_of_functions(tmp_path, sources):
     source = sources[0]['plain']
     with pytest.raises(ValueError, match=r"field 'x': expected 60 values .* got 59"):
         bags.copy(source, tmp_path / 'a', add={'x': ('int', lambda batch: batch['id'][1:])})
@@ -229,7 +230,7 @@ def test_what_cannot_be_copied(tmp_path, sources):
     assert not (tmp_path / 'x').exists()
 
 
-def test_a_path_and_words_that_nobody_knows(tmp_path):
+def test_a_path_and_types_without_a_codec(tmp_path):
     encoders = {'mine': lambda value, size: value[: int(size)]}
     with bags.DatasetWriter(tmp_path / 'd', {'x': 'mine(3)'}, encoders) as writer:
         writer.append({'x': b'abcdef'})
@@ -246,7 +247,7 @@ def test_datasets_of_other_libraries(tmp_path, kit, name):
     same(kit, copy, [source[index] for index in range(len(source))])
 
 
-def test_integers_without_a_sign_stay_so(tmp_path, kit):
+def test_unsigned_integers_stay_unsigned(tmp_path, kit):
     """In datasets of Bags 0.x every int is unsigned."""
     source = bags.open(kit.GOLDEN / 'bags05-dataset')
     ints = [name for name, kind in source.spec.items() if kind.startswith('int')]
@@ -286,13 +287,30 @@ def test_damaged_datapoints_are_left_out_and_listed(tmp_path, kit):
     assert all('record' in skip.error for skip in done.skipped)
     kept = [row for index, row in enumerate(rows) if index not in (3, 4, 20, 40)]
     same(kit, bags.open(tmp_path / 'copy'), kept)
-    # Gone on with, it knows what was left out.
+    # Resumed, it still lists what was left out.
     again = bags.copy(source, tmp_path / 'copy', on_error='skip', shard_length=9, resume=True)
     assert (again.datapoints, again.skipped) == (done.datapoints, done.skipped)
     same(kit, bags.open(tmp_path / 'copy'), kept)
 
 
-def test_damage_that_is_met_when_records_are_made_over(tmp_path, kit):
+def test_skipped_datapoints_are_listed_once_after_a_crash(tmp_path, kit):
+    """A datapoint may be noted as skipped after others that are not durable when the copy is killed."""
+    rows = [kit.make_row(index) for index in range(ROWS)]
+    folder = kit.fill(tmp_path / 'd', rows, compression=['meta'])
+    for index in (3, 4, 20, 40):
+        harm(os.path.join(folder, 'meta.bagz'), index)
+    source = bags.open(folder)
+    done = bags.copy(source, tmp_path / 'copy', on_error='skip', shard_length=9)
+    kept = [row for index, row in enumerate(rows) if index not in (3, 4, 20, 40)]
+    for lost in ([2, 3, 4, 5, 6], [5, 6], [0, 1, 2, 3, 4, 5, 6]):  # Shards of a copy that was killed.
+        for shard in lost:
+            shutil.rmtree(tmp_path / 'copy' / f'{shard:06}')
+        again = bags.copy(source, tmp_path / 'copy', on_error='skip', shard_length=9, resume=True)
+        assert (again.datapoints, again.skipped) == (done.datapoints, done.skipped)
+        same(kit, bags.open(tmp_path / 'copy'), kept)
+
+
+def test_damage_found_while_records_are_compressed_again(tmp_path, kit):
     rows = [kit.make_row(index) for index in range(ROWS)]
     folder = kit.fill(tmp_path / 'd', rows, compression=['meta'])
     harm(os.path.join(folder, 'meta.bagz'), 31)
@@ -303,17 +321,17 @@ def test_damage_that_is_met_when_records_are_made_over(tmp_path, kit):
     same(kit, bags.open(tmp_path / 'copy'), [row for index, row in enumerate(rows) if index != 31])
 
 
-# Going on.
+# Resuming.
 
 
-def test_a_copy_is_gone_on_with_only_from_what_it_is_of(tmp_path, sources):
+def test_a_copy_resumes_only_from_what_it_is_of(tmp_path, sources):
     found, _ = sources
     bags.copy(found['plain'], tmp_path / 'copy')
     assert bags.copy(found['zstd'], tmp_path / 'copy', resume=True).datapoints == ROWS  # The same, elsewhere.
     more = bags.concat([found['plain'], found['plain']])
     for other, said in (
         (found['plain'][1:], 'expected the 60 inputs .* got only 59'),
-        (more, 'inputs have grown: expected the 60 .* got 120. Go on with the first 60'),
+        (more, 'expected the 60 inputs .* got 120. Resume with the first 60'),
         (found['plain'][::-1], 'made from something else'),
     ):
         with pytest.raises(ValueError, match=said):
@@ -329,9 +347,9 @@ def test_a_copy_is_gone_on_with_only_from_what_it_is_of(tmp_path, sources):
 
 KILLED = """
 import sys, bags
-from bags.authoring import copy_plan as chunking
+from bags.authoring import copy_plan
 from bags.bag import dictionary
-chunking.LIMIT = 1 << 15
+copy_plan.MAX_CHUNK_BYTES = 1 << 15
 source = bags.open(sys.argv[1])
 many = len(source) * 8
 view = bags.select(bags.concat([source] * 8), [index * 7 % many for index in range(many)])
@@ -355,7 +373,7 @@ def kill_at_random(kit, tmp_path, source, times, seed):
     same(kit, bags.open(tmp_path / 'copy'), list(view))
 
 
-def test_a_killed_copy_is_gone_on_with(kit, tmp_path, sources):
+def test_a_killed_copy_resumes(kit, tmp_path, sources):
     kill_at_random(kit, tmp_path, sources[0]['shards'], 3, 0)
 
 
@@ -364,7 +382,7 @@ def test_a_copy_killed_at_many_moments(kit, tmp_path, sources):
     kill_at_random(kit, tmp_path, sources[0]['shards'], 20, 1)
 
 
-def test_to_a_storage_and_back(tmp_path, sources, kit):
+def test_to_a_remote_store_and_back(tmp_path, sources, kit):
     found, rows = sources
     for name in ('plain', 'trained'):
         url = f'memory://{tmp_path.name}/{name}'

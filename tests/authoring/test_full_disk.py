@@ -1,4 +1,4 @@
-"""A disk that is full in the middle: a sentence that names the file, and a target to go on with, or none."""
+"""A disk that becomes full: the error names the file, and the target can be resumed, or is removed."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""`bags.write`: many workers write what one would, also when they die or are killed with all."""
+"""`bags.write`: many workers write what one would, also when a worker dies or the whole run is killed."""
 
 import os
 import random
@@ -100,7 +100,7 @@ def test_an_error_names_the_input_and_keeps_what_came_before(tmp_path, way):
     options = WAYS[way]
     with pytest.raises(ZeroDivisionError, match='seventy') as error:
         bags.write(range(ROWS), tmp_path / 'd', samples.SPEC, transform=samples.fails_at_70, **options)
-    assert error.value.__notes__ == ['at input 70']
+    assert error.value.__notes__[0] == 'at input 70'
     found = [row['id'] for row in bags.open(tmp_path / 'd')]
     assert set(range(70)) <= set(found)
     if options.get('ordered', True):
@@ -118,7 +118,7 @@ def test_a_worker_that_dies(tmp_path, way, monkeypatch):
     bags.write(range(ROWS), tmp_path / 'd', samples.SPEC, transform=samples.dies_once_at_70, **options)
     assert (tmp_path / 'flag').exists()
     check(tmp_path / 'd', range(ROWS), options.get('ordered', True))
-    with pytest.raises(RuntimeError, match=r'inputs? .*: 3 workers died of it, the last by SIGKILL'):
+    with pytest.raises(RuntimeError, match=r'inputs? .*: 3 workers died of it, .*SIGKILL'):
         bags.write(range(ROWS), tmp_path / 'e', samples.SPEC, transform=samples.dies_at_70, **options)
     assert len(bags.open(tmp_path / 'e')) > 5
     bags.write(range(ROWS), tmp_path / 'e', samples.SPEC, transform=samples.datapoint, resume=True, **options)
@@ -130,9 +130,7 @@ def test_what_cannot_be_written(tmp_path):
     bags.write(rows, tmp_path / 'd', samples.SPEC)
     with pytest.raises(FileExistsError):
         bags.write(rows, tmp_path / 'd', samples.SPEC)
-    with pytest.raises(
-        ValueError, match=r'inputs have grown: expected the 1 .* got 2. Go on with the first 1'
-    ):
+    with pytest.raises(ValueError, match=r'resume: expected the 1 inputs .* got 2. Resume with the first 1'):
         bags.write(rows * 2, tmp_path / 'd', samples.SPEC, resume=True)
     with pytest.raises(ValueError, match=r'expected the 1 inputs .* got only 0'):
         bags.write([], tmp_path / 'd', samples.SPEC, resume=True)
@@ -141,9 +139,9 @@ def test_what_cannot_be_written(tmp_path):
     assert bags.write(rows, tmp_path / 'd', samples.SPEC, resume=True).datapoints == 1
     with pytest.raises(ValueError, match='expected at least 1 inputs'):
         bags.write(iter(()), tmp_path / 'g', samples.SPEC, resume=not _generator(tmp_path / 'g', rows))
-    with pytest.raises(TypeError, match='sent to other processes'):
+    with pytest.raises(TypeError, match=r'transform: .* sent to other processes'):
         bags.write(rows, tmp_path / 'x', samples.SPEC, transform=lambda row: row, processes=True)
-    with pytest.raises(TypeError, match='something to iterate over'):
+    with pytest.raises(TypeError, match='an iterable of inputs'):
         bags.write(3, tmp_path / 'x', samples.SPEC)
     with pytest.raises(ValueError, match='workers'):
         bags.write(rows, tmp_path / 'x', samples.SPEC, workers=0)
@@ -167,7 +165,7 @@ def test_functions_that_cannot_be_sent_run_in_threads(tmp_path):
     assert seen == {os.getpid()}
 
 
-def test_a_script_that_is_not_guarded_is_told_so(tmp_path, kit):
+def test_a_script_without_a_guard_raises(tmp_path, kit):
     script = tmp_path / 'script.py'
     script.write_text(
         'import sys, bags\n'
@@ -220,7 +218,7 @@ def kill_at_random(kit, tmp_path, times, seed, processes, ordered, rows):
 
 
 @pytest.mark.parametrize('ordered', [True, False])
-def test_killed_and_gone_on_with(kit, tmp_path, ordered):
+def test_a_killed_write_resumes(kit, tmp_path, ordered):
     kill_at_random(kit, tmp_path, 2, 0, False, ordered, 600)
 
 
@@ -232,24 +230,24 @@ def test_killed_at_many_moments(kit, tmp_path, processes, ordered):
 
 
 @pytest.mark.parametrize('torn', [0, 1, 3, 7])
-def test_a_ledger_knows_how_much_of_a_flush_lasted(tmp_path, torn):
-    """Of a crash in the middle of a flush."""
-    from bags.authoring.progress_log import Provenance
-    from bags.authoring.tasks import Ledger
+def test_the_log_tells_how_much_of_a_flush_is_durable(tmp_path, torn):
+    """After a crash in the middle of a flush."""
+    from bags.authoring.progress_log import ProgressLog
+    from bags.authoring.tasks import WrittenInputs
     from bags.storage import store_for
 
     store, path = store_for(tmp_path)
-    ledger = Ledger(Provenance(store, path, {}), 0)
+    written = WrittenInputs(ProgressLog(store, path, {}), 0)
     for first, count in ((10, 5), (0, 5)):
-        ledger.wrote(first, count)
-    ledger.save()
-    ledger.flushed()
-    assert ledger.done == [(0, 5), (10, 15)]
+        written.append(first, count)
+    written.save()
+    written.flushed()
+    assert written.done == [(0, 5), (10, 15)]
     for first, count in ((5, 2), (20, 5)):
-        ledger.wrote(first, count)
-    ledger.save()
-    provenance = Provenance(store, path, {})
-    provenance.resume(10 + torn)
+        written.append(first, count)
+    written.save()
+    log = ProgressLog(store, path, {})
+    log.load(10 + torn)
     wanted = {0: [(0, 5), (10, 15)], 1: [(0, 6), (10, 15)], 3: [(0, 7), (10, 15), (20, 21)],
               7: [(0, 7), (10, 15), (20, 25)]}  # fmt: skip
-    assert Ledger(provenance, 10 + torn).done == wanted[torn]
+    assert WrittenInputs(log, 10 + torn).done == wanted[torn]

@@ -1,0 +1,60 @@
+"""What came of a task that a worker was given."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ['Outcome', 'Partial', 'do']
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Outcome:
+    """A task that was submitted, and what came of it once it is done."""
+
+    task: Any
+    is_done: bool = False
+    result: Any = None
+    """With an error, what the task made before it (see `Partial`)."""
+    error: BaseException | None = None
+    seconds: float = 0.0
+    """How long the task took, without waiting in queues."""
+    size: int = 0
+    """Bytes of the result, if the pool has a `size_of`."""
+    deaths: int = 0
+    """Workers that died during the task."""
+
+    def get(self) -> Any:
+        """Returns the result, or raises the error.
+
+        The error is not kept here then: its traceback refers to frames, and if these referred back to it, all
+        that they have open would stay open until the garbage collector runs.
+        """
+        if self.error is not None:
+            error, self.error = self.error, None
+            try:
+                raise error
+            finally:
+                del error
+        return self.result
+
+
+class Partial(NamedTuple):
+    """Returned by a task function that fails half-way: what it made before the error."""
+
+    result: Any
+    error: BaseException
+
+
+def do(work: Callable[[Any], Any], task: Any) -> tuple[Any, BaseException | None, float]:
+    """Does a task; returns its result, error and seconds."""
+    start = time.perf_counter()
+    try:
+        result = work(task)
+    except BaseException as exc:
+        return None, exc, time.perf_counter() - start
+    if isinstance(result, Partial):
+        return result.result, result.error, time.perf_counter() - start
+    return result, None, time.perf_counter() - start

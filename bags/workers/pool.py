@@ -1,0 +1,237 @@
+"""The pool of workers: a bounded number of tasks at work, and their results in order or as they are done."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self
+
+from bags.workers.outcome import Outcome, do
+from bags.workers.processes import TASKS_PER_WORKER, Processes, Transport
+from bags.workers.signals import delay_interrupts
+
+__all__ = ['WorkerPool']
+
+END_SECONDS = 10.0  # How long `close` waits for threads in the middle of a task.
+
+
+class WorkerPool:
+    """Does tasks in threads or processes, for one thread that submits them and takes the results.
+
+    Workers end with `close`, when the pool is garbage, or with this process, however that ends. After an
+    exception out of a method, `KeyboardInterrupt` included, all that is left is to close the pool.
+
+    Args:
+        work: Function from a task to its result. Processes get it pickled, once.
+        workers: How many; 0 for none: a task is done when its result is waited for.
+        processes: Whether workers are processes, started afresh (`spawn`), or threads.
+        name: Prefix of the names of threads and processes.
+        attempts: How many workers may die during one task before it fails with a RuntimeError, which names
+            the task by its `str`.
+        size_of: Function from a result to its bytes, for `max_held_bytes`.
+        transport: Makes a `Transport` for each process; unless given, results are pickled.
+
+    Raises:
+        TypeError: `work` cannot be sent to processes.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Any], Any],
+        workers: int,
+        *,
+        processes: bool = False,
+        name: str = 'bags',
+        attempts: int = 3,
+        size_of: Callable[[Any], int] | None = None,
+        transport: Callable[[], Transport] | None = None,
+    ) -> None:
+        self._workers = workers
+        self._max_running = max(1, TASKS_PER_WORKER * workers)
+        self._size_of = size_of
+        self._running = 0
+        self._process = os.getpid()
+        self._backend: _Threads | Processes
+        if processes and workers:
+            self._backend = Processes(work, name, attempts, transport)
+        else:
+            self._backend = _Threads(work, name)
+        self._finalizer = weakref.finalize(self, _close, self._backend, self._process)
+        try:
+            self._backend.start(workers)
+        except BaseException:
+            self.close()
+            raise
+
+    def submit(self, task: Any) -> Outcome:
+        """Queues a task, and returns its outcome, for which `wait` waits."""
+        self._check()
+        outcome = Outcome(task)
+        self._backend.submit(outcome)
+        self._running += 1
+        return outcome
+
+    def wait(self, outcome: Outcome) -> Outcome:
+        """Returns an outcome once its task is done."""
+        while not outcome.is_done:
+            self._receive(True)
+        return outcome
+
+    def run(
+        self,
+        tasks: Iterable[Any],
+        *,
+        ordered: bool = True,
+        ahead: int | None = None,
+        max_held_bytes: int | None = None,
+    ) -> Iterator[Outcome]:
+        """Does tasks, taken from the iterable as workers become free, and yields their outcomes.
+
+        From a failed task on no other begins until its outcome has been yielded.
+
+        Args:
+            tasks: The tasks.
+            ordered: Yield in the order of the tasks. Else as they are done, but failed ones last.
+            ahead: How many tasks may be begun and not yielded; unless given, `TASKS_PER_WORKER` a worker.
+            max_held_bytes: No task begins while done ones that were not yielded hold so many bytes.
+        """
+        if not self._workers:
+            for task in tasks:
+                yield self.wait(self.submit(task))
+            return
+        tasks = iter(tasks)
+        ahead = self._max_running if ahead is None else ahead
+        begun: deque[Outcome] = deque()
+
+        def begin() -> None:
+            while (
+                self._running < self._max_running
+                and len(begun) < ahead
+                and (max_held_bytes is None or sum(outcome.size for outcome in begun) < max_held_bytes)
+                and all(outcome.error is None for outcome in begun)
+            ):
+                try:
+                    task = next(tasks)
+                except StopIteration:
+                    return
+                begun.append(self.submit(task))
+
+        begin()
+        while begun:
+            outcome = _next_of(begun, ordered)
+            if outcome is None:
+                self._receive(True)
+                begin()
+                continue
+            begun.remove(outcome)
+            self._receive(False)
+            begin()  # So that workers have tasks while the caller is busy.
+            yield outcome
+            del outcome
+            begin()
+
+    def _receive(self, wait: bool) -> None:
+        self._check()
+        for outcome in self._backend.receive(wait):
+            outcome.is_done = True
+            self._running -= 1
+            if self._size_of is not None and outcome.result is not None:
+                outcome.size = self._size_of(outcome.result)
+
+    def _check(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError('these workers belong to the process that started them: start others here')
+        if not self._finalizer.alive:
+            raise ValueError('the pool of workers is closed')
+
+    def close(self) -> None:
+        """Ends the workers: processes at once, threads after their current task. Results are dropped."""
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _close(backend: _Threads | Processes, process: int) -> None:
+    if os.getpid() == process:  # A forked child has no workers.
+        backend.close()
+
+
+def _next_of(begun: deque[Outcome], ordered: bool) -> Outcome | None:
+    """Returns the outcome to yield next, or None if that is not done yet."""
+    if ordered:
+        return begun[0] if begun[0].is_done else None
+    succeeded = (outcome for outcome in begun if outcome.is_done and outcome.error is None)
+    return next(succeeded, begun[0] if all(outcome.is_done for outcome in begun) else None)
+
+
+class _Threads:
+    """Threads of this process; without any, tasks are done by the thread that waits."""
+
+    def __init__(self, work: Callable[[Any], Any], name: str) -> None:
+        self._work = work
+        self._name = name
+        self._tasks: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, count: int) -> None:
+        with delay_interrupts():
+            for number in range(count):
+                # They refer to the queues only, so that a pool that nobody uses is garbage. Daemons: a pool
+                # that is never closed must not keep the process from ending.
+                thread = threading.Thread(
+                    target=_serve,
+                    args=(self._work, self._tasks, self._done),
+                    name=f'{self._name}-{number}',
+                    daemon=True,
+                )
+                thread.start()
+                self._threads.append(thread)
+
+    def submit(self, outcome: Outcome) -> None:
+        self._tasks.put(outcome)
+
+    def receive(self, wait: bool) -> list[Outcome]:
+        if wait and not self._threads:
+            outcome = self._tasks.get_nowait()
+            assert outcome is not None
+            outcome.result, outcome.error, outcome.seconds = do(self._work, outcome.task)
+            return [outcome]
+        found = [self._done.get()] if wait else []
+        while not self._done.empty():
+            found.append(self._done.get_nowait())
+        return found
+
+    def close(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._tasks.get_nowait()
+        for _ in self._threads:
+            self._tasks.put(None)
+        if threading.current_thread() in self._threads:
+            return  # Called by the garbage collector; a thread cannot join itself.
+        deadline = time.monotonic() + END_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _serve(
+    work: Callable[[Any], Any],
+    tasks: queue.SimpleQueue[Outcome | None],
+    done: queue.SimpleQueue[Outcome],
+) -> None:
+    """Does tasks in a thread."""
+    while (outcome := tasks.get()) is not None:
+        outcome.result, outcome.error, outcome.seconds = do(work, outcome.task)
+        done.put(outcome)
+        del outcome  # Else the result would live until the next task.

@@ -1,0 +1,317 @@
+"""Workers that are processes: how they start, get tasks, die and are replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from bags.workers.outcome import Outcome, do
+from bags.workers.signals import block_interrupts, delay_interrupts, reset_signals
+
+__all__ = ['TASKS_PER_WORKER', 'Processes', 'Transport', 'check_sendable']
+
+TASKS_PER_WORKER = 2
+"""Tasks that a worker has at most: the one it does, and the next one, so that it never waits for that."""
+LIVENESS_SECONDS = 0.25  # From one check to the next whether workers that send nothing are alive.
+PARENT_CHECK_SECONDS = 1.0
+END_SECONDS = 10.0  # How long to wait for a killed process to end.
+
+
+class Transport(Protocol):
+    """How the results of one process reach its parent. Pickled while that process starts.
+
+    The parent decodes each result before it sends the process another task, so that `TASKS_PER_WORKER`
+    buffers used in turn are enough. A result of None is not encoded.
+    """
+
+    def encode(self, result: Any) -> Any:
+        """Returns what is pickled and sent in place of a result. Called in the worker process."""
+        ...
+
+    def decode(self, message: Any) -> Any:
+        """Returns the result. Called in the parent."""
+        ...
+
+    def close(self) -> None:
+        """Frees what the parent holds."""
+        ...
+
+
+class Processes:
+    """Worker processes, started with `spawn`. Tasks are queued here until a process has room for them."""
+
+    def __init__(
+        self,
+        work: Callable[[Any], Any],
+        name: str,
+        attempts: int,
+        transport: Callable[[], Transport] | None,
+    ) -> None:
+        check_sendable(work=work)
+        self._payload = pickle.dumps(work)
+        self._name, self._attempts, self._transport = name, attempts, transport
+        self._started = 0
+        self._queue: deque[Outcome] = deque()
+        self._workers: list[_Process] = []
+
+    def start(self, count: int) -> None:
+        with delay_interrupts():
+            for _ in range(count):
+                self._start_one()
+        for worker in self._workers:
+            worker.send(self._payload)
+
+    def _start_one(self) -> None:
+        if sys.platform != 'win32':
+            # Else it is started with the first process, and unblocks signals.
+            from multiprocessing import resource_tracker
+
+            resource_tracker.ensure_running()
+        with block_interrupts():
+            transport = None if self._transport is None else self._transport()
+            self._workers.append(_Process(f'{self._name}-{self._started}', transport))
+        self._started += 1
+
+    def submit(self, outcome: Outcome) -> None:
+        self._queue.append(outcome)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self._queue and self._workers:
+            worker = min(self._workers, key=lambda worker: len(worker.outcomes))
+            if len(worker.outcomes) >= TASKS_PER_WORKER:
+                return
+            outcome = self._queue.popleft()
+            try:
+                data = pickle.dumps(outcome.task)
+            except Exception as exc:
+                raise TypeError(
+                    f'{outcome.task!s:.80}: expected what can be pickled, to be sent to other processes: '
+                    f'{exc} (threads take anything: processes=False)'
+                ) from exc
+            worker.outcomes.append(outcome)
+            worker.send(data)
+
+    def receive(self, wait: bool) -> list[Outcome]:
+        while True:
+            found = self._receive_once(LIVENESS_SECONDS if wait else 0)
+            self._hand_out()
+            if found or not wait:
+                return found
+
+    def _receive_once(self, seconds: float) -> list[Outcome]:
+        from multiprocessing.connection import wait
+
+        ends: dict[Any, _Process] = {worker.connection: worker for worker in self._workers}
+        ends |= {worker.process.sentinel: worker for worker in self._workers}
+        ready = wait(list(ends), seconds)
+        # A child that a dead worker has forked holds its pipes open: after silence, ask for each exit code.
+        workers = dict.fromkeys(ends[end] for end in ready) if ready or not seconds else self._workers
+        found: list[Outcome] = []
+        for worker in list(workers):
+            is_alive = worker.process.is_alive()
+            is_open = worker.receive(found)
+            if not (is_alive and is_open):
+                found += self._replace(worker)
+        return found
+
+    def _replace(self, worker: _Process) -> list[Outcome]:
+        """Starts another worker for a dead one, queues its tasks again, and returns those that failed."""
+        self._workers.remove(worker)
+        how = worker.end()
+        if not worker.is_ready:
+            raise RuntimeError(
+                f'{how} before its first task: a script that starts processes needs '
+                f"`if __name__ == '__main__':`, as each of them imports the script; or use processes=False"
+            )
+        with delay_interrupts():
+            self._start_one()
+        self._workers[-1].send(self._payload)
+        if not worker.outcomes:
+            return []
+        self._queue.extendleft(reversed(worker.outcomes))
+        current = self._queue[0]  # Workers do their tasks in order.
+        current.deaths += 1
+        if current.deaths < self._attempts:
+            return []
+        self._queue.popleft()
+        last = f'{current.deaths} workers died of it, the last: ' if current.deaths > 1 else ''
+        current.error = RuntimeError(f'{current.task!s:.80}: {last}{how}')
+        return [current]
+
+    def close(self) -> None:
+        self._queue.clear()
+        with delay_interrupts():
+            workers, self._workers = self._workers, []
+            for worker in workers:
+                worker.process.kill()
+            for worker in workers:
+                worker.end()
+
+
+class _Process:
+    """One process, the pipe to it, and the tasks that it has."""
+
+    def __init__(self, name: str, transport: Transport | None) -> None:
+        from multiprocessing import get_context
+
+        context = get_context('spawn')
+        self.outcomes: deque[Outcome] = deque()
+        self.is_ready = False
+        self._transport = transport
+        self.connection, theirs = context.Pipe()
+        # Large arguments come later, through this pipe: `start` would wait until the process has read them,
+        # and forever if that dies before.
+        self.process = context.Process(target=_serve, args=(theirs, transport), name=name, daemon=True)
+        try:
+            self.process.start()
+        except BaseException:
+            self.connection.close()
+            raise
+        finally:
+            theirs.close()
+
+    def send(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # It has died, as `receive` finds out.
+            self.connection.send_bytes(data)
+
+    def receive(self, found: list[Outcome]) -> bool:
+        """Adds what has come to the list; returns whether the pipe is open still.
+
+        Raises:
+            Exception: The process could not load `work`.
+        """
+        while True:
+            try:
+                if not self.connection.poll():
+                    return True
+                data = self.connection.recv_bytes()
+            except (EOFError, OSError):
+                return False
+            if self.is_ready:
+                outcome = self.outcomes.popleft()
+                self._read(outcome, data)
+                found.append(outcome)
+            else:
+                error = pickle.loads(data)  # noqa: S301 - from a process of ours
+                if error is not None:
+                    raise error
+                self.is_ready = True
+
+    def _read(self, outcome: Outcome, data: bytes) -> None:
+        try:
+            outcome.result, outcome.error, outcome.seconds = pickle.loads(data)  # noqa: S301 - as above
+            if self._transport is not None and outcome.result is not None:
+                outcome.result = self._transport.decode(outcome.result)
+        except Exception as exc:
+            exc.add_note('while a result was taken over from a worker process')
+            outcome.result, outcome.error = None, exc
+
+    def end(self) -> str:
+        """Frees all that belongs to a process once it has ended; returns how it did."""
+        deadline = time.monotonic() + END_SECONDS
+        # Not one long `join`, which waits for a pipe that a child of the process may hold open.
+        while self.process.exitcode is None and time.monotonic() < deadline:
+            self.process.join(0.05)
+        code = self.process.exitcode
+        how = f'worker process {self.process.name} (pid {self.process.pid}) ended with exit code {code}'
+        if code is not None:
+            self.process.close()
+            with contextlib.suppress(ValueError):
+                how += f' ({signal.Signals(-code).name})'
+        self.connection.close()
+        if self._transport is not None:
+            self._transport.close()
+        return how
+
+
+def _serve(connection: Any, transport: Transport | None) -> None:
+    """Runs in a worker process: loads what does the tasks, then does them until the parent ends."""
+    reset_signals()
+    messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    # A thread, as the parent sends the next task while this sends a result: neither may wait for the other.
+    threading.Thread(target=_receive, args=(connection, messages.put), daemon=True).start()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # The parent has ended.
+        try:
+            work = pickle.loads(messages.get())  # noqa: S301 - from our parent
+        except BaseException as exc:
+            exc.add_note('in a worker process, which has to import the functions and classes that it is sent')
+            connection.send_bytes(pickle.dumps(_sendable(exc)))
+            return
+        reset_signals()  # The modules that were imported may have set handlers of their own.
+        connection.send_bytes(pickle.dumps(None))
+        while True:
+            connection.send_bytes(_do(work, messages.get(), transport))
+
+
+def _do(work: Callable[[Any], Any], data: bytes, transport: Transport | None) -> bytes:
+    """Does a task; returns the message that holds its result, error and seconds."""
+    result, error, seconds = do(lambda data: work(pickle.loads(data)), data)  # noqa: S301 - from our parent
+    try:
+        if transport is not None and result is not None:
+            result = transport.encode(result)
+        return pickle.dumps((result, None if error is None else _sendable(error), seconds))
+    except Exception as exc:
+        exc.add_note('in a worker process, while it handed over a result')
+        return pickle.dumps((None, _sendable(exc), seconds))
+
+
+def _receive(connection: Any, put: Callable[[bytes], None]) -> None:
+    """Passes messages on, and ends this process, even during a task, when its parent ends."""
+    from multiprocessing import parent_process
+
+    parent = parent_process()
+    assert parent is not None
+    try:
+        while True:
+            while not connection.poll(PARENT_CHECK_SECONDS):
+                # Another child of a killed parent may hold the pipe open, but an orphan gets another parent.
+                if not parent.is_alive() or (sys.platform != 'win32' and os.getppid() != parent.pid):
+                    os._exit(1)
+            put(connection.recv_bytes())
+    except (EOFError, OSError):
+        os._exit(1)
+
+
+def _sendable(exc: BaseException) -> BaseException:
+    """Returns an error that can be pickled and unpickled, with a note of where it was raised."""
+    trace = ''.join(traceback.format_exception(exc))
+    try:
+        pickle.loads(pickle.dumps(exc))  # noqa: S301 - made here
+    except Exception:
+        notes = getattr(exc, '__notes__', [])
+        exc = RuntimeError(f'{type(exc).__name__}: {exc}')
+        for note in notes:
+            exc.add_note(note)
+    exc.add_note(f'in a worker process:\n{trace}')
+    return exc
+
+
+def check_sendable(**values: Any) -> None:
+    """Checks that values can be sent to worker processes.
+
+    Raises:
+        TypeError: Names one that cannot, and says what to do.
+    """
+    main = sys.modules['__main__']
+    # A process that is started afresh imports the main module again, if that is a file.
+    main_is_file = getattr(main, '__spec__', None) or os.path.exists(getattr(main, '__file__', None) or '')
+    for name, value in values.items():
+        try:
+            if b'__main__' in pickle.dumps(value) and not main_is_file:
+                raise ValueError('it is defined in an interactive session')
+        except Exception as exc:
+            raise TypeError(
+                f'{name}: expected what can be pickled, to be sent to other processes, got {value!r:.200}: '
+                f'{exc} (functions have to be at the top of a module; threads take any: processes=False)'
+            ) from exc
