@@ -106,7 +106,8 @@ class Video(FrameSequence):
         for place, number in enumerate(numbers.tolist()):
             places.setdefault(number, []).append(place)
         with self._decoder.use() as decoder:
-            size = self._size or decoder.frame_size
+            frame_size = decoder.frame_size
+            size = self._size or frame_size
             frames = np.empty((len(numbers), *size, COLORS[self._color][1]), np.uint8)
             for number, frame in decoder.frames(np.array(sorted(places), np.int64), self._threads):
                 pixels = decoder.pixels(number, frame, size, self._color)
@@ -119,8 +120,10 @@ class Video(FrameSequence):
         with self._decoder.use() as shared:
             decoder = shared.over(self.source.open())
         try:
+            frame_size = decoder.frame_size  # May decode a frame, so not while others are decoded.
+            size = self._size or frame_size
             yield from decoder.in_order(
-                0, lambda k, frame: decoder.pixels(k, frame, self._size, self._color).copy(), self._threads
+                0, lambda k, frame: decoder.pixels(k, frame, size, self._color).copy(), self._threads
             )
             if decoder.timeline.cut:
                 raise ValueError(decoder.timeline.cut)

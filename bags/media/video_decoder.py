@@ -75,13 +75,13 @@ class VideoDecoder:
         """Converts and scales frames; it is set up again when the size or format changes."""
         return import_av().video.reformatter.VideoReformatter()
 
-    def pixels(self, number: int, frame: Any, size: tuple[int, int] | None, color: str) -> Frames:
+    def pixels(self, number: int, frame: Any, size: tuple[int, int], color: str) -> Frames:
         """Returns the pixels of a decoded frame, shape (height, width, channels), without a copy.
 
         Args:
             number: Its number.
             frame: As `frames` yields it.
-            size: Height and width to scale to; None to keep its own.
+            size: Height and width to scale to.
             color: A key of `COLORS`.
 
         Raises:
@@ -92,7 +92,7 @@ class VideoDecoder:
             where = f'frame {number}: expected {expected[0]} x {expected[1]} pixels as in the others'
             raise ValueError(f'{where}, got {frame.height} x {frame.width}')
         format, channels = COLORS[color]
-        height, width = size or expected
+        height, width = size
         converted = self.reformatter.reformat(frame, width=width, height=height, format=format, threads=1)
         return plane_pixels(converted, channels)
 
