@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -9,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
-from bags.bag.blocks import broken_frames
 from bags.bag.limits import ENTRY
 from bags.errors import CorruptError, MissingDependencyError
 from bags.indexing import Int64s
@@ -24,7 +24,7 @@ Decode = Callable[[Int64s], Iterable[tuple[int, str]]]
 """Decodes records by index; gives those that fail, and why."""
 
 TOGETHER = 1 << 20  # Records that are looked at in one job.
-DECODED = 1 << 23  # Bytes of records, about, that are decoded in one job.
+DECODED = 1 << 23  # Approximate bytes of records that one job decompresses or decodes.
 
 
 class Kind(NamedTuple):
@@ -45,7 +45,7 @@ class Kind(NamedTuple):
 def record_jobs(bag: BagFile, kind: Kind) -> Iterator[Job]:
     """Yields jobs that together look at all records of a bag."""
     step = TOGETHER
-    if kind.decode is not None:
+    if kind.decode is not None or bag.codec is not None:
         mean = max(1, bag.end // max(1, bag.count))
         step = max(1, min(1 << 14, DECODED // mean))
     for start in range(0, bag.count, step):
@@ -66,30 +66,32 @@ def _job(bag: BagFile, kind: Kind, start: int, stop: int) -> Job:
             wrong = good & (sizes != kind.length)
             findings.append(_sizes(bag, kind, start, wrong, sizes))
             good &= ~wrong
+        decode = kind.decode
         if bag.file.buffer is not None:
-            wrong, detail = _misformed(bag, kind, good, starts, stops)
-            findings.append(_named(bag, kind, start, wrong, detail))
-            good &= ~wrong
-        if kind.decode is not None:
-            failed = kind.decode(start + np.flatnonzero(good)) if good.any() else ()
+            if bag.codec is not None:
+                decode = decode or functools.partial(_undecompressable, bag)
+            elif kind.head:
+                wrong = np.zeros(len(good), bool)
+                places = np.flatnonzero(good)
+                wrong[places] = wrong_heads(kind.head, bag.file.buffer, starts[places], stops[places])
+                detail = f'does not begin as {kind.type} does'
+                findings.append(_named(bag, kind, start, wrong, detail))
+                good &= ~wrong
+        if decode is not None:
+            failed = decode(start + np.flatnonzero(good)) if good.any() else ()
             findings.append(Damage(bag.path, kind.field, record, detail) for record, detail in failed)
-        read = int(sizes[good].sum()) if kind.decode is not None else 0
+        read = int(sizes[good].sum()) if decode is not None else 0
         return Result(_chained(findings), (), stop - start, read + ENTRY * (stop - start))
 
     return look
 
 
-def _misformed(bag: BagFile, kind: Kind, good: Bools, starts: Int64s, stops: Int64s) -> tuple[Bools, str]:
-    """Returns which records do not begin, or end, as they should: frames, and media that are not in one."""
-    wrong = np.zeros(len(good), bool)
-    if bag.codec is not None:
-        places = np.flatnonzero(good & (stops > starts))
-        wrong[places] = broken_frames(bag.file.buffer, starts[places], stops[places])
-        return wrong, 'is not one whole zstd frame'
-    if kind.head:
-        places = np.flatnonzero(good)
-        wrong[places] = wrong_heads(kind.head, bag.file.buffer, starts[places], stops[places])
-    return wrong, f'does not begin as {kind.type} does'
+def _undecompressable(bag: BagFile, indices: Int64s) -> list[tuple[int, str]]:
+    try:
+        bag.read(indices)
+    except CorruptError:
+        return one_by_one(bag.record, indices)
+    return []
 
 
 def _named(bag: BagFile, kind: Kind, first: int, wrong: Bools, detail: str) -> Iterator[Damage]:
