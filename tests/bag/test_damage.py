@@ -208,7 +208,10 @@ def test_limits_of_another_bag_beside_a_closed_one(tmp_path):
     path = write(tmp_path / 'x.bag', RECORDS)
     for others in ([b'other'], RECORDS[1:], [*RECORDS, b'more'], [b'x'] * 100):
         (tmp_path / 'limits.x.bag').write_bytes(raw_bag(others)[len(b''.join(others)) :])
-        with pytest.raises(CorruptError, match=r'x\.bag: has 40 limits at its end, but other ones'):
+        with pytest.raises(
+            CorruptError,
+            match=r'has 40 limits at its end that differ from the \d+ in .*limits\.x',
+        ):
             bag.Reader(path)
         with pytest.raises(CorruptError):
             bag.Writer(path, mode='append')

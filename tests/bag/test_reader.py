@@ -528,10 +528,7 @@ def test_results_whose_memory_is_kept(tmp_path, extension):
 
 
 def test_bytes_per_record(tmp_path):
-    assert (
-        bag.Reader(write(tmp_path / 'x.bag', [b'abc', b'', b'abcdef'])).approximate_bytes_per_record()
-        == (9 + 24) / 3
-    )
+    assert bag.Reader(write(tmp_path / 'x.bag', [b'abc', b'', b'abcdef'])).approximate_bytes_per_record() == 3
     assert bag.Reader(write(tmp_path / 'empty.bag', [])).approximate_bytes_per_record() == 0
 
 

@@ -447,7 +447,7 @@ def test_append_may_keep_only_the_first_records(tmp_path, kept, closed):
         writer.write(b'%d' % index * 9)
     writer.close() if closed else writer.flush()
     del writer
-    with bag.Writer(tmp_path / 'x.bag', mode='append', at_most=kept) as writer:
+    with bag.Writer(tmp_path / 'x.bag', mode='append', truncate_to=kept) as writer:
         assert len(writer) == min(kept, 5)
         writer.write(b'new')
     assert read(tmp_path / 'x.bag') == [*[b'%d' % index * 9 for index in range(min(kept, 5))], b'new']
@@ -535,9 +535,9 @@ def test_more_records_than_one_system_call_takes(tmp_path, name):
 def test_a_record_too_large_to_be_compressed(tmp_path):
     with bag.Writer(tmp_path / 'x.bagz', max_record_size=1000) as writer:
         writer.write(bytes(1000))
-        with pytest.raises(ValueError, match='1001 bytes is not compressed'):
+        with pytest.raises(ValueError, match='record of 1001 bytes exceeds max_record_size=1000'):
             writer.write(bytes(1001))
-        with pytest.raises(ValueError, match='1001 bytes is not compressed'):
+        with pytest.raises(ValueError, match='record of 1001 bytes exceeds max_record_size=1000'):
             writer.write_file(io.BytesIO(bytes(1001)))
         writer.write(b'last')
     assert bag.Reader(tmp_path / 'x.bagz', max_record_size=1000).read() == [bytes(1000), b'last']
@@ -577,9 +577,9 @@ def test_records_that_wait_can_be_forgotten(tmp_path):
         writer.flush()
         writer.write(b'two')
         writer.write(b'three')
-        writer.forget(2)
+        writer.drop_buffered(2)
         assert (len(writer), writer.buffered) == (2, 11)
-        writer.forget(0)
+        writer.drop_buffered(0)
         assert (len(writer), writer.buffered) == (1, 0)
         writer.write(b'four')
     assert read(tmp_path / 'x.bag') == [b'one', b'four']
@@ -633,7 +633,7 @@ def test_a_run_that_is_held_as_frames_goes_in_as_it_is(tmp_path):
     ends = np.frombuffer((tmp_path / 'a.bagz').read_bytes()[-800:], '<i8')
     frames = (tmp_path / 'a.bagz').read_bytes()[: int(ends[-1])]
     with bag.Writer(tmp_path / 'b.bagz') as writer:
-        writer.write_run(frames, np.diff(ends, prepend=0), held=True)
+        writer.write_run(frames, np.diff(ends, prepend=0), stored=True)
     assert (tmp_path / 'b.bagz').read_bytes() == (tmp_path / 'a.bagz').read_bytes()
 
 
@@ -783,7 +783,7 @@ def test_limits_that_do_not_fit_leave_none_behind(tmp_path, monkeypatch):
     with pytest.raises(OSError, match='full'):
         writer.flush()
     monkeypatch.undo()
-    writer.forget(1)
+    writer.drop_buffered(1)
     writer.write(b'second')
     assert read(path) == [b'first']
     writer.flush()
@@ -912,7 +912,7 @@ def test_a_writer_that_goes_on_and_closes_again_while_a_bag_is_opened(
         return step
 
     reader = bag.Reader(path, **ACCESS[access])
-    store = reader._part.shards.store
+    store = reader._shards.store
     for name in ('open', 'exists', 'size'):
         monkeypatch.setattr(LocalStore, name, watched(getattr(LocalStore, name)))
     opened = open_bag(store, path, reader.options)
