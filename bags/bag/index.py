@@ -7,9 +7,11 @@ so the result is exact.
 
 from __future__ import annotations
 
+import functools
+import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,10 +21,9 @@ from bags.bag.record_file import as_record
 __all__ = ['Index', 'MultiIndex']
 
 Default = TypeVar('Default')
-Found = TypeVar('Found')
 
 
-class _Table(Generic[Found]):
+class _Table:
     """Hashes of records, sorted, and their indices."""
 
     def __init__(self, reader: Sequence[bytes]) -> None:
@@ -38,7 +39,6 @@ class _Table(Generic[Found]):
         self._hashes = hashes[order]
         # Its items are ints; access takes half the time of an array's.
         self._sorted: memoryview[int] = self._hashes.data
-        self._unique: int | None = None
 
     def _find(self, record: Any) -> Iterator[int]:
         """Yields the indices of a record, in order."""
@@ -58,24 +58,16 @@ class _Table(Generic[Found]):
 
     def __len__(self) -> int:
         """Returns the number of distinct records."""
-        if self._unique is None:
-            self._unique = self._count_unique()
-        return self._unique
+        return self._distinct
 
-    def _count_unique(self) -> int:
-        if not len(self._hashes):
-            return 0
-        firsts = np.flatnonzero(np.diff(self._hashes, prepend=self._hashes[:1] - 1))
-        stops = np.append(firsts[1:], len(self._hashes))
-        unique = len(firsts)
-        for start, stop in zip(firsts.tolist(), stops.tolist(), strict=True):
-            # Records with equal hashes are almost always equal: compared one by one.
-            if stop - start > 1:
-                indices = self._order[start:stop].tolist()
-                first = self._reader[indices[0]]
-                if any(self._reader[index] != first for index in indices[1:]):
-                    unique += len({self._reader[index] for index in indices}) - 1
-        return unique
+    @functools.cached_property
+    def _distinct(self) -> int:
+        # Records with equal hashes are almost always equal, but are compared.
+        starts = np.flatnonzero(np.diff(self._hashes, prepend=self._hashes[:1] - 1)).tolist()
+        return sum(
+            1 if stop - start == 1 else len({self._reader[i] for i in self._order[start:stop].tolist()})
+            for start, stop in itertools.pairwise([*starts, len(self._hashes)])
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Hashes are valid in this process only.
@@ -85,7 +77,7 @@ class _Table(Generic[Found]):
         return f'bags.bag.{type(self).__name__}({self._reader!r})'
 
 
-class Index(_Table[int]):
+class Index(_Table):
     """The first index of each record.
 
     Args:
@@ -109,7 +101,7 @@ class Index(_Table[int]):
         return default if index is None else index
 
 
-class MultiIndex(_Table[list[int]]):
+class MultiIndex(_Table):
     """All indices of each record.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 from collections import deque
@@ -77,8 +78,41 @@ def iterate(
         except READ_ERRORS:
             pass  # Raised when the batch is read.
 
-    records = _read_in_thread(batches, read) if is_remote else _read_announced(batches, read, expect)
-    return itertools.chain.from_iterable(records)
+    return itertools.chain.from_iterable(_read_ahead(batches, read, expect, is_remote))
+
+
+def _read_ahead(
+    batches: Iterator[Batch], read: Callable[[Any], Batch], expect: Callable[[Any], None], is_remote: bool
+) -> Iterator[list[bytes]]:
+    """Yields the records of each batch. The next batch is announced, or read in a thread over a network.
+
+    Announcing costs next to nothing where the data is cached. The thread ends with the iterator.
+    """
+    thread = None
+    if is_remote:
+        from concurrent.futures import ThreadPoolExecutor
+
+        thread = ThreadPoolExecutor(1, 'bags-read-ahead')
+    pending: deque[tuple[Callable[[], Batch], Exception | None]] = deque()
+    try:
+        while True:
+            for batch in itertools.islice(batches, 2 - len(pending)):
+                if thread is not None:
+                    pending.append((thread.submit(read, batch.items).result, batch.error))
+                else:
+                    expect(batch.items)
+                    pending.append((functools.partial(read, batch.items), batch.error))
+            if not pending:
+                return
+            result, error = pending.popleft()
+            found = result()
+            yield found.items
+            error = found.error or error
+            if error is not None:
+                raise error
+    finally:
+        if thread is not None:
+            thread.shutdown(wait=False, cancel_futures=True)
 
 
 def _checked(index: Any, count: int) -> int:
@@ -103,43 +137,6 @@ def _take(source: Iterator[Any], size: int) -> Iterator[Batch]:
         if not items:
             return
         yield Batch(items)
-
-
-def _read_announced(
-    batches: Iterator[Batch], read: Callable[[Any], Batch], expect: Callable[[Any], None]
-) -> Iterator[list[bytes]]:
-    """Yields the records of each batch, with the next batch announced: cheap where data is cached."""
-    batch = next(batches, None)
-    while batch is not None:
-        following = next(batches, None) if batch.error is None else None
-        if following is not None:
-            expect(following.items)
-        yield from _delivered(read(batch.items), batch.error)
-        batch = following
-
-
-def _read_in_thread(batches: Iterator[Batch], read: Callable[[Any], Batch]) -> Iterator[list[bytes]]:
-    """Yields the records of each batch, with the next batch read in a thread that ends with the iterator."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    thread = ThreadPoolExecutor(1, 'bags-read-ahead')
-    pending: deque[tuple[Any, Exception | None]] = deque()
-    try:
-        while True:
-            for batch in itertools.islice(batches, 2 - len(pending)):
-                pending.append((thread.submit(read, batch.items), batch.error))
-            if not pending:
-                return
-            future, error = pending.popleft()
-            yield from _delivered(future.result(), error)
-    finally:
-        thread.shutdown(wait=False, cancel_futures=True)
-
-
-def _delivered(batch: Batch, error: Exception | None) -> Iterator[list[bytes]]:
-    yield batch.items
-    if batch.error or error:
-        raise batch.error or error  # type: ignore[misc]
 
 
 def _batch_size(shards: Shards, factor: int = 1) -> int:

@@ -144,9 +144,7 @@ class Reader(Sequence[bytes]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            reader = object.__new__(Reader)
-            reader._open(self._options, self._file_spec, self._check_open(), _sliced(self._range, index))
-            return reader
+            return _restore(self._options, self._file_spec, self._check_open(), _sliced(self._range, index))
         if self._bag is not None:
             return self._bag.record(index)
         return self._shards.record(self._range[check_index(index, len(self._range))])

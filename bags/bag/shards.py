@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from bags.storage import store_to_read
 __all__ = ['Indices', 'Shards', 'global_indices']
 
 Indices = range | Int64s
-Group = tuple[int, Indices, slice | Int64s]
-"""A shard, indices in it, and their positions in the result."""
+Group = tuple[int, Indices]
+"""A shard, and indices in it."""
 
 
 def global_indices(chosen: range, indices: Int64s) -> Int64s:
@@ -122,66 +123,53 @@ class Shards:
             chosen = np.asarray(within, np.int64)
             return bag.views(chosen, parallelism) if views else bag.read(chosen, parallelism)
 
-        groups = self._groups(indices)
-        if len(groups) == 1:
+        groups, order = self._groups(indices)
+        if len(groups) == 1 and order is None:
             return work(groups[0])
-        results: list[Any] = [None] * len(indices)
-        for group, records in zip(groups, map_concurrently(work, groups, self.is_remote), strict=True):
-            positions = group[2]
-            if isinstance(positions, slice):
-                results[positions] = records
-            else:
-                for position, record in zip(positions.tolist(), records, strict=True):
-                    results[position] = record
-        return results
+        found = itertools.chain.from_iterable(map_concurrently(work, groups, self.is_remote))
+        if order is None:
+            return list(found)
+        records: list[Any] = [None] * len(indices)
+        for position, record in zip(order.tolist(), found, strict=True):
+            records[position] = record
+        return records
 
     def read_shared(self, indices: Indices) -> list[bytes]:
         """Returns records; equal indices give the same object."""
         if isinstance(indices, range) or len(indices) < 2:
             return self.read(indices)
         ordered = np.sort(indices)
-        repeats = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
-        if not len(repeats):
+        if not np.count_nonzero(ordered[1:] == ordered[:-1]):
             return self.read(indices)
-        if 4 * len(repeats) > len(indices):
-            unique, inverse = np.unique(indices, return_inverse=True)
-            records = self.read(unique)
-            return [records[position] for position in inverse.tolist()]
-        # With few repeats, reading them too takes less time than mapping all records to unique ones.
-        records = self.read(indices)
-        order = np.argsort(indices, kind='stable')
-        for first, second in zip(order[repeats - 1].tolist(), order[repeats].tolist(), strict=True):
-            records[second] = records[first]
-        return records
+        unique, inverse = np.unique(indices, return_inverse=True)
+        records = self.read(unique)
+        return [records[position] for position in inverse.tolist()]
 
     def expect(self, indices: Indices) -> None:
         """Announces reads to the kernel, which reads ahead where this pays off."""
-        for shard, within, _ in self._groups(indices):
+        for shard, within in self._groups(indices)[0]:
             bag = self.bags[shard]
             bag.file.expect(*bag.ranges(np.asarray(within, np.int64)))
 
-    def _groups(self, indices: Indices) -> list[Group]:
-        """Groups global indices by shard."""
+    def _groups(self, indices: Indices) -> tuple[list[Group], Int64s | None]:
+        """Groups indices by shard; returns the groups, and the original positions of their members.
+
+        The positions are None if the groups are in the original order.
+        """
         if len(self.paths) == 1:
-            return [(0, indices, slice(None))]
+            return [(0, indices)], None
         if isinstance(indices, range) and indices.step == 1 and isinstance(self.layout, Concatenated):
-            return self._consecutive_groups(indices, self.layout)
+            if not indices:
+                return [], None
+            (first, _), (last, _) = self.layout.one(indices[0]), self.layout.one(indices[-1])
+            groups = []
+            for shard in range(first, last + 1):
+                start, length = self.layout.starts[shard], self.lengths[shard]
+                groups.append(
+                    (shard, range(max(indices.start - start, 0), min(indices.stop - start, length)))
+                )
+            return groups, None
         shards, within = self.layout.many(np.asarray(indices, np.int64))
         order = np.argsort(shards, kind='stable')
         cuts = np.flatnonzero(np.diff(shards[order])) + 1
-        return [
-            (int(shards[positions[0]]), within[positions], positions)
-            for positions in np.split(order, cuts)
-            if len(positions)
-        ]
-
-    def _consecutive_groups(self, indices: range, layout: Concatenated) -> list[Group]:
-        groups: list[Group] = []
-        index = indices.start
-        while index < indices.stop:
-            shard, within = layout.one(index)
-            count = min(self.lengths[shard] - within, indices.stop - index)
-            position = index - indices.start
-            groups.append((shard, range(within, within + count), slice(position, position + count)))
-            index += count
-        return groups
+        return [(int(shards[part[0]]), within[part]) for part in np.split(order, cuts) if len(part)], order

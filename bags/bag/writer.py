@@ -109,13 +109,13 @@ class Writer:
             record = as_record(record)
         size = len(record)
         if size > self._max_size or self._closed:
-            self._refuse(size)
+            self._check(size)
         self._pending.append(record)
         self.buffered += size + 8
         if self.buffered >= self._buffer_size:
             self.flush()
 
-    def _refuse(self, size: int = 0) -> None:
+    def _check(self, size: int = 0) -> None:
         if self._closed:
             raise ValueError(f'{self!r} is closed')
         if size > self._max_size:
@@ -132,7 +132,7 @@ class Writer:
         start = file.tell()
         size = file.seek(0, os.SEEK_END) - start
         file.seek(start)
-        self._refuse(size)
+        self._check(size)
         if self._codec is None:
             self._bag.append([(file, size)], None, self._pending)
         else:
@@ -174,7 +174,7 @@ class Writer:
         if total != found or (len(sizes) and int(sizes.min()) < 0):
             raise ValueError(f'sizes: expected those of {found} bytes, got {len(sizes)} of {total} bytes')
         if self._codec is not None and not stored:
-            self._refuse(int(sizes.max(initial=0)))
+            self._check(int(sizes.max(initial=0)))
             whole, start = views[0] if len(views) == 1 else memoryview(b''.join(views)), 0
             for end in np.cumsum(sizes).tolist():
                 self.write(whole[start:end])
@@ -211,7 +211,7 @@ class Writer:
             buffers = [b''.join(frames)] if total < JOIN_BYTES * len(frames) else frames
             self._bag.append([(buffers, total)], sizes, pending)
         elif self._closed:
-            self._refuse()
+            self._check()
         self.buffered = 0
 
     def drop_buffered(self, count: int) -> None:
