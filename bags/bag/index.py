@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bags.bag.reader import Reader
-from bags.bag.record_file import as_record
+from bags.validation import as_record
 
 __all__ = ['Index', 'MultiIndex']
 

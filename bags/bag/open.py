@@ -114,7 +114,7 @@ def _parse(file: File, starts: bool) -> tuple[int, int]:
         end, count = parse_tail(file.size, last, starts)
     except ValueError as exc:
         raise CorruptError(file.path, None, str(exc)) from None
-    if file.is_remote and not starts:
+    if end < file.at_hand and not starts:
         # Saves a request. Reading a record checks its limits in any case.
         return end, count
     first = _u64(file.read(end, end + ENTRY))[0]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self, SupportsIndex, Unpack, overload
 
-from bags.bag.bag_file import BagFile
 from bags.bag.iteration import in_batches, iterate
 from bags.bag.options import ReaderKeywords, ReaderOptions, ShardingLayout, merge
-from bags.bag.record_file import as_record
 from bags.bag.sharding import expand
 from bags.bag.shards import Indices, Shards, global_indices
 from bags.bag.zstd import Buffer
 from bags.concurrency import ClosedHandle
 from bags.indexing import as_indices, check_index
 from bags.storage import store_for
+from bags.validation import as_record
 
 __all__ = ['Reader']
 
@@ -74,10 +74,13 @@ class Reader(Sequence[bytes]):
             shards.size,
             shards.mean,
         )
-        self._bag: BagFile | None = None
-        """The bag whose records are exactly those of the Reader, if there is one: reads skip the lookup."""
         if len(shards.paths) == 1 and chosen == range(shards.total) and shards.bags[0].count == shards.total:
-            self._bag = shards.bags[0]
+            # A whole bag: its own functions take any index.
+            self._get: Callable[[Any], bytes] = shards.bags[0].get
+            self._get_view: Callable[[Any], Buffer] = shards.bags[0].get_view
+        else:
+            self._get = functools.partial(_get, shards.record, chosen)
+            self._get_view = functools.partial(_get, shards.record_view, chosen)
 
     # Properties.
 
@@ -145,19 +148,19 @@ class Reader(Sequence[bytes]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return _restore(self._options, self._file_spec, self._check_open(), _sliced(self._range, index))
-        if self._bag is not None:
-            return self._bag.record(index)
-        return self._shards.record(self._range[check_index(index, len(self._range))])
+        try:
+            return self._get(index)
+        except (TypeError, ValueError):
+            if type(index) is int:
+                raise
+            return self._get(check_index(index, len(self._range)))
 
     def view(self, index: SupportsIndex) -> Buffer:
         """Returns a record as a buffer over the file itself, if the file is mapped and not compressed.
 
         A buffer keeps its file mapped as long as it lives, also after `close`.
         """
-        if self._bag is not None:
-            return self._bag.record_view(index)  # type: ignore[arg-type]
-        view: Buffer = self._shards.record_view(self._range[check_index(index, len(self._range))])
-        return view
+        return self._get_view(check_index(index, len(self._range)))
 
     def __reversed__(self) -> Reader:  # type: ignore[override]
         return self[::-1]
@@ -286,7 +289,8 @@ class Reader(Sequence[bytes]):
 
     def close(self) -> None:
         """Releases the files. Later reads raise ValueError, but slices and buffers made before stay valid."""
-        self._shards, self._bag, self._closed = ClosedHandle(repr(self)), None, True
+        self._closed = True
+        self._shards = self._get = self._get_view = ClosedHandle(repr(self))
 
     def __enter__(self) -> Self:
         return self
@@ -296,6 +300,10 @@ class Reader(Sequence[bytes]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self._options, self._file_spec, self._check_open(), self._range)
+
+
+def _get(read: Callable[[int], Any], chosen: range, index: Any) -> Any:
+    return read(chosen[check_index(index, len(chosen))])
 
 
 class InvalidSlice(IndexError, TypeError, ValueError):

@@ -1,63 +1,43 @@
-"""Records as users give them, and records as files: for decoders that seek, and for large records."""
+"""One record as a file: for decoders that seek, and for records too large to be read as a whole."""
 
 from __future__ import annotations
 
 import io
-from collections import deque
 from typing import Any, BinaryIO
 
+from bags.bag.readahead import ReadAhead
 from bags.storage import File
 from bags.storage.mmap_file import MappedFile
 from bags.storage.pread_file import Extent
 
-__all__ = ['RecordFile', 'as_record', 'extent']
-
-MIN_READ_AHEAD = 1 << 16  # Bytes of the first read, and of reads at random places.
-MAX_READ_AHEAD = 1 << 23
-MAX_CHUNKS = 4
-
-
-def as_record(value: Any) -> bytes:
-    """Returns a record as bytes, from bytes, str (as UTF-8) or any buffer.
-
-    Raises:
-        TypeError: Anything else.
-    """
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode()
-    try:
-        return bytes(memoryview(value))
-    except TypeError:
-        raise TypeError(f'record: expected bytes, str or a buffer, got {type(value).__name__}') from None
+__all__ = ['RecordFile', 'extent']
 
 
 def extent(file: File, start: int, stop: int) -> BinaryIO:
-    """Returns a part of a file to copy from; copied in the kernel where the file is local."""
+    """Returns a part of a file to copy from: as quick as the system can, where it is a local one."""
     if isinstance(file, MappedFile):
         return Extent(file, start, stop)  # type: ignore[return-value]
     return RecordFile(file, start, stop, file.path)  # type: ignore[return-value]
 
 
 class RecordFile(io.RawIOBase):
-    """A readable, seekable file over a range of another file.
+    """A readable, seekable file over a range of another one.
 
-    Local files are read exactly as asked. Remote files are read ahead.
+    From a local file it reads the bytes asked for and no others; from one that is waited for, longer pieces.
 
     Args:
-        file: The file that contains the record.
-        start, stop: The range of the record in that file.
-        name: The name of the record in error messages.
+        file: What holds the record.
+        start, stop: Where it is there.
+        name: What messages call it.
     """
 
     def __init__(self, file: File, start: int, stop: int, name: str) -> None:
+        self._file = file
         self._start = start
         self._size = stop - start
         self._position = 0
         self.name = name
-        self._ahead = ReadAhead(file, start, stop) if file.is_remote else None
-        self._source: File | ReadAhead = self._ahead or file
+        self._ahead = ReadAhead(file, start, stop) if start < file.at_hand else None
 
     def readable(self) -> bool:
         return True
@@ -76,20 +56,21 @@ class RecordFile(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        """Returns up to `size` bytes; all remaining ones if it is negative or None."""
+        """Returns up to `size` bytes; all that are left if it is negative or None."""
         if self.closed:
             raise ValueError(f'{self.name} is closed')
-        remaining = max(0, self._size - self._position)
-        count = remaining if size is None or size < 0 else min(size, remaining)
+        left = max(0, self._size - self._position)
+        count = left if size is None or size < 0 else min(size, left)
         if not count:
             return b''
         start = self._start + self._position
-        data = bytes(self._source.read(start, start + count))
+        source = self._file if self._ahead is None else self._ahead
+        data = bytes(source.read(start, start + count))
         self._position += count
         return data
 
     def expect(self, start: int, stop: int) -> None:
-        """Announces that these bytes of the record are read next: a remote file reads them in one request."""
+        """Is told that these bytes of the record are read next: one request, on a storage that waits."""
         if self._ahead is not None:
             self._ahead.expect(self._start + start, self._start + stop)
 
@@ -104,54 +85,3 @@ class RecordFile(io.RawIOBase):
 
     def __len__(self) -> int:
         return self._size
-
-
-class ReadAhead:
-    """A range of a remote file, read in chunks of which the last few are cached.
-
-    The chunks of sequential reads double in size, up to `MAX_READ_AHEAD`.
-    """
-
-    def __init__(self, file: File, start: int, stop: int) -> None:
-        self.file = file
-        self.start = start
-        self.stop = stop
-        self._chunks: deque[tuple[int, bytes]] = deque(maxlen=MAX_CHUNKS)
-        self._next = start
-        """Where the last read ended."""
-        self._read_ahead = MIN_READ_AHEAD // 2
-
-    def read(self, start: int, stop: int) -> bytes:
-        """Returns the bytes of the file from `start` to `stop`."""
-        parts, position = [], start
-        while position < stop:
-            part = self._cached(position, stop) or self._fetch(position, stop)
-            parts.append(part)
-            position += len(part)
-        self._next = stop
-        return parts[0] if len(parts) == 1 else b''.join(parts)
-
-    def _cached(self, start: int, stop: int) -> bytes:
-        for first, data in self._chunks:
-            if first <= start < first + len(data):
-                return data[start - first : stop - first]
-        return b''
-
-    def _fetch(self, start: int, stop: int) -> bytes:
-        """Reads to `stop`, or beyond it, but no further than to the beginning of a cached chunk."""
-        sequential = start == self._next or any(start == first + len(data) for first, data in self._chunks)
-        self._read_ahead = min(MAX_READ_AHEAD, 2 * self._read_ahead) if sequential else MIN_READ_AHEAD
-        limit = min([self.stop, *(first for first, _ in self._chunks if first > start)])
-        end = min(max(stop, start + self._read_ahead), limit)
-        data = bytes(self.file.read(start, end))
-        if end - start <= MAX_READ_AHEAD or end > stop:
-            self._chunks.append((start, data))
-        return data[: stop - start]
-
-    def expect(self, start: int, stop: int) -> None:
-        """Reads bytes that are about to be asked for, unless they are cached, in one request."""
-        start, stop = max(start, self.start), min(stop, self.stop)
-        while start < stop and (part := self._cached(start, stop)):
-            start += len(part)
-        if start < stop:
-            self._chunks.append((start, bytes(self.file.read(start, stop))))

@@ -105,12 +105,12 @@ class Shards:
     def record(self, index: int) -> bytes:
         """Returns one record."""
         shard, within = self.layout.one(index)
-        return self.bags[shard].record(within)
+        return self.bags[shard].get(within)
 
     def record_view(self, index: int) -> Buffer:
         """Returns one record as a buffer that may alias its file."""
         shard, within = self.layout.one(index)
-        return self.bags[shard].record_view(within)
+        return self.bags[shard].get_view(within)
 
     def read(self, indices: Indices, views: bool = False) -> list[Any]:
         """Returns records, or buffers that may alias their files."""
@@ -162,7 +162,7 @@ class Shards:
             if not indices:
                 return [], None
             (first, _), (last, _) = self.layout.one(indices[0]), self.layout.one(indices[-1])
-            groups = []
+            groups: list[Group] = []
             for shard in range(first, last + 1):
                 start, length = self.layout.starts[shard], self.lengths[shard]
                 groups.append(

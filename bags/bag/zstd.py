@@ -40,15 +40,15 @@ __all__ = [
 Buffer = bytes | bytearray | memoryview
 
 FRAME_MAGIC = b'\x28\xb5\x2f\xfd'
-PARALLEL_COMPRESSION_RECORDS = 64
+PARALLEL_RECORDS = 64
 """From this many records on, zstd compresses in threads of its own."""
 PARALLEL_BYTES = 1 << 20
 """Bytes of frames, milliseconds of work, from which starting threads pays off …"""
-PARALLEL_FRAME_BYTES = 1 << 10
+PARALLEL_FRAME = 1 << 10
 """… unless the frames are so small that most of the time is spent holding the GIL."""
-BATCH_FRAMES = 128
+MIN_BATCH = 128
 """Number of frames from which one call for all of them is faster than one call each …"""
-BATCH_FRAME_BYTES = 1 << 11
+MAX_BATCH_FRAME = 1 << 11
 """… if their mean size is at most this."""
 STREAM_BYTES = 1 << 10
 """Bytes decompressed per step where the size is unknown: at most 32 MiB, as a block of zstd takes at least
@@ -104,7 +104,7 @@ class Zstd:
         if not hasattr(compressor, 'multi_compress_to_buffer'):  # A build of zstandard without its C backend.
             frames = iter(list(map(compressor.compress, full)))
         else:
-            threads = -1 if len(full) >= PARALLEL_COMPRESSION_RECORDS else 0
+            threads = -1 if len(full) >= PARALLEL_RECORDS else 0
             frames = iter(compressor.multi_compress_to_buffer(full, threads=threads))
         return list(frames) if full is records else [next(frames) if record else b'' for record in records]
 
@@ -201,14 +201,14 @@ class Zstd:
             ValueError: As `decode`, for one of the frames that fail.
         """
         count, total = len(frames), sum(map(len, frames))
-        if count >= BATCH_FRAMES and total <= BATCH_FRAME_BYTES * count:
+        if count >= MIN_BATCH and total <= MAX_BATCH_FRAME * count:
             joined = b''.join((*frames, bytes(BEHIND)))
             stops = np.cumsum(np.fromiter(map(len, frames), np.int64, count))
             starts = np.concatenate(([0], stops[:-1]))
             together = self.decode_together(joined, starts, stops, parallelism)
             if together is not None:
                 return together
-        if parallelism < 2 or total < max(PARALLEL_BYTES, PARALLEL_FRAME_BYTES * count):
+        if parallelism < 2 or total < max(PARALLEL_BYTES, PARALLEL_FRAME * count):
             return list(map(self.decode, frames))
         # Dealt out in turns, so that neighbouring large frames go to different threads.
         parts = split(count, parallelism)
@@ -223,7 +223,7 @@ class Zstd:
     ) -> list[bytes] | None:
         """Decodes many small frames in place; None if each has to be decoded by itself with `decode`."""
         count, total = len(starts), int((stops - starts).sum())
-        if count < BATCH_FRAMES or not 0 < total <= BATCH_FRAME_BYTES * count:
+        if count < MIN_BATCH or not 0 < total <= MAX_BATCH_FRAME * count:
             return None
         present = stops > starts
         if np.count_nonzero(present) == count:

@@ -182,7 +182,7 @@ SKIPPABLE = b'\x50\x2a\x4d\x18' + (3).to_bytes(4, 'little') + b'abc'
 def test_one_bad_frame_among_many(kind, size, parallelism, monkeypatch):
     monkeypatch.setattr(together, 'WORTH', 1e-9)  # As if all of it were worth threads, once it is known.
     monkeypatch.setattr(codecs, 'PARALLEL_BYTES', 1)
-    monkeypatch.setattr(codecs, 'PARALLEL_FRAME_BYTES', 0)
+    monkeypatch.setattr(codecs, 'PARALLEL_FRAME', 0)
     monkeypatch.setattr(together, 'PIECE', 1 << 16)
     rng = random.Random(size)
     makers = {
