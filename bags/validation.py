@@ -1,11 +1,11 @@
-"""What options must be: numbers and choices, refused by the name of the option."""
+"""Checks of what users pass: numbers, choices and records; errors name the option."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ['at_least', 'at_least_or_none', 'integer', 'one_of']
+__all__ = ['as_record', 'at_least', 'at_least_or_none', 'integer', 'one_of']
 
 
 def integer(name: str, value: Any, other: str = '') -> int:
@@ -53,3 +53,19 @@ def one_of(name: str, value: Any, choices: Iterable[str]) -> None:
     known = list(choices)
     if value not in known:
         raise ValueError(f'{name}: expected {" or ".join(map(repr, known))}, got {value!r}')
+
+
+def as_record(value: Any) -> bytes:
+    """Returns a record as bytes, from bytes, str (as UTF-8) or any buffer.
+
+    Raises:
+        TypeError: Anything else.
+    """
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    try:
+        return bytes(memoryview(value))
+    except TypeError:
+        raise TypeError(f'record: expected bytes, str or a buffer, got {type(value).__name__}') from None

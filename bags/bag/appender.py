@@ -1,10 +1,11 @@
-"""The two files of a bag that is being written: its records, and the limits beside them.
+"""The files of a bag that is being written: its records, and the limits beside them.
 
-While a bag is written, its limits go to `limits.NAME`; `close` copies them behind the records and removes
-that file. Records are written before their limits, so at any moment every limit there is has its record.
+While a bag is written, its limits are in `limits.NAME`; `close` copies them to the end of the records and
+removes that file. Records are written before their limits, so that at any moment every limit in the file has
+its record.
 
-Where files cannot grow, on a storage of objects, the bag appears as a whole at `close`, in place of one that
-it replaces or goes on with, and the limits wait in memory.
+On object stores, where files cannot grow, the bag appears as a whole at `close`, in place of the one that it
+replaces or appends to, and the limits stay in memory until then.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -22,196 +23,196 @@ from bags.bag.limits import ENTRY
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
 from bags.errors import CorruptError
+from bags.indexing import Int64s
 from bags.storage import Lock, Output, Store
-from bags.storage.base import Buffer
 from bags.storage.memory_file import MemoryOutput
 
-__all__ = ['BagAppender']
+__all__ = ['BagAppender', 'Chunk']
 
-PIECE = 1 << 22
+COPY_BYTES = 1 << 22
+
+Chunk = tuple[list[Any] | BinaryIO, int]
+"""Buffers, or an open file, and the number of bytes to write from them."""
 
 
 class BagAppender:
-    """A bag that grows by records as it holds them: the bytes first, then, by `commit`, their limits.
+    """The end of a bag: appends stored records (frames, if the bag is compressed), then their limits.
 
     Args:
-        store, path: Where it is.
+        store, path: The bag.
         placement: Where its limits will be.
-        mode, at_most: As in `bags.bag.Writer`.
+        mode, truncate_to: As in `bags.bag.Writer`.
 
     Raises:
         FileExistsError, BlockingIOError, CorruptError: As `bags.bag.Writer`.
     """
 
     def __init__(
-        self, store: Store, path: str, placement: LimitsPlacement, mode: str, at_most: int | None
+        self, store: Store, path: str, placement: LimitsPlacement, mode: str, truncate_to: int | None
     ) -> None:
+        self.path = path
+        """Where the bag is after `close`."""
         self.count = 0
-        """Records whose limits are written,"""
+        """Number of records whose limits are written."""
         self.end = 0
-        """and the end of the last of them."""
+        """End of the last of these records."""
+        self.replaces = mode == 'overwrite'
+        """Whether it replaces another bag at `close`."""
         self._store = store
-        self._path = path
+        self._written = path  # Another path than `path` while overwriting.
         self._placement = placement
-        self._target: str | None = None
+        self._separate = placement is LimitsPlacement.SEPARATE
         self._lock: Lock | None = None
-        self._replaces = mode == 'overwrite'
-        if mode == 'create' or (mode == 'append' and not self._exists()):
-            self._create(path)
-        elif mode in ('append', 'overwrite') and store.is_remote:
-            self._replace(0 if mode == 'overwrite' else at_most)
-        elif mode == 'append':
-            self._append(at_most)
-        elif mode == 'overwrite':
-            self._target = path
-            self._create(self._beside())
-        else:
+        self._data: Output
+        self._limits: Output
+        if mode not in ('create', 'append', 'overwrite'):
             raise ValueError(f"mode: expected 'create', 'append' or 'overwrite', got {mode!r}")
+        exists = mode == 'append' and (store.exists(path) or store.exists(limits_name(path)))
+        if mode == 'create' or (mode == 'append' and not exists):
+            self._create()
+        elif store.is_remote:
+            self._rewrite(0 if mode == 'overwrite' else truncate_to)
+        elif mode == 'append':
+            self._append(truncate_to)
+        else:
+            self._written = self._temporary_path()
+            self._create()
 
-    def _beside(self) -> str:
-        # Not the process's id: in a container that is the same each time, and so what a killed one left.
-        folder, name = os.path.split(self._path)
+    def _temporary_path(self) -> str:
+        # Random: the process id would not do, because in a container it is the same each time, and a killed
+        # process may have left a file with it.
+        folder, name = os.path.split(self.path)
         return self._store.join(folder, f'.{name}.{secrets.token_hex(4)}.new')
 
-    def _exists(self) -> bool:
-        return self._store.exists(self._path) or self._store.exists(limits_name(self._path))
-
-    def _create(self, path: str) -> None:
-        # The limits come first: a bag without `limits.NAME` beside it counts as closed.
-        if self._store.exists(path):
-            raise FileExistsError(errno.EEXIST, 'a bag is there already', path)
-        self._path = path
-        beside = limits_name(path)
-        self._limits: Output = MemoryOutput(beside) if self._is_whole else self._store.create(beside)
-        self._lock = self._store.lock(self._limits.path)
+    def _create(self) -> None:
+        # The limits are created first: a bag without `limits.NAME` beside it counts as closed.
+        if self._store.exists(self._written):
+            raise FileExistsError(errno.EEXIST, 'the bag already exists', self._written)
+        beside = limits_name(self._written)
+        self._limits = MemoryOutput(beside) if self._is_one_object else self._store.create(beside)
+        self._lock = self._store.lock(beside)
         try:
-            self._data: Output = self._store.create(path)
+            self._data = self._store.create(self._written)
         except BaseException:
             self._limits.discard()
             self._lock.release()
             raise
 
     @property
-    def _is_whole(self) -> bool:
-        """Whether the bag is one file that appears as a whole."""
-        return self._store.is_remote and self._placement is not LimitsPlacement.SEPARATE
+    def _is_one_object(self) -> bool:
+        return self._store.is_remote and not self._separate
 
-    def _replace(self, at_most: int | None) -> None:
-        """Starts a bag that takes the place of the one there, with the first records of that."""
-        ends, beside = np.empty(0, '<i8'), limits_name(self._path)
-        if at_most != 0:
-            bag = open_bag(self._store, self._path, self._reader_options())
-            self._check_separate(bag)
-            ends = np.array(bag.span(0, bag.count)[1], '<i8')[:at_most]
-        self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
-        self._data = self._store.resume(self._path, self.end)
-        self._limits = MemoryOutput(beside) if self._is_whole else self._store.resume(beside, 0)
+    def _rewrite(self, truncate_to: int | None) -> None:
+        """Starts an object that replaces the one that exists, and begins with the first of its records."""
+        ends = np.empty(0, '<i8')
+        if truncate_to != 0:
+            ends = self._ends(self._open_bag(), truncate_to)
+        self._data = self._store.resume(self.path, self.end)
+        beside = limits_name(self.path)
+        self._limits = MemoryOutput(beside) if self._is_one_object else self._store.resume(beside, 0)
         self._limits.write([ends.tobytes()])
 
-    def _append(self, at_most: int | None) -> None:
-        beside = limits_name(self._path)
+    def _append(self, truncate_to: int | None) -> None:
+        beside = limits_name(self.path)
         if not self._store.exists(beside):
-            if self._placement is LimitsPlacement.SEPARATE:
+            if self._separate:
                 raise FileNotFoundError(errno.ENOENT, 'the bag has no separate limits', beside)
-            # It must be closed. With limits beside it, a damaged one would count as one being written.
-            open_bag(self._store, self._path, self._reader_options())
+            # It must be a closed bag. Checked before limits are created beside it, with which a damaged bag
+            # would count as one that is being written.
+            open_bag(self._store, self.path, ReaderOptions(limits_placement=self._placement))
             self._store.create(beside).close()
         self._lock = self._store.lock(beside)
         try:
-            if not self._store.exists(self._path):
-                self._data = self._store.create(self._path)
-            self._resume(beside, at_most)
+            if not self._store.exists(self.path):
+                self._data = self._store.create(self.path)
+            self._resume(beside, truncate_to)
         except BaseException:
             self._lock.release()
             raise
 
-    def _reader_options(self) -> ReaderOptions:
-        return ReaderOptions(limits_placement=self._placement)
-
-    def _check_separate(self, bag: BagFile) -> None:
-        """Refuses a bag that seems to have no records, because its limits are elsewhere."""
-        if self._placement is LimitsPlacement.SEPARATE and bag.file.size and not bag.count:
-            other = open_bag(self._store, self._path, ReaderOptions())
-            if other.limits is other.file:
-                raise CorruptError(self._path, None, 'has limits at its end, expected separate ones')
-
-    def _resume(self, beside: str, at_most: int | None) -> None:
-        """Goes on where a bag ends, under the lock."""
-        bag = open_bag(self._store, self._path, self._reader_options())
-        self._check_separate(bag)
-        ends = np.array(bag.span(0, bag.count)[1], '<i8')[:at_most]
-        self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
+    def _resume(self, beside: str, truncate_to: int | None) -> None:
+        """Continues at the end of a local bag, under the lock."""
+        bag = self._open_bag()
+        ends = self._ends(bag, truncate_to)
         if bag.limits is bag.file and bag.count:
-            # Closed, and perhaps mapped somewhere: only a copy of it may grow.
+            # The bag is closed, and may be mapped by readers: a copy of it grows instead.
             self._limits = self._store.resume(beside, 0)
             self._limits.write([ends.tobytes()])
-            copy = self._beside()
-            self._store.clone(self._path, copy, self.end)
+            copy = self._temporary_path()
+            self._store.clone(self.path, copy, self.end)
             self._data = self._store.resume(copy, self.end)
-            self._seal(self.end)
-            self._store.rename(copy, self._path)
+            self._write_sentinel(self.end)
+            self._store.rename(copy, self.path)
         else:
             self._limits = self._store.resume(beside, self.count * ENTRY)
-        # What lies behind the end stays, as part of the seal, until `close` cuts it off.
-        size = self._store.size(self._path)
-        self._data = self._store.resume(self._path, size)
+        # Bytes after the end stay until `close` truncates the file; the sentinel comes after them.
+        size = self._store.size(self.path)
+        self._data = self._store.resume(self.path, size)
         self._data.size = self.end
-        self._seal(size)
+        self._write_sentinel(size)
 
-    @property
-    def path(self) -> str:
-        return self._target or self._path
+    def _open_bag(self) -> BagFile:
+        bag = open_bag(self._store, self.path, ReaderOptions(limits_placement=self._placement))
+        if self._separate and bag.file.size and not bag.count:
+            # It would seem to have no records if its limits were elsewhere.
+            other = open_bag(self._store, self.path, ReaderOptions())
+            if other.limits is other.file:
+                raise CorruptError(self.path, None, 'has limits at its end, expected separate ones')
+        return bag
 
-    @property
-    def replaces(self) -> bool:
-        """Whether it takes the place of another bag when it is closed."""
-        return self._replaces
+    def _ends(self, bag: BagFile, truncate_to: int | None) -> Int64s:
+        """Returns the ends of the records to keep, and continues after them."""
+        ends = np.array(bag.span(0, bag.count)[1], '<i8')[:truncate_to]
+        self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
+        return ends
 
-    def put(self, buffers: Sequence[Buffer], size: int) -> None:
-        """Writes bytes that do not count before `commit`, `size` of them."""
-        self._seal(self._data.size + size)
-        self._data.write(buffers)
-
-    def copy(self, file: BinaryIO, size: int) -> None:
-        """As `put`, of the next `size` bytes of an open file."""
-        self._seal(self._data.size + size)
-        self._data.copy(file, size)
-
-    def commit(self, sizes: Any, pending: list[bytes]) -> None:
-        """Writes the limits of records whose bytes are written, and empties the list that they come from.
+    def append(self, chunks: Iterable[Chunk], sizes: Any, pending: list[bytes]) -> None:
+        """Writes stored records and their limits. On an error the bag is as before.
 
         Args:
-            sizes: Bytes of each as it is held; None for one record, of all that was put.
-            pending: The list.
+            chunks: The bytes of the records.
+            sizes: Bytes of each record; None for one record of all bytes.
+            pending: Emptied at the moment when its records count as written.
         """
-        if sizes is None:
-            table = np.array([self._data.size], '<i8')
-        else:
-            table = np.cumsum(sizes, dtype='<i8')
-            table += self.end
-        count, end = self.count + len(table), int(table[-1])
-        self._limits.write([table.tobytes()])
-        # All at once: there is no point between at which Ctrl-C could arrive.
-        self.count, self.end, pending[:] = count, end, ()
+        try:
+            for source, size in chunks:
+                self._write_sentinel(self._data.size + size)
+                if isinstance(source, list):
+                    self._data.write(source)
+                else:
+                    self._data.copy(source, size)
+            if sizes is None:
+                table = np.array([self._data.size], '<i8')
+            else:
+                table = np.cumsum(sizes, dtype='<i8')
+                table += self.end
+            count, end = self.count + len(table), int(table[-1])
+            self._limits.write([table.tobytes()])
+            # In one statement: Ctrl-C cannot come in between.
+            self.count, self.end, pending[:] = count, end, ()
+        except BaseException:
+            self._roll_back()
+            raise
 
-    def rewind(self) -> None:
-        """Takes back what a failed write left behind what counts. The seal stays."""
+    def _roll_back(self) -> None:
+        """Drops the bytes and limits of a failed write. The sentinel stays."""
         self._data.size = self.end
         self._limits.size = self.count * ENTRY
         self._limits.cut()
         if self._data.size != self.end:
-            # Sent to a storage that takes nothing back: it becomes a record, to which nothing refers.
+            # The bytes were already sent to an object store: they become a record without a reference.
             self._limits.write([np.array([self._data.size], '<i8').tobytes()])
             self.count, self.end = self.count + 1, self._data.size
 
-    def _seal(self, offset: int) -> None:
-        """Puts an FF where bytes will end, before they are written: until `close`, a bag's last byte is FF.
+    def _write_sentinel(self, offset: int) -> None:
+        """Writes an FF where bytes will end, before they are written: until `close`, a bag ends with FF.
 
-        A reader takes the end of a bag for limits if its last number can be the end of the records. FF
-        makes that number too large: whatever records hold that have no limits yet, wherever their writing
-        is cut short, and however much of the limits is in place.
+        A reader takes the end of a bag for limits if its last 8 bytes, as a number, can be the end of the
+        records. FF makes that number too large. So records without limits are never taken for limits,
+        whatever they contain, wherever their writing is interrupted, and however much of the limits is
+        already appended.
         """
-        if not self._store.is_remote and self._placement is not LimitsPlacement.SEPARATE:
+        if not self._store.is_remote and not self._separate:
             size = self._data.size
             self._data.size = offset
             try:
@@ -220,57 +221,57 @@ class BagAppender:
                 self._data.size = size
 
     def close(self) -> None:
-        """Puts the limits in their place, and ends the file. After an error it may be called again."""
-        if not self._data.closed:  # As it is where `close` is tried again.
+        """Puts the limits in place and closes the files. May be called again after an error."""
+        if not self._data.closed:  # It is closed if an earlier call failed later than here.
             self._data.size = self.end
             if self._data.size != self.end:
-                raise OSError(errno.EIO, 'cannot be ended any more: its limits were sent in part', self._path)
+                raise OSError(errno.EIO, 'cannot be closed: its limits were uploaded in part', self._written)
             try:
-                if self._placement is not LimitsPlacement.SEPARATE:
+                if not self._separate:
                     self._append_limits()
                 self._data.close()
             except BaseException:
                 self._data.size = self.end
                 raise
         self._limits.close()
-        self._finish()
-        self._unlock()
+        self._move_into_place()
+        self._release_lock()
 
     def _append_limits(self) -> None:
         starts, size = self._placement is LimitsPlacement.STARTS, self.count * ENTRY
         if not starts and not size:
             return
-        # The seal becomes the last byte of the last limit, which replaces it in the end: so the file does
-        # not become shorter, under readers that have just mapped it.
-        self._seal(self.end + starts * ENTRY + size - 1)
+        # The sentinel becomes the last byte of the last limit, which is written last and replaces it: so the
+        # file does not get shorter under readers that have just mapped it.
+        self._write_sentinel(self.end + starts * ENTRY + size - 1)
         if starts:
             self._data.write([bytes(ENTRY)])
         last = max(0, size - ENTRY)
-        for start in range(0, last, PIECE):
-            self._data.write([self._limits.read(start, min(start + PIECE, last))])
+        for start in range(0, last, COPY_BYTES):
+            self._data.write([self._limits.read(start, min(start + COPY_BYTES, last))])
         if size:
             self._data.write([self._limits.read(last, size)])
 
-    def _finish(self) -> None:
-        store, separate = self._store, self._placement is LimitsPlacement.SEPARATE
-        if self._target is not None:
-            if separate:
-                # Between the two renames there are records without limits, never with wrong ones.
-                store.remove(limits_name(self._target))
-            store.rename(self._path, self._target)
-            if separate:
-                store.rename(self._limits.path, limits_name(self._target))
+    def _move_into_place(self) -> None:
+        store, limits = self._store, limits_name(self.path)
+        if self._written != self.path:
+            if self._separate:
+                # Between the two renames the records have no limits, but never wrong ones.
+                store.remove(limits)
+            store.rename(self._written, self.path)
+            if self._separate:
+                store.rename(self._limits.path, limits)
             else:
-                store.remove(limits_name(self._target))
-        if not separate and not store.is_remote:
+                store.remove(limits)
+        if not self._separate and not store.is_remote:
             store.remove(self._limits.path)
 
     def discard(self) -> None:
-        """Removes what there is."""
+        """Removes the files that were written."""
         self._data.discard()
         self._limits.discard()
-        self._unlock()
+        self._release_lock()
 
-    def _unlock(self) -> None:
+    def _release_lock(self) -> None:
         if self._lock is not None:
             self._lock.release()

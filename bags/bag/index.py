@@ -1,46 +1,44 @@
-"""Finding records: from a record to where it is.
+"""Indexes: from a record to where it is in a bag.
 
-Held are, sorted, a 64-bit hash of every record, and its index: 12 bytes a record (16 above 2³²), however
-long the records are. A look-up bisects the hashes and compares the records that they lead to, so what it
-says is exact.
+An index stores the sorted 64-bit hashes of all records and their indices: 12 bytes a record (16 above 2³²),
+whatever the length of the records. A look-up bisects the hashes and compares the records with these hashes,
+so the result is exact.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from bags.bag.reader import Reader
-from bags.bag.records import as_record
+from bags.validation import as_record
 
 __all__ = ['Index', 'MultiIndex']
 
 Default = TypeVar('Default')
-Found = TypeVar('Found')
-
-STEP = 1 << 13
 
 
-class _Table(Generic[Found]):
+class _Table:
     """Hashes of records, sorted, and their indices."""
 
     def __init__(self, reader: Sequence[bytes]) -> None:
-        # A part of its own, which is not closed with the reader.
+        # A Reader of its own, which stays open when the other one is closed.
         self._reader = reader[:] if isinstance(reader, Reader) else reader
         try:
             count = len(reader)
             hashes = np.fromiter(map(hash, reader), np.int64, count)
         except TypeError as exc:
-            raise TypeError(f'Index: expected records, as of a bag or of a field, got {reader!r}') from exc
+            raise TypeError(f'Index: expected records of a bag or a field, got {reader!r}') from exc
         order = np.argsort(hashes, kind='stable')
         self._order = order.astype(np.uint32) if count < 1 << 32 else order
         self._hashes = hashes[order]
-        # Items come out of it as ints, twice as fast as of an array.
+        # Its items are ints; access takes half the time of an array's.
         self._sorted: memoryview[int] = self._hashes.data
-        self._unique: int | None = None
 
     def _find(self, record: Any) -> Iterator[int]:
         """Yields the indices of a record, in order."""
@@ -59,46 +57,38 @@ class _Table(Generic[Found]):
         return next(self._find(record), None) is not None
 
     def __len__(self) -> int:
-        """Returns the number of different records."""
-        if self._unique is None:
-            self._unique = self._count_unique()
-        return self._unique
+        """Returns the number of distinct records."""
+        return self._distinct
 
-    def _count_unique(self) -> int:
-        if not len(self._hashes):
-            return 0
-        firsts = np.flatnonzero(np.diff(self._hashes, prepend=self._hashes[:1] - 1))
-        stops = np.append(firsts[1:], len(self._hashes))
-        unique = len(firsts)
-        for start, stop in zip(firsts.tolist(), stops.tolist(), strict=True):
-            # Equal hashes are equal records, but for one in 2⁶⁴: so they are compared.
-            if stop - start > 1:
-                indices = self._order[start:stop].tolist()
-                first = self._reader[indices[0]]
-                if any(self._reader[index] != first for index in indices[1:]):
-                    unique += len({self._reader[index] for index in indices}) - 1
-        return unique
+    @functools.cached_property
+    def _distinct(self) -> int:
+        # Records with equal hashes are almost always equal, but are compared.
+        starts = np.flatnonzero(np.diff(self._hashes, prepend=self._hashes[:1] - 1)).tolist()
+        return sum(
+            1 if stop - start == 1 else len({self._reader[i] for i in self._order[start:stop].tolist()})
+            for start, stop in itertools.pairwise([*starts, len(self._hashes)])
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The hashes hold in this process only.
+        # Hashes are valid in this process only.
         return type(self), (self._reader,)
 
     def __repr__(self) -> str:
         return f'bags.bag.{type(self).__name__}({self._reader!r})'
 
 
-class Index(_Table[int]):
+class Index(_Table):
     """The first index of each record.
 
     Args:
-        reader: Records; read as a whole once, and again where a record is looked up.
+        reader: The records. All are read once; a look-up reads those that may match.
     """
 
     def __getitem__(self, record: Any) -> int:
         """Returns the first index of a record (bytes or str).
 
         Raises:
-            KeyError: No such record.
+            KeyError: There is no such record.
         """
         index = next(self._find(record), None)
         if index is None:
@@ -106,23 +96,23 @@ class Index(_Table[int]):
         return index
 
     def get(self, record: Any, default: Default | None = None) -> int | Default | None:
-        """Returns the first index of a record, or a default."""
+        """Returns the first index of a record, or the default."""
         index = next(self._find(record), None)
         return default if index is None else index
 
 
-class MultiIndex(_Table[list[int]]):
+class MultiIndex(_Table):
     """All indices of each record.
 
     Args:
-        reader: Records; read as a whole once, and again where a record is looked up.
+        reader: The records. All are read once; a look-up reads those that may match.
     """
 
     def __getitem__(self, record: Any) -> list[int]:
         """Returns all indices of a record (bytes or str), in order.
 
         Raises:
-            KeyError: No such record.
+            KeyError: There is no such record.
         """
         indices = list(self._find(record))
         if not indices:
@@ -130,5 +120,5 @@ class MultiIndex(_Table[list[int]]):
         return indices
 
     def get(self, record: Any, default: Default | None = None) -> list[int] | Default | None:
-        """Returns all indices of a record, or a default."""
+        """Returns all indices of a record, or the default."""
         return list(self._find(record)) or default

@@ -1,42 +1,137 @@
-"""Iterators that read ahead: the next batch is on its way while one is consumed."""
+"""Iterators over records that read ahead: the next batch is requested while one is consumed."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-from bags.bag.record_slice import RecordSlice
+from bags.bag.shards import Indices, Shards, global_indices
 from bags.errors import BagsError
-from bags.indexing import Int64s, as_indices
+from bags.indexing import as_indices, check_index
 
-__all__ = ['Batch', 'batches', 'in_batches', 'iterate', 'read_ahead']
+__all__ = ['in_batches', 'iterate']
 
-Selection = TypeVar('Selection')
-Item = TypeVar('Item')
-
-LONGEST = 4096  # Records read at a time, however small they are.
-FAR = 16  # Times as much from a storage that is waited for.
-FAULTS = (BagsError, LookupError, TypeError, ValueError, OSError)
+MAX_BATCH_RECORDS = 4096
+REMOTE_READ_AHEAD_FACTOR = 16
+READ_ERRORS = (BagsError, LookupError, TypeError, ValueError, OSError)
+MAX_INDEX = (1 << 63) - 1
 
 
 class Batch(NamedTuple):
-    """Things delivered together, and the error that came after them, if one did."""
+    """Indices or records, and the error that comes after them, if there is one."""
 
     items: Any
     error: Exception | None = None
 
 
-def batches(source: Iterable[Item], size: int) -> Iterator[Batch]:
-    """Takes items from a source, perhaps an infinite one, in lists of `size`, up to its error."""
-    iterator = iter(source)
-    while True:
-        items: list[Item] = []
+def iterate(
+    shards: Callable[[], Shards], chosen: range, indices: Iterator[Any] | None, read_ahead: int | None
+) -> Iterator[bytes]:
+    """Returns an iterator over records that reads ahead.
+
+    Args:
+        shards: Returns the shards to read; raises when they are closed.
+        chosen: Global indices of records.
+        indices: Which of these to read, perhaps an infinite iterator; None for all.
+        read_ahead: Records per batch; by default as many as the options say.
+    """
+    if indices is None and not chosen:
+        return iter(())
+    is_remote = shards().bags[0].is_remote
+    # Over a network, larger batches keep several requests in flight.
+    size = _batch_size(shards(), REMOTE_READ_AHEAD_FACTOR if is_remote else 1)
+    if read_ahead is not None:
+        size = max(1, operator.index(read_ahead))
+    if indices is not None:
+        batches = _take(indices, size)
+    elif size <= 2 and not is_remote:
+        # Large local records: the kernel reads ahead by itself.
+        return (shards().record(index) for index in chosen)
+    else:
+        batches = (Batch(chosen[start : start + size]) for start in range(0, len(chosen), size))
+
+    def resolve(batch: Any) -> Indices:
+        return batch if indices is None else global_indices(chosen, as_indices(batch, len(chosen)))
+
+    def read(batch: Any) -> Batch:
         try:
-            items.extend(itertools.islice(iterator, size))
-        except Exception as exc:  # Whatever the source raises belongs behind what it gave before.
+            return Batch(shards().read_shared(resolve(batch)))
+        except READ_ERRORS:
+            # One by one, up to the record or index that fails.
+            found: list[bytes] = []
+            for index in batch:
+                try:
+                    found.append(
+                        shards().record(index if indices is None else chosen[_checked(index, len(chosen))])
+                    )
+                except Exception as exc:
+                    return Batch(found, exc)
+            return Batch(found)
+
+    def expect(batch: Any) -> None:
+        try:
+            shards().expect(resolve(batch))
+        except READ_ERRORS:
+            pass  # Raised when the batch is read.
+
+    return itertools.chain.from_iterable(_read_ahead(batches, read, expect, is_remote))
+
+
+def _read_ahead(
+    batches: Iterator[Batch], read: Callable[[Any], Batch], expect: Callable[[Any], None], is_remote: bool
+) -> Iterator[list[bytes]]:
+    """Yields the records of each batch. The next batch is announced, or read in a thread over a network.
+
+    Announcing costs next to nothing where the data is cached. The thread ends with the iterator.
+    """
+    thread = None
+    if is_remote:
+        from concurrent.futures import ThreadPoolExecutor
+
+        thread = ThreadPoolExecutor(1, 'bags-read-ahead')
+    pending: deque[tuple[Callable[[], Batch], Exception | None]] = deque()
+    try:
+        while True:
+            for batch in itertools.islice(batches, 2 - len(pending)):
+                if thread is not None:
+                    pending.append((thread.submit(read, batch.items).result, batch.error))
+                else:
+                    expect(batch.items)
+                    pending.append((functools.partial(read, batch.items), batch.error))
+            if not pending:
+                return
+            result, error = pending.popleft()
+            found = result()
+            yield found.items
+            error = found.error or error
+            if error is not None:
+                raise error
+    finally:
+        if thread is not None:
+            thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _checked(index: Any, count: int) -> int:
+    if abs(operator.index(index)) > MAX_INDEX:
+        raise IndexOverflow(f'index {index} out of range [{-count}, {count})')
+    return check_index(index, count)
+
+
+class IndexOverflow(IndexError, OverflowError):
+    """An index of more than 64 bits, which is an OverflowError in bagz and Säckli."""
+
+
+def _take(source: Iterator[Any], size: int) -> Iterator[Batch]:
+    """Yields items of a source in lists of `size`, up to its end or error."""
+    while True:
+        items: list[Any] = []
+        try:
+            items.extend(itertools.islice(source, size))
+        except Exception as exc:  # Any error of the source is raised after the items before it.
             yield Batch(items, exc)
             return
         if not items:
@@ -44,114 +139,14 @@ def batches(source: Iterable[Item], size: int) -> Iterator[Batch]:
         yield Batch(items)
 
 
-def read_ahead(
-    selections: Iterator[Batch],
-    expect: Callable[[Any], None],
-    read: Callable[[Any], Batch],
-    threaded: bool,
-) -> Iterator[list[Any]]:
-    """Yields what `read` returns for each selection, with the next selection read ahead.
-
-    Args:
-        selections: What to read; an error in one comes out after what was selected before it.
-        expect: Announces a selection without waiting for it.
-        read: Reads one; its error comes out after its items.
-        threaded: Read ahead in a thread (for storage that waits) and not by announcing only, which
-            costs nothing where data is cached. The thread ends with the iterator.
-    """
-    threads = None
-    if threaded:
-        from concurrent.futures import ThreadPoolExecutor
-
-        threads = ThreadPoolExecutor(1, 'bags-read-ahead')
-    pending: deque[tuple[Any, Batch]] = deque()
-    try:
-        while True:
-            while len(pending) < 2:
-                selection = next(selections, None)
-                if selection is None:
-                    break
-                if threads is not None:
-                    pending.append((threads.submit(read, selection.items), selection))
-                else:
-                    if pending:
-                        expect(selection.items)
-                    pending.append((None, selection))
-            if not pending:
-                return
-            future, selection = pending.popleft()
-            batch = future.result() if future is not None else read(selection.items)
-            yield batch.items
-            error = batch.error or selection.error
-            if error is not None:
-                raise error
-    finally:
-        if threads is not None:
-            threads.shutdown(wait=False, cancel_futures=True)
+def _batch_size(shards: Shards, factor: int = 1) -> int:
+    """Returns how many records take `read_ahead_bytes`, times a factor."""
+    size = int(factor * shards.options.read_ahead_bytes // max(shards.mean, 1)) or 1
+    return min(size, factor * MAX_BATCH_RECORDS)
 
 
-def iterate(
-    part: Callable[[], RecordSlice], indices: Iterable[Any], read_ahead_count: int | None
-) -> Iterator[bytes]:
-    """Returns an iterator over records that reads ahead.
-
-    Args:
-        part: Returns what is read from; raises when that is closed.
-        indices: A range of indices that are all there; or any iterable, with or without an end.
-        read_ahead_count: Records read at a time; as many as the options have it unless given.
-    """
-    records = part()
-    if isinstance(indices, range) and not indices:
-        return iter(())
-    # What is waited for is read further ahead, by several requests at once.
-    length = _length(records, FAR if records.is_remote else 1)
-    if read_ahead_count is not None:
-        length = max(1, operator.index(read_ahead_count))
-    if length <= 2 and isinstance(indices, range) and not records.is_remote:
-        # Large records, mapped: the kernel reads ahead by itself.
-        return (get(index) for get in [records.get] for index in indices)
-    if isinstance(indices, range):
-        starts = range(0, len(indices), length)
-        selections: Iterator[Batch] = (Batch(indices[start : start + length]) for start in starts)
-    else:
-        selections = batches(indices, length)
-
-    def expect(indices: Any) -> None:
-        try:
-            part().expect(_checked(part(), indices))
-        except FAULTS:
-            pass  # They wait for the read.
-
-    def read(indices: Any) -> Batch:
-        """Reads a batch; if that fails, one by one up to the record or index that is at fault."""
-        try:
-            chosen = _checked(part(), indices)
-            return Batch(part().read(chosen) if isinstance(chosen, range) else part().read_shared(chosen))
-        except FAULTS:
-            found: list[bytes] = []
-            for index in indices:
-                try:
-                    found.append(part().get(operator.index(index)))
-                except Exception as exc:
-                    return Batch(found, exc)
-            return Batch(found)
-
-    return itertools.chain.from_iterable(read_ahead(selections, expect, read, records.is_remote))
-
-
-def _checked(part: RecordSlice, indices: Any) -> range | Int64s:
-    return indices if isinstance(indices, range) else as_indices(indices, len(part.chosen))
-
-
-def _length(part: RecordSlice, times: int = 1) -> int:
-    """Returns how many records are read at a time."""
-    mean = part.shards.size / part.shards.layout.total if part.shards.layout.total else 0.0
-    length = int(times * part.shards.options.read_ahead_bytes // max(mean, 1)) or 1
-    return min(length, times * LONGEST)
-
-
-def in_batches(part: RecordSlice, start: int, stop: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Yields all records from one index to another, in lists, and the index of the first of each."""
-    length = _length(part)
-    for first in range(start, stop, length):
-        yield first, part.read(range(first, min(first + length, stop)))
+def in_batches(shards: Shards, chosen: range) -> Iterator[list[bytes]]:
+    """Yields all records of global indices, in lists."""
+    size = _batch_size(shards)
+    for start in range(0, len(chosen), size):
+        yield shards.read(chosen[start : start + size])

@@ -1,6 +1,6 @@
-"""Reading a table of limits: where each record of a bag starts and ends. Numbers only, no I/O.
+"""Tables of limits: where each record of a bag starts and ends. Pure numbers, no I/O.
 
-A bag of the records `abcdef`, `123` and `catcat`, in the three places its limits can be:
+The three ways to store the limits of a bag with the records `abcdef`, `123` and `catcat`:
 
     tail      abcdef123catcat | 6 9 15              n ends, after the records
     starts    abcdef123catcat | 0 6 9 15            n starts and the final end, after the records
@@ -21,11 +21,11 @@ from bags.indexing import Int64s
 __all__ = ['ENTRY', 'Int64s', 'Table', 'first_bad', 'locate', 'parse_tail', 'prefix_agrees']
 
 ENTRY = 8
-"""Bytes of a limit."""
+"""Bytes of one limit."""
 
 
 class Table(Protocol):
-    """The ends of a bag's records: an int64 array, or what reads parts of one when they are asked for."""
+    """The ends of a bag's records: an int64 array, or an object that reads parts of it on demand."""
 
     def __len__(self) -> int: ...
 
@@ -33,7 +33,7 @@ class Table(Protocol):
 
 
 def parse_tail(size: int, last: int, starts: bool = False) -> tuple[int, int]:
-    """Finds the limits in a file that ends with them.
+    """Locates the limits in a file that ends with them.
 
     Args:
         size: Bytes of the file, at least 8.
@@ -44,7 +44,7 @@ def parse_tail(size: int, last: int, starts: bool = False) -> tuple[int, int]:
         The end of the records and their number; the table of ends is the last `8 * number` bytes.
 
     Raises:
-        ValueError: No table can be there; says why.
+        ValueError: The file cannot end with a table; the message says why.
     """
     if last > size - ENTRY:
         raise ValueError(f'the last limit is {last}, but the records can take at most {size - ENTRY} bytes')
@@ -56,8 +56,8 @@ def parse_tail(size: int, last: int, starts: bool = False) -> tuple[int, int]:
 def locate(ends: Table, indices: Int64s) -> tuple[Int64s, Int64s]:
     """Returns starts and ends of records by their indices (each in `range(len(ends))`), unchecked.
 
-    Costs two gathers for any number of records. The table is indexed, never passed to `take`, which
-    first copies the whole of a table that is unaligned, as limits behind records mostly are.
+    Two gathers, whatever the number of records. The table is indexed and never passed to `take`, which
+    first copies an unaligned table as a whole, and limits after records are usually unaligned.
     """
     stops = ends[indices]
     starts = ends[indices - 1]  # For index 0 this reads the last end.
@@ -67,13 +67,13 @@ def locate(ends: Table, indices: Int64s) -> tuple[Int64s, Int64s]:
 
 def first_bad(starts: Int64s, stops: Int64s, size: int) -> int:
     """Returns the position of the first range that is not inside `size` bytes, or -1."""
-    # As unsigned numbers, a negative one is larger than any size.
+    # Compared as unsigned integers: negative numbers are larger than any size.
     bad = stops.view('<u8') > size
     bad |= starts.view('<u8') > stops.view('<u8')
-    return int(bad.argmax()) if np.count_nonzero(bad) else -1  # A third of what `any` takes.
+    return int(bad.argmax()) if np.count_nonzero(bad) else -1
 
 
 def prefix_agrees(ends: Int64s, other: Int64s) -> bool:
-    """Tells whether the shorter of two tables begins the longer one."""
+    """Returns whether the shorter of two tables is a prefix of the longer one."""
     count = min(len(ends), len(other))
     return bool((ends[:count] == other[:count]).all())

@@ -1,11 +1,11 @@
-"""What can be chosen when a bag is read or written."""
+"""Options of readers and writers of bags, as dataclasses and as the types of keyword arguments."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 from bags.storage.options import AccessPattern, CacheMode, CachePolicy, Choice
 from bags.validation import at_least, at_least_or_none
@@ -21,10 +21,12 @@ __all__ = [
     'CompressionZstd',
     'LimitsPlacement',
     'LimitsStorage',
+    'ReaderKeywords',
     'ReaderOptions',
     'ShardingLayout',
+    'StorageKeywords',
+    'WriterKeywords',
     'WriterOptions',
-    'as_compression',
     'merge',
 ]
 
@@ -32,7 +34,7 @@ GiB = 1 << 30
 
 
 class LimitsPlacement(Choice):
-    """Where a bag's limits are; the first three can be written."""
+    """Where a bag's limits are. All but IDX can be written."""
 
     TAIL = 0
     """After the records: n end offsets."""
@@ -48,13 +50,13 @@ class LimitsStorage(Choice):
     """Where limits are kept when they are not mapped from a local file."""
 
     ON_DISK = 0
-    """Read in blocks, when first needed."""
+    """Read in blocks, each when first needed."""
     IN_MEMORY = 1
     """Read as a whole at open."""
 
 
 class ShardingLayout(Choice):
-    """In which order the records of several shards form one sequence."""
+    """The order in which the records of several shards form one sequence."""
 
     CONCATENATED = 0
     """All of the first shard, then all of the second."""
@@ -69,17 +71,17 @@ class CompressionAutoDetect:
 
 @dataclasses.dataclass(frozen=True)
 class CompressionNone:
-    """Records are held as they are."""
+    """Records are stored as they are."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CompressionZstd:
-    """Every non-empty record is one zstd frame, with its content size and a checksum in it."""
+    """Every non-empty record is one zstd frame with its content size and a checksum."""
 
     level: int = 3
-    """From -131072 (fastest) to 22 (smallest); 0 stands for zstd's default, 3. Not used for reading."""
+    """From -131072 (fastest) to 22 (smallest); 0 means zstd's default, 3. Ignored when reading."""
     dictionary: bytes = b''
-    """A trained dictionary or any bytes that records have in common; needed for reading too."""
+    """A trained dictionary, or any bytes that the records have in common. Reading needs it too."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.level, int):
@@ -87,7 +89,7 @@ class CompressionZstd:
         if not -131072 <= self.level <= 22:
             raise ValueError(f'zstd level: expected -131072 to 22, got {self.level}')
         try:
-            # Any buffer will do; what is kept is the object's own.
+            # Copied, so that later changes to a mutable buffer have no effect.
             object.__setattr__(self, 'dictionary', bytes(memoryview(self.dictionary)))
         except TypeError:
             raise TypeError(
@@ -97,82 +99,111 @@ class CompressionZstd:
 
 @dataclasses.dataclass(frozen=True)
 class CompressionTrained(CompressionZstd):
-    """As `CompressionZstd`, with a dictionary that is kept in a file."""
+    """`CompressionZstd` with a dictionary that is stored in a file."""
 
     path: str = ''
-    """Where it is, or would be, for errors to name."""
+    """The path of that file, for error messages, whether it exists or not."""
 
 
 Compression = CompressionAutoDetect | CompressionNone | CompressionZstd
 
-_COMPRESSIONS: Mapping[str, type[Compression]] = {
-    'auto': CompressionAutoDetect,
-    'none': CompressionNone,
-    'zstd': CompressionZstd,
-}
+
+class StorageKeywords(TypedDict, total=False):
+    """Keyword arguments that say how to reach the storage of a path."""
+
+    filesystem: Any
+    """An fsspec file system that paths belong to."""
+    storage_options: Mapping[str, Any] | None
+    """Options of the storage behind a URL, such as credentials, retries and timeouts."""
 
 
-def as_compression(value: object) -> Compression:
-    """Returns a compression for itself, for 'auto', 'none' or 'zstd', or for None (none)."""
-    if isinstance(value, CompressionAutoDetect | CompressionNone | CompressionZstd):
-        return value
-    kind = _COMPRESSIONS.get(value.lower() if isinstance(value, str) else 'none' if value is None else '')
-    if kind is None:
-        names = ', '.join(map(repr, _COMPRESSIONS))
-        raise ValueError(f'compression: expected a Compression object or one of {names}, got {value!r}')
-    return kind()
+class ReaderKeywords(StorageKeywords, total=False):
+    """Keyword arguments of readers. Enums are also given by name, in any case, or by number."""
+
+    sharding_layout: ShardingLayout | int | Literal['concatenated', 'interleaved']
+    """The order in which the records of several shards form one sequence: 'concatenated' by default."""
+    limits_placement: LimitsPlacement | int | Literal['tail', 'separate', 'starts', 'idx']
+    """Where the limits are: 'tail' by default, after the records."""
+    compression: Compression | Literal['auto', 'none', 'zstd'] | None
+    """How records are compressed: 'auto' by default, by the name of the file."""
+    limits_storage: LimitsStorage | int | Literal['on_disk', 'in_memory']
+    """Whether limits that are not mapped are read when needed ('on_disk', the default) or at open."""
+    max_parallelism: int
+    """Maximum number of threads that one call uses to read and to decompress: 100 by default."""
+    access_pattern: AccessPattern | int | Literal['system', 'random', 'sequential']
+    """The order of reads announced to the kernel, for local files: 'system' by default, none."""
+    cache_policy: CachePolicy | int | Literal['system', 'drop_after_read', 'direct_io']
+    """How local files use the page cache: 'system' by default, as usual."""
+    read_ahead_bytes: int
+    """Bytes on disk that iterators read at a time: 1 MiB by default; 16 times as many over a network."""
+    mapped: bool
+    """Whether local files are memory-mapped (the default) or read with `pread`: for network file
+    systems, where access to a map can fault."""
+    max_record_size: int
+    """Maximum size of a record that a zstd frame may announce, in bytes: 1 GiB by default."""
+    cache: str | os.PathLike[str] | None
+    """A local folder that caches what is read from remote storage."""
+    cache_size: int | None
+    """Maximum size of that folder in bytes; None, the default, is unlimited."""
+    cache_mode: CacheMode | int | Literal['files', 'blocks']
+    """Whether the cache stores whole files ('files', the default) or the 64 KiB blocks that were read."""
 
 
-@dataclasses.dataclass(slots=True)
+class WriterKeywords(StorageKeywords, total=False):
+    """Keyword arguments of `bags.bag.Writer`. Enums are also given by name, in any case, or by number."""
+
+    limits_placement: LimitsPlacement | int | Literal['tail', 'separate', 'starts']
+    """Where the limits are written: 'tail' by default, after the records."""
+    compression: Compression | Literal['auto', 'none', 'zstd'] | None
+    """How records are compressed: 'auto' by default, by the name of the file."""
+    max_record_size: int
+    """Maximum size of a record that is compressed, in bytes: 1 GiB by default, as in readers."""
+    buffer_size: int
+    """Bytes of records and limits that are buffered before an automatic flush: 4 MiB by default."""
+
+
+def _set_option(options: Any, name: str, value: Any) -> None:
+    if name not in options.__dataclass_fields__:
+        raise AttributeError(f'{type(options).__name__} has no option {name!r}')
+    convert = _CONVERSIONS.get(name)
+    object.__setattr__(options, name, convert(name, value) if convert else value)
+
+
+@dataclasses.dataclass
 class ReaderOptions:
-    """How bags are read; the first five in bagz's order. Enums also take their names and numbers."""
+    """Options of readers, documented in `ReaderKeywords`. The first five are in bagz's order."""
 
     sharding_layout: ShardingLayout = ShardingLayout.CONCATENATED
     limits_placement: LimitsPlacement = LimitsPlacement.TAIL
     compression: Compression = CompressionAutoDetect()
     limits_storage: LimitsStorage = LimitsStorage.ON_DISK
     max_parallelism: int = 100
-    """Most threads, for reads and for decompression, that one call uses."""
     access_pattern: AccessPattern = AccessPattern.SYSTEM
     cache_policy: CachePolicy = CachePolicy.SYSTEM
     read_ahead_bytes: int = 1 << 20
-    """Bytes on disk that iterators read at a time; from a storage that is waited for, 16 times as many."""
     mapped: bool = True
-    """Read local files through a map. False reads with `pread`: for network file systems, where a
-    map can fault."""
     max_record_size: int = GiB
-    """Most bytes that a zstd frame may announce."""
     cache: str | os.PathLike[str] | None = None
-    """A local folder that keeps what is read from a storage that is not local."""
     cache_size: int | None = None
-    """Most bytes that folder may take; None for no bound."""
     cache_mode: CacheMode = CacheMode.FILES
     filesystem: Any = None
-    """An fsspec file system that paths belong to."""
     storage_options: Mapping[str, Any] | None = None
-    """Options of the storage behind a URL."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        convert = _CONVERSIONS.get(name)
-        object.__setattr__(self, name, convert(name, value) if convert else value)
+    __setattr__ = _set_option
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass
 class WriterOptions:
-    """How a bag is written, in bagz's order."""
+    """Options of writers, documented in `WriterKeywords`. The first two are in bagz's order."""
 
     limits_placement: LimitsPlacement = LimitsPlacement.TAIL
     compression: Compression = CompressionAutoDetect()
     max_record_size: int = GiB
-    """Largest record that is compressed (`ReaderOptions.max_record_size` would refuse it)."""
     buffer_size: int = 1 << 22
-    """Bytes of records and limits that wait in memory before they are written by themselves."""
     filesystem: Any = None
     storage_options: Mapping[str, Any] | None = None
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        convert = _CONVERSIONS.get(name)
-        object.__setattr__(self, name, convert(name, value) if convert else value)
+    __setattr__ = _set_option
 
 
 def _folder(name: str, value: Any) -> str | None:
@@ -181,6 +212,19 @@ def _folder(name: str, value: Any) -> str | None:
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f'{name}: expected the path of a folder or None, got {value!r}')
     return os.path.abspath(os.path.expanduser(os.fspath(value)))
+
+
+def _compression(name: str, value: Any) -> Compression:
+    if isinstance(value, CompressionAutoDetect | CompressionNone | CompressionZstd):
+        return value
+    match value.lower() if isinstance(value, str) else value:
+        case 'auto':
+            return CompressionAutoDetect()
+        case 'none' | None:
+            return CompressionNone()
+        case 'zstd':
+            return CompressionZstd()
+    raise ValueError(f"{name}: expected a Compression object or 'auto', 'none' or 'zstd', got {value!r}")
 
 
 def _positive(name: str, value: Any) -> int:
@@ -201,7 +245,7 @@ def _choice(kind: type[Choice]) -> Callable[[str, Any], Choice]:
 _CONVERSIONS: Mapping[str, Callable[[str, Any], Any]] = {
     'sharding_layout': _choice(ShardingLayout),
     'limits_placement': _choice(LimitsPlacement),
-    'compression': lambda _name, value: as_compression(value),
+    'compression': _compression,
     'limits_storage': _choice(LimitsStorage),
     'max_parallelism': _positive,
     'access_pattern': _choice(AccessPattern),
@@ -214,19 +258,23 @@ _CONVERSIONS: Mapping[str, Callable[[str, Any], Any]] = {
     'buffer_size': _positive,
 }
 
+_DEFAULTS: Mapping[type, Any] = {ReaderOptions: ReaderOptions(), WriterOptions: WriterOptions()}
+
 Options = TypeVar('Options', ReaderOptions, WriterOptions)
 
 
-def merge(kind: type[Options], options: Options | None, keywords: dict[str, Any]) -> Options:
-    """Returns a copy of `options` with the keywords set over them.
+def merge(kind: type[Options], options: Options | None, keywords: Mapping[str, object]) -> Options:
+    """Returns a copy of `options` updated with the keyword arguments.
 
     Raises:
-        TypeError: A keyword that is no option.
+        TypeError: A keyword that is not an option.
     """
-    names = [field.name for field in dataclasses.fields(kind)]
-    for name in keywords:
-        if name not in names:
-            raise TypeError(f'{name!r} is not an option; those there are: {", ".join(names)}')
     if options is not None and not isinstance(options, kind):
         raise TypeError(f'options: expected {kind.__name__}, got {type(options).__name__}')
-    return dataclasses.replace(options, **keywords) if options is not None else kind(**keywords)
+    merged = object.__new__(kind)
+    merged.__dict__.update(vars(options or _DEFAULTS[kind]))  # Already converted.
+    for name, value in keywords.items():
+        if name not in vars(merged):
+            raise TypeError(f'{name!r} is not an option; the options are: {", ".join(vars(merged))}')
+        setattr(merged, name, value)
+    return merged

@@ -1,22 +1,22 @@
-"""Reading bags: one file, or shards that together are one sequence."""
+"""Reading bags: one file, or shards that form one sequence."""
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Self, SupportsIndex, overload
+from typing import Any, Self, SupportsIndex, Unpack, overload
 
 from bags.bag.iteration import in_batches, iterate
-from bags.bag.options import ReaderOptions, ShardingLayout, merge
-from bags.bag.record_slice import RecordSlice
-from bags.bag.records import as_record
+from bags.bag.options import ReaderKeywords, ReaderOptions, ShardingLayout, merge
 from bags.bag.sharding import expand
-from bags.bag.shards import Shards
+from bags.bag.shards import Indices, Shards, global_indices
 from bags.bag.zstd import Buffer
 from bags.concurrency import ClosedHandle
-from bags.indexing import Int64s, as_indices, check_index
+from bags.indexing import as_indices, check_index
 from bags.storage import store_for
+from bags.validation import as_record
 
 __all__ = ['Reader']
 
@@ -24,20 +24,20 @@ __all__ = ['Reader']
 class Reader(Sequence[bytes]):
     """A sequence of the records of a bag, or of several.
 
-    Thread-safe, fork-safe and picklable. Slices are Readers over the same open files. Files are
-    opened when first needed and stay as they were then.
+    Thread-safe, fork-safe and picklable. Slices are Readers over the same open files. A Reader is a snapshot:
+    it does not see records written after it was opened.
 
     Args:
         file_spec: A path; `name@8.bagz` or `name@*.bagz` for shards `name-00000-of-00008.bagz` …;
-            a glob; several with commas between; or an iterable of these.
+            a glob; several of these separated by commas; or an iterable of these.
         options: As `Reader.Options(…)`; copied.
-        **keywords: Any option by its name, over those in `options`.
+        **keywords: Options by name, see `ReaderKeywords`; they take precedence over `options`.
 
     Raises:
-        FileNotFoundError: A file that is not there, or a pattern that matches none.
+        FileNotFoundError: A file does not exist, or a pattern has no match.
         IsADirectoryError: A folder, such as a dataset, which `bags.open` opens.
-        CorruptError: A file whose limits cannot be right.
-        ValueError: Interleaved shards of unequal lengths, or an option that is none.
+        CorruptError: The limits of a file are invalid.
+        ValueError: Interleaved shards of unequal lengths, or an invalid option.
     """
 
     Options = ReaderOptions
@@ -46,39 +46,47 @@ class Reader(Sequence[bytes]):
         self,
         file_spec: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         options: ReaderOptions | None = None,
-        **keywords: Any,
+        **keywords: Unpack[ReaderKeywords],
     ) -> None:
-        self._options = merge(ReaderOptions, options, keywords)
+        options = merge(ReaderOptions, options, keywords)
         if isinstance(file_spec, bytes) or not isinstance(file_spec, str | os.PathLike | Iterable):
             raise TypeError(f'file_spec: expected a path, or several, got {type(file_spec).__name__}')
         specs = [file_spec] if isinstance(file_spec, str | os.PathLike) else list(file_spec)
-        filesystem, storage = self._options.filesystem, self._options.storage_options
-        store, _ = store_for(specs[0] if specs else '', filesystem, storage)
+        store, _ = store_for(specs[0] if specs else '', options.filesystem, options.storage_options)
 
-        def local(path: str) -> str:
-            return store_for(path, filesystem, storage)[1]
+        def in_store(path: str) -> str:
+            return store_for(path, options.filesystem, options.storage_options)[1]
 
-        paths, self._file_spec = expand(
-            specs, lambda path: store.exists(local(path)), lambda folder: store.names(local(folder))
+        paths, file_spec = expand(
+            specs, lambda path: store.exists(in_store(path)), lambda folder: store.names(in_store(folder))
         )
-        shards = Shards(list(map(local, paths)), self._options)
-        self._start(RecordSlice(shards, range(shards.layout.total)))
+        shards = Shards(list(map(in_store, paths)), options)
+        self._open(options, file_spec, shards, range(shards.total))
 
-    def _start(self, part: RecordSlice) -> None:
-        self._part: Any = part
-        # What is known of it stays known when it is closed.
-        shards = part.shards
-        self._range, self._paths = part.chosen, shards.paths
-        self._total, self._size = shards.layout.total, shards.size
-        self._closed = False
-        self._get: Callable[[int], bytes] = part.get
-        self.view: Callable[[int], Buffer] = part.get_view
+    def _open(self, options: ReaderOptions, file_spec: str, shards: Shards, chosen: range) -> None:
+        self._options, self._file_spec = options, file_spec
+        self._shards: Any = shards
+        self._range, self._closed = chosen, False
+        # Available after `close`.
+        self._paths, self._total, self._size, self._mean = (
+            shards.paths,
+            shards.total,
+            shards.size,
+            shards.mean,
+        )
+        if len(shards.paths) == 1 and chosen == range(shards.total) and shards.bags[0].count == shards.total:
+            # A whole bag: its own functions take any index.
+            self._get: Callable[[Any], bytes] = shards.bags[0].get
+            self._get_view: Callable[[Any], Buffer] = shards.bags[0].get_view
+        else:
+            self._get = functools.partial(_get, shards.record, chosen)
+            self._get_view = functools.partial(_get, shards.record_view, chosen)
 
-    # What it is.
+    # Properties.
 
     @property
     def options(self) -> ReaderOptions:
-        """A copy of the options in use."""
+        """A copy of the options."""
         return merge(ReaderOptions, self._options, {})
 
     @property
@@ -103,28 +111,33 @@ class Reader(Sequence[bytes]):
         return f'bags.bag.Reader({self._file_spec!r}{order}){part} of {len(self)} records'
 
     def approximate_bytes_per_record(self) -> float:
-        """Returns the mean bytes of a record on disk with its limit; 0.0 if there is none."""
-        return self._size / self._total if self._total else 0.0
+        """Returns the mean bytes of a record as stored, without its limit; 0.0 if there are no records."""
+        return self._mean
 
     @property
     def size(self) -> int:
-        """Bytes of the files: records as they are held, and limits."""
+        """Bytes of the files: records as stored, and limits."""
         return self._size
 
     def bytes_before(self, index: int) -> int:
-        """Returns the bytes that the records before an index take on disk; of interleaved shards about that.
+        """Returns the bytes on disk before a record; approximate for interleaved shards.
 
-        Reading them from one index to another costs the difference.
+        Reading from one index to another costs the difference.
         """
-        before: int = self._opened().bytes_before(index)
+        if not self._range:
+            return 0
+        inside = index < len(self._range)
+        before: int = self._shards.bytes_before(
+            self._range[index] if inside else max(self._range[0], self._range[-1]) + 1
+        )
         return before
 
     def warm_limits(self) -> None:
         """Reads all limits, so that later reads find them in memory."""
         for shard in range(len(self._paths)):
-            self._opened().shards.bags[shard].warm()
+            self._shards.bags[shard].warm()
 
-    # One record, or a part.
+    # One record, or a slice.
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> bytes: ...
@@ -133,25 +146,21 @@ class Reader(Sequence[bytes]):
     def __getitem__(self, index: slice) -> Reader: ...
 
     def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return _restore(self._options, self._file_spec, self._check_open(), _sliced(self._range, index))
         try:
             return self._get(index)
-        except (TypeError, ValueError):  # This way round, those who pass an int do not pay for the question.
+        except (TypeError, ValueError):
             if type(index) is int:
                 raise
-            if isinstance(index, slice):
-                return self._slice(self._range[index])
             return self._get(check_index(index, len(self._range)))
 
-    def _opened(self) -> RecordSlice:
-        """Returns what it reads from, unless it is closed."""
-        part: RecordSlice = self._part() if self._closed else self._part
-        return part
+    def view(self, index: SupportsIndex) -> Buffer:
+        """Returns a record as a buffer over the file itself, if the file is mapped and not compressed.
 
-    def _slice(self, chosen: range) -> Reader:
-        reader = object.__new__(Reader)
-        reader._options, reader._file_spec = self._options, self._file_spec
-        reader._start(RecordSlice(self._opened().shards, chosen))
-        return reader
+        A buffer keeps its file mapped as long as it lives, also after `close`.
+        """
+        return self._get_view(check_index(index, len(self._range)))
 
     def __reversed__(self) -> Reader:  # type: ignore[override]
         return self[::-1]
@@ -160,134 +169,128 @@ class Reader(Sequence[bytes]):
 
     def read(self) -> list[bytes]:
         """Returns all records."""
-        return self._read(range(len(self)))
+        records: list[bytes] = self._shards.read(self._range)
+        return records
 
     def read_range(self, start: int, num_records: int) -> list[bytes]:
-        """Returns the records from `start` on, `num_records` of them.
+        """Returns `num_records` records from `start` on.
 
         Raises:
-            IndexError: Not all of them are there.
+            IndexError: The range is not within the records.
         """
-        return self._read(self._subrange(start, num_records))
+        records: list[bytes] = self._shards.read(self._range_of(start, num_records))
+        return records
 
     def read_indices(self, indices: slice | Iterable[SupportsIndex]) -> list[bytes]:
-        """Returns records by index, in the order asked; equal indices give the same object.
-
-        What large results took, 64 MiB to 1 GiB, stays with the process for the next ones until the reader is
-        closed.
+        """Returns records by index, in the order of the indices; equal indices give the same object.
 
         Args:
             indices: Integers (a list, a numpy array of any integer type, any iterable; negative ones
                 count from the end), or a slice.
 
         Raises:
-            IndexError: An index out of range; nothing is read then.
+            IndexError: An index is out of range; nothing is read.
         """
-        if isinstance(indices, slice):
-            return self._read(range(len(self))[indices])
-        records: list[bytes] = self._part.read_shared(as_indices(indices, len(self)))
+        records: list[bytes] = self._shards.read_shared(self._global(indices))
         return records
 
     def views(self, indices: slice | Iterable[SupportsIndex]) -> list[Buffer]:
-        """As `read_indices`, but buffers over the files themselves where these are mapped and not compressed.
+        """Returns records as `read_indices`, but as buffers, see `view`."""
+        buffers: list[Buffer] = self._shards.read(self._global(indices), views=True)
+        return buffers
 
-        A buffer keeps its file mapped as long as it lives, also after `close`.
-        """
+    def _global(self, indices: slice | Iterable[SupportsIndex]) -> Indices:
         if isinstance(indices, slice):
-            return self._read(range(len(self))[indices], 'views')
-        return self._read(as_indices(indices, len(self)), 'views')
+            return _sliced(self._range, indices)
+        return global_indices(self._range, as_indices(indices, len(self._range)))
 
-    def _subrange(self, start: int, count: int) -> range:
+    def _range_of(self, start: int, count: int) -> range:
         try:
             start, count = operator.index(start), operator.index(count)
         except TypeError:
             raise TypeError(f'range: expected two integers, got {start!r} and {count!r}') from None
         if start < 0 or count < 0 or start + count > len(self):
             raise IndexError(f'range [{start}, {start + count}) out of range [0, {len(self)})')
-        return range(start, start + count)
-
-    def _read(self, indices: range | Int64s, how: str = 'read') -> list[Any]:
-        """Reads by indices that are known to be in range."""
-        records: list[Any] = self._part.read(indices, how)
-        return records
+        return self._range[start : start + count]
 
     # Iterators.
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._iterate(range(len(self)), None)
+        return iterate(self._check_open, self._range, None, None)
 
     def read_range_iter(
         self, start: int, num_records: int, *, read_ahead: int | None = None
     ) -> Iterator[bytes]:
-        """Iterates over the records from `start` on, `num_records` of them.
+        """Iterates over `num_records` records from `start` on.
 
         Args:
-            read_ahead: Records read at a time; unless given, as many as take `read_ahead_bytes`.
+            read_ahead: Records read at a time; by default as many as take `read_ahead_bytes`.
 
         Raises:
-            IndexError: At once, if not all of them are there.
+            IndexError: The range is not within the records; raised at once.
         """
-        return self._iterate(self._subrange(start, num_records), read_ahead)
+        return iterate(self._check_open, self._range_of(start, num_records), None, read_ahead)
 
     def read_indices_iter(
         self, indices: slice | Iterable[SupportsIndex], *, read_ahead: int | None = None
     ) -> Iterator[bytes]:
         """Iterates over records by index; the indices may be an infinite iterator.
 
-        What the indices, or a record, raise comes out where it occurs: after all records before it.
-        Indices are taken from the iterator up to two batches ahead of the records.
+        An error of the indices, or of a record, is raised after all records before it. Indices are taken
+        from the iterator up to two batches ahead of the records.
 
         Args:
-            read_ahead: Records read at a time; unless given, as many as take `read_ahead_bytes`.
+            indices: As in `read_indices`. What `iter(indices)` raises is raised at once.
+            read_ahead: Records read at a time; by default as many as take `read_ahead_bytes`.
         """
         if isinstance(indices, slice):
-            return self._iterate(range(len(self))[indices], read_ahead)
-        if isinstance(indices, range):
-            indices = iter(indices)  # Perhaps not all in range.
+            return iterate(self._check_open, _sliced(self._range, indices), None, read_ahead)
         if not isinstance(indices, Iterable):
             raise TypeError(f'indices: expected several integers, got {indices!r}')
-        return self._iterate(indices, read_ahead)
+        return iterate(self._check_open, self._range, iter(indices), read_ahead)
 
-    def _iterate(self, indices: Iterable[Any], read_ahead: int | None) -> Iterator[bytes]:
-        return iterate(self._opened, indices, read_ahead)
-
-    # Looking for records.
+    # Searching.
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
-        """Returns the first index, from `start` to `stop`, of a record.
+        """Returns the first index of a record, from `start` to `stop`.
 
         Raises:
-            ValueError: No such record.
+            ValueError: There is no such record.
         """
         record = as_record(value)
-        start, stop, _ = slice(start, stop).indices(len(self))
-        for first, records in in_batches(self._opened(), start, stop):
+        position, stop, _ = slice(start, stop).indices(len(self))
+        for records in in_batches(self._check_open(), self._range[position:stop]):
             if record in records:
-                return first + records.index(record)
+                return position + records.index(record)
+            position += len(records)
         raise ValueError(f'no such record in {self!r}')
 
     def count(self, value: Any) -> int:
-        """Returns how often a record occurs."""
+        """Returns the number of times a record occurs."""
         record = as_record(value)
-        return sum(records.count(record) for _, records in in_batches(self._opened(), 0, len(self)))
+        return sum(records.count(record) for records in in_batches(self._check_open(), self._range))
 
     def __contains__(self, value: object) -> bool:
         try:
             record = as_record(value)
         except TypeError:
             return False
-        return any(record in records for _, records in in_batches(self._opened(), 0, len(self)))
+        return any(record in records for records in in_batches(self._check_open(), self._range))
 
-    # Its end.
+    # Closing.
 
     @property
     def closed(self) -> bool:
         return self._closed
 
+    def _check_open(self) -> Shards:
+        shards: Shards = self._shards() if self._closed else self._shards
+        return shards
+
     def close(self) -> None:
-        """Lets go of the files. Slices and buffers made before go on; the Reader itself raises ValueError."""
+        """Releases the files. Later reads raise ValueError, but slices and buffers made before stay valid."""
         self._closed = True
-        self._part = self._get = self.view = ClosedHandle(repr(self))
+        self._shards = self._get = self._get_view = ClosedHandle(repr(self))
 
     def __enter__(self) -> Self:
         return self
@@ -296,11 +299,28 @@ class Reader(Sequence[bytes]):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self._options, self._file_spec, self._opened().shards, self._range)
+        return _restore, (self._options, self._file_spec, self._check_open(), self._range)
+
+
+def _get(read: Callable[[int], Any], chosen: range, index: Any) -> Any:
+    return read(chosen[check_index(index, len(chosen))])
+
+
+class InvalidSlice(IndexError, TypeError, ValueError):
+    """A slice of other than integers, or with a step of 0.
+
+    Säckli raises IndexError, bagz and Python TypeError or ValueError.
+    """
 
 
 def _restore(options: ReaderOptions, file_spec: str, shards: Shards, chosen: range) -> Reader:
     reader = object.__new__(Reader)
-    reader._options, reader._file_spec = options, file_spec
-    reader._start(RecordSlice(shards, chosen))
+    reader._open(options, file_spec, shards, chosen)
     return reader
+
+
+def _sliced(chosen: range, part: slice) -> range:
+    try:
+        return chosen[part]
+    except (TypeError, ValueError) as exc:
+        raise InvalidSlice(f'Invalid slice: {exc}') from None

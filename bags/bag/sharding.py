@@ -1,13 +1,13 @@
-"""Several files as one sequence: which files a spec names, and where an index lies in them. No I/O.
+"""Several files as one sequence: the files that a spec names, and the file of each index. No I/O.
 
-Where four shards of 8, 4, 0 and 5 records put the indices 0 to 16 when *concatenated*:
+The indices 0 to 16 in four shards of 8, 4, 0 and 5 records, *concatenated*:
 
     00000-of-00004 |  0  1  2  3  4  5  6  7
     00001-of-00004 |  8  9 10 11
     00002-of-00004 |
     00003-of-00004 | 12 13 14 15 16
 
-and three shards of 6, 6 and 5 when *interleaved*:
+and in three shards of 6, 6 and 5 records, *interleaved*:
 
     00000-of-00003 |  0  3  6  9 12 15
     00001-of-00003 |  1  4  7 10 13 16
@@ -28,6 +28,7 @@ from bags.indexing import Int64s
 
 __all__ = ['Concatenated', 'Interleaved', 'expand', 'shard_name']
 
+SPECIAL = re.compile(r'[@*?[]')
 SHARDED = re.compile(r'(?P<stem>.*)@(?P<count>[0-9]+|\*)(?P<suffix>\.[^@/]*)?')
 
 
@@ -44,15 +45,15 @@ def expand(
     """Returns the paths that file specs name, and the specs as one string.
 
     Args:
-        specs: Each a path; `stem@8.bagz` or `stem@*.bagz` for numbered shards; a glob; or several of these
-            with commas between. `@ * [ ?` are special in the last component
-            only, and a path that exists as it is written is taken literally.
-        exists: Tells whether there is a file at a path.
-        names: Lists the names in the folder of a path.
+        specs: Each a path; `stem@8.bagz` or `stem@*.bagz` for numbered shards; a glob; or several of these,
+            separated by commas. `@ * [ ?` are special in the last component only. A path that exists
+            literally is not interpreted.
+        exists: Returns whether a file exists.
+        names: Lists the names in a folder.
 
     Raises:
-        FileNotFoundError: A glob or `@*` that matches nothing, or a shard of `@*` that is missing.
-        ValueError: No path at all, zero shards, or `@*` matching shards of different counts.
+        FileNotFoundError: A glob or `@*` without a match, or a missing shard of `@*`.
+        ValueError: No path, zero shards, or `@*` that matches shards of different counts.
     """
     texts = [os.fspath(spec) for spec in specs]
     text = ','.join(texts)
@@ -70,11 +71,11 @@ def _expand_part(
 ) -> list[str]:
     cut = max(part.rfind('/'), part.rfind(os.sep)) + 1
     folder, name = part[:cut], part[cut:]
-    if not any(char in name for char in '@*?[') or exists(part):
+    if not SPECIAL.search(name) or exists(part):
         return [part]
     sharded = SHARDED.fullmatch(name)
     if sharded is None:
-        if '@' in name and not any(char in name for char in '*?['):
+        if not SPECIAL.search(name.replace('@', '')):
             return [part]
         found = sorted(fnmatch.filter(names(folder), name))
         hidden = ('limits.',) if name.startswith('.') else ('limits.', '.')
@@ -106,7 +107,7 @@ def _count_shards(part: str, stem: str, suffix: str, names: Iterable[str]) -> in
 
 
 class Concatenated:
-    """The shards' records one shard after the other."""
+    """The records of one shard after those of the previous one."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self.starts: list[int] = [0, *np.cumsum(lengths, dtype=np.int64).tolist()]
@@ -120,24 +121,24 @@ class Concatenated:
         return shard, index - self.starts[shard]
 
     def many(self, indices: Int64s) -> tuple[Int64s, Int64s]:
-        """Returns shards and indices in them; O(n log shards), one numpy call a step."""
+        """Returns shards and indices in them."""
         shards = np.searchsorted(self._table, indices, 'right') - 1
         return shards, indices - self._table[shards]
 
 
 class Interleaved:
-    """The shards' records in turns.
+    """The first record of every shard, then the second of every shard, and so on.
 
     Raises:
-        ValueError: Lengths that are not n or n - 1 with the longer shards first: then a turn would
-            miss a shard, which mostly means that a shard is.
+        ValueError: The lengths are not n or n - 1 with the longer shards first. Usually a shard is
+            missing or incomplete.
     """
 
     def __init__(self, lengths: Sequence[int]) -> None:
         for shard, length in enumerate(lengths):
             if not lengths[0] >= length >= lengths[0] - 1 or length > lengths[shard - 1 if shard else 0]:
                 raise ValueError(
-                    f'interleaved shards: expected lengths that fall by at most 1 in all, got '
+                    f'interleaved shards: expected lengths that decrease by at most 1 in total, got '
                     f'{lengths[0]} for shard 0 and {length} for shard {shard}'
                 )
         self.count = len(lengths)

@@ -1,8 +1,8 @@
-"""The bags behind a Reader as one sequence: opened when needed, read by global index."""
+"""The bags of a Reader as one sequence: opened when needed, read by global index."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
 from typing import Any
 
 import numpy as np
@@ -13,24 +13,32 @@ from bags.bag.open import open_bag
 from bags.bag.options import CachePolicy, ReaderOptions, ShardingLayout
 from bags.bag.sharding import Concatenated, Interleaved
 from bags.bag.zstd import Buffer
-from bags.concurrency import CPU_COUNT, FifoCache, map_concurrently, max_open_bags
+from bags.concurrency import CPU_COUNT, FifoCache, max_open_bags, map_concurrently
 from bags.errors import CorruptError
-from bags.indexing import Int64s, check_index
+from bags.indexing import Int64s
 from bags.storage import store_to_read
 
-__all__ = ['Shards']
+__all__ = ['Indices', 'Shards', 'global_indices']
 
-Group = tuple[int, range | Int64s, slice | Int64s]
-"""A shard, indices in it, and their places in the result."""
+Indices = range | Int64s
+Group = tuple[int, Indices]
+"""A shard, and indices in it."""
+
+
+def global_indices(chosen: range, indices: Int64s) -> Int64s:
+    """Returns the global indices of records, by indices into a slice of all records."""
+    return indices if chosen.start == 0 and chosen.step == 1 else chosen.start + chosen.step * indices
 
 
 class Shards:
-    """Bags that are one sequence. Picklable: as paths, options and what was counted.
+    """Bags that form one sequence. Picklable, as paths, options, counts and sizes.
+
+    All methods take global indices in `range(total)`.
 
     Args:
-        paths: The bags, in order, in the form of their store.
+        paths: The bags, in order, as paths of their store.
         options: How they are read.
-        counts: Records and bytes of each, where they were counted before.
+        counts: Records and bytes of each, if known.
     """
 
     def __init__(
@@ -38,37 +46,15 @@ class Shards:
     ) -> None:
         self.paths = paths
         self.options = options
-        self.store, _ = store_to_read(paths[0], options)
-        self.lengths: list[int] = []
-        self.bags = self._keep()
-        self.lengths[:], self.sizes = counts or self._count()
-        interleaved = options.sharding_layout is ShardingLayout.INTERLEAVED
-        self.layout = Interleaved(self.lengths) if interleaved else Concatenated(self.lengths)
+        store, _ = store_to_read(paths[0], options)
+        self.store = store
+        lengths: list[int] = []
+        self.lengths = lengths
+        """Records of each bag."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Shards, (self.paths, self.options, (self.lengths, self.sizes))
-
-    @property
-    def size(self) -> int:
-        """Bytes of all bags."""
-        return sum(self.sizes)
-
-    def bytes_before(self, index: int) -> int:
-        """Returns the bytes that records before an index take on disk; of interleaved bags about that."""
-        if index >= self.layout.total:
-            return self.size
-        shard, within = self.layout.one(index)
-        start, _ = self.bags[shard].where(within)
-        if isinstance(self.layout, Interleaved):
-            return start * len(self.paths)
-        return sum(self.sizes[:shard]) + start + within * ENTRY
-
-    def _keep(self) -> FifoCache[int, BagFile]:
-        # What opens a bag does not refer to the shards: they let go of their files with the last reference,
-        # not when the garbage collector comes.
-        store, paths, options, lengths = self.store, self.paths, self.options, self.lengths
-
-        def make(shard: int) -> BagFile:
+        # Does not refer to `self`: without a cycle, files close with the last reference and not when the
+        # garbage collector runs.
+        def open_shard(shard: int) -> BagFile:
             bag = open_bag(store, paths[shard], options)
             expected = lengths[shard] if lengths else 0
             if bag.count < expected:
@@ -76,13 +62,14 @@ class Shards:
                 raise CorruptError(bag.path, None, detail)
             return bag
 
-        # Past the cache, a bag's limits are read by a file of their own, and both files by two descriptors.
-        return FifoCache(make, max_open_bags(2 if options.cache_policy is CachePolicy.SYSTEM else 4))
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether several bags are worth reading at the same time."""
-        return self.store.is_remote
+        # Reads that bypass the page cache open the limits as another file; each may take two max_open_bags.
+        each = 2 if options.cache_policy is CachePolicy.SYSTEM else 4
+        self.bags = FifoCache(open_shard, max_open_bags(each))
+        self.is_remote = store.is_remote
+        lengths[:], self.sizes = counts or self._count()
+        interleaved = options.sharding_layout is ShardingLayout.INTERLEAVED
+        self.layout = Interleaved(lengths) if interleaved else Concatenated(lengths)
+        self.total = self.layout.total
 
     def _count(self) -> tuple[list[int], list[int]]:
         def count(shard: int) -> tuple[int, int]:
@@ -92,86 +79,97 @@ class Shards:
         counts = map_concurrently(count, range(len(self.paths)), self.is_remote)
         return [records for records, _ in counts], [size for _, size in counts]
 
-    def getters(self, part: range) -> tuple[Callable[[int], bytes], Callable[[int], Buffer]]:
-        """Returns the ways to one record of a part, as bytes, and as a buffer that may alias a file."""
-        count = len(part)
-        if len(self.paths) == 1 and part == range(self.layout.total):
-            bag = self.bags[0]
-            if bag.count == count:
-                return bag.get, bag.get_view
-            return (
-                lambda index: bag.get(check_index(index, count)),
-                lambda index: bag.get_view(check_index(index, count)),
-            )
-        one, bags = self.layout.one, self.bags
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shards, (self.paths, self.options, (self.lengths, self.sizes))
 
-        def get(index: int) -> bytes:
-            shard, within = one(part[check_index(index, count)])
-            return bags[shard].get(within)
+    @property
+    def size(self) -> int:
+        """Bytes of all bags: records as stored, and limits."""
+        return sum(self.sizes)
 
-        def get_view(index: int) -> Buffer:
-            shard, within = one(part[check_index(index, count)])
-            return bags[shard].get_view(within)
+    @property
+    def mean(self) -> float:
+        """Mean bytes of a record as stored, without its limit; 0.0 if there are no records."""
+        return (self.size - self.total * ENTRY) / self.total if self.total else 0.0
 
-        return get, get_view
+    def bytes_before(self, index: int) -> int:
+        """Returns the bytes on disk before a record; approximate for interleaved bags."""
+        if index >= self.total:
+            return self.size
+        shard, within = self.layout.one(index)
+        start, _ = self.bags[shard].where(within)
+        if isinstance(self.layout, Interleaved):
+            return start * len(self.paths)
+        return sum(self.sizes[:shard]) + start + within * ENTRY
 
-    def read(self, chosen: range | Int64s, how: str = 'read') -> list[Any]:
-        """Reads by global indices that are in range.
+    def record(self, index: int) -> bytes:
+        """Returns one record."""
+        shard, within = self.layout.one(index)
+        return self.bags[shard].get(within)
 
-        Args:
-            chosen: The indices.
-            how: 'read' for bytes, 'views' for buffers.
-        """
+    def record_view(self, index: int) -> Buffer:
+        """Returns one record as a buffer that may alias its file."""
+        shard, within = self.layout.one(index)
+        return self.bags[shard].get_view(within)
+
+    def read(self, indices: Indices, views: bool = False) -> list[Any]:
+        """Returns records, or buffers that may alias their files."""
         parallelism = min(self.options.max_parallelism, CPU_COUNT)
 
         def work(group: Group) -> list[Any]:
             bag, within = self.bags[group[0]], group[1]
-            if isinstance(within, range) and within.step == 1 and how == 'read':
+            if isinstance(within, range) and within.step == 1 and not views:
                 return bag.read_span(within.start, within.stop, parallelism)
-            found: list[Any] = getattr(bag, how)(np.asarray(within, np.int64), parallelism)
-            return found
+            chosen = np.asarray(within, np.int64)
+            return bag.views(chosen, parallelism) if views else bag.read(chosen, parallelism)
 
-        groups = self._groups(chosen)
-        if len(groups) == 1:
+        groups, order = self._groups(indices)
+        if len(groups) == 1 and order is None:
             return work(groups[0])
-        results: list[Any] = [None] * len(chosen)
-        for group, records in zip(groups, map_concurrently(work, groups, self.is_remote), strict=True):
-            places = group[2]
-            if isinstance(places, slice):
-                results[places] = records
-            else:
-                for place, record in zip(places.tolist(), records, strict=True):
-                    results[place] = record
-        return results
+        found = itertools.chain.from_iterable(map_concurrently(work, groups, self.is_remote))
+        if order is None:
+            return list(found)
+        records: list[Any] = [None] * len(indices)
+        for position, record in zip(order.tolist(), found, strict=True):
+            records[position] = record
+        return records
 
-    def expect(self, chosen: range | Int64s) -> None:
-        """Has the kernel read ahead what is at global indices, as far as that is of use."""
-        for shard, within, _ in self._groups(chosen):
+    def read_shared(self, indices: Indices) -> list[bytes]:
+        """Returns records; equal indices give the same object."""
+        if isinstance(indices, range) or len(indices) < 2:
+            return self.read(indices)
+        ordered = np.sort(indices)
+        if not np.count_nonzero(ordered[1:] == ordered[:-1]):
+            return self.read(indices)
+        unique, inverse = np.unique(indices, return_inverse=True)
+        records = self.read(unique)
+        return [records[position] for position in inverse.tolist()]
+
+    def expect(self, indices: Indices) -> None:
+        """Announces reads to the kernel, which reads ahead where this pays off."""
+        for shard, within in self._groups(indices)[0]:
             bag = self.bags[shard]
             bag.file.expect(*bag.ranges(np.asarray(within, np.int64)))
 
-    def _groups(self, chosen: range | Int64s) -> list[Group]:
-        """Divides global indices by shard."""
+    def _groups(self, indices: Indices) -> tuple[list[Group], Int64s | None]:
+        """Groups indices by shard; returns the groups, and the original positions of their members.
+
+        The positions are None if the groups are in the original order.
+        """
         if len(self.paths) == 1:
-            return [(0, chosen, slice(None))]
-        if isinstance(chosen, range) and chosen.step == 1 and isinstance(self.layout, Concatenated):
-            return self._spans(chosen, self.layout)
-        shards, within = self.layout.many(np.asarray(chosen, np.int64))
+            return [(0, indices)], None
+        if isinstance(indices, range) and indices.step == 1 and isinstance(self.layout, Concatenated):
+            if not indices:
+                return [], None
+            (first, _), (last, _) = self.layout.one(indices[0]), self.layout.one(indices[-1])
+            groups: list[Group] = []
+            for shard in range(first, last + 1):
+                start, length = self.layout.starts[shard], self.lengths[shard]
+                groups.append(
+                    (shard, range(max(indices.start - start, 0), min(indices.stop - start, length)))
+                )
+            return groups, None
+        shards, within = self.layout.many(np.asarray(indices, np.int64))
         order = np.argsort(shards, kind='stable')
         cuts = np.flatnonzero(np.diff(shards[order])) + 1
-        return [
-            (int(shards[places[0]]), within[places], places)
-            for places in np.split(order, cuts)
-            if len(places)
-        ]
-
-    def _spans(self, chosen: range, layout: Concatenated) -> list[Group]:
-        groups: list[Group] = []
-        index = chosen.start
-        while index < chosen.stop:
-            shard, within = layout.one(index)
-            count = min(self.lengths[shard] - within, chosen.stop - index)
-            place = index - chosen.start
-            groups.append((shard, range(within, within + count), slice(place, place + count)))
-            index += count
-        return groups
+        return [(int(shards[part[0]]), within[part]) for part in np.split(order, cuts) if len(part)], order

@@ -1,43 +1,43 @@
-"""Writing a bag, so that a reader sees all of what was flushed and a killed process loses none of it."""
+"""Writing a bag: readers see all that was flushed, and a killed process loses none of it."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Any, BinaryIO, Self
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Literal, Self, Unpack
 
 import numpy as np
 
-from bags.bag.appender import BagAppender
+from bags.bag.appender import BagAppender, Chunk
 from bags.bag.limits import ENTRY
-from bags.bag.options import CompressionZstd, LimitsPlacement, WriterOptions, merge
-from bags.bag.records import as_record
+from bags.bag.options import CompressionZstd, LimitsPlacement, WriterKeywords, WriterOptions, merge
 from bags.bag.zstd import Zstd, codec_for
 from bags.storage import store_for
+from bags.validation import as_record
 
 __all__ = ['Writer']
 
-SMALL = 1 << 12  # Records that are smaller in the mean are joined to one write.
-JOINED = 1 << 15  # Likewise in runs: 50,000 buffers of 4 KB take the system twice as long as one.
-PIECE = 1 << 22
-RUN = 1 << 26  # Bytes of a run that one system call is given: it takes less than 2 GiB.
+JOIN_BYTES = 1 << 12
+"""Mean size of buffers below which joining them takes less time than a vectored write."""
+READ_BYTES = 1 << 22
 
 
 class Writer:
-    """Writes a bag. For one thread at a time.
+    """Writes a bag. Not thread-safe.
 
     Args:
-        filename: The bag; a name in `.bagz` has its records compressed.
+        filename: The bag; records are compressed if its name ends with `.bagz`.
         options: As `Writer.Options(…)`; copied.
-        mode: 'create'; 'append' to a bag that is closed, or that was left by a writer that did not get
-            to close it, or that does not exist; 'overwrite', with the old bag in place until `close`.
-        at_most: In mode 'append', how many of the records that are there are kept.
-        **keywords: Any option by its name, over those in `options`.
+        mode: 'create'; 'append' to a bag that is closed, was left by a killed writer, or does not exist;
+            'overwrite', with the old bag in place until `close`.
+        truncate_to: In mode 'append', the number of existing records to keep.
+        **keywords: Options by name, see `WriterKeywords`; they take precedence over `options`.
 
     Raises:
-        FileExistsError: In mode 'create', something is there.
-        BlockingIOError: In mode 'append', another writer is at work on it.
-        CorruptError: In mode 'append', a bag that cannot be read.
+        FileExistsError: In mode 'create', the bag exists.
+        BlockingIOError: In mode 'append', another writer has the bag open.
+        CorruptError: In mode 'append', the bag cannot be read.
     """
 
     Options = WriterOptions
@@ -47,25 +47,25 @@ class Writer:
         filename: str | os.PathLike[str],
         options: WriterOptions | None = None,
         *,
-        mode: str = 'create',
-        at_most: int | None = None,
-        **keywords: Any,
+        mode: Literal['create', 'append', 'overwrite'] = 'create',
+        truncate_to: int | None = None,
+        **keywords: Unpack[WriterKeywords],
     ) -> None:
-        self._pending: list[bytes] = []
         self.buffered = 0
-        """Bytes that wait in memory."""
-        self._closed = True  # Until it is open.
-        self._options = merge(WriterOptions, options, keywords)
-        self._buffer_size = self._options.buffer_size
-        if self._options.limits_placement is LimitsPlacement.IDX:
+        """Bytes of records and limits in memory."""
+        self._pending: list[bytes] = []
+        self._closed = True  # Until the bag is open.
+        self._options = options = merge(WriterOptions, options, keywords)
+        self._buffer_size = options.buffer_size
+        if options.limits_placement is LimitsPlacement.IDX:
             raise ValueError('limits_placement: expected tail, separate or starts for writing, got idx')
-        store, path = store_for(filename, self._options.filesystem, self._options.storage_options)
-        self._codec: Zstd | None = codec_for(path, self._options.compression, self._options.max_record_size)
-        self._most = self._options.max_record_size if self._codec is not None else sys.maxsize
-        self._bag = BagAppender(store, path, self._options.limits_placement, mode, at_most)
+        store, path = store_for(filename, options.filesystem, options.storage_options)
+        self._codec: Zstd | None = codec_for(path, options.compression, options.max_record_size)
+        self._max_size = options.max_record_size if self._codec is not None else sys.maxsize
+        self._bag = BagAppender(store, path, options.limits_placement, mode, truncate_to)
         self._closed = False
 
-    # What it is.
+    # Properties.
 
     def __len__(self) -> int:
         return self._bag.count + len(self._pending)
@@ -75,7 +75,7 @@ class Writer:
 
     @property
     def size(self) -> int:
-        """Bytes of the bag so far, with its limits. What waits in memory counts as it is, uncompressed."""
+        """Bytes of the bag so far, with its limits; buffered records count uncompressed."""
         return self._bag.end + self._bag.count * ENTRY + self.buffered
 
     @property
@@ -84,7 +84,7 @@ class Writer:
 
     @property
     def options(self) -> WriterOptions:
-        """A copy of the options in use."""
+        """A copy of the options."""
         return merge(WriterOptions, self._options, {})
 
     @property
@@ -98,197 +98,169 @@ class Writer:
     # Writing.
 
     def write(self, record: Any) -> None:
-        """Appends a record: bytes, str (as UTF-8) or any buffer. It may wait in memory until `flush`.
+        """Appends a record: bytes, str (as UTF-8) or any buffer. It may be buffered until `flush`.
 
         Raises:
-            TypeError: Something else.
-            ValueError: A record too large to be compressed, or the writer is closed.
-            OSError: The disk is full, say. The records that wait keep waiting; `flush` tries again.
+            TypeError: Not a record.
+            ValueError: The record is too large to be compressed, or the writer is closed.
+            OSError: Writing failed, e.g. the disk is full. Buffered records are kept; `flush` tries again.
         """
         if type(record) is not bytes:
             record = as_record(record)
         size = len(record)
-        if size > self._most:
-            raise ValueError(f'a record of {size} bytes is not compressed: more than {self._most} bytes')
+        if size > self._max_size or self._closed:
+            self._check(size)
         self._pending.append(record)
         self.buffered += size + 8
         if self.buffered >= self._buffer_size:
             self.flush()
 
+    def _check(self, size: int = 0) -> None:
+        if self._closed:
+            raise ValueError(f'{self!r} is closed')
+        if size > self._max_size:
+            raise ValueError(f'record of {size} bytes exceeds max_record_size={self._max_size}')
+
     def write_file(self, file: BinaryIO) -> None:
-        """Appends what is left of an open file as one record, a piece at a time.
+        """Appends the rest of an open file as one record, without reading it as a whole.
 
         Raises:
-            ValueError: Too large to be compressed.
+            ValueError: The record is too large to be compressed.
             OSError, EOFError: Reading or writing failed; the bag is as before.
         """
         self.flush()
         start = file.tell()
         size = file.seek(0, os.SEEK_END) - start
         file.seek(start)
-        try:
-            if self._codec is None:
-                self._bag.copy(file, size)
-            else:
-                self._compress(self._codec, file, size)
-            self._bag.commit(None, self._pending)
-        except BaseException:
-            self._bag.rewind()
-            raise
+        self._check(size)
+        if self._codec is None:
+            self._bag.append([(file, size)], None, self._pending)
+        else:
+            self._bag.append(self._compressed(self._codec, file, size), None, self._pending)
 
-    def write_run(self, data: Any, sizes: Any, *, held: bool = False) -> None:
-        """Appends many records whose bytes lie one after the other; flushes what waited before them.
+    def _compressed(self, codec: Zstd, file: BinaryIO, size: int) -> Iterator[Chunk]:
+        if not size:
+            return
+        stream, remaining = codec.compressor().compressobj(size), size
+        while remaining:
+            data = file.read(min(READ_BYTES, remaining))
+            if not data:
+                raise EOFError(f'{getattr(file, "name", file)}: expected {remaining} more bytes, got none')
+            remaining -= len(data)
+            part = stream.compress(data)
+            yield [part], len(part)
+        part = stream.flush()
+        yield [part], len(part)
+
+    def write_run(self, data: Any, sizes: Any, *, stored: bool = False) -> None:
+        """Appends many records from contiguous bytes, after flushing those before.
 
         Args:
             data: The records, in one buffer, or a list of buffers.
             sizes: Bytes of each record, shape (n,).
-            held: The data is what a bag of this kind holds: frames, if the records are compressed. It goes
-                in as it is, unchecked.
+            stored: The data has the form in which the bag stores it: frames, if it is compressed. Written
+                as it is, unchecked.
 
         Raises:
-            ValueError: Sizes that are not those of the data, or a record too large to be compressed.
-            OSError: The disk is full, say; the bag is as before.
+            ValueError: The sizes do not match the data, or a record is too large to be compressed.
+            OSError: Writing failed, e.g. the disk is full; the bag is as before.
         """
-        parts = data if isinstance(data, list) else [data]
-        views = [part if type(part) is bytes else as_bytes(part) for part in parts]
+        views = [
+            part if type(part) is bytes else as_view(part)
+            for part in (data if isinstance(data, list) else [data])
+        ]
         sizes = np.asarray(sizes, np.int64)
         total, found = int(sizes.sum()), sum(map(len, views))
         if total != found or (len(sizes) and int(sizes.min()) < 0):
             raise ValueError(f'sizes: expected those of {found} bytes, got {len(sizes)} of {total} bytes')
-        if self._codec is not None and not held:
-            if len(sizes) and (most := int(sizes.max())) > self._most:
-                raise ValueError(f'a record of {most} bytes is not compressed: more than {self._most} bytes')
+        if self._codec is not None and not stored:
+            self._check(int(sizes.max(initial=0)))
             whole, start = views[0] if len(views) == 1 else memoryview(b''.join(views)), 0
             for end in np.cumsum(sizes).tolist():
                 self.write(whole[start:end])
                 start = end
             return
         self.flush()
-        if not len(sizes):
-            return
-        try:
-            if len(views) > 1 and total < JOINED * len(views):
-                views = [memoryview(b''.join(views))]
-            if total <= RUN:
-                self._bag.put(views, total)
-            else:
-                for view in views:
-                    for start in range(0, len(view), RUN):
-                        part = view[start : start + RUN]
-                        self._bag.put([part], len(part))
-            self._bag.commit(sizes, self._pending)
-        except BaseException:
-            self._bag.rewind()
-            raise
+        if len(sizes):
+            if total < JOIN_BYTES * len(views):
+                views = [b''.join(views)]
+            self._bag.append([(views, total)], sizes, self._pending)
 
     def copy_run(self, file: BinaryIO, sizes: Any) -> None:
-        """As `write_run` of what the bag holds, from where an open file is, in the kernel where it can be.
+        """Appends many stored records from an open file, in the kernel where possible; see `write_run`.
 
         Raises:
             OSError, EOFError: Reading or writing failed; the bag is as before.
         """
         self.flush()
-        if not len(sizes):
-            return
-        try:
-            self._bag.copy(file, int(np.sum(sizes)))
-            self._bag.commit(sizes, self._pending)
-        except BaseException:
-            self._bag.rewind()
-            raise
-
-    def _compress(self, codec: Zstd, file: BinaryIO, size: int) -> None:
-        if size > self._most:
-            raise ValueError(f'a record of {size} bytes is not compressed: more than {self._most} bytes')
-        stream = codec.compressor().compressobj(size)
-        left = size
-        while left:
-            piece = file.read(min(PIECE, left))
-            if not piece:
-                raise EOFError(f'{getattr(file, "name", file)}: expected {left} more bytes, got none')
-            left -= len(piece)
-            part = stream.compress(piece)
-            self._bag.put([part], len(part))
-        if size:
-            part = stream.flush()
-            self._bag.put([part], len(part))
+        if len(sizes):
+            self._bag.append([(file, int(np.sum(sizes)))], sizes, self._pending)
 
     def compress_with(self, compression: CompressionZstd) -> None:
-        """Compresses in another way from here on, what still waits too, in a bag that is compressed."""
+        """Changes the compression of a compressed bag, from the buffered records on."""
         assert self._codec is not None
         self._codec = Zstd(compression, self._options.max_record_size)
 
+    def write_many(self, records: list[bytes]) -> None:
+        """Appends records after those that are buffered, and makes all of them readable.
+
+        Args:
+            records: The records. The list is emptied in the same step in which they join the bag.
+
+        Raises:
+            OSError: Writing failed, e.g. the disk is full; the bag and the list are as before.
+        """
+        if self._closed:
+            self._check()
+        if self._pending and records is not self._pending:
+            self.flush()
+        if records:
+            frames = records if self._codec is None else self._codec.encode_many(records)
+            sizes = np.fromiter(map(len, frames), np.int64, len(frames))
+            total = int(sizes.sum())
+            buffers = [b''.join(frames)] if total < JOIN_BYTES * len(frames) else frames
+            self._bag.append([(buffers, total)], sizes, records)
+
     def flush(self) -> None:
-        """Makes all records readable, by any process, and safe from the end of this one."""
-        pending = self._pending
-        if not pending:
-            if self._closed:
-                self._refuse()
-            self.buffered = 0
-            return
-        frames = pending if self._codec is None else self._codec.encode_many(pending)
-        sizes = np.fromiter(map(len, frames), np.int64, len(frames))
-        total = int(sizes.sum())
-        buffers = [b''.join(frames)] if total < SMALL * len(frames) else frames
-        try:
-            self._bag.put(buffers, total)
-            self._bag.commit(sizes, pending)
-        except BaseException:
-            self._bag.rewind()
-            raise
+        """Makes all records readable by any process, and safe if this process is killed."""
+        self.write_many(self._pending)
         self.buffered = 0
 
-    def forget(self, count: int) -> None:
-        """Drops the records after the first `count`, as far as they still wait in memory."""
+    def drop_buffered(self, count: int) -> None:
+        """Drops the records after the first `count`, if they are still buffered."""
         keep = max(0, count - self._bag.count)
         self.buffered -= sum(len(record) + ENTRY for record in self._pending[keep:])
         del self._pending[keep:]
 
     def close(self) -> None:
-        """Flushes, puts the limits in their place, and ends the file.
+        """Flushes, puts the limits in place, and closes the file.
 
         Raises:
-            OSError: The disk is full, say. What was flushed is safe; `close` may be tried again.
+            OSError: Writing failed, e.g. the disk is full. What was flushed is safe; `close` may be called
+                again.
         """
         if self._closed:
             return
         self.flush()
         self._bag.close()
-        self._end_writing()
-
-    def _end_writing(self) -> None:
         self._closed = True
-        self._pending = _Closed(self)
-
-    def _refuse(self) -> None:
-        raise ValueError(f'{self!r} is closed')
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if kind is not None and self._bag.replaces:
-            # A half-made bag does not replace a whole one.
+            # An incomplete bag must not replace a complete one.
             self._bag.discard()
-            self._end_writing()
+            self._closed, self._pending, self.buffered = True, [], 0
             return
         try:
             self.close()
         except OSError:
             if kind is None:
-                raise  # Else the first error tells more; what was flushed waits for 'append'.
+                raise  # Otherwise the first error matters more; mode 'append' finds what was flushed.
 
 
-def as_bytes(data: Any) -> memoryview:
+def as_view(data: Any) -> memoryview:
     view = memoryview(data)
     return view.cast('B') if view.nbytes else memoryview(b'')
-
-
-class _Closed(list[bytes]):
-    """What waits in a closed writer: nothing, and nothing more."""
-
-    def __init__(self, writer: Writer) -> None:
-        self.writer = writer
-
-    def append(self, record: bytes) -> None:
-        raise ValueError(f'{self.writer!r} is closed')

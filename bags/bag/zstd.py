@@ -1,16 +1,19 @@
-"""Records as zstd frames, and back, with every frame checked and every size bounded.
+"""Records as zstd frames: compression, checked and bounded decompression, trained dictionaries.
 
-A compressor or decompressor must not be shared by threads and costs 15 µs to make, so each thread keeps
-one of each (measured: 0.26 µs for a frame of 100 B with a kept decompressor and positional arguments,
-0.5 with keywords).
+A (de)compressor must not be shared by threads and takes 15 µs to create, so each thread keeps one of each.
+
+Trained dictionaries have the format of zstd, as for `zstd -D`: `37 A4 30 EC`, an id, tables, content. The id
+is a checksum of all that follows it, so that a damaged dictionary is distinguished from a damaged frame. Each
+frame that is compressed with the dictionary carries the id. Frames compressed without it can lie between
+those: the dictionary does not affect them, because zstd's trainer leaves the three repeat offsets, the only
+state that such frames could take from it, at their defaults.
 """
 
 from __future__ import annotations
 
 import mmap
 import threading
-import time
-from collections import deque
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,27 +23,51 @@ import zstandard
 from bags.bag.frames import BEHIND
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionTrained, CompressionZstd
 from bags.bag.together import Together
-from bags.concurrency import map_in_threads
+from bags.concurrency import map_in_threads, split
+from bags.errors import CorruptError
 from bags.indexing import Int64s
-from bags.storage.heap import hold, retain
 
-__all__ = ['Buffer', 'Zstd', 'codec_for']
+__all__ = [
+    'MAX_TRAINING_BYTES',
+    'MIN_TRAINING_RECORDS',
+    'Buffer',
+    'Zstd',
+    'check_dictionary',
+    'codec_for',
+    'train_dictionary',
+]
 
 Buffer = bytes | bytearray | memoryview
 
-MAGIC = b'\x28\xb5\x2f\xfd'
-PARALLEL_BYTES = 1 << 18  # Below this, starting threads costs more than it saves.
+FRAME_MAGIC = b'\x28\xb5\x2f\xfd'
 PARALLEL_RECORDS = 64
-PARALLEL_FRAME = 1 << 10  # Smaller frames spend too much of their time holding the GIL.
-WORTH = 1.5e-3  # Seconds of work, by how long a part of it took, that are worth a second thread.
-SHARES = 8  # Parts that a thread does of what is divided, so that all end at about the same time.
-MANY = 128  # Fewer frames are not worth the steps of decompressing them together.
-SMALL_FRAME = 1 << 11  # Larger ones gain little.
-STEP = 1 << 10  # A block of zstd holds at most 128 KiB and takes at least 4 bytes: 1 KiB is at most 32 MiB.
+"""From this many records on, zstd compresses in threads of its own."""
+PARALLEL_BYTES = 1 << 20
+"""Bytes of frames, milliseconds of work, from which starting threads pays off …"""
+PARALLEL_FRAME = 1 << 10
+"""… unless the frames are so small that most of the time is spent holding the GIL."""
+MIN_BATCH = 128
+"""Number of frames from which one call for all of them is faster than one call each …"""
+MAX_BATCH_FRAME = 1 << 11
+"""… if their mean size is at most this."""
+STREAM_BYTES = 1 << 10
+"""Bytes decompressed per step where the size is unknown: at most 32 MiB, as a block of zstd takes at least
+4 bytes and holds at most 128 KiB."""
+
+DICTIONARY_MAGIC = b'\x37\xa4\x30\xec'
+DICTIONARY_BYTES = (
+    1 << 15
+)  # Larger ones make JSON of 200 B no smaller: 73 B with 4 KiB, 68 with 32 or 110 KiB.
+SAMPLE_BYTES = 1 << 14  # Bytes of each record that training looks at.
+MAX_TRAINING_BYTES = 1 << 20
+"""Bytes of records beyond which more of them do not improve a dictionary."""
+MIN_TRAINING_RECORDS = 64
+"""Minimum number of records to train a dictionary."""
+MIN_TRAINING_BYTES = 1 << 12
 
 
 def codec_for(name: str, compression: Compression, max_record_size: int) -> Zstd | None:
-    """Returns the codec of a bag with this name, or None for records held as they are."""
+    """Returns the codec of a bag with this name, or None for records stored as they are."""
     if isinstance(compression, CompressionAutoDetect):
         compression = CompressionZstd() if name.endswith('.bagz') else compression
     if isinstance(compression, CompressionZstd):
@@ -49,7 +76,7 @@ def codec_for(name: str, compression: Compression, max_record_size: int) -> Zstd
 
 
 class Zstd:
-    """One zstd frame a record; an empty record is an empty frame."""
+    """One zstd frame per record; an empty record is zero bytes."""
 
     def __init__(self, options: CompressionZstd, max_record_size: int) -> None:
         self.options = options
@@ -58,16 +85,14 @@ class Zstd:
         self._dictionary = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
         self._is_prepared = False
         self.local = threading.local()
-        """Of each thread, once used: `compressor` and `decompress`."""
+        """Per thread, once used: `compressor` and `decompress`."""
         self._together = Together(self._dictionary)
-        self._pace = 0.0  # Seconds that the last bytes of frames took, each.
-        self._held: dict[int, np.ndarray] = {}
 
     def encode_many(self, records: Sequence[bytes]) -> list[Any]:
         """Returns the frames of records, as buffers, with content sizes and checksums; empty for empty ones.
 
-        All are compressed in one call (0.6 µs a record of 100 B, where a call for each takes 1.0), and
-        many of them in threads of zstd's own.
+        One call compresses all records (0.6 µs a record of 100 B, one call each 1.0), many of them in
+        threads of zstd's own.
         """
         try:
             compressor = self.local.compressor
@@ -76,7 +101,7 @@ class Zstd:
         full = records if all(records) else list(filter(None, records))
         if not full:
             return [b''] * len(records)
-        if not hasattr(compressor, 'multi_compress_to_buffer'):  # A build of zstandard without its C part.
+        if not hasattr(compressor, 'multi_compress_to_buffer'):  # A build of zstandard without its C backend.
             frames = iter(list(map(compressor.compress, full)))
         else:
             threads = -1 if len(full) >= PARALLEL_RECORDS else 0
@@ -87,7 +112,7 @@ class Zstd:
         """Returns a new compressor, for one thread."""
         level = self.options.level or 3
         if self._dictionary is not None and not self._is_prepared:
-            self._dictionary.precompute_compress(level=level)  # 1.0 µs a record of 200 B, else 1.2.
+            self._dictionary.precompute_compress(level=level)
             self._is_prepared = True
         return zstandard.ZstdCompressor(
             level, dict_data=self._dictionary, write_checksum=True, write_content_size=True
@@ -102,137 +127,103 @@ class Zstd:
         """Returns the record of a frame.
 
         Raises:
-            ValueError: Not exactly one whole, sound frame, or one of more than `max_record_size`
-                bytes; says which.
+            ValueError: Not exactly one whole, undamaged frame, or a record of more than `max_record_size`
+                bytes; the message says which.
         """
         if not frame:
             return b''
         try:
-            # An announced size is what decompress allocates, so it is looked at first.
+            # decompress allocates the announced size, so the size is checked first.
             if 0 < zstandard.frame_content_size(frame) <= self.max_record_size:
                 try:
                     decompress = self.local.decompress
                 except AttributeError:
                     decompress = self._decompressor()
+                # Positional arguments take half the time of keywords: 0.26 µs for a frame of 100 B, else 0.5.
                 record: bytes = decompress(frame, 0, False, False)
                 return record
-            return self._decode_unsized(frame)
+            return self._decode_stream(frame)
         except zstandard.ZstdError as exc:
             raise ValueError(self._describe(frame, exc)) from exc
         except MemoryError as exc:
-            raise ValueError('the zstd frame takes more memory than there is') from exc
+            raise ValueError('not enough memory to decompress the zstd frame') from exc
 
-    def _decode_unsized(self, frame: Buffer) -> bytes:
-        """Decodes what announces no content, none at all, or too much: in steps, up to the bound."""
+    def _decode_stream(self, frame: Buffer) -> bytes:
+        """Decodes a frame that announces no size, size 0 or too large a size: in steps, up to the maximum."""
         announced = zstandard.frame_content_size(frame)
         if announced > self.max_record_size:
-            raise ValueError(f'the zstd frame announces {announced} bytes, more than {self.max_record_size}')
-        if bytes(frame[:4]) != MAGIC:
+            raise ValueError(
+                f'the zstd frame announces {announced} bytes, which exceeds '
+                f'max_record_size={self.max_record_size}'
+            )
+        if bytes(frame[:4]) != FRAME_MAGIC:
             raise ValueError(f'expected a zstd frame, got {bytes(frame[:4])!r}')
         stream = zstandard.ZstdDecompressor(dict_data=self._dictionary).decompressobj()
         parts, total = [], 0
-        for start in range(0, len(frame), STEP):
-            part = stream.decompress(frame[start : start + STEP])
+        for start in range(0, len(frame), STREAM_BYTES):
+            part = stream.decompress(frame[start : start + STREAM_BYTES])
             total += len(part)
             if total > self.max_record_size:
                 raise ValueError(
-                    f'the zstd frame holds more than max_record_size, {self.max_record_size} bytes'
+                    f'the record of the zstd frame exceeds max_record_size={self.max_record_size}'
                 )
             parts.append(part)
             if stream.eof:
-                extra = len(frame) - start - STEP + len(stream.unused_data)
-                if extra > 0 or stream.unused_data:
+                if stream.unused_data or start + STREAM_BYTES < len(frame):
                     raise ValueError('bytes follow the zstd frame')
                 return b''.join(parts)
         raise ValueError('the zstd frame ends early')
 
     def _describe(self, frame: Buffer, exc: Exception) -> str:
-        if bytes(frame[:4]) != MAGIC:
+        if bytes(frame[:4]) != FRAME_MAGIC:
             return f'expected a zstd frame, got {bytes(frame[:4])!r} ({len(frame)} bytes)'
         try:
-            wanted = zstandard.get_frame_parameters(frame).dict_id
+            needed = zstandard.get_frame_parameters(frame).dict_id
         except zstandard.ZstdError:
-            wanted = 0
-        had = self._dictionary.dict_id() if self._dictionary is not None else 0
-        if wanted and wanted != had:
+            needed = 0
+        given = self._dictionary.dict_id() if self._dictionary is not None else 0
+        if needed and needed != given:
             path = self.options.path if isinstance(self.options, CompressionTrained) else ''
             found = (
-                f'that is {had}' if had else 'there is none' if self._dictionary is None else 'it has no id'
+                f'got {given}'
+                if given
+                else 'got none'
+                if self._dictionary is None
+                else 'got one without an id'
             )
-            return f'the zstd frame needs dictionary {wanted}{path and f" in {path}"}, but {found}'
+            return f'the zstd frame needs dictionary {needed}{path and f" in {path}"}, {found}'
         return f'damaged zstd frame of {len(frame)} bytes: {exc}'
 
     def decode_many(self, frames: Sequence[Buffer], parallelism: int = 1) -> list[bytes]:
-        """Decodes frames in order: small ones together, large ones in threads (zstd runs without the GIL).
+        """Decodes frames in order: many small ones in one call, large ones in threads, without the GIL.
 
         Raises:
             ValueError: As `decode`, for one of the frames that fail.
         """
         count, total = len(frames), sum(map(len, frames))
-        if count >= MANY and total <= SMALL_FRAME * count:
+        if count >= MIN_BATCH and total <= MAX_BATCH_FRAME * count:
             joined = b''.join((*frames, bytes(BEHIND)))
             stops = np.cumsum(np.fromiter(map(len, frames), np.int64, count))
             starts = np.concatenate(([0], stops[:-1]))
             together = self.decode_together(joined, starts, stops, parallelism)
             if together is not None:
                 return together
-        if total <= PARALLEL_BYTES or total <= PARALLEL_FRAME * count:
+        if parallelism < 2 or total < max(PARALLEL_BYTES, PARALLEL_FRAME * count):
             return list(map(self.decode, frames))
-        retain(4 * total)  # About what the records take.
-        if parallelism < 2:
-            return self._decode_in_threads(frames, 1)
-        records: list[bytes] = []
-        if not self._pace:
-            head = -(-count // 32)
-            records, frames = self._decode_each(frames[:head]), frames[head:]
-        if sum(map(len, frames)) * self._pace < WORTH:
-            return records + self._decode_each(frames)
-        return records + self._decode_in_threads(frames, min(parallelism, len(frames)))
-
-    def _decode_each(self, frames: Sequence[Buffer]) -> list[bytes]:
-        begin = time.perf_counter()
-        records = list(map(self.decode, frames))
-        total = sum(map(len, frames))
-        if total:
-            self._pace = (time.perf_counter() - begin) / total
-        return records
-
-    def _decode_in_threads(self, frames: Sequence[Buffer], threads: int) -> list[bytes]:
-        step = -(-len(frames) // (SHARES * threads))
-        left = deque(range(0, len(frames), step))
-        found: list[list[bytes] | None] = [None] * len(left)
-
-        def work(turn: int) -> None:
-            sizes: list[int] = []
-            while True:
-                try:
-                    first = left.popleft()
-                except IndexError:
-                    break
-                try:
-                    records = found[first // step] = self._decode_each(frames[first : first + step])
-                except BaseException:
-                    left.clear()
-                    raise
-                sizes += map(len, records)
-            # Each thread has a heap of its own, which a thread of the next call takes up.
-            held = hold(sum(sizes), max(sizes, default=0))
-            if held is not None:
-                self._held[turn] = held
-
-        map_in_threads(work, range(threads), threads)
-        records: list[bytes] = []
-        for part in found:
-            assert part is not None
-            records += part
+        # Dealt out in turns, so that neighbouring large frames go to different threads.
+        parts = split(count, parallelism)
+        results = map_in_threads(lambda part: list(map(self.decode, frames[part])), parts, len(parts))
+        records: list[bytes] = [b''] * count
+        for part, found in zip(parts, results, strict=True):
+            records[part] = found
         return records
 
     def decode_together(
         self, data: bytes | mmap.mmap, starts: Int64s, stops: Int64s, parallelism: int = 1
     ) -> list[bytes] | None:
-        """Decodes many small frames where they are; None if `decode` has to look at each."""
+        """Decodes many small frames in place; None if each has to be decoded by itself with `decode`."""
         count, total = len(starts), int((stops - starts).sum())
-        if count < MANY or not 0 < total <= SMALL_FRAME * count:
+        if count < MIN_BATCH or not 0 < total <= MAX_BATCH_FRAME * count:
             return None
         present = stops > starts
         if np.count_nonzero(present) == count:
@@ -241,3 +232,37 @@ class Zstd:
         found = self._together.decompress(data, starts, stops, self.max_record_size, parallelism)
         records = iter(found or ())
         return None if found is None else [next(records) if full else b'' for full in present.tolist()]
+
+
+def train_dictionary(records: Sequence[bytes]) -> bytes | None:
+    """Returns a dictionary for records like these, or None if they are too few or have nothing in common."""
+    samples: list[bytes | bytearray | memoryview] = [record[:SAMPLE_BYTES] for record in records if record]
+    total = sum(map(len, samples))
+    if len(samples) < MIN_TRAINING_RECORDS or total < MIN_TRAINING_BYTES:
+        return None
+    try:
+        # 20 ms for 200 KB, 90 ms for a megabyte.
+        data = zstandard.train_dictionary(
+            min(DICTIONARY_BYTES, max(1 << 10, total // 16)), samples
+        ).as_bytes()
+    except zstandard.ZstdError:
+        return None
+    return DICTIONARY_MAGIC + _dictionary_id(data[8:]) + data[8:]
+
+
+def _dictionary_id(content: bytes) -> bytes:
+    # From 32,768 to 65,535: two bytes in a frame, and none of the ids that the format reserves.
+    return (0x8000 | zlib.crc32(content) & 0x7FFF).to_bytes(4, 'little')
+
+
+def check_dictionary(data: bytes, path: str) -> bytes:
+    """Returns a dictionary unchanged.
+
+    Raises:
+        CorruptError: It is not a dictionary, or was changed since it was trained.
+    """
+    if data[:4] != DICTIONARY_MAGIC:
+        raise CorruptError(path, None, f'expected a zstd dictionary, got {data[:4]!r} ({len(data)} bytes)')
+    if data[4:8] != _dictionary_id(data[8:]):
+        raise CorruptError(path, None, 'the zstd dictionary is damaged: its id does not match its content')
+    return data

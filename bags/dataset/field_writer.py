@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bags import bag
-from bags.bag.dictionary import ENOUGH, FEWEST, train_dictionary
 from bags.bag.options import CompressionZstd
+from bags.bag.zstd import MAX_TRAINING_BYTES, MIN_TRAINING_RECORDS, train_dictionary
 from bags.dataset.encoder import close_file
 from bags.dataset.refs import MISSING
 from bags.dataset.spec import FieldType
@@ -51,11 +51,11 @@ class Trainer:
         """Takes a record in; tells if there are enough now."""
         self._samples.append(record)
         self._size += len(record)
-        return self._size >= ENOUGH
+        return self._size >= MAX_TRAINING_BYTES
 
     def is_ready(self) -> bool:
         """Tells if there are enough to begin with, where records have to be written now."""
-        return len(self._samples) >= FEWEST
+        return len(self._samples) >= MIN_TRAINING_RECORDS
 
     def train(self) -> CompressionZstd | None:
         """Returns how to compress from now on; None if a dictionary would be of no use."""
@@ -149,7 +149,7 @@ class FieldWriter:
                 if not isinstance(data, Sequence):
                     self.writer.copy_run(data, sizes)
                 elif held or self._trainer is None:
-                    self.writer.write_run(list(data), sizes, held=held)
+                    self.writer.write_run(list(data), sizes, stored=held)
                 else:
                     self._write_samples(b''.join(data), sizes)
                 self.count += len(sizes)
@@ -181,5 +181,5 @@ class FieldWriter:
     def forget(self, count: int) -> None:
         """Drops the records after the first `count`, as far as they still wait in memory."""
         if self.count != count or len(self.writer) != count:
-            self.writer.forget(count)
+            self.writer.drop_buffered(count)
             self.count = len(self.writer)

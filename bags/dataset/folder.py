@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from bags.bag.bag_file import BagFile
-from bags.bag.dictionary import check_dictionary
 from bags.bag.limits_table import BlockTable
 from bags.bag.open import open_bag
 from bags.bag.options import (
@@ -21,7 +20,7 @@ from bags.bag.options import (
     ReaderOptions,
     merge,
 )
-from bags.bag.zstd import codec_for
+from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import map_concurrently
 from bags.dataset.schema import Schema, SchemaCache
 from bags.dataset.shard_index import INDEX, Shard

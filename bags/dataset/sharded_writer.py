@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from bags.bag.dictionary import check_dictionary
+from bags.bag.zstd import check_dictionary
 from bags.dataset.closing import Closing
 from bags.dataset.compression import Compression, field_compressions
 from bags.dataset.encoder import bind_encoders

@@ -6,13 +6,13 @@ import errno
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from bags import bag
-from bags.bag.dictionary import ENOUGH, check_dictionary
 from bags.bag.options import CompressionNone, CompressionZstd
+from bags.bag.zstd import MAX_TRAINING_BYTES, check_dictionary
 from bags.dataset.compression import Compressed, Compression, field_compressions
 from bags.dataset.encoder import Encoder, close_file
 from bags.dataset.field_writer import FieldWriter, Run, Trainer
@@ -123,11 +123,11 @@ class DatasetWriter:
         keep = sound_rows(store, path, self._format, names, self._storage) if resume else None
         if keep is not None and self._at_most is not None:
             keep = min(keep, self._at_most)
-        mode = 'append' if resume else 'create'
+        mode: Literal['create', 'append', 'overwrite'] = 'append' if resume else 'create'
         if resume and keep is None and store.is_remote:
             mode = 'overwrite'  # Bags that came before the refs, which a killed writer did not get to.
         self._refs = bag.Writer(
-            store.join(path, 'refs.bag'), mode=mode, buffer_size=1 << 62, at_most=keep, **self._storage
+            store.join(path, 'refs.bag'), mode=mode, buffer_size=1 << 62, truncate_to=keep, **self._storage
         )
         try:
             for name, kind in self.types.items():
@@ -141,7 +141,13 @@ class DatasetWriter:
                     pass  # The error on its way tells more.
             raise
 
-    def _open_field(self, name: str, kind: FieldType, names: set[str], mode: str) -> FieldWriter:
+    def _open_field(
+        self,
+        name: str,
+        kind: FieldType,
+        names: set[str],
+        mode: Literal['create', 'append', 'overwrite'],
+    ) -> FieldWriter:
         store = self._store
         path = store.join(self.directory, name)
         how = self._compressions.get(name)
@@ -163,7 +169,7 @@ class DatasetWriter:
             path + suffix,
             mode=mode,
             compression=CompressionZstd(how.level, dictionary),
-            buffer_size=2 * ENOUGH if trains else ENOUGH,
+            buffer_size=2 * MAX_TRAINING_BYTES if trains else MAX_TRAINING_BYTES,
             **self._storage,
         )
         return FieldWriter(name, kind, writer, Trainer(how.level, keep) if trains else None)
@@ -263,7 +269,7 @@ class DatasetWriter:
         except BaseException:
             for _, record in left:
                 close_file(record)
-            self._refs.forget(index)
+            self._refs.drop_buffered(index)
             for field, count in zip(fields, before, strict=True):
                 field.forget(count)
             raise
@@ -328,7 +334,7 @@ class DatasetWriter:
             if len(field.writer) and not len(self._refs):
                 # Records of a datapoint that failed, or whose writer was killed, and not one datapoint
                 # beside them: empty refs beside records would be taken for damage.
-                field.writer = bag.Writer(field.writer.path, mode='append', at_most=0, **self._storage)
+                field.writer = bag.Writer(field.writer.path, mode='append', truncate_to=0, **self._storage)
                 field.writer.close()
         self._refs.close()
         self._closed = True

@@ -1,4 +1,4 @@
-"""What the tests of the container have in common: records of many kinds, and bags in every form."""
+"""Records of many kinds, options of bags, and helpers, for the tests of bags."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, settings
 from bags import bag
 
 few = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
-"""For hypothesis in a usual run."""
+"""Settings of hypothesis."""
 many = settings(few, max_examples=400)
-"""For the tests marked slow."""
+"""Settings of hypothesis for tests marked slow."""
 
 DICTIONARY = b'a photo of thing number {"row": "caption"} ' * 20
 PLACEMENTS = ('tail', 'separate', 'starts')
@@ -38,7 +38,7 @@ ACCESS = {
 
 
 def records_of_many_kinds(count: int = 61, seed: int = 0) -> list[bytes]:
-    """Records that are all different but for the empty ones; some long, some that compress."""
+    """Records that are distinct unless empty; some long, some compressible."""
     rng = random.Random(seed)
     records = []
     for index in range(count):
@@ -64,12 +64,12 @@ def ends_of(records: Sequence[bytes]) -> bytes:
 
 
 def raw_bag(records: Sequence[bytes]) -> bytes:
-    """A bag as DESIGN says it is, made without the library."""
+    """The bytes of a bag, by the definition of the format and without the library."""
     return b''.join(records) + ends_of(records)
 
 
 def run_child(code: str, *args: object, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    """Runs code in a process of its own, so that what kills it is seen and kills nothing else."""
+    """Runs code in a child process, which may crash."""
     root = Path(__file__).parents[2]
     return subprocess.run(
         [sys.executable, '-X', 'faulthandler', '-c', textwrap.dedent(code), *map(str, args)],
@@ -83,7 +83,7 @@ def run_child(code: str, *args: object, timeout: float = 60) -> subprocess.Compl
 
 @contextlib.contextmanager
 def forked(work: Callable[[], bool]):
-    """Runs work in a forked child at the same time as the block; checks that it returned True."""
+    """Runs work in a forked child, concurrently with the block; checks that it returns True."""
     pid = os.fork()
     if not pid:
         good = False

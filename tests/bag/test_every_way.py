@@ -1,4 +1,4 @@
-"""Bags damaged at random, read in every way: each gives what the bytes mean, or CorruptError; all agree."""
+"""Bags damaged at random, read in every way: all return the same records, or raise CorruptError."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ COUNT = 12
 RECORDS = [b'record %d ' % index * (index % 4) for index in range(COUNT)]
 RECORDS[5] = random.Random(0).randbytes(150)
 EVEN = [b'%08d' % index for index in range(COUNT)]
-"""Of one length, which are read in ways of their own."""
+"""Records of one length, which may be read in another way."""
 
 
 def whole(tmp_path, records, name, placement):
-    """The bytes of a bag, and of its limits if they are beside it."""
+    """The bytes of a bag, and of its separate limits."""
     path = tmp_path / 'whole' / name
     path.parent.mkdir(exist_ok=True)
     with bag.Writer(path, mode='overwrite', limits_placement=placement) as writer:
@@ -38,7 +38,7 @@ def put(path, data):
 
 
 def damaged(rng, data, ends):
-    """Bytes with one kind of damage, or several; of two files the one or the other."""
+    """Bytes with one kind of damage, or several, in one of the two files."""
     files = [bytearray(data), None if ends is None else bytearray(ends)]
     for _ in range(rng.choice([1, 1, 1, 2, 5])):
         target = files[0] if files[1] is None or rng.random() < 0.5 else files[1]
@@ -65,7 +65,7 @@ def damaged(rng, data, ends):
 
 
 def meaning(data, ends, placement, compressed):
-    """How many records the bytes are, and a function to one, as the README has the format; or Bad."""
+    """The number of records, and a function that returns one or raises Bad, by the README's format."""
     if ends is None:
         table = table_of(data, placement == 'starts')
     else:
@@ -148,7 +148,7 @@ def check(reader, means, rng, tally):
             try:
                 record = next(records)
             except CorruptError:
-                # It comes where it occurs: that record alone is refused too.
+                # Raised in place: the record alone raises too.
                 with pytest.raises(CorruptError):
                     reader[index]
                 tally['errors'] += 1
@@ -242,7 +242,7 @@ def test_every_way_to_read_what_is_damaged_thoroughly(tmp_path, form):
 
 
 def shards(tmp_path, layout, seeds):
-    """Three shards, of which one is damaged."""
+    """Three shards, one of them damaged."""
     data, _ = whole(tmp_path, RECORDS, 'x.bagz', 'tail')
     tally = {'errors': 0, 'right': 0}
     for seed in seeds:
@@ -289,8 +289,8 @@ def test_every_way_to_read_shards_of_which_one_is_damaged_thoroughly(tmp_path, l
     shards(tmp_path, layout, range(1000))
 
 
-def test_one_bad_record_is_met_by_each_way(tmp_path):
-    """That no way is too lenient is worth nothing if it is asked for nothing."""
+def test_each_way_detects_one_bad_record(tmp_path):
+    """Without this, the tests above could pass by never reading the damage."""
     data, _ = whole(tmp_path, RECORDS, 'x.bagz', 'tail')
     table = table_of(data, False)
     bad = bytearray(data)

@@ -1,4 +1,4 @@
-"""Files that others wrote, byte for byte as they wrote them, read back as `expected.json` says."""
+"""Files written by other libraries read back as `expected.json` says."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_they_read_back_as_expected(name, access):
 
 
 @pytest.mark.parametrize('name', [name for name in BAGS if 'interleaved' in BAGS[name]])
-def test_their_shards_in_turns(name):
+def test_interleaved_shards(name):
     with bag.Reader(GOLDEN / name, sharding_layout='interleaved') as reader:
         assert reader.read() == records_of(BAGS[name], 'interleaved')
     starred = GOLDEN / name.replace('@3', '@*')
@@ -65,7 +65,7 @@ def test_their_shards_in_turns(name):
 
 
 @pytest.mark.parametrize('name', [name for name in BAGS if '@' not in name])
-def test_they_can_be_continued(tmp_path, name):
+def test_appending_to_them(tmp_path, name):
     for path in GOLDEN.glob(f'*{name}'):
         shutil.copy(path, tmp_path)
     options = options_of(BAGS[name])

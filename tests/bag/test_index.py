@@ -73,10 +73,10 @@ def test_the_lists_are_the_callers_own():
     assert multi[b'a'] == [0, 1]
 
 
-def test_records_with_equal_hashes_are_told_apart(monkeypatch):
+def test_records_with_equal_hashes_are_distinguished(monkeypatch):
     import builtins
 
-    # Two of 2⁶⁴ hashes that are equal cannot be waited for.
+    # 64-bit hashes practically never collide.
     monkeypatch.setattr('bags.bag.index.hash', lambda record: builtins.hash(record) % 3, raising=False)
     check([b'%d' % (place % 17) for place in range(60)], [b'%d' % (place % 17) for place in range(60)])
 
@@ -108,7 +108,7 @@ def test_repr(tmp_path):
 def test_a_million_keys_stay_compact(tmp_path):
     count = 1_000_000
     reader = bag.Reader(write(tmp_path / 'x.bag', [b'%d' % place for place in range(count)]))
-    # tracemalloc would see every record come and go, which takes long; what is held shows as well.
+    # Measuring with tracemalloc would take long.
     index = bag.MultiIndex(reader)
     held = sum(value.nbytes for value in vars(index).values() if isinstance(value, np.ndarray))
     assert held == 12 * count

@@ -1,4 +1,4 @@
-"""Writers killed with SIGKILL at random moments: all that was flushed is there, and writing goes on."""
+"""Writers killed with SIGKILL at random moments: all that was flushed is there, and writing can continue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KILLS = 8
 
 @functools.cache
 def record(index: int) -> bytes:
-    """Mostly what looks like limits."""
+    """A record that mostly looks like limits."""
     rng = random.Random(index)
     kind = index % 5
     if kind == 0:
@@ -30,7 +30,7 @@ def record(index: int) -> bytes:
 
 
 def write_until_killed(path, options, interval, output):
-    """Appends, flushes, closes and begins again; tells after every flush how many records there are."""
+    """Appends, flushes, closes and starts again; reports the number of records after every flush."""
     while True:
         with bag.Writer(path, mode='append', buffer_size=1 << 14, **options) as writer:
             os.write(output, b'%d ' % len(writer))
@@ -42,7 +42,7 @@ def write_until_killed(path, options, interval, output):
 
 
 def kill_one(path, options, interval, delay):
-    """Returns how many records were flushed for sure."""
+    """Returns the number of records that were reported as flushed."""
     source, output = os.pipe()
     pid = os.fork()
     if not pid:
@@ -51,10 +51,10 @@ def kill_one(path, options, interval, delay):
         finally:
             os._exit(1)
     os.close(output)
-    with os.fdopen(source, 'rb') as told:
+    with os.fdopen(source, 'rb') as reports:
         time.sleep(delay)
         os.kill(pid, signal.SIGKILL)
-        numbers = told.read().rpartition(b' ')[0].split()
+        numbers = reports.read().rpartition(b' ')[0].split()
     status = os.waitpid(pid, 0)[1]
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
     return int(numbers[-1]) if numbers else 0

@@ -30,7 +30,7 @@ def test_the_worked_example():
 
 
 @pytest.mark.parametrize('last', [9, 16, 1 << 62, 1 << 63, (1 << 64) - 1])
-def test_a_last_limit_beyond_the_records_is_no_table(last):
+def test_a_last_limit_beyond_the_records(last):
     with pytest.raises(ValueError, match=f'last limit is {last}, but the records can take at most 8'):
         parse_tail(16, last)
 
@@ -74,7 +74,7 @@ def test_locate_works_on_a_view_that_is_not_aligned(sizes):
         ([10, 10], [10, 10], -1),
     ],
 )
-def test_the_first_range_that_is_not_inside_is_told(starts, stops, bad):
+def test_the_first_range_out_of_bounds(starts, stops, bad):
     assert first_bad(np.array(starts, np.int64), np.array(stops, np.int64), 10) == bad
 
 

@@ -1,4 +1,4 @@
-"""What a Reader does, against a list of the records as the model."""
+"""Readers, compared with a list of the records as the model."""
 
 from __future__ import annotations
 
@@ -195,7 +195,6 @@ def reader(specs):
 
 @pytest.fixture(params=['x.bag', 'x.bagz'])
 def access_to_300(request, tmp_path):
-    """300 records of one length, and 300 of many, as the getters for the two differ."""
     records = [b'%04d' % index for index in range(300)]
     path = write(tmp_path / request.param, records)
     return bag.Reader(path), records
@@ -206,7 +205,7 @@ def access_to_300(request, tmp_path):
 def test_integers_of_any_kind(specs, access_to_300, kind, sharding):
     for reader, records in ((opened(specs, 'tail', 'plain', sharding), RECORDS), access_to_300):
         high = 1 if kind is bool else min(len(records) - 1, np.iinfo(kind).max if kind is not int else 999)
-        # Often enough that records of one length are read the quick way.
+        # Repeated reads may take another path for records of one length.
         for index in [*range(0, high + 1, 17), high, *[high] * 20]:
             assert reader[kind(index)] == records[index]
             assert bytes(reader.view(kind(index))) == records[index]
@@ -220,7 +219,7 @@ class Five:
         return 5
 
 
-def test_what_counts_as_an_integer(reader):
+def test_anything_with_an_index_is_an_integer(reader):
     assert reader[Five()] == reader[np.array(5)] == RECORDS[5]
     assert reader.read_indices([Five(), np.int8(3)]) == [RECORDS[5], RECORDS[3]]
     for index in (1.0, '1', None, [1], (1,), b'1', np.float64(1)):
@@ -245,18 +244,26 @@ def test_an_index_out_of_range(specs, compression, sharding):
         reader[5:10][5]
 
 
-def test_an_index_out_of_range_is_told_by_its_place(reader):
+def test_the_error_names_the_position_of_an_index_out_of_range(reader):
     for chosen in ([0, 5, 61], np.array([0, 5, 61]), np.array([0, 5, 61], np.uint64), range(59, 65)):
         with pytest.raises(IndexError, match=r'indices\[2\] = 61 out of range'):
             reader.read_indices(chosen)
 
 
 @pytest.mark.parametrize(('start', 'count'), [(0, 62), (61, 1), (62, 0), (-1, 1), (3, -1)])
-def test_a_range_that_is_not_all_there(reader, start, count):
+def test_a_range_out_of_range(reader, start, count):
     with pytest.raises(IndexError, match='out of range'):
         reader.read_range(start, count)
     with pytest.raises(IndexError, match='out of range'):
         reader.read_range_iter(start, count)
+
+
+@pytest.mark.parametrize('part', [slice('x'), slice(1.5, None), slice(None, None, 'x'), slice(None, None, 0)])
+def test_an_invalid_slice(reader, part):
+    for read in (reader.__getitem__, reader.read_indices, reader.views, reader.read_indices_iter):
+        with pytest.raises(IndexError, match='Invalid slice') as caught:
+            read(part)
+        assert isinstance(caught.value, TypeError)  # As in Python and bagz.
 
 
 # Many records.
@@ -289,7 +296,7 @@ def test_iterables_of_many_kinds(reader, chosen):
     'chosen',
     [[1.0], ['1'], [None], 'ab', 5, None, np.array([1.5]), np.array([[1]]), np.array([True]), np.array(3)],
 )
-def test_what_are_no_indices(reader, chosen):
+def test_invalid_indices(reader, chosen):
     with pytest.raises(TypeError):
         reader.read_indices(chosen)
     with pytest.raises(TypeError):
@@ -325,7 +332,7 @@ def test_records_are_bytes(specs):
 # Views.
 
 
-def test_views_of_a_mapped_plain_bag_are_the_file_itself(tmp_path):
+def test_views_of_a_mapped_uncompressed_bag_alias_the_file(tmp_path):
     path = write(tmp_path / 'x.bag', [b'abc', b'def' * 1000, b''])
     reader = bag.Reader(path)
     one, two = reader.view(0), reader.views([1, 0])[0]
@@ -370,7 +377,7 @@ def test_a_view_costs_no_memory(tmp_path):
 
 
 def collected(iterator):
-    """What an iterator delivers, and the error it ends with."""
+    """The items of an iterator, and the error it ends with."""
     found = []
     while True:
         try:
@@ -393,7 +400,7 @@ def test_an_infinite_source(specs, access, ahead, sharding):
 @pytest.mark.parametrize('access', ACCESS)
 @pytest.mark.parametrize('ahead', [None, 1, 3, 100])
 @pytest.mark.parametrize('place', [0, 1, 2, 3, 7, 20])
-def test_an_error_of_the_source_comes_after_what_came_before(specs, access, ahead, place):
+def test_an_error_of_the_source_is_raised_after_the_records_before_it(specs, access, ahead, place):
     def source():
         yield from range(place)
         raise KeyError('from the source')
@@ -407,7 +414,7 @@ def test_an_error_of_the_source_comes_after_what_came_before(specs, access, ahea
 @pytest.mark.parametrize(
     'chosen', [range(58, 64), range(-64, 0), range(2, -64, -1), range(1 << 70, 1 << 71), range(1 << 40)]
 )
-def test_ranges_of_indices_that_leave_the_records(reader, chosen):
+def test_ranges_of_indices_partly_out_of_range(reader, chosen):
     for read in (reader.read_indices, reader.views):
         with pytest.raises(IndexError, match='out of range'):
             read(chosen)
@@ -420,7 +427,7 @@ def test_ranges_of_indices_that_leave_the_records(reader, chosen):
 @pytest.mark.parametrize('access', ACCESS)
 @pytest.mark.parametrize('ahead', [None, 1, 3, 100])
 @pytest.mark.parametrize('wrong', [61, -62, 1 << 80, 'x', 1.5])
-def test_a_wrong_index_comes_after_the_records_before_it(specs, access, ahead, wrong):
+def test_an_invalid_index_is_raised_after_the_records_before_it(specs, access, ahead, wrong):
     with opened(specs, 'tail', 'zstd', 'concatenated', access) as reader:
         chosen = [*range(10), wrong, *range(10)]
         iterator = reader.read_indices_iter(chosen, read_ahead=ahead)
@@ -433,7 +440,7 @@ def test_a_wrong_index_comes_after_the_records_before_it(specs, access, ahead, w
 @pytest.mark.parametrize('access', ACCESS)
 @pytest.mark.parametrize('ahead', [None, 1, 4, 1000])
 @pytest.mark.parametrize('place', [0, 1, 5, 39])
-def test_a_damaged_record_comes_after_the_records_before_it(tmp_path, access, ahead, place):
+def test_a_damaged_record_is_raised_after_the_records_before_it(tmp_path, access, ahead, place):
     records = [b'%d and some text' % index for index in range(40)]
     path = write(tmp_path / 'x.bagz', records)
     data = bytearray(pathlib.Path(path).read_bytes())
@@ -478,7 +485,28 @@ def test_abandoned_iterators_leave_nothing_behind(specs, access):
     assert not set(threads_of_bags()) - set(others)
 
 
-def test_a_source_is_not_read_far_ahead(reader):
+class NotIterable:
+    def __iter__(self):
+        raise NotImplementedError
+
+
+def test_an_error_of_iter_is_raised_at_once(reader):
+    with pytest.raises(NotImplementedError):
+        reader.read_indices_iter(NotIterable())
+    with pytest.raises(TypeError, match='indices: expected several integers, got 5'):
+        reader.read_indices_iter(5)
+
+
+@pytest.mark.parametrize('index', [1 << 64, -(1 << 64)])
+def test_an_index_of_more_than_64_bits_in_an_iterator(reader, index):
+    iterator = reader.read_indices_iter(iter([3, index]))
+    assert next(iterator) == RECORDS[3]
+    with pytest.raises(OverflowError, match='out of range') as caught:
+        next(iterator)
+    assert isinstance(caught.value, IndexError)
+
+
+def test_indices_are_taken_at_most_two_batches_ahead(reader):
     taken = []
 
     def source():
@@ -512,8 +540,7 @@ def test_large_records_come_one_at_a_time(tmp_path):
 
 
 @pytest.mark.parametrize('extension', ['bag', 'bagz'])
-def test_results_whose_memory_is_kept(tmp_path, extension):
-    # More than 64 MiB; the second is where the first was.
+def test_large_results(tmp_path, extension):
     rng = random.Random(1)
     records = [rng.randbytes(1_000_000 + 7 * index) for index in range(90)]
     path = write(tmp_path / f'x.{extension}', records)
@@ -524,14 +551,11 @@ def test_results_whose_memory_is_kept(tmp_path, extension):
         assert reader.read() == records
 
 
-# What a Reader says about itself.
+# Properties.
 
 
 def test_bytes_per_record(tmp_path):
-    assert (
-        bag.Reader(write(tmp_path / 'x.bag', [b'abc', b'', b'abcdef'])).approximate_bytes_per_record()
-        == (9 + 24) / 3
-    )
+    assert bag.Reader(write(tmp_path / 'x.bag', [b'abc', b'', b'abcdef'])).approximate_bytes_per_record() == 3
     assert bag.Reader(write(tmp_path / 'empty.bag', [])).approximate_bytes_per_record() == 0
 
 
@@ -542,7 +566,7 @@ def test_limits_can_be_warmed(specs):
             assert reader.read() == RECORDS
 
 
-def test_limits_in_memory_need_their_file_no_more(tmp_path):
+def test_limits_in_memory_do_not_need_their_file(tmp_path):
     path = write(tmp_path / 'x.bag', RECORDS, limits_placement='separate')
     reader = bag.Reader(path, limits_placement='separate', limits_storage='in_memory', mapped=False)
     (tmp_path / 'limits.x.bag').write_bytes(b'')
@@ -610,7 +634,7 @@ def test_granular_limits(tmp_path):
 
 @pytest.mark.parametrize('placement', PLACEMENTS)
 @pytest.mark.parametrize('access', ACCESS)
-def test_bags_of_nothing_and_of_nothing_but_empty_records(tmp_path, placement, access):
+def test_empty_bags_and_bags_of_empty_records(tmp_path, placement, access):
     for count in (0, 1, 5):
         path = write(tmp_path / 'x.bag', [b''] * count, limits_placement=placement, mode='overwrite')
         with bag.Reader(path, limits_placement=placement, **ACCESS[access]) as reader:
@@ -621,11 +645,11 @@ def test_bags_of_nothing_and_of_nothing_but_empty_records(tmp_path, placement, a
 
 @pytest.mark.parametrize('length', [1, 8, 100, 8192, 9000])
 @pytest.mark.parametrize('odd', [None, 0, 700, 1499])
-def test_records_of_one_length_but_perhaps_for_one(tmp_path, length, odd):
+def test_records_of_one_length_except_perhaps_one(tmp_path, length, odd):
     count = 1500 if length < 5000 else 60
     records = [random.Random(index).randbytes(length) for index in range(count)]
     if odd is not None:
-        # The sum stays, so that only a look at the limits in between tells.
+        # The sum is unchanged, so that only the limits in between differ.
         odd %= count - 1
         records[odd], records[odd + 1] = records[odd][:-1], records[odd + 1] + b'x'
     for access in ACCESS.values():
@@ -640,98 +664,7 @@ def test_records_of_one_length_but_perhaps_for_one(tmp_path, length, odd):
             assert list(reader) == records
 
 
-# Options.
-
-
-def test_options_are_mutable_and_copied(tmp_path):
-    path = write(tmp_path / 'x.bag', RECORDS)
-    options = bag.Reader.Options()
-    options.max_parallelism = 3
-    options.limits_storage = 'In_Memory'
-    assert options.limits_storage is bag.LimitsStorage.IN_MEMORY
-    reader = bag.Reader(path, options)
-    options.max_parallelism = 5
-    assert reader.options.max_parallelism == 3
-    reader.options.max_parallelism = 7
-    assert reader.options.max_parallelism == 3
-    assert bag.Reader(path, options, max_parallelism=9).options.max_parallelism == 9
-    assert options.max_parallelism == 5
-    assert reader[1:].options == reader.options
-
-
-@pytest.mark.parametrize(
-    ('name', 'kind'),
-    [
-        ('sharding_layout', bag.ShardingLayout),
-        ('limits_placement', bag.LimitsPlacement),
-        ('limits_storage', bag.LimitsStorage),
-        ('access_pattern', bag.AccessPattern),
-        ('cache_policy', bag.CachePolicy),
-    ],
-)
-def test_enums_by_member_name_and_number(name, kind):
-    for member in kind:
-        for value in (member, int(member), member.name, member.name.lower(), member.name.title()):
-            assert getattr(bag.Reader.Options(**{name: value}), name) is member
-    for value in ('nonsense', 99, -1, None, 1.5, ''):
-        with pytest.raises(ValueError, match=r"expected '.*', got"):
-            bag.Reader.Options(**{name: value})
-        options = bag.Reader.Options()
-        with pytest.raises(ValueError):
-            setattr(options, name, value)
-
-
-def test_options_in_the_order_of_bagz():
-    options = bag.Reader.Options(
-        bag.ShardingLayout.INTERLEAVED,
-        bag.LimitsPlacement.SEPARATE,
-        bag.CompressionNone(),
-        bag.LimitsStorage.IN_MEMORY,
-        7,
-    )
-    assert options.sharding_layout is bag.ShardingLayout.INTERLEAVED
-    assert options.limits_placement is bag.LimitsPlacement.SEPARATE
-    assert options.compression == bag.CompressionNone()
-    assert options.limits_storage is bag.LimitsStorage.IN_MEMORY
-    assert options.max_parallelism == 7
-    written = bag.Writer.Options(bag.LimitsPlacement.SEPARATE, bag.CompressionZstd(level=3))
-    assert written.limits_placement is bag.LimitsPlacement.SEPARATE
-    assert written.compression == bag.CompressionZstd(3)
-
-
-def test_what_is_no_option(tmp_path):
-    path = write(tmp_path / 'x.bag', RECORDS)
-    with pytest.raises(TypeError, match=r'mapped_.*not an option.*max_parallelism'):
-        bag.Reader(path, mapped_=True)
-    with pytest.raises(TypeError, match='ReaderOptions'):
-        bag.Reader(path, bag.Writer.Options())
-    with pytest.raises(AttributeError):
-        bag.Reader.Options().mapped_ = True
-    for name in ('max_parallelism', 'read_ahead_bytes', 'max_record_size'):
-        for value in (0, -1, 'x', None):
-            with pytest.raises((ValueError, TypeError)):
-                bag.Reader(path, **{name: value})
-    for value in ('lz4', 5, b'zstd'):
-        with pytest.raises(ValueError, match='compression: expected'):
-            bag.Reader(path, compression=value)
-
-
-def test_compressions_by_name(tmp_path):
-    path = write(tmp_path / 'x.bin', RECORDS, compression='ZSTD')
-    assert bag.Reader(path, compression='zstd').read() == RECORDS
-    assert bag.Reader(path).read() != RECORDS
-    path = write(tmp_path / 'x.bagz', RECORDS, compression=None)
-    assert bag.Reader(path, compression='None').read() == RECORDS
-    with pytest.raises(CorruptError):
-        bag.Reader(path, compression='auto').read()
-
-
-def test_the_options_are_pickled(tmp_path):
-    options = bag.Reader.Options(cache_policy='direct_io', compression=bag.CompressionZstd(3, b'abc'))
-    assert pickle.loads(pickle.dumps(options)) == options
-
-
-# The end of a Reader, and its copies elsewhere.
+# Closing, pickling, other processes and threads.
 
 
 USES = {
@@ -754,7 +687,7 @@ USES = {
 }
 
 
-def test_a_closed_reader_refuses_and_its_slices_go_on(specs):
+def test_a_closed_reader_raises_and_its_slices_stay_open(specs):
     for sharding in SHARDINGS:
         reader = opened(specs, 'tail', 'plain', sharding)
         part = reader[5:]
@@ -882,7 +815,7 @@ def test_a_fork_while_a_thread_waits_for_limits(tmp_path, monkeypatch):
     def work():
         import faulthandler
 
-        faulthandler.dump_traceback_later(10, exit=True)  # A child that waits for a lock waits for ever.
+        faulthandler.dump_traceback_later(10, exit=True)  # In case of a deadlock.
         return reader[5] == RECORDS[5]
 
     try:

@@ -51,13 +51,13 @@ def test_the_tables_of_the_readme():
 
 
 @pytest.mark.parametrize('lengths', [[5, 6], [6, 4], [6, 5, 6], [2, 1, 0], [0, 1]])
-def test_lengths_that_no_turns_give_are_refused(lengths):
+def test_invalid_interleaved_lengths(lengths):
     with pytest.raises(ValueError, match='interleaved shards'):
         Interleaved(lengths)
 
 
 def names_of(*names, folder=''):
-    """A folder without a file system: what `expand` asks it."""
+    """The functions that `expand` takes, for a folder with these names."""
 
     def listing(path):
         assert path == folder
@@ -91,7 +91,7 @@ def test_paths_and_lists():
 
 
 @pytest.mark.parametrize('name', ['a@3.bag', 'a*.bag', 'a[0].bag', 'a,b.bag', 'a?.bag', 'x@*.bag'])
-def test_what_exists_is_taken_literally(name):
+def test_paths_that_exist_are_literal(name):
     assert expand([name], *names_of(name, 'a0.bag')) == ([name], name)
 
 
@@ -116,21 +116,21 @@ def test_globs_are_sorted_and_leave_limits_and_hidden_files_out():
 
 
 @pytest.mark.parametrize('spec', ['*.bag', 'a@*.bag', 'z?.bag'])
-def test_what_matches_nothing_is_not_found(spec):
+def test_no_match(spec):
     with pytest.raises(FileNotFoundError, match='no'):
         expand([spec], *names_of('b.txt'))
 
 
-def test_a_missing_shard_is_told():
+def test_a_missing_shard_is_named():
     with pytest.raises(FileNotFoundError, match='missing shard a-00001-of-00003'):
         expand(['a@*.bag'], *names_of('a-00000-of-00003.bag', 'a-00002-of-00003.bag'))
 
 
-def test_shards_of_two_counts_are_refused():
+def test_shards_of_different_counts():
     with pytest.raises(ValueError, match=r'counts \[1, 2\]'):
         expand(['a@*.bag'], *names_of('a-00000-of-00001.bag', 'a-00000-of-00002.bag'))
 
 
-def test_zero_shards_are_refused():
+def test_zero_shards():
     with pytest.raises(ValueError, match='at least one shard'):
         expand(['a@0.bag'], *names_of())

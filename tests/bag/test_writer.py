@@ -1,4 +1,4 @@
-"""What a Writer leaves at any moment, against a list of what was written and of what was flushed."""
+"""Writers: the bag at any moment, compared with lists of the records that were written and flushed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def number(value):
     return value.to_bytes(8, 'little')
 
 
-# Records of which most look like limits, so that what holds no limits yet looks as if it did.
+# Records that mostly look like limits, so that a bag without limits looks as if it had some.
 lookalikes = st.one_of(
     st.integers(0, 30).map(lambda count: number(8 * count)),
     st.lists(st.integers(0, 20).map(lambda count: number(8 * count)), max_size=6).map(b''.join),
@@ -54,7 +54,7 @@ lookalikes = st.one_of(
 
 
 class Writing(RuleBasedStateMachine):
-    """One bag: written, flushed, closed, continued, replaced, and looked at and copied at any moment."""
+    """One bag: written, flushed, closed, continued, replaced, and read and copied at any moment."""
 
     forms = st.sampled_from(FORMS)
 
@@ -173,18 +173,18 @@ class TestWritingThoroughly(Writing.TestCase):
     settings = many
 
 
-# The seal: what has no limits yet never passes for limits.
+# The sentinel: records without limits are never taken for limits.
 
 
 class Killed(BaseException):
-    """Stands for the end of the process."""
+    """Simulates a killed process."""
 
 
 @pytest.mark.parametrize('placement', ['tail', 'starts'])
 @pytest.mark.parametrize('mode', ['create', 'append', 'append to an unclosed one'])
 @pytest.mark.parametrize('value', [0, 8, 16, 24, 32])
 def test_a_writer_may_end_between_any_two_system_calls(tmp_path, monkeypatch, placement, mode, value):
-    """Every state of the files between two calls is read, and continued, as what was flushed by then."""
+    """In every state of the files between two calls, the flushed records can be read and appended to."""
     path, image = tmp_path / 'x.bag', tmp_path / 'image'
     flushed = []
     if mode != 'create':
@@ -249,7 +249,7 @@ def test_a_writer_may_end_between_any_two_system_calls(tmp_path, monkeypatch, pl
 
 @pytest.mark.parametrize('placement', ['tail', 'starts'])
 def test_a_bag_becomes_longer_but_never_shorter(tmp_path, monkeypatch, placement):
-    """Else a reader that has just mapped it would fault."""
+    """Otherwise a reader that has just mapped it would fault."""
     path, sizes = tmp_path / 'x.bag', []
 
     def watched(call):
@@ -271,7 +271,7 @@ def test_a_bag_becomes_longer_but_never_shorter(tmp_path, monkeypatch, placement
 
 
 def test_a_write_that_is_cut_short_anywhere_leaves_what_was_flushed(tmp_path, monkeypatch):
-    """A kill can end a write after any byte."""
+    """A killed process can stop writing after any byte."""
     records = [number(8 * count) for count in (2, 2, 0, 0, 3, 3, 3)]
     pwritev = os.pwritev
 
@@ -310,7 +310,7 @@ def test_a_write_that_is_cut_short_anywhere_leaves_what_was_flushed(tmp_path, mo
 
 @pytest.mark.parametrize('starts', [False, True])
 def test_a_partly_appended_tail_is_tolerated(tmp_path, starts):
-    """Also as others leave it, without a seal."""
+    """Also as other writers leave it, without a sentinel."""
     for records in ([bytes(8)] * 10, [b'abc', b'', b'defgh' * 5], [number(16)] * 3):
         ends = np.cumsum(list(map(len, records)), dtype='<u8').tobytes()
         tail = bytes(8 * starts) + ends
@@ -336,14 +336,14 @@ def test_nothing_is_overwritten_unless_asked_for(tmp_path):
 
 
 @pytest.mark.parametrize('mode', ['w', '', 'CREATE', None])
-def test_no_such_mode(tmp_path, mode):
+def test_an_invalid_mode(tmp_path, mode):
     with pytest.raises(ValueError, match="'create', 'append' or 'overwrite'"):
         bag.Writer(tmp_path / 'x.bag', mode=mode)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize('form', FORMS, ids='-'.join)
-def test_append_to_what_is_not_there(tmp_path, form):
+def test_append_to_a_bag_that_does_not_exist(tmp_path, form):
     write(tmp_path / 'x.bag', [b'one'], mode='append', **options_of(form))
     write(tmp_path / 'x.bag', [b'two'], mode='append', **options_of(form))
     assert read(tmp_path / 'x.bag', form) == [b'one', b'two']
@@ -384,7 +384,7 @@ def test_an_error_while_overwriting_leaves_the_old_bag(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ['x.bag']
 
 
-def test_what_a_killed_overwriting_writer_left_is_in_nobodys_way(tmp_path):
+def test_files_of_a_killed_overwriting_writer_do_not_interfere(tmp_path):
     path = write(tmp_path / 'x.bag', [b'old'])
     for _ in range(3):
         writer = bag.Writer(path, mode='overwrite')
@@ -408,7 +408,7 @@ def test_append_to_a_bag_whose_limits_are_elsewhere_loses_nothing(tmp_path):
     with pytest.raises(FileNotFoundError, match='limits'):
         bag.Writer(path, mode='append', limits_placement='separate')
     assert read(path) == [b'one']
-    # As an appending writer that was killed at once leaves it:
+    # As an appending writer leaves it that is killed at once:
     (tmp_path / 'limits.x.bag').write_bytes(b'')
     with pytest.raises(CorruptError, match='expected separate'):
         bag.Writer(path, mode='append', limits_placement='separate')
@@ -447,7 +447,7 @@ def test_append_may_keep_only_the_first_records(tmp_path, kept, closed):
         writer.write(b'%d' % index * 9)
     writer.close() if closed else writer.flush()
     del writer
-    with bag.Writer(tmp_path / 'x.bag', mode='append', at_most=kept) as writer:
+    with bag.Writer(tmp_path / 'x.bag', mode='append', truncate_to=kept) as writer:
         assert len(writer) == min(kept, 5)
         writer.write(b'new')
     assert read(tmp_path / 'x.bag') == [*[b'%d' % index * 9 for index in range(min(kept, 5))], b'new']
@@ -473,7 +473,7 @@ def test_two_writers(tmp_path):
     assert read(path) == [b'one', b'three']
 
 
-def test_a_damaged_bag_is_not_continued(tmp_path):
+def test_a_damaged_bag_cannot_be_appended_to(tmp_path):
     path = tmp_path / 'x.bag'
     for data in (b'1234567', b'x' * 40, b'abc' + number(9) + number(3)):
         path.write_bytes(data)
@@ -491,7 +491,7 @@ def test_limits_cannot_be_written_as_granular_does(tmp_path):
 # Records.
 
 
-def test_what_can_be_written(tmp_path):
+def test_valid_records(tmp_path):
     array = np.arange(6, dtype='<i2').reshape(2, 3)
     given = [b'bytes', 'süß', bytearray(b'array'), memoryview(b'view')[1:], array, array.T, array[:, ::2]]
     write(tmp_path / 'x.bag', given)
@@ -500,7 +500,7 @@ def test_what_can_be_written(tmp_path):
 
 
 @pytest.mark.parametrize('value', [5, None, ['a'], 1.5, object()])
-def test_what_can_not(tmp_path, value):
+def test_invalid_records(tmp_path, value):
     with bag.Writer(tmp_path / 'x.bag') as writer:
         writer.write(b'one')
         with pytest.raises(TypeError, match='bytes, str or a buffer'):
@@ -535,16 +535,16 @@ def test_more_records_than_one_system_call_takes(tmp_path, name):
 def test_a_record_too_large_to_be_compressed(tmp_path):
     with bag.Writer(tmp_path / 'x.bagz', max_record_size=1000) as writer:
         writer.write(bytes(1000))
-        with pytest.raises(ValueError, match='1001 bytes is not compressed'):
+        with pytest.raises(ValueError, match='record of 1001 bytes exceeds max_record_size=1000'):
             writer.write(bytes(1001))
-        with pytest.raises(ValueError, match='1001 bytes is not compressed'):
+        with pytest.raises(ValueError, match='record of 1001 bytes exceeds max_record_size=1000'):
             writer.write_file(io.BytesIO(bytes(1001)))
         writer.write(b'last')
     assert bag.Reader(tmp_path / 'x.bagz', max_record_size=1000).read() == [bytes(1000), b'last']
     write(tmp_path / 'x.bag', [bytes(1001)], max_record_size=1000)
 
 
-def test_what_a_writer_says_about_itself(tmp_path):
+def test_properties(tmp_path):
     writer = bag.Writer(tmp_path / 'x.bag', buffer_size=100)
     assert len(writer) == writer.size == writer.buffered == 0
     writer.write(b'abc')
@@ -560,7 +560,7 @@ def test_what_a_writer_says_about_itself(tmp_path):
     assert os.path.getsize(tmp_path / 'x.bag') == writer.size
 
 
-def test_a_closed_writer_refuses(tmp_path):
+def test_a_closed_writer_raises(tmp_path):
     writer = bag.Writer(tmp_path / 'x.bag')
     writer.write(b'one')
     writer.close()
@@ -571,15 +571,15 @@ def test_a_closed_writer_refuses(tmp_path):
     assert read(tmp_path / 'x.bag') == [b'one']
 
 
-def test_records_that_wait_can_be_forgotten(tmp_path):
+def test_buffered_records_can_be_dropped(tmp_path):
     with bag.Writer(tmp_path / 'x.bag') as writer:
         writer.write(b'one')
         writer.flush()
         writer.write(b'two')
         writer.write(b'three')
-        writer.forget(2)
+        writer.drop_buffered(2)
         assert (len(writer), writer.buffered) == (2, 11)
-        writer.forget(0)
+        writer.drop_buffered(0)
         assert (len(writer), writer.buffered) == (1, 0)
         writer.write(b'four')
     assert read(tmp_path / 'x.bag') == [b'one', b'four']
@@ -588,15 +588,15 @@ def test_records_that_wait_can_be_forgotten(tmp_path):
 @pytest.mark.parametrize('form', FORMS, ids='-'.join)
 def test_files_as_records(tmp_path, form):
     data = random.Random(0).randbytes(9 << 20)
-    (tmp_path / 'film').write_bytes(data)
+    (tmp_path / 'video').write_bytes(data)
     with bag.Writer(tmp_path / 'x.bag', **options_of(form)) as writer:
         writer.write(b'before')
-        with (tmp_path / 'film').open('rb') as file:
+        with (tmp_path / 'video').open('rb') as file:
             file.seek(1000)
             writer.write_file(file)
             assert file.tell() == len(data)
-            writer.write_file(file)  # Nothing is left of it.
-        with (tmp_path / 'film').open('rb', buffering=0) as file:
+            writer.write_file(file)  # At its end.
+        with (tmp_path / 'video').open('rb', buffering=0) as file:
             writer.write_file(file)
         writer.write_file(io.BytesIO(data[:100]))
         writer.write(b'after')
@@ -626,25 +626,25 @@ def test_runs_of_records(tmp_path, form):
         writer.write_run(b'abc', [3])
 
 
-def test_a_run_that_is_held_as_frames_goes_in_as_it_is(tmp_path):
+def test_a_run_of_frames_is_written_unchanged(tmp_path):
     with bag.Writer(tmp_path / 'a.bagz') as writer:
         for number_ in range(100):
             writer.write(f'text {number_}')
     ends = np.frombuffer((tmp_path / 'a.bagz').read_bytes()[-800:], '<i8')
     frames = (tmp_path / 'a.bagz').read_bytes()[: int(ends[-1])]
     with bag.Writer(tmp_path / 'b.bagz') as writer:
-        writer.write_run(frames, np.diff(ends, prepend=0), held=True)
+        writer.write_run(frames, np.diff(ends, prepend=0), stored=True)
     assert (tmp_path / 'b.bagz').read_bytes() == (tmp_path / 'a.bagz').read_bytes()
 
 
-def test_a_run_for_which_there_is_no_room_leaves_the_bag_as_before(tmp_path, monkeypatch):
+def test_a_run_that_does_not_fit_on_the_disk_leaves_the_bag_as_before(tmp_path, monkeypatch):
     def put(output, buffers, offset):
-        raise OSError(28, 'no room')
+        raise OSError(28, 'disk full')
 
     with bag.Writer(tmp_path / 'x.bag') as writer:
         writer.write_run(b'before', [6])
         monkeypatch.setattr('bags.storage.local.LocalOutput._put', put)
-        with pytest.raises(OSError, match='no room'):
+        with pytest.raises(OSError, match='disk full'):
             writer.write_run(b'lost', [4])
         monkeypatch.undo()
         writer.write_run(b'after', [5])
@@ -679,11 +679,11 @@ def test_a_file_that_fails_leaves_the_bag_as_before(tmp_path, form, how):
     assert read(tmp_path / 'x.bag', form) == [b'before', b'after']
 
 
-# Disks that are full.
+# Full disks.
 
 
 def full_disk_code(form, fill, free):
-    """A child that writes until the disk is full, looks around, frees some, and goes on."""
+    """A child that writes until the disk is full, checks the bag, frees space, and continues."""
     return f"""
         import os, random, sys
         from bags import bag
@@ -762,7 +762,7 @@ def test_a_full_disk(small_disk, form):
 
 
 def test_limits_that_do_not_fit_leave_none_behind(tmp_path, monkeypatch):
-    """Else they would be the limits of records that never were, once others lie there."""
+    """Otherwise they would become limits of other records, once those are written there."""
     path = tmp_path / 'x.bag'
     writer = bag.Writer(path)
     writer.write(b'first')
@@ -783,7 +783,7 @@ def test_limits_that_do_not_fit_leave_none_behind(tmp_path, monkeypatch):
     with pytest.raises(OSError, match='full'):
         writer.flush()
     monkeypatch.undo()
-    writer.forget(1)
+    writer.drop_buffered(1)
     writer.write(b'second')
     assert read(path) == [b'first']
     writer.flush()
@@ -793,7 +793,7 @@ def test_limits_that_do_not_fit_leave_none_behind(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('call', ['write', 'flush', 'close'])
-def test_ctrl_c_at_any_line_leaves_a_bag_that_goes_on(tmp_path, call):
+def test_ctrl_c_at_any_line_leaves_a_writer_that_continues(tmp_path, call):
     for lines in range(1, 400):
         path = tmp_path / f'{lines}.bag'
         writer = bag.Writer(path, buffer_size=30)
@@ -889,9 +889,7 @@ def test_readers_poll_while_a_writer_works(tmp_path, form):
 @pytest.mark.parametrize('access', ACCESS)
 @pytest.mark.parametrize('later', [0, 1, 2])
 @pytest.mark.parametrize('moment', range(1, 9))
-def test_a_writer_that_goes_on_and_closes_again_while_a_bag_is_opened(
-    tmp_path, monkeypatch, moment, later, access
-):
+def test_a_writer_that_resumes_and_closes_while_a_bag_is_opened(tmp_path, monkeypatch, moment, later, access):
     """Between any two steps of opening it."""
     path = write(tmp_path / 'x.bag', [b'one'])
     writer, steps = [], [0]
@@ -912,7 +910,7 @@ def test_a_writer_that_goes_on_and_closes_again_while_a_bag_is_opened(
         return step
 
     reader = bag.Reader(path, **ACCESS[access])
-    store = reader._part.shards.store
+    store = reader._shards.store
     for name in ('open', 'exists', 'size'):
         monkeypatch.setattr(LocalStore, name, watched(getattr(LocalStore, name)))
     opened = open_bag(store, path, reader.options)

@@ -128,7 +128,7 @@ def test_bags(storage, records):
             writer.write(record)
     with pytest.raises(FileExistsError):
         bag.Writer(path, **options)
-    with bag.Writer(path, mode='append', at_most=50, **options) as writer:
+    with bag.Writer(path, mode='append', truncate_to=50, **options) as writer:
         writer.write(b'more')
     records = [*records[:50], b'more']
     for storage_of_limits in ('on_disk', 'in_memory'):

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 import bags
-from bags.bag.dictionary import train_dictionary
+from bags.bag.zstd import train_dictionary
 
 WORDS = [
     'a',
