@@ -218,24 +218,35 @@ class Writer:
         assert self._codec is not None
         self._codec = Zstd(compression, self._options.max_record_size)
 
-    def flush(self) -> None:
-        """Makes all records readable, by any process, and safe from the end of this one."""
-        pending = self._pending
-        if not pending:
-            if self._closed:
-                self._refuse()
-            self.buffered = 0
+    def write_many(self, records: list[bytes]) -> None:
+        """Appends records, behind those that are buffered, and makes them all readable.
+
+        Args:
+            records: The records. The list is emptied in the same step in which they join the bag.
+
+        Raises:
+            OSError: E.g. the disk is full; the bag and the list are as before.
+        """
+        if self._closed:
+            self._refuse()
+        if self._pending and records is not self._pending:
+            self.flush()
+        if not records:
             return
-        frames = pending if self._codec is None else self._codec.encode_many(pending)
+        frames = records if self._codec is None else self._codec.encode_many(records)
         sizes = np.fromiter(map(len, frames), np.int64, len(frames))
         total = int(sizes.sum())
         buffers = [b''.join(frames)] if total < SMALL * len(frames) else frames
         try:
             self._bag.put(buffers, total)
-            self._bag.commit(sizes, pending)
+            self._bag.commit(sizes, records)
         except BaseException:
             self._bag.rewind()
             raise
+
+    def flush(self) -> None:
+        """Makes all records readable, by any process, and safe from the end of this one."""
+        self.write_many(self._pending)
         self.buffered = 0
 
     def forget(self, count: int) -> None:
