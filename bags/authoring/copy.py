@@ -144,9 +144,7 @@ def copy(
             provenance.state['skipped'] = skipped
             provenance.save()  # Before a later datapoint is there, by whose number its place is found again.
 
-        current = writer.current
-        begun = (0, 0, 0) if current is None else (current.size, len(current), current.largest)
-        portions = Portions(copier, writer.is_full, begun, shard_length, skip if skips else None)
+        portions = Portions(copier, writer.is_full, writer.totals, shard_length, skip if skips else None)
         position = _position(len(writer), skipped)
         planned, before = 0, writer.size
         with show_progress('copying', len(source) - position, 'datapoints', show=progress) as advance:
@@ -154,7 +152,7 @@ def copy(
                 if portion.begins_shard:
                     writer.end_shard()
                 size = writer.size
-                writer.begun().append_runs(chunk.runs, chunk.refs)
+                writer.shard_writer().append_runs(chunk.runs, chunk.refs)
                 advance(portion.plan.stop - portion.plan.start, writer.size - size)
                 planned += portion.plan.size
                 portions.scale = (writer.size - before) / planned
