@@ -56,8 +56,6 @@ class FieldWriter:
     ) -> None:
         self.name = name
         self.kind = kind
-        self.dictionary = b''
-        """The dictionary that was trained; empty before, and if it would be of no use."""
         self._writer = writer
         self._buffer: list[bytes] = []
         options = writer.options
@@ -175,7 +173,6 @@ class FieldWriter:
         if dictionary is not None and self._zstd is not None:
             save(dictionary)  # Before the first frame that needs it.
             self._writer.compress_with(dataclasses.replace(self._zstd, dictionary=dictionary))
-            self.dictionary = dictionary
         self._save_dictionary, self._samples = None, []
 
     def rollback(self, count: int) -> None:

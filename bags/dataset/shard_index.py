@@ -20,7 +20,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 
-from bags.dataset.spec import Spec, load_spec
+from bags.dataset.spec import Spec, parse_spec
 from bags.errors import CorruptError
 
 __all__ = ['INDEX', 'Shard', 'dump_index', 'load_index', 'numbered']
@@ -93,7 +93,7 @@ def load_index(data: bytes, where: object) -> tuple[Spec, list[Shard]]:
     names = numbered(shards, where)
     if len(names) != len(entries):
         raise CorruptError(where, None, 'expected names of shard folders, each once')
-    return load_spec(json.dumps(spec).encode(), where), [shards[name] for name in names.values()]
+    return parse_spec(spec, where), [shards[name] for name in names.values()]
 
 
 def _shard(entry: Any, where: object) -> Shard:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Never, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 from bags.bag.dictionary import check_dictionary
 from bags.dataset.compression import Compression, field_compressions
@@ -19,6 +19,9 @@ from bags.dataset.writer import DatasetWriter, close_at_exit
 from bags.errors import CorruptError, SpecError
 from bags.storage import store_for
 from bags.validation import at_least, at_least_or_none, refuse_unknown
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ['GB', 'ShardedDatasetWriter']
 
@@ -86,7 +89,10 @@ class ShardedDatasetWriter:
         self._storage = {'filesystem': filesystem, 'storage_options': storage_options}
         self.store, self.directory = store_for(directory, filesystem, storage_options)
         self._past_shards = self._past_size = self._past_length = 0
-        self._upload: _Upload | None = None
+        self._uploading: DatasetWriter | None = None
+        """The writer of a full shard on an object store, until it is closed."""
+        self._upload: Future[None] | None = None
+        """Its `close`, in a thread; None once that has failed: this thread tries again."""
         self._has_left_files = False
         """Whether an attempt to start the shard failed, e.g. because the disk is full."""
         self.store.make_folder(self.directory)
@@ -136,11 +142,10 @@ class ShardedDatasetWriter:
         return False
 
     def _find_dictionaries(self, shard: str) -> None:
-        """Continues with the dictionaries of a shard."""
-        names = self.store.names(shard)
+        """Takes over the dictionaries that were trained for a shard."""
         for name, how in self._compressions.items():
-            if how.trained and f'{name}.zdict' in names:
-                path = self.store.join(shard, f'{name}.zdict')
+            path = self.store.join(shard, f'{name}.zdict')
+            if how.trained and not how.dictionary and self.store.exists(path):
                 dictionary = check_dictionary(self.store.read(path), path)
                 self._compressions[name] = how._replace(dictionary=dictionary)
 
@@ -230,7 +235,7 @@ class ShardedDatasetWriter:
         """Returns the writer of the shard that the next datapoint goes to."""
         if self._closed:
             raise ValueError(f'{self!r} is closed')
-        if self._upload is not None and self._upload.failed:
+        if self._uploading is not None and (self._upload is None or self._upload.done()):
             self._finish_upload()
         writer = self._writer
         if writer is not None and not self.is_full(*writer.totals):
@@ -273,19 +278,30 @@ class ShardedDatasetWriter:
             writer.flush()
         else:
             writer.close()
+        self._find_dictionaries(writer.directory)
         self._past_shards += 1
         self._past_size += writer.size
         self._past_length += len(writer)
         self._number += self._step
-        self._compressions = writer.compression  # With the dictionaries that it trained.
         self._writer = None
         if self.store.is_remote:
-            self._upload = _Upload(writer)
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._uploading = writer
+            threads = ThreadPoolExecutor(1, 'bags-upload')
+            self._upload = threads.submit(writer.close)
+            threads.shutdown(wait=False)
 
     def _finish_upload(self) -> None:
-        if self._upload is not None:
-            self._upload.wait()
+        """Waits until the full shard is stored. After an error, the next call tries again."""
+        if self._uploading is None:
+            return
+        if self._upload is None:
+            self._uploading.close()
+        elif (error := self._upload.exception()) is not None:
             self._upload = None
+            raise error
+        self._uploading = self._upload = None
 
     def flush(self) -> None:
         """Makes all datapoints readable by other processes, and safe if this process is killed."""
@@ -305,30 +321,3 @@ class ShardedDatasetWriter:
         return self
 
     __exit__ = close_at_exit
-
-
-class _Upload:
-    """Closes the writer of a full shard, which uploads it, in a thread of its own."""
-
-    def __init__(self, writer: DatasetWriter) -> None:
-        from concurrent.futures import ThreadPoolExecutor
-
-        self._writer = writer
-        threads = ThreadPoolExecutor(1, 'bags-upload')
-        self._closing = threads.submit(writer.close)
-        threads.shutdown(wait=False)
-        self._is_reported = False
-
-    @property
-    def failed(self) -> bool:
-        return self._closing.done() and self._closing.exception() is not None
-
-    def wait(self) -> None:
-        """Waits until the shard is stored; tries again after an error that was raised before."""
-        if self._is_reported:
-            self._writer.close()
-            return
-        error = self._closing.exception()
-        if error is not None:
-            self._is_reported = True
-            raise error

@@ -175,15 +175,6 @@ class DatasetWriter:
         """The type of each field, sorted by field."""
         return {name: kind.text for name, kind in self._types.items()}
 
-    @property
-    def compression(self) -> dict[str, Compressed]:
-        """How fields are compressed, with the dictionaries that are trained so far."""
-        trained = {field.name: field.dictionary for field in self._fields if field.dictionary}
-        return {
-            name: how._replace(dictionary=trained.get(name, how.dictionary))
-            for name, how in self._compressions.items()
-        }
-
     def __len__(self) -> int:
         return self._refs.count
 
