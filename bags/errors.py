@@ -1,15 +1,18 @@
 """The exceptions of the library.
 
-    BagsError
-    ├ CorruptError(ValueError)            path, record, detail
-    ├ SpecError(ValueError)               field, expected, got
-    ├ EncodeError(ValueError)             field, type, item; from the cause
-    ├ DecodeError(ValueError)             field, index, type; from the cause
-    ├ StackError(ValueError)              shapes, field, datapoints
-    └ MissingDependencyError(ImportError) package, extra
+    Exception
+    └ BagsError
+      ├ CorruptError(ValueError)            path, record, detail
+      ├ SpecError(ValueError)               field, expected, got
+      ├ EncodeError(ValueError)             field, type, item; from the cause
+      ├ DecodeError(ValueError)             field, index, type; from the cause
+      ├ StackError(ValueError)              shapes, field, datapoints
+      └ MissingDependencyError(ImportError) package, extra
 
-Each is built from facts and writes its own message: where, what, expected, got. All survive pickling,
-so a worker process can hand them to its parent.
+Each is built from facts and writes its own message: where, what, expected, got. All can be pickled, so that
+worker processes can send them to their parent.
+
+Wrong arguments raise Python's own TypeError, ValueError, KeyError and IndexError; files raise OSError.
 """
 
 from __future__ import annotations
@@ -26,10 +29,10 @@ __all__ = [
 
 
 class BagsError(Exception):
-    """Every error the library defines."""
+    """Base of the exceptions of the library."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        # BaseException pickles its message as the only argument; ours are rebuilt from their facts.
+        # Exceptions are rebuilt by calling their class with their message: ours take other arguments.
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -41,12 +44,12 @@ def _rebuild(kind: type[BagsError], args: tuple[object, ...], facts: dict[str, o
 
 
 class CorruptError(BagsError, ValueError):
-    """What a file holds cannot be right.
+    """A file is damaged.
 
     Attributes:
-        path: The file (or folder) that is damaged.
-        record: Index of the record the damage was met at, or None where it concerns the whole file.
-        detail: What was found and what was expected.
+        path: The file or folder.
+        record: Index of the damaged record; None if the damage concerns the whole file.
+        detail: What was expected and what was found.
     """
 
     def __init__(self, path: object, record: int | None, detail: str) -> None:
@@ -58,11 +61,11 @@ class CorruptError(BagsError, ValueError):
 
 
 class SpecError(BagsError, ValueError):
-    """A spec, a type or a field name that does not follow the rules.
+    """A spec, a type or the name of a field breaks the rules.
 
     Attributes:
-        field: Name of the field, or None where the spec as a whole is meant.
-        expected: What would have been right.
+        field: Name of the field; None if the error concerns the whole spec.
+        expected: What would be valid.
         got: What was found.
     """
 
@@ -76,18 +79,25 @@ class SpecError(BagsError, ValueError):
 
     @classmethod
     def of_type(cls, field: str, type: str, reason: ValueError, where: object = None) -> SpecError:
-        """Returns the error of a type whose arguments its format refuses: 'expected this, got that'."""
+        """Returns the error of a type whose arguments its format refuses.
+
+        Args:
+            field: Name of the field.
+            type: The type.
+            reason: The error of the format: 'expected …, got …'.
+            where: The file of the spec.
+        """
         expected = str(reason).removeprefix('expected ').replace(', got ', ', not ')
         return cls(field, expected, type, where)
 
 
 class EncodeError(BagsError, ValueError):
-    """A value that could not be turned into a record; the reason is the `__cause__`.
+    """A value cannot be encoded; the `__cause__` is the error of the encoder.
 
     Attributes:
         field: Name of the field.
-        type: The field's type.
-        item: Index of the item in the datapoint's sequence, or None where it is no item.
+        type: Type of the field.
+        item: Index of the item in the datapoint's sequence; None if the error concerns no item.
     """
 
     def __init__(self, field: str, type: str, detail: str, item: int | None = None) -> None:
@@ -99,12 +109,12 @@ class EncodeError(BagsError, ValueError):
 
 
 class DecodeError(BagsError, ValueError):
-    """A record that could not be turned into a value; the reason is the `__cause__`.
+    """A record cannot be decoded; the `__cause__` is the error of the decoder.
 
     Attributes:
         field: Name of the field.
         index: Index of the record in the field's bag.
-        type: The field's type.
+        type: Type of the field.
     """
 
     def __init__(self, field: str, index: int, type: str, detail: str, where: object = None) -> None:
@@ -116,27 +126,27 @@ class DecodeError(BagsError, ValueError):
 
 
 class MissingDependencyError(BagsError, ImportError):
-    """An optional package is needed for what was asked.
+    """An optional package is not installed.
 
     Attributes:
-        package: Name of the package that could not be imported.
-        extra: The extra of bags that installs it; empty if none does.
+        package: Name of the package.
+        extra: The extra of bags that installs it; empty if there is none.
     """
 
     def __init__(self, package: str, extra: str = '') -> None:
         self.package = package
         self.extra = extra
-        wanted = f"'bags[{extra}]'" if extra else package
-        super().__init__(f'{package} is needed for this: pip install {wanted}')
+        requirement = f"'bags[{extra}]'" if extra else package
+        super().__init__(f'{package} is needed for this: pip install {requirement}')
 
 
 class StackError(BagsError, ValueError):
-    """Values of a batch that do not make one array.
+    """Values of a batch differ in shape, so that they do not stack to one array.
 
     Attributes:
-        shapes: The shape of each value, None for one that is missing.
-        field: Name of the field, or None where it is not known.
-        datapoints: The index of each value's datapoint, or None where they are not known.
+        shapes: Shape of each value; None for a missing one.
+        field: Name of the field; None if it is not known.
+        datapoints: Index of each value's datapoint; None if they are not known.
     """
 
     def __init__(
@@ -148,18 +158,17 @@ class StackError(BagsError, ValueError):
         self.shapes = shapes
         self.field = field
         self.datapoints = datapoints
-        names = list(range(len(shapes))) if datapoints is None else datapoints
         by_shape: dict[tuple[int, ...] | None, list[int]] = {}
-        for name, shape in zip(names, shapes, strict=True):
-            by_shape.setdefault(shape, []).append(name)
+        for index, shape in zip(datapoints or range(len(shapes)), shapes, strict=True):
+            by_shape.setdefault(shape, []).append(index)
         what = 'values' if datapoints is None else 'datapoints'
         found = ' and '.join(
-            f'{"none" if shape is None else shape} at {what} {_few(places)}'
-            for shape, places in by_shape.items()
+            f'{"none" if shape is None else shape} at {what} {_first(indices)}'
+            for shape, indices in by_shape.items()
         )
-        where = '' if field is None else f'field {field!r}: '
-        super().__init__(f'{where}expected values of one shape, got {found}')
+        prefix = '' if field is None else f'field {field!r}: '
+        super().__init__(f'{prefix}expected values of one shape, got {found}')
 
 
-def _few(numbers: list[int]) -> str:
-    return ', '.join(map(str, numbers[:8])) + (', …' if len(numbers) > 8 else '')
+def _first(indices: list[int], count: int = 8) -> str:
+    return ', '.join(map(str, indices[:count])) + (', …' if len(indices) > count else '')

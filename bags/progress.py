@@ -1,4 +1,8 @@
-"""A bar that shows how far long work has come, on terminals only."""
+"""A progress bar on the terminal.
+
+`progress: bool | None` of functions of the library is True for a bar, False for none, and None (the default)
+for a bar if standard error is a terminal.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,21 @@ from collections.abc import Callable, Iterator
 __all__ = ['Advance', 'progress']
 
 Advance = Callable[..., None]
-"""`advance(count=1, size=0)`: so many more things are done, and so many bytes with them."""
+"""`advance(count=1, size=0)` counts more things as done, and their bytes."""
 
 
 @contextlib.contextmanager
 def progress(what: str, total: int | None, unit: str, *, show: bool | None = None) -> Iterator[Advance]:
-    """Shows a bar with things done, things and bytes a second, and the time left.
+    """Shows a bar with the count of things done, things and bytes a second, and the time left.
 
     Args:
-        what: What is being done, as `copying`.
-        total: How many things there are, None if nobody knows.
-        unit: What is counted, as `datapoints`.
-        show: True or False, or None: if standard error is a terminal. The bar is gone when it is done.
+        what: What is being done, e.g. 'copying'.
+        total: How many things there are; None if this is not known.
+        unit: What is counted, e.g. 'datapoints'.
+        show: Whether to show it; None: if standard error is a terminal. The bar is removed at the end.
 
     Yields:
-        The function to call with how many things were done, and their bytes. Any thread may call it.
+        The function that advances the bar, for any thread.
     """
     if show is None:
         show = sys.stderr is not None and sys.stderr.isatty()
@@ -42,31 +46,30 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
 
         def render(self, task: Task) -> Text:
             speed = task.speed or 0.0
-            done = max(task.completed, 1)
-            size = task.fields['size']
+            size = int(speed * task.fields['size'] / max(task.completed, 1))
             text = f'{speed:,.0f} {unit}/s' if speed >= 10 else f'{speed:.1f} {unit}/s'
-            return Text(f'{text}, {decimal(int(speed * size / done))}/s' if size else text)
+            return Text(f'{text}, {decimal(size)}/s' if task.fields['size'] else text)
 
     columns = [
         TextColumn('{task.description}'),
-        BarColumn(None, table_column=Column(ratio=1, max_width=40)),  # As wide as there is room for.
+        BarColumn(None, table_column=Column(ratio=1, max_width=40)),
         TextColumn('{task.completed:,.0f}' + (f'/{total:,}' if total is not None else '')),
         Rates(table_column=Column(no_wrap=True)),
         TimeRemainingColumn(),
     ]
-    # What is printed meanwhile goes above the bar, if it goes to a terminal; else to where it should.
-    above = sys.stdout is not None and sys.stdout.isatty()
+    # What is printed to a terminal meanwhile appears above the bar; other output is not redirected.
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
     with Progress(
-        *columns, console=Console(stderr=True), transient=True, redirect_stdout=above, expand=True
+        *columns, console=Console(stderr=True), transient=True, redirect_stdout=is_terminal, expand=True
     ) as bar:
         task = bar.add_task(what, total=total, size=0)
-
-        sizes = [0]
         lock = threading.Lock()
+        total_size = 0
 
         def advance(count: int = 1, size: int = 0) -> None:
+            nonlocal total_size
             with lock:
-                sizes[0] += size
-                bar.update(task, advance=count, size=sizes[0])
+                total_size += size
+                bar.update(task, advance=count, size=total_size)
 
         yield advance

@@ -2,54 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ['as_record', 'at_least', 'at_least_or_none', 'integer', 'one_of']
+__all__ = [
+    'RENAMED_SHARD_OPTIONS',
+    'as_record',
+    'at_least',
+    'at_least_or_none',
+    'integer',
+    'one_of',
+    'refuse_unknown',
+]
+
+RENAMED_SHARD_OPTIONS = {
+    'shardsize': 'shard_size (bytes) or shard_length (datapoints)',
+    'shardlen': 'shard_length (datapoints)',
+    'shardstart': 'shard_start',
+    'shardstep': 'shard_step',
+    'shard_stop': 'shard_step',
+}
+"""Options of readers and writers of shards as Bags 0.x and Granular have them, and what to use instead."""
 
 
-def integer(name: str, value: Any, other: str = '') -> int:
-    """Returns a whole number, which may also be given as a float that is one, such as `5e9`.
+def refuse_unknown(
+    given: Iterable[str], known: Iterable[str] = (), renamed: Mapping[str, str] = RENAMED_SHARD_OPTIONS
+) -> None:
+    """Raises for an option that a function does not have.
 
     Args:
-        name: Of the option.
-        value: What is given.
-        other: What else it may be, for the message.
+        given: Names of the options that it is given.
+        known: Names of those that it has, for the check and the message.
+        renamed: What to use instead of the options of other libraries.
 
     Raises:
-        TypeError: No whole number.
+        TypeError: An option is not known.
+    """
+    names = list(known)
+    for name in given:
+        if name not in names:
+            advice = f': expected one of {", ".join(names)}' if names else ''
+            advice = f': use {renamed[name]}' if name in renamed else advice
+            raise TypeError(f'unexpected option {name!r}{advice}')
+
+
+def integer(name: str, value: Any, alternative: str = '') -> int:
+    """Returns an integer, which may also be given as a float without a fraction, such as `5e9`.
+
+    Args:
+        name: The option.
+        value: Its value.
+        alternative: What else the value may be, for the message.
+
+    Raises:
+        TypeError: The value is not an integer.
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not hasattr(value, '__index__'):
-        raise TypeError(f'{name}: expected an integer{other}, got {value!r:.200}')
+        raise TypeError(f'{name}: expected an integer{alternative}, got {value!r:.200}')
     return int(value)
 
 
-def at_least(name: str, value: Any, least: int) -> int:
-    """Returns a whole number, as `integer`.
+def at_least(name: str, value: Any, minimum: int, alternative: str = '') -> int:
+    """Returns an integer that is not below a minimum.
 
     Raises:
-        TypeError: No whole number.
-        ValueError: Less than the least.
+        TypeError: The value is not an integer.
+        ValueError: It is below the minimum.
     """
-    return _checked(name, value, least, '')
-
-
-def at_least_or_none(name: str, value: Any, least: int) -> int | None:
-    """As `at_least`, for an option that may also be None."""
-    return None if value is None else _checked(name, value, least, ' or None')
-
-
-def _checked(name: str, value: Any, least: int, other: str) -> int:
-    number = integer(name, value, other)
-    if number < least:
-        raise ValueError(f'{name}: expected at least {least}{other}, got {number}')
+    number = integer(name, value, alternative)
+    if number < minimum:
+        raise ValueError(f'{name}: expected at least {minimum}{alternative}, got {number}')
     return number
 
 
+def at_least_or_none(name: str, value: Any, minimum: int) -> int | None:
+    """As `at_least`, for an option that may also be None."""
+    return None if value is None else at_least(name, value, minimum, ' or None')
+
+
 def one_of(name: str, value: Any, choices: Iterable[str]) -> None:
-    """Raises ValueError for what is no choice."""
+    """Raises ValueError for a value that is not one of the choices."""
     known = list(choices)
     if value not in known:
         raise ValueError(f'{name}: expected {" or ".join(map(repr, known))}, got {value!r}')

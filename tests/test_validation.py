@@ -8,7 +8,7 @@ import pytest
 
 import bags
 from bags.dataset.fingerprint import fingerprint
-from bags.validation import at_least, at_least_or_none, one_of
+from bags.validation import at_least, at_least_or_none, one_of, refuse_unknown
 
 SPEC = {'id': 'int(8)', 'words': 'utf8[]'}
 ROWS = [{'id': number, 'words': ['x'] * (number % 3)} for number in range(6)]
@@ -32,6 +32,32 @@ def test_numbers_that_are_whole():
         at_least_or_none('n', -1, 1)
     with pytest.raises(ValueError, match="n: expected 'a' or 'b', got 'c'"):
         one_of('n', 'c', ['a', 'b'])
+
+
+RENAMED = {
+    'shardsize': r'shard_size \(bytes\) or shard_length \(datapoints\)',
+    'shardlen': r'shard_length \(datapoints\)',
+    'shardstart': 'shard_start',
+    'shardstep': 'shard_step',
+    'shard_stop': 'shard_step',
+}
+
+
+@pytest.mark.parametrize('option', RENAMED)
+def test_options_of_other_libraries_are_refused_with_the_name_of_ours(tmp_path, option):
+    with pytest.raises(TypeError, match=f"unexpected option '{option}': use {RENAMED[option]}$"):
+        bags.ShardedDatasetWriter(tmp_path / 'd', SPEC, **{option: 1})
+    assert not (tmp_path / 'd').exists()
+
+
+def test_unknown_options_are_refused(tmp_path):
+    with pytest.raises(TypeError, match=r"unexpected option 'shards'$"):
+        bags.ShardedDatasetWriter(tmp_path / 'd', SPEC, shards=1)
+    refuse_unknown({'a': 1}, ['a', 'b'])
+    with pytest.raises(TypeError, match=r"unexpected option 'c': expected one of a, b$"):
+        refuse_unknown({'a': 1, 'c': 1}, ['a', 'b'])
+    with pytest.raises(TypeError, match=r"unexpected option 'c': use b$"):
+        refuse_unknown(['c'], ['a', 'b'], {'c': 'b'})
 
 
 WRONG = {

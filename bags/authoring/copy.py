@@ -150,8 +150,7 @@ def copy(
         if len(skipped) < len(noted):
             save_skipped()
 
-        current = writer.current
-        shard = (0, 0, 0) if current is None else (current.size, len(current), current.largest)
+        shard = writer.totals
         planner = Planner(
             source, types, RefsFormat(every).stride + ENTRY, writer.is_full, shard, shard_length,
             reader.load if skips else None, skip,
@@ -166,7 +165,7 @@ def copy(
                 if chunk.begins_shard:
                     writer.end_shard()
                 size = writer.size
-                writer.begun().append_runs(records.runs, records.refs)
+                writer.shard_writer().append_runs(records.runs, records.refs)
                 advance(chunk.stop - chunk.start, writer.size - size)
                 planned += chunk.size
                 planner.scale = (writer.size - before) / planned

@@ -13,7 +13,7 @@ from bags.bag.open import open_bag
 from bags.bag.options import CachePolicy, ReaderOptions, ShardingLayout
 from bags.bag.sharding import Concatenated, Interleaved
 from bags.bag.zstd import Buffer
-from bags.concurrency import CPU_COUNT, FifoCache, max_open_bags, map_concurrently
+from bags.concurrency import CPU_COUNT, FifoCache, map_concurrently, max_open_bags
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage import store_to_read

@@ -1,88 +1,80 @@
-"""From values to records: encoding a datapoint, apart from writing it.
+"""Encoding datapoints: from values to records, without writing them.
 
-An encoded datapoint is a list with an entry a field, in sorted order: bytes, an open file, or None where the
-value is missing; for a sequence an iterator over these, or None.
+An encoded datapoint is a list with an entry for each field, in sorted order: bytes, an open file, or None for
+a missing value; for a sequence an iterator over these, or None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from bags.dataset import registry
 from bags.dataset.spec import FieldType, Spec
 from bags.errors import BagsError, EncodeError, SpecError
 
-__all__ = ['Encoder', 'bind_encoders', 'close_file', 'collect']
+__all__ = ['Encoder', 'bind_encoders', 'close_files', 'collect']
 
 
 class Encoder:
     """Encodes datapoints of a spec.
 
     Raises:
-        SpecError: A word without a function, or arguments that a built-in type cannot have.
+        SpecError: A word has no function, or a built-in type cannot have its arguments.
     """
 
     def __init__(self, types: Spec, encoders: Mapping[str, Callable[..., Any]] | None) -> None:
-        self.types = types
-        functions = bind_encoders(types, encoders)
-        self._fields = [
-            (name, kind, functions[name], not kind.optional and not kind.sequence)
-            for name, kind in types.items()
-        ]
+        self._types = types
+        self._functions = bind_encoders(types, encoders)
 
     def encode(self, datapoint: Any) -> list[Any]:
-        """Returns the records of a datapoint; those of sequences are encoded when they are iterated over.
+        """Returns the records of a datapoint. Items of sequences are encoded as they are iterated over.
 
         Raises:
-            EncodeError: A field that is missing or unknown, or a value that cannot be encoded.
-            TypeError: No mapping.
+            EncodeError: A field is missing or unknown, or a value cannot be encoded.
+            TypeError: The datapoint is not a mapping.
         """
-        if type(datapoint) is not dict or datapoint.keys() != self.types.keys():
+        if type(datapoint) is not dict or datapoint.keys() != self._types.keys():
             self._check_keys(datapoint)
+        functions = self._functions
         records: list[Any] = []
         try:
-            for name, kind, function, is_plain in self._fields:
+            for name, kind in self._types.items():
                 value = datapoint.get(name)
-                if is_plain:
-                    records.append(_encode(name, kind, function, value))
-                elif value is None and kind.optional:
-                    records.append(None)
+                if value is None and kind.optional:
+                    record = None
                 elif kind.sequence:
-                    records.append(_encode_items(name, kind, function, value))
+                    record = _encode_items(name, kind, functions[name], value)
                 else:
-                    records.append(_encode(name, kind, function, value))
-        except BaseException:
-            for record in records:
-                close_file(record)
-            raise
+                    record = functions[name](value)
+                    if type(record) is not bytes:
+                        record = _as_record(record)
+                records.append(record)
+        except BaseException as exc:
+            close_files(records)
+            if isinstance(exc, BagsError) or not isinstance(exc, Exception):
+                raise
+            raise _encode_error(name, kind, exc) from exc
         return records
 
     def encode_field(self, field: str, value: Any) -> Any:
-        """Returns the record of one field's value, or the iterator over those of its sequence."""
-        return next(
-            _encode_items(name, kind, function, value)
-            if kind.sequence
-            else _encode(name, kind, function, value)
-            for name, kind, function, _ in self._fields
-            if name == field
-        )
+        """Returns the record of one field's value, or an iterator over the records of its sequence."""
+        encode = _encode_items if self._types[field].sequence else _encode
+        return encode(field, self._types[field], self._functions[field], value)
 
     def _check_keys(self, datapoint: Any) -> None:
         if not isinstance(datapoint, Mapping):
             raise TypeError(
                 f'datapoint: expected a mapping of fields to values, got {type(datapoint).__name__}'
             )
-        for name, kind in self.types.items():
+        for name, kind in self._types.items():
             if name not in datapoint and not kind.optional:
-                raise EncodeError(
-                    name, kind.text, f'is missing; the datapoint has {", ".join(map(repr, datapoint))}'
-                )
+                names = ', '.join(map(repr, datapoint))
+                raise EncodeError(name, kind.text, f'is missing; the datapoint has {names}')
         for name in datapoint:
-            if name not in self.types:
-                raise EncodeError(
-                    str(name), '?', f'is not in the spec, which has {", ".join(map(repr, self.types))}'
-                )
+            if name not in self._types:
+                names = ', '.join(map(repr, self._types))
+                raise EncodeError(str(name), '?', f'is not in the spec, which has {names}')
 
 
 def _encode(
@@ -90,17 +82,24 @@ def _encode(
 ) -> Any:
     try:
         record = function(value)
+        return record if type(record) is bytes else _as_record(record)
     except BagsError:
         raise
     except Exception as exc:
-        raise EncodeError(name, kind.text, f'{type(exc).__name__}: {exc}', item) from exc
-    if type(record) is bytes or hasattr(record, 'read'):
-        return record
+        raise _encode_error(name, kind, exc, item) from exc
+
+
+def _as_record(value: Any) -> Any:
+    if hasattr(value, 'read'):
+        return value
     try:
-        return bytes(memoryview(record))
+        return bytes(memoryview(value))
     except TypeError:
-        detail = f'expected bytes from the encoder, got {type(record).__name__}'
-        raise EncodeError(name, kind.text, detail, item) from None
+        raise TypeError(f'expected bytes from the encoder, got {type(value).__name__}') from None
+
+
+def _encode_error(name: str, kind: FieldType, exc: Exception, item: int | None = None) -> EncodeError:
+    return EncodeError(name, kind.text, f'{type(exc).__name__}: {exc}', item)
 
 
 def _encode_items(name: str, kind: FieldType, function: Callable[[Any], Any], values: Any) -> Iterator[Any]:
@@ -109,14 +108,8 @@ def _encode_items(name: str, kind: FieldType, function: Callable[[Any], Any], va
             raise TypeError
         items = iter(values)
     except TypeError:
-        detail = f'expected several values to iterate over, got {type(values).__name__}'
+        detail = f'expected an iterable of items, got {type(values).__name__}'
         raise EncodeError(name, kind.text, detail) from None
-    return _encode_each(name, kind, function, items)
-
-
-def _encode_each(
-    name: str, kind: FieldType, function: Callable[[Any], Any], items: Iterator[Any]
-) -> Iterator[Any]:
     item = -1
     try:
         for item, value in enumerate(items):
@@ -124,7 +117,7 @@ def _encode_each(
     except BagsError:
         raise
     except Exception as exc:
-        exc.add_note(f'where field {name!r} of type {kind.text} gives its item {item + 1}')
+        exc.add_note(f'from the iterable of field {name!r} of type {kind.text}, at item {item + 1}')
         raise
 
 
@@ -138,8 +131,7 @@ def collect(records: list[Any]) -> list[Any]:
             for record in records
         ]  # fmt: skip
     finally:
-        for record in records:
-            close_file(record)
+        close_files(records)
 
 
 def _read(file: BinaryIO) -> bytes:
@@ -150,10 +142,10 @@ def _read(file: BinaryIO) -> bytes:
 def bind_encoders(
     spec: Spec, encoders: Mapping[str, Callable[..., Any]] | None
 ) -> dict[str, Callable[[Any], Any]]:
-    """Returns the encoder of each field, of the built-in ones if none are given.
+    """Returns the encoder of each field; of the built-in ones if `encoders` is None.
 
     Raises:
-        SpecError: A word without a function, or arguments that a built-in type cannot have.
+        SpecError: A word has no function, or a built-in type cannot have its arguments.
     """
     functions = registry.encoders if encoders is None else encoders
     if not isinstance(functions, Mapping):
@@ -169,7 +161,8 @@ def bind_encoders(
     return bound
 
 
-def close_file(record: Any) -> None:
-    """Closes what an encoder opened."""
-    if hasattr(record, 'read'):
-        record.close()
+def close_files(records: Iterable[Any]) -> None:
+    """Closes those of some records that are open files."""
+    for record in records:
+        if hasattr(record, 'read'):
+            record.close()

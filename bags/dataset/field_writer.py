@@ -1,7 +1,9 @@
-"""One field of a dataset folder that is being written: its records, and the dictionary they share."""
+"""Writing the records of one field of a dataset folder, one by one or in runs."""
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
@@ -9,124 +11,120 @@ import numpy as np
 import numpy.typing as npt
 
 from bags import bag
+from bags.bag.limits import ENTRY
 from bags.bag.options import CompressionZstd
 from bags.bag.zstd import MAX_TRAINING_BYTES, MIN_TRAINING_RECORDS, train_dictionary
-from bags.dataset.encoder import close_file
 from bags.dataset.refs import MISSING
 from bags.dataset.spec import FieldType
 from bags.errors import EncodeError
 
-__all__ = ['RECORDS', 'FieldWriter', 'Run', 'Trainer']
+__all__ = ['MAX_RECORDS', 'FieldWriter', 'Run']
 
-RECORDS = 0xFFFFFFFE
-"""Most records of a field: the number after them stands for a missing value."""
+MAX_RECORDS = 0xFFFFFFFE
+"""Records that a bag of a dataset folder holds at most: the number after them stands for a missing value."""
 
 
 class Run(NamedTuple):
     """Records that lie one after the other."""
 
     data: Sequence[Any] | BinaryIO
-    """Their bytes, in buffers, or from where an open file is."""
+    """Their bytes: buffers, or an open file, from its position on."""
     sizes: npt.NDArray[np.int64]
-    """Bytes of each, shape (n,)."""
+    """Bytes of each record, shape (n,)."""
     held: bool
-    """Whether they are what the bag holds: frames, if it is compressed."""
-
-
-class Trainer:
-    """Gathers the first records of a field until there are enough for a dictionary.
-
-    Args:
-        level: Of the compression.
-        keep: Is called with the dictionary before it is used: puts it where readers look for it.
-    """
-
-    def __init__(self, level: int, keep: Callable[[bytes], None]) -> None:
-        self._level = level
-        self._keep = keep
-        self._samples: list[bytes] = []
-        self._size = 0
-
-    def add(self, record: bytes) -> bool:
-        """Takes a record in; tells if there are enough now."""
-        self._samples.append(record)
-        self._size += len(record)
-        return self._size >= MAX_TRAINING_BYTES
-
-    def is_ready(self) -> bool:
-        """Tells if there are enough to begin with, where records have to be written now."""
-        return len(self._samples) >= MIN_TRAINING_RECORDS
-
-    def train(self) -> CompressionZstd | None:
-        """Returns how to compress from now on; None if a dictionary would be of no use."""
-        dictionary = train_dictionary(self._samples)
-        self._samples = []
-        if dictionary is None:
-            return None
-        self._keep(dictionary)
-        return CompressionZstd(self._level, dictionary)
+    """Whether the bytes are what the bag holds: zstd frames, if the field is compressed."""
 
 
 class FieldWriter:
-    """Writes the records of one field."""
+    """Writes the records of one bag of a dataset folder: those of a field, or the refs.
+
+    Records are buffered in memory until `flush`.
+
+    Args:
+        name: The field.
+        kind: Its type.
+        writer: Its bag. Its `buffer_size` is that at which records are flushed, even amid a datapoint.
+        save_dictionary: Saves the dictionary that is trained on the first records; None if none is wanted.
+    """
 
     def __init__(
-        self, name: str, kind: FieldType, writer: bag.Writer, trainer: Trainer | None = None
+        self,
+        name: str,
+        kind: FieldType,
+        writer: bag.Writer,
+        save_dictionary: Callable[[bytes], None] | None = None,
     ) -> None:
         self.name = name
         self.kind = kind
-        self.writer = writer
-        self.count = len(writer)
-        """Records in the bag."""
-        self._trainer = trainer
+        self._writer = writer
+        self._buffer: list[bytes] = []
+        options = writer.options
+        self._buffer_size = options.buffer_size
+        self._zstd = options.compression if isinstance(options.compression, CompressionZstd) else None
+        self._max_size = options.max_record_size if self._zstd else sys.maxsize
+        self._save_dictionary = save_dictionary
+        self._samples: list[bytes] = []
+        self._measure()
+
+    def _measure(self) -> None:
+        self.count = len(self._writer) + len(self._buffer)
+        """Records, with those in the buffer."""
+        self.buffered = sum(map(len, self._buffer)) + ENTRY * len(self._buffer)
+        """Bytes of the buffer, and of the limits of its records."""
+        self.size = self._writer.size + self.buffered
+        """Bytes of the bag, with those of the buffer, which count uncompressed."""
 
     def write(self, record: Any) -> int:
-        """Writes a record, and closes it if it is a file.
+        """Appends a record. A file is copied to the bag at once, and closed.
 
         Returns:
-            The ref of the record; that of a missing value for None.
+            The index of the record in the bag; `MISSING` for None.
 
         Raises:
-            EncodeError: It is too large, or a file that ends early.
+            EncodeError: The record is too large, the bag is full, or a file ends early.
+            OSError: E.g. the disk is full. `rollback` drops the record.
         """
-        count = self.count
-        if type(record) is not bytes or self._trainer is not None or count >= RECORDS:
-            return self._write_other(record)
-        try:
-            self.writer.write(record)
-        except ValueError as exc:
-            raise EncodeError(self.name, self.kind.text, str(exc)) from exc
-        self.count = count + 1
-        return count
+        if type(record) is not bytes:
+            return self._write_file(record)
+        index, size = self.count, len(record)
+        if size > self._max_size:
+            raise self._error(f'expected a record of at most {self._max_size} bytes to compress, got {size}')
+        if index >= MAX_RECORDS:
+            raise self._error(f'expected at most {MAX_RECORDS} records in a folder')
+        self._buffer.append(record)
+        self.count = index + 1
+        self.size += size + ENTRY
+        self.buffered += size + ENTRY
+        if self.buffered >= self._buffer_size:
+            self.flush()
+        return index
 
-    def _write_other(self, record: Any) -> int:
-        if record is None:
+    def _write_file(self, file: BinaryIO | None) -> int:
+        if file is None:
             return MISSING
         try:
-            if self.count >= RECORDS:
-                raise ValueError(f'expected at most {RECORDS} records in a folder')
-            if type(record) is bytes:
-                self.writer.write(record)
-                if self._trainer is not None and self._trainer.add(record):
-                    self._train()
-            else:
-                self.writer.write_file(record)
+            if self.count >= MAX_RECORDS:
+                raise ValueError(f'expected at most {MAX_RECORDS} records in a folder')
+            self.flush()
+            self._writer.write_file(file)
         except (ValueError, EOFError) as exc:
-            raise EncodeError(self.name, self.kind.text, str(exc)) from exc
+            raise self._error(str(exc)) from exc
         finally:
-            if type(record) is not bytes:
-                close_file(record)
-        self.count += 1
+            file.close()
+        self._measure()
         return self.count - 1
 
+    def _error(self, detail: str) -> EncodeError:
+        return EncodeError(self.name, self.kind.text, detail)
+
     def write_items(self, records: Iterable[Any] | None) -> tuple[int, int]:
-        """Writes the records of a sequence, one in memory at a time.
+        """Appends the items of a sequence, with one of them in memory at a time beside the buffer.
 
         Returns:
-            The ref of the first and their number; those of a missing sequence for None.
+            The index of the first record, and their number; `MISSING` and 0 for None.
 
         Raises:
-            EncodeError: One of them cannot be encoded or written.
+            EncodeError: An item cannot be encoded or written.
         """
         if records is None:
             return MISSING, 0
@@ -136,50 +134,62 @@ class FieldWriter:
         return (first, self.count - first) if self.count > first else (0, 0)
 
     def write_runs(self, runs: Iterable[Run]) -> None:
-        """Writes runs of records.
+        """Appends runs of records, and makes them readable.
 
         Raises:
-            EncodeError: One is too large, or they are too many.
-            OSError, EOFError: Reading or writing failed. What was written by then nothing refers to.
+            EncodeError: A record is too large, or they are too many.
+            OSError, EOFError: Reading or writing failed. No refs lead to what is written by then.
         """
-        try:
-            for data, sizes, held in runs:
-                if self.count + len(sizes) > RECORDS:
-                    raise ValueError(f'expected at most {RECORDS} records in a folder')
-                if not isinstance(data, Sequence):
-                    self.writer.copy_run(data, sizes)
-                elif held or self._trainer is None:
-                    self.writer.write_run(list(data), sizes, stored=held)
-                else:
-                    self._write_samples(b''.join(data), sizes)
-                self.count += len(sizes)
-        except ValueError as exc:
-            raise EncodeError(self.name, self.kind.text, str(exc)) from exc
-
-    def _write_samples(self, data: bytes, sizes: npt.NDArray[np.int64]) -> None:
-        start = 0
-        for end in np.cumsum(sizes).tolist():
-            record = data[start:end]
-            self.writer.write(record)
-            if self._trainer is not None and self._trainer.add(record):
-                self._train()
-            start = end
-
-    def _train(self) -> None:
-        trainer, self._trainer = self._trainer, None
-        assert trainer is not None
-        compression = trainer.train()
-        if compression is not None:
-            self.writer.compress_with(compression)
+        for data, sizes, held in runs:
+            if self.count + len(sizes) > MAX_RECORDS:
+                raise self._error(f'expected at most {MAX_RECORDS} records in a folder')
+            if isinstance(data, Sequence) and self._zstd and not held:
+                joined, start = b''.join(data), 0
+                for stop in np.cumsum(sizes).tolist():
+                    self.write(joined[start:stop])
+                    start = stop
+                continue
+            self.flush()
+            if isinstance(data, Sequence):
+                self._writer.write_run(list(data), sizes, stored=True)
+            else:
+                self._writer.copy_run(data, sizes)
+            self._measure()
+        self.flush()
 
     def flush(self) -> None:
-        """Makes the records readable; with a dictionary, if there are enough of them for one."""
-        if self._trainer is not None and self._trainer.is_ready():
-            self._train()
-        self.writer.flush()
+        """Makes all records readable; trains the dictionary first, if there are enough records for one."""
+        if self._save_dictionary is not None:
+            self._train(self._save_dictionary)
+        if self._buffer:
+            self._writer.write_many(self._buffer)
+            self.buffered, self.size = 0, self._writer.size
 
-    def forget(self, count: int) -> None:
-        """Drops the records after the first `count`, as far as they still wait in memory."""
-        if self.count != count or len(self.writer) != count:
-            self.writer.drop_buffered(count)
-            self.count = len(self.writer)
+    def _train(self, save: Callable[[bytes], None]) -> None:
+        self._samples += self._buffer
+        if len(self._samples) < MIN_TRAINING_RECORDS and sum(map(len, self._samples)) < MAX_TRAINING_BYTES:
+            return
+        dictionary = train_dictionary(self._samples)
+        if dictionary is not None and self._zstd is not None:
+            save(dictionary)  # Before the first frame that needs it.
+            self._writer.compress_with(dataclasses.replace(self._zstd, dictionary=dictionary))
+        self._save_dictionary, self._samples = None, []
+
+    def rollback(self, count: int) -> None:
+        """Drops the records after the first `count` that are still in the buffer.
+
+        Those that are in the bag already stay there: no refs lead to them.
+        """
+        del self._buffer[max(0, count - len(self._writer)) :]
+        self._measure()
+
+    def close(self, *, keep: bool = True) -> None:
+        """Closes the bag. After an error it may be called again.
+
+        Args:
+            keep: False empties the bag.
+        """
+        self._writer.close()
+        if not keep and len(self._writer):
+            self._writer = bag.Writer(self._writer.path, self._writer.options, mode='append', truncate_to=0)
+            self._writer.close()

@@ -1,4 +1,4 @@
-"""What tells a dataset from others without reading it: the same wherever it is kept."""
+"""A hash that identifies a dataset by a few of its records, wherever it is stored."""
 
 from __future__ import annotations
 
@@ -6,44 +6,46 @@ import contextlib
 import hashlib
 from typing import Any
 
+import numpy as np
+
 from bags.concurrency import map_in_threads
 
 __all__ = ['fingerprint']
 
-POINTS = 8
-HEAD = 256
+DATAPOINTS = 8
+HEAD_BYTES = 256
+MIN_RECORDS_FOR_THREADS = 64
 THREADS = 16
 
 
 def fingerprint(dataset: Any) -> str:
-    """Returns a number, as text, of a dataset's fields and length, and the beginnings of a few records.
+    """Returns a hash of the spec, the length, and the first bytes of a few records of a dataset.
 
-    A dataset of the same content has the same one in another place, and with other shards. One that differs
-    only in datapoints that are not among these few has the same one too.
+    Copies of a dataset have the same hash, also in other shards. So do datasets that differ only in records
+    that are not among these few.
     """
+    digest = hashlib.blake2b(digest_size=12)
     length = len(dataset)
-    mark = hashlib.blake2b(digest_size=12)
     types = getattr(dataset, 'types', None)
     if types is None:
-        mark.update(repr((type(dataset).__name__, length)).encode())
-        return mark.hexdigest()
-    mark.update(repr((dataset.spec, length)).encode())
-    indices = sorted({place * (length - 1) // (POINTS - 1) for place in range(POINTS)}) if length else []
-    parts = [(index, name) for name in types for index in indices]
-    for head in map_in_threads(lambda part: _head(dataset, *part), parts, THREADS if len(parts) > 64 else 1):
-        mark.update(head)
-    return mark.hexdigest()
+        digest.update(repr((type(dataset).__name__, length)).encode())
+        return digest.hexdigest()
+    digest.update(repr((dataset.spec, length)).encode())
+    indices = sorted({step * (length - 1) // (DATAPOINTS - 1) for step in range(DATAPOINTS)})
+    records = [(index, name) for name in types for index in indices if length]
+    threads = THREADS if len(records) > MIN_RECORDS_FOR_THREADS else 1
+    for head in map_in_threads(lambda record: _head(dataset, *record), records, threads):
+        digest.update(head)
+    return digest.hexdigest()
 
 
 def _head(dataset: Any, index: int, field: str) -> bytes:
-    """Returns the size and the beginning of a record; of a sequence, its length and its first item's."""
+    """Returns size and first bytes of a record; for a sequence, its length and those of its first item."""
     head = b''
-    # What cannot be read, or is missing, is told by that.
+    # A record that is missing or cannot be read is identified by that.
     with contextlib.suppress(Exception):
         item = None
         if dataset.types[field].sequence:
-            import numpy as np
-
             count = int(dataset.lengths_at(np.array([index]), field)[0])
             head = b'%d:' % count
             if not count:
@@ -52,5 +54,5 @@ def _head(dataset: Any, index: int, field: str) -> bytes:
         with contextlib.closing(dataset.file(index, field, item)) as file:
             size = file.seek(0, 2)
             file.seek(0)
-            head += b'%d:' % size + bytes(file.read(min(HEAD, size)))
+            head += b'%d:' % size + bytes(file.read(min(HEAD_BYTES, size)))
     return head

@@ -1,4 +1,4 @@
-"""Going on with a dataset folder: how many of its datapoints are whole."""
+"""Resuming a dataset folder: how many of its datapoints are complete."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bags.dataset.refs import MISSING, RefsFormat
 from bags.errors import CorruptError
 from bags.storage import Store
 
-__all__ = ['bag_suffix', 'sound_rows']
+__all__ = ['bag_suffix', 'count_complete']
 
 
 def bag_suffix(folder: str, field: str, names: Collection[str]) -> str | None:
     """Returns the extension of a field's bag among the names in a folder; None if there is no bag yet.
 
     Raises:
-        CorruptError: There are two.
+        CorruptError: There are two bags.
     """
     found = [suffix for suffix in ('.bag', '.bagz') if field + suffix in names]
     if len(found) == 2:
@@ -27,29 +27,34 @@ def bag_suffix(folder: str, field: str, names: Collection[str]) -> str | None:
     return found[0] if found else None
 
 
-def sound_rows(
+def count_complete(
     store: Store, folder: str, format: RefsFormat, names: Collection[str], storage: dict[str, Any]
 ) -> int | None:
-    """Returns how many datapoints come before the first of those at the end whose records are not there.
+    """Returns how many datapoints are left without those at the end whose records are missing.
 
-    None if there are no refs yet. After a crash of the machine refs may have been saved and records not.
+    Such datapoints are left by a crash of the machine, which may save refs and lose records.
 
     Args:
-        names: What is in the folder.
-        storage: Options of the storage.
+        store, folder: The dataset folder.
+        format: The format of its refs.
+        names: The files in the folder.
+        storage: The options `filesystem` and `storage_options`.
+
+    Returns:
+        The number of datapoints; None if the folder has no refs yet.
 
     Raises:
-        CorruptError: Files are missing, or a folder that was closed has such datapoints.
+        CorruptError: Files are missing, or records are missing although the folder was closed.
         ValueError: Another library wrote the folder.
     """
     options = ReaderOptions(**storage)
     if 'refs.bag' not in names:
         if any(name.endswith('.idx') for name in names):
             raise ValueError(f'{folder}: was written by Granular, and can be read but not resumed')
+        # The refs are created before all other bags.
         if not store.is_remote and any(
             name.endswith(('.bag', '.bagz')) and name != 'limits.refs.bag' for name in names
         ):
-            # The refs are made before all other bags, so this is no writer's doing.
             raise CorruptError(folder, None, 'has bags, but no refs.bag')
         return None
     refs = open_bag(store, store.join(folder, 'refs.bag'), options)
@@ -61,17 +66,17 @@ def sound_rows(
         if suffix is not None:
             counts[field] = open_bag(store, store.join(folder, field + suffix), options).count
         elif refs.count:
-            # All bags are made before the first datapoint, so this is no writer's doing either.
+            # All bags are created before the first datapoint.
             raise CorruptError(folder, None, f'field {field!r}: has neither {field}.bag nor {field}.bagz')
     keep = refs.count
-    while keep and not _is_sound(refs, keep - 1, format, counts):
+    while keep and not _is_complete(refs, keep - 1, format, counts):
         keep -= 1
     if keep < refs.count and 'limits.refs.bag' not in names:
-        raise CorruptError(refs.path, keep, 'leads to records that are not there')
+        raise CorruptError(refs.path, keep, 'its refs lead to records that are missing')
     return keep
 
 
-def _is_sound(refs: BagFile, index: int, format: RefsFormat, counts: dict[str, int]) -> bool:
+def _is_complete(refs: BagFile, index: int, format: RefsFormat, counts: dict[str, int]) -> bool:
     try:
         row = format.unpack(refs.record(index))
     except (CorruptError, ValueError):

@@ -1,4 +1,4 @@
-"""The index of a dataset of many folders, `shards.json`: what is in each, so that one request tells of all.
+"""The list of shards in `shards.json`, with which a sharded dataset opens with one request. No I/O.
 
     {"format": "bags shards 1",
      "spec": {"id": "int(8)", "words": "utf8[]"},
@@ -8,9 +8,9 @@
        "counts": {"id.bag": 40, "refs.bag": 40, "words.bag": 160}},
       …]}
 
-`length` is the number of datapoints, `sizes` the bytes of each file, `counts` the records of each bag.
-Nothing in it is trusted: names are those of shard folders, never paths, and what it says of a shard is
-compared with the shard when that is first read.
+`length` is the number of datapoints, `sizes` has the bytes of each file, `counts` the records of each bag.
+Nothing in it is trusted: names are those of shard folders, never paths, and lengths, sizes and counts are
+compared with those of a shard when it is first read.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 
-from bags.dataset.spec import Spec, load_spec
+from bags.dataset.spec import Spec, parse_spec
 from bags.errors import CorruptError
 
 __all__ = ['INDEX', 'Shard', 'dump_index', 'load_index', 'numbered']
 
 INDEX = 'shards.json'
 FORMAT = 'bags shards 1'
-MOST = 1 << 63
+MAX_NUMBER = (1 << 63) - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shard:
-    """What is known of a shard folder without a look into its files."""
+    """What a listing or shards.json says of a shard folder."""
 
     name: str
     sizes: Mapping[str, int]
-    """Bytes by file."""
+    """Bytes of each file; empty if not known."""
     length: int | None = None
-    """Datapoints, if the index tells."""
+    """Datapoints; None without shards.json."""
     counts: Mapping[str, int] | None = None
-    """Records by bag, if the index tells."""
+    """Records of each bag; None without shards.json."""
 
 
 def numbered(names: Iterable[str], where: object) -> dict[int, str]:
-    """Returns those of some names that are of shard folders, by their numbers, in order.
+    """Returns the names of shard folders among the names in a folder, by number, in order.
 
     Raises:
-        CorruptError: Two of one number.
+        CorruptError: Two shards have the same number.
     """
     numbers: dict[int, str] = {}
     for name in sorted(names):
@@ -74,11 +74,11 @@ def dump_index(types: Spec, shards: Iterable[Shard]) -> bytes:
 
 
 def load_index(data: bytes, where: object) -> tuple[Spec, list[Shard]]:
-    """Returns spec and shards of a shards.json, in the order of their numbers.
+    """Parses the content of shards.json; returns the spec, and the shards in the order of their numbers.
 
     Raises:
-        CorruptError: It is none; says what is wrong.
-        SpecError: Its spec is none.
+        CorruptError: It is not the content of a shards.json.
+        SpecError: Its spec is not valid.
     """
     try:
         found = json.loads(data)
@@ -93,7 +93,7 @@ def load_index(data: bytes, where: object) -> tuple[Spec, list[Shard]]:
     names = numbered(shards, where)
     if len(names) != len(entries):
         raise CorruptError(where, None, 'expected names of shard folders, each once')
-    return load_spec(json.dumps(spec).encode(), where), [shards[name] for name in names.values()]
+    return parse_spec(spec, where), [shards[name] for name in names.values()]
 
 
 def _shard(entry: Any, where: object) -> Shard:
@@ -109,7 +109,7 @@ def _shard(entry: Any, where: object) -> Shard:
 
 
 def _is_number(value: Any) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value < MOST
+    return type(value) is int and 0 <= value <= MAX_NUMBER
 
 
 def _are_numbers(value: Any) -> TypeGuard[dict[str, int]]:

@@ -1,4 +1,4 @@
-"""Which shards a dataset of many folders has: as its index tells, or a listing of it."""
+"""Listing the shards of a dataset, from its shards.json or from its folder."""
 
 from __future__ import annotations
 
@@ -20,112 +20,104 @@ class ShardList:
     """The shards of a dataset, in order."""
 
     shards: list[Shard]
-    """Of folders on a local disk only names are known, unless there is an index."""
+    """The shards. In a local folder without shards.json, only their names are known."""
     types: Spec | None = None
-    """As the index tells."""
+    """The spec in shards.json; None without one."""
     after: str | None = None
-    """The shard after the last, which is not there if the index is right; None without one."""
+    """The name that a shard after the last would have, on an object store with shards.json: to check it."""
     single: bool = False
-    """There is a spec.json: it is no dataset of many folders, but a folder of one."""
+    """Whether there is a spec.json: then this is not a sharded dataset, but a dataset folder."""
 
 
 def shard_numbers(store: Store, directory: str) -> dict[int, str]:
-    """Returns the shard folders by their numbers, in order.
+    """Returns the names of the shard folders by number, in order.
 
     Raises:
-        CorruptError: Two folders of one number.
+        CorruptError: Two shards have the same number.
     """
     return numbered(store.names(directory), directory)
 
 
 def list_shards(store: Store, directory: str) -> ShardList:
-    """Returns the shards of a dataset; those at the end that are still being made are left out.
+    """Returns the shards of a dataset, without incomplete ones at the end, which are being written.
 
     Raises:
-        FileNotFoundError: No such folder.
-        CorruptError: Two folders of one number; a remote index that is none.
+        FileNotFoundError: The folder does not exist.
+        CorruptError: Two shards have the same number, or the shards.json on an object store is damaged.
     """
-    return _local(store, directory) if not store.is_remote else _remote(store, directory)
+    return _list_remote(store, directory) if store.is_remote else _list_local(store, directory)
 
 
-def _local(store: Store, directory: str) -> ShardList:
+def _list_local(store: Store, directory: str) -> ShardList:
     try:
         found = store.names(directory)
     except NotADirectoryError:
         raise not_a_folder(directory) from None
     names = list(numbered(found, directory).values())
     if INDEX in found:
-        known = _agreeing(store, directory, names)
-        if known is not None:
-            return known
+        listed = _read_local_index(store, directory, names)
+        if listed is not None:
+            return listed
     while names and is_being_made(store.names(store.join(directory, names[-1]))):
         names.pop()
     return ShardList([Shard(name, {}) for name in names])
 
 
-def _agreeing(store: Store, directory: str, names: list[str]) -> ShardList | None:
-    """Returns what the index of a local dataset tells, if that can still be so."""
+def _read_local_index(store: Store, directory: str, names: list[str]) -> ShardList | None:
+    """Returns what the shards.json of a local dataset says; None if it is damaged or out of date."""
     path = store.join(directory, INDEX)
     try:
         types, shards = load_index(store.read(path), path)
-    except (BagsError, OSError):
-        return None  # The listing tells as much.
-    if [shard.name for shard in shards] != names:
-        return None
-    for shard in shards:
-        folder = store.join(directory, shard.name)
-        file = next((name for name in ('refs.bag', *sorted(shard.sizes)) if name in shard.sizes), 'refs.bag')
-        try:
-            if store.size(store.join(folder, file)) != shard.sizes.get(file):
-                return None
-        except FileNotFoundError:
+        if [shard.name for shard in shards] != names:
             return None
+        for shard in shards:
+            file = 'refs.bag' if 'refs.bag' in shard.sizes else min(shard.sizes, default='refs.bag')
+            path = store.join(store.join(directory, shard.name), file)
+            if store.size(path) != shard.sizes.get(file):
+                return None
+    except (BagsError, OSError):
+        return None
     return ShardList(shards, types)
 
 
-def _remote(store: Store, directory: str) -> ShardList:
+def _list_remote(store: Store, directory: str) -> ShardList:
     path = store.join(directory, INDEX)
     try:
         data = store.read(path)
     except FileNotFoundError:
-        return _listed(store, directory)
+        return _walk(store, directory)
     types, shards = load_index(data, path)
     last = shards[-1].name
     return ShardList(shards, types, str(int(last) + 1).rjust(len(last), '0'))
 
 
-def _listed(store: Store, directory: str) -> ShardList:
+def _walk(store: Store, directory: str) -> ShardList:
+    """Lists all files below a folder of an object store, with one request."""
+    files = store.walk(directory)
     folders: dict[str, dict[str, int]] = {}
-    single = False
-    for name, stat in store.walk(directory).items():
-        first, slash, rest = name.partition('/')
-        if slash and '/' not in rest:
-            folders.setdefault(first, {})[rest] = stat.size
-        single = single or name == 'spec.json'
+    for name, stat in files.items():
+        folder, slash, file = name.partition('/')
+        if slash and '/' not in file:
+            folders.setdefault(folder, {})[file] = stat.size
     shards = [Shard(name, folders[name]) for name in numbered(folders, directory).values()]
-    # Folders are uploaded in order, refs last: those at the end without are on their way, or were left.
-    while shards and not ({'refs.bag'} | {name for name in shards[-1].sizes if name.endswith('.idx')}) & set(
-        shards[-1].sizes
-    ):
+    # Refs are uploaded last: shards at the end without refs are being written, or were left incomplete.
+    while shards and is_being_made(shards[-1].sizes, is_remote=True):
         shards.pop()
-    return ShardList(shards, single=single)
+    return ShardList(shards, single='spec.json' in files)
 
 
 def length_by_size(shard: Shard, format: RefsFormat) -> int | None:
-    """Returns how many datapoints a shard has, from its sizes; None if they do not tell.
+    """Returns the number of datapoints of a shard, from the sizes of its files; None if they do not fit.
 
     Args:
-        shard: Of sizes that were listed.
-        format: Of refs that all shards seem to have: with rows of one length.
+        shard: The shard, with its sizes.
+        format: The format of its refs, if all rows have the same length.
     """
     size = shard.sizes.get('refs.bag')
-    if size is None:
+    if size is None:  # Granular has an index for each field.
         indexes = [shard.sizes.get(f'{name}.idx') for name in format.spec]
-        return (
-            min((size // ENTRY for size in indexes if size is not None), default=None)
-            if all(size is not None for size in indexes)
-            else None
-        )
+        sizes = [size for size in indexes if size is not None]
+        return min(sizes) // ENTRY if sizes and len(sizes) == len(indexes) else None
     if not size:
         for name, other in shard.sizes.items():
             if other and name.endswith(('.bag', '.bagz')):

@@ -1,52 +1,61 @@
-"""Writing datasets of many folders, one after the other."""
+"""Writing datasets of many folders (shards), one after the other."""
 
 from __future__ import annotations
 
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 from bags.bag.zstd import check_dictionary
-from bags.dataset.closing import Closing
 from bags.dataset.compression import Compression, field_compressions
 from bags.dataset.encoder import bind_encoders
-from bags.dataset.field_writer import RECORDS, Run
+from bags.dataset.field_writer import MAX_RECORDS, Run
 from bags.dataset.reader import DatasetReader
 from bags.dataset.shard_index import INDEX
 from bags.dataset.shard_list import shard_numbers
-from bags.dataset.spec import Spec, check_names, parse_spec
+from bags.dataset.spec import check_names, parse_spec
 from bags.dataset.writer import DatasetWriter, close_at_exit
 from bags.errors import CorruptError, SpecError
 from bags.storage import store_for
-from bags.validation import at_least, at_least_or_none
+from bags.validation import at_least, at_least_or_none, refuse_unknown
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ['GB', 'ShardedDatasetWriter']
 
 GB = 1 << 30
-ROOM = 1 << 24  # Records that a folder's last datapoint finds room for before the next folder is started.
+MAX_DATAPOINT_RECORDS = 1 << 24
+"""A shard is full when a bag has no room for this many more records: one datapoint may have so many items."""
 
 
 class ShardedDatasetWriter:
-    """Writes a dataset of many folders, one after the other. For one thread at a time.
+    """Writes a dataset of many folders (shards), one after the other. For one thread at a time.
 
     Args:
-        directory: The folder of the shard folders; made, with those above it.
+        directory: The folder of the shard folders; created, with those above it.
         spec, encoders: As in `DatasetWriter`.
-        shard_size: Bytes from which on a shard is full; None for no bound.
-        shard_length: Datapoints from which on a shard is full.
-        shard_start, shard_step: Folders are numbered `shard_start`, `shard_start + shard_step` and so on, so
-            that each of n writers at work at once has folders of its own. The order of datapoints is that
-            of the numbers.
+        shard_size: Bytes at which a shard is full; None for no limit.
+        shard_length: Datapoints at which a shard is full; None for no limit.
+        shard_start, shard_step: Numbers of the shard folders: `shard_start`, `shard_start + shard_step`, …
+            With worker w of n writing `shard_start=w, shard_step=n`, each has folders of its own. Datapoints
+            are in the order of the numbers.
         compression, filesystem, storage_options: As in `DatasetWriter`.
-        resume: Go on with the last of this writer's folders if it was not closed, else with the next number.
-            On a storage of objects, whose files do not grow, one that is not whole is begun anew.
+        resume: Append to the last shard of this writer's numbers if it was not closed, else start the next
+            one. On an object store, an incomplete shard is written anew.
+        **renamed: Nothing: options of other libraries are refused with the name of ours.
 
-    On a storage of objects a shard that is full is uploaded while the next one fills; an error is raised by a
-    later `append` or by `close`, which try again when they are called again.
+    On an object store, a full shard is uploaded while the next one is filled. An error is raised by a later
+    `append` or by `close`; when these are called again, they try again.
+
+    Attributes:
+        store: Where the dataset is.
+        directory: Path of the folder.
 
     Raises:
-        FileExistsError: A dataset is there, or, with a `shard_step`, one of the folders; and no `resume`.
+        FileExistsError: Without `resume`, the folder is not empty, or, with a `shard_step`, has shards of
+            these numbers.
         SpecError, BlockingIOError, CorruptError: As in `DatasetWriter`.
     """
 
@@ -64,121 +73,120 @@ class ShardedDatasetWriter:
         resume: bool = False,
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
+        **renamed: Never,
     ) -> None:
-        self._writer: DatasetWriter | None = None
-        self._closed = True  # Until it is open.
-        shard_start, shard_step = (
-            at_least('shard_start', shard_start, 0),
-            at_least('shard_step', shard_step, 1),
-        )
-        shard_size = at_least_or_none('shard_size', shard_size, 1)
-        shard_length = at_least_or_none('shard_length', shard_length, 1)
-        self.types: Spec = parse_spec(spec)
-        check_names(self.types)
-        bind_encoders(self.types, encoders)
-        self.store, self.directory = store_for(directory, filesystem, storage_options)
+        self._closed = True  # Until the first shard is open.
+        refuse_unknown(renamed)
+        self._shard_size = at_least_or_none('shard_size', shard_size, 1)
+        self._shard_length = at_least_or_none('shard_length', shard_length, 1)
+        self._number = at_least('shard_start', shard_start, 0)
+        self._step = at_least('shard_step', shard_step, 1)
+        self._types = parse_spec(spec)
+        check_names(self._types)
+        bind_encoders(self._types, encoders)
         self._encoders = encoders
-        self._shard_size, self._shard_length, self._step = shard_size, shard_length, shard_step
-        self._number = shard_start
-        self._keywords: dict[str, Any] = {
-            'compression': field_compressions(compression, self.types),
-            'filesystem': filesystem,
-            'storage_options': storage_options,
-        }
+        self._compressions = field_compressions(compression, self._types)
+        self._storage = {'filesystem': filesystem, 'storage_options': storage_options}
+        self.store, self.directory = store_for(directory, filesystem, storage_options)
         self._past_shards = self._past_size = self._past_length = 0
-        self._is_begun = False
-        self._upload: Closing | None = None
+        self._uploading: DatasetWriter | None = None
+        """The writer of a full shard on an object store, until it is closed."""
+        self._upload: Future[None] | None = None
+        """Its `close`, in a thread; None once that has failed: this thread tries again."""
+        self._has_left_files = False
+        """Whether an attempt to start the shard failed, e.g. because the disk is full."""
         self.store.make_folder(self.directory)
-        self._writer = self._first(shard_start, resume)
+        self._writer = self._open(resume)
         self._closed = False
 
-    def _first(self, start: int, resume: bool) -> DatasetWriter | None:
-        """Opens the first folder to write to, and counts those before it."""
-        store = self.store
+    def _open(self, resume: bool) -> DatasetWriter | None:
+        """Opens the first shard to write to, unless it starts with a datapoint; counts those before it."""
+        store, start = self.store, self._number
         names = store.names(self.directory)
-        if 'spec.json' in names or (not resume and self._step == 1 and names):
+        if 'spec.json' in names or (names and not resume and self._step == 1):
             raise FileExistsError(
-                errno.EEXIST, 'something is there already (resume=True goes on with shards)', self.directory
+                errno.EEXIST, 'the folder is not empty (resume=True appends to its shards)', self.directory
             )
-        numbers = shard_numbers(store, self.directory)
-        mine = [number for number in numbers if number >= start and (number - start) % self._step == 0]
-        if mine and not resume:
-            raise FileExistsError(
-                errno.EEXIST, 'is there already', store.join(self.directory, numbers[mine[0]])
-            )
-        if not mine:
-            return self._start(False)
-        if store.is_remote:
-            return self._first_uploaded(numbers, mine)
-        last = store.join(self.directory, numbers[mine[-1]])
-        open_last = 'refs.bag' not in store.names(last) or 'limits.refs.bag' in store.names(last)
-        for number in mine[:-1] if open_last else mine:
-            self._count(store.join(self.directory, numbers[number]))
-        self._find_dictionaries(last)
-        self._number = mine[-1] if open_last else mine[-1] + self._step
-        return self._start(True, last) if open_last else None
+        shards = [
+            (number, store.join(self.directory, name))
+            for number, name in shard_numbers(store, self.directory).items()
+            if number >= start and (number - start) % self._step == 0
+        ]
+        if shards and not resume:
+            raise FileExistsError(errno.EEXIST, 'the shard exists already', shards[0][1])
+        unfinished = None
+        while shards and store.is_remote and not self._is_uploaded(shards[-1][1]):
+            self._number, _ = shards.pop()
+        if shards:
+            last, path = shards[-1]
+            self._find_dictionaries(path)
+            names = store.names(path)
+            if store.is_remote or ('refs.bag' in names and 'limits.refs.bag' not in names):
+                self._number = last + self._step
+            else:
+                self._number, unfinished = shards.pop()
+        for _, path in shards:
+            self._count(path)
+        # After complete shards, the next one starts with its first datapoint: there may be none.
+        return self._start(unfinished) if unfinished is not None or not shards else None
+
+    def _is_uploaded(self, shard: str) -> bool:
+        """Returns whether a shard on an object store is complete; removes the files of one that is not."""
+        store = self.store
+        names = store.names(shard)
+        if 'refs.bag' in names:
+            return True  # It is uploaded last.
+        for name in names:
+            if name == 'spec.json' or name.endswith(('.bag', '.bagz', '.zdict')):
+                store.remove(store.join(shard, name))
+        return False
 
     def _find_dictionaries(self, shard: str) -> None:
-        """Goes on with the dictionaries of a shard that is there."""
-        compressions, names = self._keywords['compression'], self.store.names(shard)
-        for name, how in compressions.items():
-            if how.trained and f'{name}.zdict' in names:
-                path = self.store.join(shard, f'{name}.zdict')
-                compressions[name] = how._replace(dictionary=check_dictionary(self.store.read(path), path))
+        """Takes over the dictionaries that were trained for a shard."""
+        for name, how in self._compressions.items():
+            path = self.store.join(shard, f'{name}.zdict')
+            if how.trained and not how.dictionary and self.store.exists(path):
+                dictionary = check_dictionary(self.store.read(path), path)
+                self._compressions[name] = how._replace(dictionary=dictionary)
 
-    def _first_uploaded(self, numbers: dict[int, str], mine: list[int]) -> DatasetWriter | None:
-        """Goes on after the last whole shard of a storage whose files do not grow: what is not whole goes."""
-        store = self.store
-        while mine:
-            folder = store.join(self.directory, numbers[mine[-1]])
-            names = store.names(folder)
-            if 'refs.bag' in names:
-                break  # It is written last.
-            for name in names:
-                if name == 'spec.json' or name.endswith(('.bag', '.bagz', '.zdict')):
-                    store.remove(store.join(folder, name))
-            self._number = mine.pop()
-        for number in mine:
-            self._count(store.join(self.directory, numbers[number]))
-        if mine:
-            self._find_dictionaries(store.join(self.directory, numbers[mine[-1]]))
-            self._number = mine[-1] + self._step
-            return None  # The next begins with its first datapoint: there may be none.
-        return self._start(False)
-
-    def _count(self, path: str) -> None:
-        options = {name: value for name, value in self._keywords.items() if name != 'compression'}
+    def _count(self, shard: str) -> None:
+        """Adds a shard to those that are written."""
         try:
-            reader = DatasetReader(path, raw=True, **options)
+            reader = DatasetReader(shard, raw=True, **self._storage)
         except FileNotFoundError as exc:
-            raise CorruptError(path, None, 'shard without spec.json') from exc
-        if reader.types != self.types:
-            raise SpecError(None, f'that of the shards there are, {reader.spec}', self.spec, path)
+            raise CorruptError(shard, None, 'shard without spec.json') from exc
+        if reader.spec != self.spec:
+            raise SpecError(None, f'that of the other shards, {reader.spec}', self.spec, shard)
         self._past_shards += 1
         self._past_size += reader.size
         self._past_length += len(reader)
 
-    def _start(self, resume: bool, path: str | None = None) -> DatasetWriter:
-        path = path or self.store.join(self.directory, f'{self._number:06}')
-        self.store.remove(self.store.join(self.directory, INDEX))  # It does not tell of this one.
+    def _start(self, unfinished: str | None = None) -> DatasetWriter:
+        """Starts a shard, or resumes an unfinished one."""
+        path = unfinished or self.store.join(self.directory, f'{self._number:06}')
+        self.store.remove(self.store.join(self.directory, INDEX))  # It does not list this shard.
+        resume = unfinished is not None or self._has_left_files
+        options = {'compression': self._compressions, **self._storage}
         try:
-            return DatasetWriter(path, self.spec, self._encoders, resume=resume, **self._keywords)
+            writer = DatasetWriter(path, self.spec, self._encoders, resume=resume, **options)
         except (FileExistsError, BlockingIOError):
             raise
         except OSError:
-            self._is_begun = True  # A full disk, say: the next try goes on with what this one made.
+            self._has_left_files = True
             raise
+        self._has_left_files = False
+        return writer
 
     # What it is.
 
     @property
     def spec(self) -> dict[str, str]:
         """The type of each field, sorted by field."""
-        return {name: kind.text for name, kind in self.types.items()}
+        return {name: kind.text for name, kind in self._types.items()}
 
     @property
     def shards(self) -> int:
-        """Folders so far, with those found by `resume`."""
+        """Shards so far, with those found by `resume`."""
         return self._past_shards + (self._writer is not None)
 
     @property
@@ -206,96 +214,105 @@ class ShardedDatasetWriter:
     # Writing.
 
     def append(self, datapoint: Mapping[str, Any], flush: bool | None = None) -> int:
-        """Appends a datapoint, wholly or not at all; see `DatasetWriter.append`.
+        """Appends a datapoint, as a whole or not at all; see `DatasetWriter.append`.
 
         Returns:
-            The index of the datapoint among all that this writer's folders have.
+            The index of the datapoint among all in the shards of this writer's numbers.
         """
-        writer = self._ready()
+        writer = self._next_writer()
         return self._past_length + writer.append(datapoint, flush)
 
     def append_records(self, records: list[Any], flush: bool | None = None) -> int:
-        """Appends a datapoint that is encoded already; see `DatasetWriter.append_records`."""
-        writer = self._ready()
+        """Appends a datapoint that is already encoded; see `DatasetWriter.append_records`."""
+        writer = self._next_writer()
         return self._past_length + writer.append_records(records, flush)
 
     def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
-        """Appends many datapoints, all to one folder; see `DatasetWriter.append_runs`."""
-        self._ready().append_runs(runs, refs)
+        """Appends many datapoints, all to one shard; see `DatasetWriter.append_runs`."""
+        self._next_writer().append_runs(runs, refs)
 
-    def _ready(self) -> DatasetWriter:
-        """Returns the writer of the folder that has room."""
+    def _next_writer(self) -> DatasetWriter:
+        """Returns the writer of the shard that the next datapoint goes to."""
         if self._closed:
             raise ValueError(f'{self!r} is closed')
-        if self._upload is not None and self._upload.failed:
-            self._end_upload()
-        # Not after the datapoint that fills it: if closing fails, nothing was appended.
-        if self.is_due:
-            self.end_shard()
-        return self.begun()
+        if self._uploading is not None and (self._upload is None or self._upload.done()):
+            self._finish_upload()
+        writer = self._writer
+        if writer is not None and not self.is_full(*writer.totals):
+            return writer
+        # A full shard is ended here, not by the datapoint that fills it: if closing fails, none was appended.
+        self.end_shard()
+        return self.shard_writer()
 
-    def begun(self) -> DatasetWriter:
-        """Returns the writer of the folder that is being written, however full; there may be none yet."""
+    def shard_writer(self) -> DatasetWriter:
+        """Returns the writer of the current shard, however full; starts a shard if there is none."""
         if self._writer is None:
-            self._writer = self._start(self._is_begun)
-            self._is_begun = False
+            self._writer = self._start()
         return self._writer
 
     @property
-    def current(self) -> DatasetWriter | None:
-        """The writer of the folder that is being written; None before the first datapoint of one."""
-        return self._writer
-
-    def end_shard(self) -> None:
-        """Ends the folder that is being written, if there is one."""
-        if self._writer is not None:
-            self._end_shard(self._writer)
+    def totals(self) -> tuple[int, int, int]:
+        """Bytes, datapoints, and records of the bag with the most, of the current shard."""
+        return (0, 0, 0) if self._writer is None else self._writer.totals
 
     @property
     def is_due(self) -> bool:
-        """Whether the next datapoint begins another folder."""
-        writer = self._writer
-        return writer is not None and self.is_full(writer.size, len(writer), writer.largest)
+        """Whether the next datapoint starts another shard."""
+        return self._writer is not None and self.is_full(*self._writer.totals)
 
     def is_full(self, size: int, length: int, records: int) -> bool:
-        """Tells if a folder of so many bytes, datapoints, and records of a field is full."""
+        """Returns whether a shard of so many bytes, datapoints, and records of a field is full."""
         return (
             (self._shard_size is not None and size >= self._shard_size)
             or (self._shard_length is not None and length >= self._shard_length)
-            or records >= RECORDS - ROOM
+            or records >= MAX_RECORDS - MAX_DATAPOINT_RECORDS
         )
 
-    def _end_shard(self, writer: DatasetWriter) -> None:
-        self._end_upload()
-        if not self.store.is_remote:
-            writer.close()
-        else:
+    def end_shard(self) -> None:
+        """Ends the current shard, if there is one."""
+        writer = self._writer
+        if writer is None:
+            return
+        self._finish_upload()
+        if self.store.is_remote:
             writer.flush()
+        else:
+            writer.close()
+        self._find_dictionaries(writer.directory)
         self._past_shards += 1
         self._past_size += writer.size
         self._past_length += len(writer)
         self._number += self._step
-        self._keywords['compression'] = writer.compressions  # With the dictionaries it trained.
         self._writer = None
         if self.store.is_remote:
-            self._upload = Closing(writer)
+            from concurrent.futures import ThreadPoolExecutor
 
-    def _end_upload(self) -> None:
-        """Waits until the shard before is there; an error is raised, and the next call tries again."""
-        if self._upload is not None:
-            self._upload.wait()
+            self._uploading = writer
+            threads = ThreadPoolExecutor(1, 'bags-upload')
+            self._upload = threads.submit(writer.close)
+            threads.shutdown(wait=False)
+
+    def _finish_upload(self) -> None:
+        """Waits until the full shard is stored. After an error, the next call tries again."""
+        if self._uploading is None:
+            return
+        if self._upload is None:
+            self._uploading.close()
+        elif (error := self._upload.exception()) is not None:
             self._upload = None
+            raise error
+        self._uploading = self._upload = None
 
     def flush(self) -> None:
-        """Makes all datapoints readable by other processes, and safe from the end of this one."""
+        """Makes all datapoints readable by other processes, and safe if this process is killed."""
         if self._writer is not None:
             self._writer.flush()
 
     def close(self) -> None:
-        """Flushes, and closes the last folder."""
+        """Flushes and closes the last shard. After an error it may be called again."""
         if self._closed:
             return
-        self._end_upload()
+        self._finish_upload()
         if self._writer is not None:
             self._writer.close()
         self._closed = True

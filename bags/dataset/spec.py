@@ -1,4 +1,4 @@
-"""Specs: which fields a dataset has, and of which type. No I/O.
+"""Specs: the fields of a dataset and their types. No I/O.
 
 type = word [ "(" arg ("," arg)* ")" ] [ "[]" ] [ "?" ]
 """
@@ -20,7 +20,7 @@ DEVICES = {'con', 'prn', 'aux', 'nul', *(f'{port}{digit}' for port in ('com', 'l
 
 
 class FieldType(NamedTuple):
-    """A type, taken apart: `jpeg(95)[]?` is jpeg, ('95',), a sequence, optional."""
+    """A parsed type: `jpeg(95)[]?` has the word jpeg and the args ('95',), is a sequence, and optional."""
 
     text: str
     word: str
@@ -30,14 +30,19 @@ class FieldType(NamedTuple):
 
 
 Spec = dict[str, FieldType]
-"""Types by field, in sorted order: the order of a refs record."""
+"""Type by field, sorted by field, which is the order of a refs record."""
 
 
 def parse_type(field: str, text: object, where: object = None) -> FieldType:
-    """Takes a type apart.
+    """Parses a type.
+
+    Args:
+        field: The field, for the message.
+        text: The type.
+        where: The file of the spec, for the message.
 
     Raises:
-        SpecError: It does not follow the grammar.
+        SpecError: The type does not follow the grammar.
     """
     match = TYPE.fullmatch(text) if isinstance(text, str) else None
     args: tuple[str, ...] = ()
@@ -49,31 +54,28 @@ def parse_type(field: str, text: object, where: object = None) -> FieldType:
 
 
 def parse_spec(spec: object, where: object = None) -> Spec:
-    """Takes a spec apart, and sorts it.
+    """Parses and sorts a spec.
 
     Raises:
-        SpecError: It is no mapping of names to types, or a name is no single component of a path. More is
-            asked of a spec that is written: see `check_names`.
+        SpecError: The spec is not a mapping of names to types, or a name is not a single component of a path.
+            `check_names` has more rules, for specs that are written.
     """
     if not isinstance(spec, Mapping):
         raise SpecError(None, 'a mapping of field names to types', spec, where)
     for name in spec:
-        if not isinstance(name, str) or not _is_component(name):
+        if not isinstance(name, str) or name in ('', '.', '..', 'refs') or set(name) & set('/\\\0'):
             raise SpecError(
                 str(name), 'a name that is a single component of a path, and not refs', name, where
             )
     return {name: parse_type(name, spec[name], where) for name in sorted(spec)}
 
 
-def _is_component(name: str) -> bool:
-    return bool(name) and name not in ('.', '..', 'refs') and not any(char in name for char in '/\\\0')
-
-
 def check_names(spec: Spec) -> None:
-    """Checks that every file system can hold the fields of a spec that is to be written.
+    """Checks that every file system can hold the fields of a spec, before it is written.
 
     Raises:
-        SpecError: A name that cannot be a file's everywhere, or two that some file systems take for one.
+        SpecError: There is no field, a name is not valid on every file system, or two names differ only in
+            case.
     """
     if not spec:
         raise SpecError(None, 'at least one field', {})
@@ -92,26 +94,26 @@ def check_names(spec: Spec) -> None:
 
 
 def dump_spec(spec: Spec) -> bytes:
-    """Returns what is in spec.json."""
+    """Returns the content of spec.json."""
     return json.dumps({name: kind.text for name, kind in spec.items()}).encode()
 
 
 def load_spec(data: bytes, where: object) -> Spec:
-    """Reads what is in spec.json.
+    """Parses the content of spec.json.
 
     Raises:
         SpecError: It is not JSON, or not a spec.
     """
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
             raise SpecError(None, 'each field once', sorted(name for name, _ in pairs), where)
         return found
 
     try:
-        return parse_spec(json.loads(data, object_pairs_hook=once), where)
+        return parse_spec(json.loads(data, object_pairs_hook=to_dict), where)
+    except SpecError:
+        raise
     except (ValueError, RecursionError) as exc:
-        if isinstance(exc, SpecError):
-            raise
         raise SpecError(None, f'JSON ({exc})', data[:40], where) from exc

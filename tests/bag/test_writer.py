@@ -586,6 +586,36 @@ def test_buffered_records_can_be_dropped(tmp_path):
 
 
 @pytest.mark.parametrize('form', FORMS, ids='-'.join)
+def test_many_records_at_once(tmp_path, form):
+    with bag.Writer(tmp_path / 'x.bag', **options_of(form)) as writer:
+        writer.write(b'before')
+        records = [b'one', b'', b'three']
+        writer.write_many(records)
+        assert records == []
+        assert (len(writer), writer.buffered) == (4, 0)
+        writer.write_many(records)
+        writer.write(b'after')
+    assert read(tmp_path / 'x.bag', form) == [b'before', b'one', b'', b'three', b'after']
+    with pytest.raises(ValueError, match='closed'):
+        writer.write_many([b'four'])
+
+
+def test_many_records_for_which_there_is_no_room(tmp_path, monkeypatch):
+    def put(output, buffers, offset):
+        raise OSError(28, 'no room')
+
+    with bag.Writer(tmp_path / 'x.bag') as writer:
+        monkeypatch.setattr('bags.storage.local.LocalOutput._put', put)
+        records = [b'one', b'two']
+        with pytest.raises(OSError, match='no room'):
+            writer.write_many(records)
+        monkeypatch.undo()
+        assert records == [b'one', b'two']
+        writer.write_many(records)
+    assert read(tmp_path / 'x.bag') == [b'one', b'two']
+
+
+@pytest.mark.parametrize('form', FORMS, ids='-'.join)
 def test_files_as_records(tmp_path, form):
     data = random.Random(0).randbytes(9 << 20)
     (tmp_path / 'video').write_bytes(data)

@@ -5,6 +5,7 @@ import math
 import os
 import random
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -236,6 +237,61 @@ def test_what_is_in_a_float_stays(tmp_path):
             writer.append({'x': value})
     with bags.open(tmp_path / 'a') as reader:
         assert [str(r['x']) for r in reader] == ['inf', '-inf', 'nan', '-0.0']
+
+
+@pytest.mark.parametrize('call', ['append', 'append and flush', 'flush', 'close'])
+def test_ctrl_c_at_any_line_leaves_whole_datapoints(tmp_path, call):
+    spec = {'id': 'int(8)', 'text': 'utf8', 'words': 'utf8[]'}
+
+    def make(index):
+        return {'id': index, 'text': f'text {index}', 'words': ['x' * index] * (index % 4)}
+
+    for lines in range(1, 2000):
+        writer = bags.DatasetWriter(tmp_path / str(lines), spec, compression=['text'])
+        for index in range(2):
+            writer.append(make(index), False)
+        left = [lines]
+
+        def interrupt(frame, event, argument, left=left):
+            if '/bags/dataset/' not in frame.f_code.co_filename:  # tests/bag does so to bags.
+                return None
+            if event == 'line':
+                left[0] -= 1
+                if not left[0]:
+                    raise KeyboardInterrupt
+            return interrupt
+
+        sys.settrace(interrupt)
+        try:
+            if call.startswith('append'):
+                writer.append(make(2), call == 'append and flush')
+            else:
+                getattr(writer, call)()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        if left[0] > 0:
+            break
+        if not writer.closed:
+            try:
+                assert len(writer) in (2, 3)
+                assert writer.append(make(3)) == len(writer) - 1
+                writer.close()
+            except (OSError, ValueError):  # `close` was interrupted.
+                assert call == 'close'
+                del writer
+        with bags.DatasetWriter(tmp_path / str(lines), spec, resume=True) as writer:
+            writer.append(make(4))
+        with bags.open(tmp_path / str(lines)) as reader:
+            found = list(reader)
+        numbers = [row['id'] for row in found]
+        assert found == [make(number) for number in numbers]
+        assert numbers[-1] == 4
+        if call != 'close':
+            assert numbers in ([0, 1, 3, 4], [0, 1, 2, 3, 4])
+    else:
+        pytest.fail('the call did not come to its end')
 
 
 # A disk that is full.

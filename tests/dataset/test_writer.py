@@ -201,7 +201,7 @@ def test_items_that_do_not_encode_are_named(tmp_path):
         assert error.value.item == 1
         with pytest.raises(ZeroDivisionError) as error:
             writer.append({'id': 1, 'words': words()})
-        assert error.value.__notes__ == ["where field 'words' of type utf8[] gives its item 1"]
+        assert error.value.__notes__ == ["from the iterable of field 'words' of type utf8[], at item 1"]
         with pytest.raises(bags.EncodeError) as error:
             writer.append({'id': 'x', 'words': []})
         assert error.value.item is None
@@ -406,6 +406,26 @@ def test_resuming_drops_refs_at_the_end_that_lead_nowhere(tmp_path):
     assert read(path) == [dict(sorted(row(index).items())) for index in range(5)]
 
 
+@pytest.mark.parametrize('closes', [True, False])
+@pytest.mark.parametrize('count', [0, 2, 4, 9])
+def test_resuming_a_part_of_the_datapoints(tmp_path, closes, count):
+    rows = [dict(sorted(row(index).items())) for index in range(4)]
+    writer = bags.DatasetWriter(tmp_path / 'a', SPEC)
+    for index in range(4):
+        writer.append(rows[index], flush=True)
+    if closes:
+        writer.close()
+    del writer
+    with bags.DatasetWriter(tmp_path / 'a', SPEC, resume=True, truncate_to=count) as writer:
+        assert len(writer) == min(count, 4)
+        writer.append(rows[3])
+    assert read(tmp_path / 'a') == [*rows[:count], rows[3]]
+    with pytest.raises(ValueError, match='truncate_to: expected resume=True'):
+        bags.DatasetWriter(tmp_path / 'b', SPEC, truncate_to=1)
+    with pytest.raises(ValueError, match='truncate_to: expected at least 0'):
+        bags.DatasetWriter(tmp_path / 'a', SPEC, resume=True, truncate_to=-1)
+
+
 def test_resuming_does_not_take_a_lost_bag_for_an_empty_one(tmp_path, kit):
     path = kit.fill(tmp_path / 'a', [row(index) for index in range(3)], SPEC)
     os.rename(tmp_path / 'a' / 'text.bag', tmp_path / 'text.bag')
@@ -464,7 +484,7 @@ def test_two_writers_in_one_folder(tmp_path):
 
 @pytest.mark.parametrize('count', [1, 3])
 def test_most_records_of_a_folder(tmp_path, monkeypatch, count):
-    monkeypatch.setattr('bags.dataset.field_writer.RECORDS', 10)
+    monkeypatch.setattr('bags.dataset.field_writer.MAX_RECORDS', 10)
     with bags.DatasetWriter(tmp_path / 'a', {'words': 'utf8[]'}) as writer:
         for _ in range(10 // count):
             writer.append({'words': ['x'] * count})
