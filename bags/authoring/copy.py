@@ -106,9 +106,9 @@ def copy(
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[1])):
             raise TypeError(f'add: expected a type and a function for field {name!r}, got {pair!r}')
     new = parse_spec({name: kind for name, (kind, _) in (add or {}).items()})
-    names = select_whole(fields, source.types, 'copy')
+    names = select_whole(fields, source._types, 'copy')
     held = {name: held_as(source, name) for name in names if name not in new}
-    types = {name: copied_type(source.types[name], unsigned) for name, (_, unsigned) in held.items()}
+    types = {name: copied_type(source._types[name], unsigned) for name, (_, unsigned) in held.items()}
     spec = {name: kind.text for name, kind in sorted({**types, **new}.items())}
     compressions, anew = _compressions(
         compression, parse_spec(spec), {n: how for n, (how, _) in held.items()}

@@ -11,7 +11,7 @@ import numpy as np
 from bags.authoring.computed_fields import Added
 from bags.authoring.copy_records import Layout, lay_out, move, read_other
 from bags.bag.limits import ENTRY
-from bags.dataset.base import Rows
+from bags.dataset.base import Dataset
 from bags.dataset.compression import Compressed
 from bags.dataset.field_writer import Run
 from bags.dataset.record_ranges import Pieces, Tail, pieces_of
@@ -63,7 +63,7 @@ class Copier:
 
     def __init__(
         self,
-        dataset: Rows,
+        dataset: Dataset,
         types: Spec,
         compressions: Mapping[str, Compressed],
         anew: Collection[str],
@@ -94,12 +94,12 @@ class Copier:
         indices = np.arange(start, stop)
         plan = Plan(start, stop, {}, {}, (stop - start) * self._stride, 0)
         for name, kind in self._types.items():
-            spans = self._dataset.spans(indices, name)
+            spans = self._dataset._record_ranges(indices, name)
             if spans is None:
                 plan.fields[name] = None
                 continue
             for source in spans.sources:
-                if copied_type(self._dataset.types[name], source.unsigned) != kind:
+                if copied_type(self._dataset._types[name], source.unsigned) != kind:
                     raise SpecError(name, f'{kind.text} in all parts', 'integers without a sign in some')
             pieces = pieces_of(spans, tails.get(name))
             layout = lay_out(pieces)
@@ -139,9 +139,9 @@ class Copier:
         return chunk
 
 
-def held_as(dataset: Rows, field: str) -> tuple[Compressed | None, bool]:
+def held_as(dataset: Dataset, field: str) -> tuple[Compressed | None, bool]:
     """Returns how the first record of a field is compressed, and whether its integers are unsigned."""
-    spans = dataset.spans(np.arange(1), field) if len(dataset) else None
+    spans = dataset._record_ranges(np.arange(1), field) if len(dataset) else None
     if spans is None:
         return None, False
     source = spans.sources[0]

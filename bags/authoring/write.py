@@ -13,7 +13,7 @@ from typing import Any
 from bags.authoring.progress_log import note_source
 from bags.authoring.tasks import LONG, Inputs, Ledger
 from bags.authoring.workers import Crew, Outcome, Processes, Task, Threads, can_be_sent
-from bags.dataset.base import Rows
+from bags.dataset.base import Dataset
 from bags.dataset.compression import Compression
 from bags.dataset.encoder import Encoder, collect
 from bags.dataset.fingerprint import fingerprint
@@ -49,7 +49,7 @@ class Encode:
         spec: Mapping[str, str],
         encoders: Mapping[str, Callable[..., Any]] | None,
         transform: Callable[[Any], Mapping[str, Any]] | None,
-        dataset: Rows | None,
+        dataset: Dataset | None,
     ) -> None:
         self._spec = spec
         self._encoders = encoders
@@ -120,7 +120,7 @@ def write(
         RuntimeError: A worker died, and so did those that tried again; likewise.
         ValueError: With `resume`, what is there is made from something else.
     """
-    dataset = source if isinstance(source, Rows) else None
+    dataset = source if isinstance(source, Dataset) else None
     if dataset is None and not isinstance(source, Iterable):
         raise TypeError(
             f'write: expected a dataset or something to iterate over, got {type(source).__name__}'

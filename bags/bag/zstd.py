@@ -7,35 +7,30 @@ one of each (measured: 0.26 µs for a frame of 100 B with a kept decompressor an
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import threading
-import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import zstandard
 
-from bags.bag.frames import BEHIND
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionTrained, CompressionZstd
-from bags.bag.together import Together
-from bags.concurrency import at_once
+from bags.bag.zstd_batch import HEADER_BYTES, decompress_batch
+from bags.concurrency import in_threads
 from bags.indexing import Int64s
-from bags.storage.heap import hold, retain
 
 __all__ = ['Buffer', 'Zstd', 'codec_for']
 
 Buffer = bytes | bytearray | memoryview
 
 MAGIC = b'\x28\xb5\x2f\xfd'
-PARALLEL_BYTES = 1 << 18  # Below this, starting threads costs more than it saves.
-PARALLEL_RECORDS = 64
+PARALLEL_RECORDS = 64  # Records from which compressing uses threads.
+PARALLEL_BYTES = 1 << 20  # Bytes of frames from which decompressing uses threads.
 PARALLEL_FRAME = 1 << 10  # Smaller frames spend too much of their time holding the GIL.
-WORTH = 1.5e-3  # Seconds of work, by how long a part of it took, that are worth a second thread.
-SHARES = 8  # Parts that a thread does of what is divided, so that all end at about the same time.
-MANY = 128  # Fewer frames are not worth the steps of decompressing them together.
-SMALL_FRAME = 1 << 11  # Larger ones gain little.
+MIN_BATCH = 128  # Fewer frames are decompressed one by one.
+MAX_BATCH_FRAME = 1 << 11  # Mean size of frames above which a call for each is as quick.
 STEP = 1 << 10  # A block of zstd holds at most 128 KiB and takes at least 4 bytes: 1 KiB is at most 32 MiB.
 
 
@@ -58,10 +53,7 @@ class Zstd:
         self._dictionary = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
         self._is_prepared = False
         self.local = threading.local()
-        """Of each thread, once used: `compressor` and `decompress`."""
-        self._together = Together(self._dictionary)
-        self._pace = 0.0  # Seconds that the last bytes of frames took, each.
-        self._held: dict[int, np.ndarray] = {}
+        """Of each thread, once used: `compressor` and `decompressor`."""
 
     def encode_many(self, records: Sequence[bytes]) -> list[Any]:
         """Returns the frames of records, as buffers, with content sizes and checksums; empty for empty ones.
@@ -93,10 +85,14 @@ class Zstd:
             level, dict_data=self._dictionary, write_checksum=True, write_content_size=True
         )
 
-    def _decompressor(self) -> Callable[..., bytes]:
-        decompress: Callable[..., bytes] = zstandard.ZstdDecompressor(dict_data=self._dictionary).decompress
-        self.local.decompress = decompress
-        return decompress
+    def _decompressor(self) -> zstandard.ZstdDecompressor:
+        """Returns the decompressor of this thread."""
+        try:
+            found: zstandard.ZstdDecompressor = self.local.decompressor
+        except AttributeError:
+            found = self.local.decompressor = zstandard.ZstdDecompressor(dict_data=self._dictionary)
+            self.local.decompress = found.decompress
+        return found
 
     def decode(self, frame: Buffer) -> bytes:
         """Returns the record of a frame.
@@ -111,10 +107,9 @@ class Zstd:
             # An announced size is what decompress allocates, so it is looked at first.
             if 0 < zstandard.frame_content_size(frame) <= self.max_record_size:
                 try:
-                    decompress = self.local.decompress
+                    record: bytes = self.local.decompress(frame, 0, False, False)
                 except AttributeError:
-                    decompress = self._decompressor()
-                record: bytes = decompress(frame, 0, False, False)
+                    record = self._decompressor().decompress(frame, 0, False, False)
                 return record
             return self._decode_unsized(frame)
         except zstandard.ZstdError as exc:
@@ -163,81 +158,36 @@ class Zstd:
         return f'damaged zstd frame of {len(frame)} bytes: {exc}'
 
     def decode_many(self, frames: Sequence[Buffer], parallelism: int = 1) -> list[bytes]:
-        """Decodes frames in order: small ones together, large ones in threads (zstd runs without the GIL).
+        """Decodes frames in order: many small ones by one call, large ones in threads.
 
         Raises:
             ValueError: As `decode`, for one of the frames that fail.
         """
         count, total = len(frames), sum(map(len, frames))
-        if count >= MANY and total <= SMALL_FRAME * count:
-            joined = b''.join((*frames, bytes(BEHIND)))
+        if count >= MIN_BATCH and total <= MAX_BATCH_FRAME * count:
             stops = np.cumsum(np.fromiter(map(len, frames), np.int64, count))
             starts = np.concatenate(([0], stops[:-1]))
-            together = self.decode_together(joined, starts, stops, parallelism)
-            if together is not None:
-                return together
-        if total <= PARALLEL_BYTES or total <= PARALLEL_FRAME * count:
+            records = self.decode_batch(b''.join((*frames, bytes(HEADER_BYTES))), starts, stops)
+            if records is not None:
+                return records
+        if parallelism < 2 or total <= max(PARALLEL_BYTES, PARALLEL_FRAME * count):
             return list(map(self.decode, frames))
-        retain(4 * total)  # About what the records take.
-        if parallelism < 2:
-            return self._decode_in_threads(frames, 1)
-        records: list[bytes] = []
-        if not self._pace:
-            head = -(-count // 32)
-            records, frames = self._decode_each(frames[:head]), frames[head:]
-        if sum(map(len, frames)) * self._pace < WORTH:
-            return records + self._decode_each(frames)
-        return records + self._decode_in_threads(frames, min(parallelism, len(frames)))
+        step = -(-count // parallelism)
+        parts = [frames[start : start + step] for start in range(0, count, step)]
+        found = in_threads(lambda part: list(map(self.decode, part)), parts, parallelism)
+        return list(itertools.chain.from_iterable(found))
 
-    def _decode_each(self, frames: Sequence[Buffer]) -> list[bytes]:
-        begin = time.perf_counter()
-        records = list(map(self.decode, frames))
-        total = sum(map(len, frames))
-        if total:
-            self._pace = (time.perf_counter() - begin) / total
-        return records
-
-    def _decode_in_threads(self, frames: Sequence[Buffer], threads: int) -> list[bytes]:
-        step = -(-len(frames) // (SHARES * threads))
-        left = deque(range(0, len(frames), step))
-        found: list[list[bytes] | None] = [None] * len(left)
-
-        def work(turn: int) -> None:
-            sizes: list[int] = []
-            while True:
-                try:
-                    first = left.popleft()
-                except IndexError:
-                    break
-                try:
-                    records = found[first // step] = self._decode_each(frames[first : first + step])
-                except BaseException:
-                    left.clear()
-                    raise
-                sizes += map(len, records)
-            # Each thread has a heap of its own, which a thread of the next call takes up.
-            held = hold(sum(sizes), max(sizes, default=0))
-            if held is not None:
-                self._held[turn] = held
-
-        at_once(work, range(threads))
-        records: list[bytes] = []
-        for part in found:
-            assert part is not None
-            records += part
-        return records
-
-    def decode_together(
+    def decode_batch(
         self, data: bytes | mmap.mmap, starts: Int64s, stops: Int64s, parallelism: int = 1
     ) -> list[bytes] | None:
-        """Decodes many small frames where they are; None if `decode` has to look at each."""
+        """Decodes many small frames where they lie; None if `decode` has to look at each."""
         count, total = len(starts), int((stops - starts).sum())
-        if count < MANY or not 0 < total <= SMALL_FRAME * count:
+        if count < MIN_BATCH or not 0 < total <= MAX_BATCH_FRAME * count:
             return None
         present = stops > starts
-        if np.count_nonzero(present) == count:
-            return self._together.decompress(data, starts, stops, self.max_record_size, parallelism)
         starts, stops = starts[present], stops[present]
-        found = self._together.decompress(data, starts, stops, self.max_record_size, parallelism)
-        records = iter(found or ())
-        return None if found is None else [next(records) if full else b'' for full in present.tolist()]
+        found = decompress_batch(self._decompressor(), data, starts, stops, self.max_record_size)
+        if found is None or len(found) == count:
+            return found
+        records = iter(found)
+        return [next(records) if full else b'' for full in present.tolist()]

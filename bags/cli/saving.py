@@ -24,7 +24,7 @@ def save_media(folder: str, dataset: Any, index: int, names: list[str]) -> list[
     """
     saved = []
     for name in names:
-        kind = dataset.types[name]
+        kind = dataset._types[name]
         if not is_opaque(kind):
             continue
         if not kind.sequence:
@@ -36,7 +36,7 @@ def save_media(folder: str, dataset: Any, index: int, names: list[str]) -> list[
                 continue
             saved.append(save_file(folder, index, name, None, file))
             continue
-        count = int(dataset.lengths_at(np.array([index]), name)[0])
+        count = int(dataset._lengths(np.array([index]), name)[0])
         saved += [
             save_file(folder, index, name, item, dataset.file(index, name, item)) for item in range(count)
         ]

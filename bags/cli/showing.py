@@ -10,8 +10,8 @@ import numpy as np
 
 from bags.cli.facts import media_facts
 from bags.cli.printing import byte_count
-from bags.dataset.base import Rows
-from bags.dataset.open import open_as_far_as_known
+from bags.dataset.base import Dataset
+from bags.dataset.open import open_with_known_decoders
 from bags.dataset.registry import decoders
 from bags.dataset.spec import FieldType
 from bags.errors import BagsError
@@ -50,9 +50,9 @@ ITEMS = 3  # Of a sequence of media, as many are described.
 NUMBERS = 64  # Arrays of as many numbers are printed in JSON.
 
 
-def open_for_show(path: str) -> Rows:
+def open_for_show(path: str) -> Dataset:
     """Opens a dataset whose values can be shown, also those of types that only their author can decode."""
-    return open_as_far_as_known(path, but=MEDIA)
+    return open_with_known_decoders(path, undecoded=MEDIA)
 
 
 def is_opaque(kind: FieldType) -> bool:
@@ -68,9 +68,9 @@ class Shown:
         self.json = json
 
 
-def show_value(dataset: Rows, index: int, field: str) -> Shown:
+def show_value(dataset: Dataset, index: int, field: str) -> Shown:
     """Shows the value of a field; of what cannot be read, what is wrong with it."""
-    kind = dataset.types[field]
+    kind = dataset._types[field]
     try:
         if not is_opaque(kind):
             value = dataset[index, field][field]
@@ -87,10 +87,10 @@ def show_value(dataset: Rows, index: int, field: str) -> Shown:
         return Shown('None', None)  # What `file` says of a value that is missing.
 
 
-def _show_files(dataset: Rows, index: int, field: str) -> Shown:
+def _show_files(dataset: Dataset, index: int, field: str) -> Shown:
     if dataset[index, {field: range(0)}][field] is None:
         return Shown('None', None)
-    count = int(dataset.lengths_at(np.array([index]), field)[0])
+    count = int(dataset._lengths(np.array([index]), field)[0])
     found = [show_file(dataset.file(index, field, item)) for item in range(min(count, ITEMS))]
     more = '; …' if count > ITEMS else ''
     listed = '; '.join(shown.text for shown in found)

@@ -41,10 +41,10 @@ def _head(dataset: Any, index: int, field: str) -> bytes:
     # What cannot be read, or is missing, is told by that.
     with contextlib.suppress(Exception):
         item = None
-        if dataset.types[field].sequence:
+        if dataset._types[field].sequence:
             import numpy as np
 
-            count = int(dataset.lengths_at(np.array([index]), field)[0])
+            count = int(dataset._lengths(np.array([index]), field)[0])
             head = b'%d:' % count
             if not count:
                 return head

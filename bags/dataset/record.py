@@ -16,7 +16,7 @@ __all__ = ['Record', 'open_record']
 
 
 class Record:
-    """What a decoder with the attribute `opens` is given instead of the record's bytes.
+    """What a decoder with the attribute `lazy` is given instead of the record's bytes.
 
     Creating it reads nothing. It keeps the files of the bag open, also when the dataset is closed. A
     pickled one opens them again, by their path.

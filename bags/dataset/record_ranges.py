@@ -1,4 +1,4 @@
-"""Where records lie, as numbers: the spans of datapoints, and the fewest pieces to copy for them. No I/O."""
+"""Where the records of datapoints lie, and the fewest ranges to copy for them. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bags.indexing import Int64s, offsets_of
 if TYPE_CHECKING:
     from bags.bag.bag_file import BagFile
 
-__all__ = ['Pieces', 'RecordRanges', 'Source', 'Tail', 'join_spans', 'pieces_of']
+__all__ = ['Pieces', 'RecordRanges', 'Source', 'Tail', 'join_ranges', 'pieces_of']
 
 FAR = 1 << 33  # Beyond all records of a bag.
 
@@ -63,8 +63,8 @@ class Pieces(NamedTuple):
     tail: Tail | None
 
 
-def join_spans(parts: Sequence[RecordRanges], order: Int64s) -> RecordRanges:
-    """Returns the spans of several datasets, one after the other, in another order."""
+def join_ranges(parts: Sequence[RecordRanges], order: Int64s) -> RecordRanges:
+    """Returns the record ranges of several datasets, one after the other, in another order."""
     sources: list[Source] = []
     which = []
     for part in parts:

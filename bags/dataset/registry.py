@@ -193,7 +193,7 @@ def bind_decoder(
     check_type(word, args, decoders)
     if (factory := _known(_DECODERS, function)) is not None:
         return factory(*args)  # type: ignore[no-any-return]
-    if getattr(function, 'opens', False) or any(function is other for other in _OTHER_DECODERS):
+    if getattr(function, 'lazy', False) or any(function is other for other in _OTHER_DECODERS):
         return (lambda data: function(data, *args)) if args else function
     return lambda data: function(bytes(data), *args)
 

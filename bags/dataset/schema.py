@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -25,7 +25,7 @@ class Decoder:
     """How the records of a type become values."""
 
     def __init__(
-        self, decode: Callable[[Any], Any] | None, fixed: Any, aliases: bool, opens: bool = False
+        self, decode: Callable[[Any], Any] | None, fixed: Any, accepts_view: bool, lazy: bool = False
     ) -> None:
         self.decode = decode
         """None where the record is the value."""
@@ -34,14 +34,10 @@ class Decoder:
         """Of the values, where all have one size."""
         self.length = _size(fixed)
         """Bytes of a record, where all have one size; else 0."""
-        self.aliases = aliases
+        self.accepts_view = accepts_view
         """Whether it takes a buffer over the file itself and does without a copy."""
-        self.opens = opens
+        self.lazy = lazy
         """Whether it takes a `Record`, to open it when it is needed, instead of its bytes."""
-        self.together: Callable[[Sequence[Any], Callable[..., list[Any]]], list[Any]] | None = None
-        """Decodes several records, if that is quicker than one by one; takes what does work on each, too."""
-        self.is_long = False
-        """Whether it takes long, and lets other threads run: then they may help."""
         self.is_scalar = bool(self.dtype) and not isinstance(
             decode and decode(bytes(self.length)), np.ndarray
         )
@@ -66,18 +62,15 @@ def _decoder_for(kind: FieldType, decoders: Mapping[str, Callable[..., Any]], ra
     function = decoders[kind.word]
     fixed = registry.fixed_dtype(kind.word, kind.args, decoders)
     decode = registry.bind_decoder(kind.word, kind.args, decoders)
-    if getattr(function, 'opens', False):
-        return Decoder(decode, None, False, opens=True)
+    if getattr(function, 'lazy', False):
+        return Decoder(decode, None, False, lazy=True)
     decoder = Decoder(None if decode is bytes else decode, fixed, False)
     textual = function is registry.decoders['utf8'] or decode is bytes
     if function is registry.decoders['utf8']:
         # Its records come as bytes, and nothing is quicker than this.
         decoder.decode = cast('Callable[[Buffer], Any]', bytes.decode)
     built_in = any(function is known for known in registry.decoders.values())
-    if built_in:  # What wraps one has its attributes, but decodes otherwise.
-        decoder.together = getattr(function, 'together', None)
-        decoder.is_long = getattr(function, 'is_long', False)
-    decoder.aliases = built_in and not textual and not (fixed and decoder.length <= SMALL)
+    decoder.accepts_view = built_in and not textual and not (fixed and decoder.length <= SMALL)
     return decoder
 
 

@@ -152,7 +152,7 @@ class ShardedDatasetWriter:
             reader = DatasetReader(path, raw=True, **options)
         except FileNotFoundError as exc:
             raise CorruptError(path, None, 'shard without spec.json') from exc
-        if reader.types != self.types:
+        if reader._types != self.types:
             raise SpecError(None, f'that of the shards there are, {reader.spec}', self.spec, path)
         self._past_shards += 1
         self._past_size += reader.size

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from bags.dataset.base import Rows, check_dataset
-from bags.dataset.open import open_as_far_as_known
+from bags.dataset.base import Dataset, check_dataset
+from bags.dataset.columns import read_column
+from bags.dataset.open import open_with_known_decoders
 from bags.dataset.selection import Fields, select_whole
 from bags.formats.signatures import HEAD, identify
 from bags.interop.extensions import CONTAINERS, KEY, WRITTEN, extension_of, type_of
@@ -59,7 +60,7 @@ def export(
         ValueError: A key that is no name for files, or that two datapoints have: in a row, for tars.
     """
     if isinstance(dataset, str | os.PathLike):
-        with open_as_far_as_known(dataset) as opened:
+        with open_with_known_decoders(dataset) as opened:
             return export(
                 opened, target, format=format, fields=fields, shard_size=shard_size,
                 shard_length=shard_length, progress=progress, storage_options=storage_options,
@@ -68,7 +69,7 @@ def export(
     one_of('format', format, ('webdataset', 'files'))
     shard_size = at_least('shard_size', shard_size, 1)
     shard_length = at_least_or_none('shard_length', shard_length, 1)
-    chosen = [name for name in select_whole(fields, dataset.types, 'export') if name not in (KEY, WRITTEN)]
+    chosen = [name for name in select_whole(fields, dataset._types, 'export') if name not in (KEY, WRITTEN)]
     import fsspec
 
     fs, root = fsspec.core.url_to_fs(os.fspath(target), **(storage_options or {}))
@@ -103,7 +104,7 @@ def export(
     return count
 
 
-def _samples(dataset: Rows, fields: list[str]) -> Iterator[tuple[str, list[tuple[str, bytes]], bool]]:
+def _samples(dataset: Dataset, fields: list[str]) -> Iterator[tuple[str, list[tuple[str, bytes]], bool]]:
     """Yields each datapoint's key, its files, and if these have the names that were noted.
 
     Of each file it is what follows the key in its name, and its content.
@@ -113,11 +114,11 @@ def _samples(dataset: Rows, fields: list[str]) -> Iterator[tuple[str, list[tuple
         indices = np.arange(start, _stop(dataset, start, step))
         columns = {name: _column(dataset, name, indices) for name in fields}
         keys: list[Any] = [f'{index:09}' for index in indices.tolist()]
-        if KEY in dataset.types:
-            keys = dataset.columns(indices, {KEY: True})[KEY]  # type: ignore[assignment]
+        if KEY in dataset._types:
+            keys = dataset._read(indices, {KEY: True}, read_column)[KEY]  # type: ignore[assignment]
         noted: list[Any] = [None] * len(indices)
-        if WRITTEN in dataset.types:
-            noted = list(dataset.columns(indices, {WRITTEN: True})[WRITTEN])
+        if WRITTEN in dataset._types:
+            noted = list(dataset._read(indices, {WRITTEN: True}, read_column)[WRITTEN])
         size = 0
         for place, key in enumerate(keys):
             names = noted[place] or {}
@@ -126,7 +127,7 @@ def _samples(dataset: Rows, fields: list[str]) -> Iterator[tuple[str, list[tuple
                 for field, column in columns.items()
                 for name, data in column[place]
             ]
-            if 'label' in dataset.types:
+            if 'label' in dataset._types:
                 # The label of a class folder is the first part of the key already.
                 files = [
                     (name, data)
@@ -139,7 +140,7 @@ def _samples(dataset: Rows, fields: list[str]) -> Iterator[tuple[str, list[tuple
         step = min(2 * step, 4096) if size < MOST else max(1, step // 2)
 
 
-def _stop(dataset: Rows, start: int, step: int) -> int:
+def _stop(dataset: Dataset, start: int, step: int) -> int:
     """Returns the end of a run of at most `step` datapoints, few enough bytes where that is known."""
     before = getattr(dataset, 'bytes_before', None)
     if before is None:
@@ -150,13 +151,13 @@ def _stop(dataset: Rows, start: int, step: int) -> int:
     return stop
 
 
-def _column(dataset: Rows, field: str, indices: Any) -> list[list[tuple[str, bytes]]]:
+def _column(dataset: Dataset, field: str, indices: Any) -> list[list[tuple[str, bytes]]]:
     """Returns the files that a field becomes, for each datapoint."""
-    kind = dataset.types[field]
+    kind = dataset._types[field]
     name = extension_of(field, kind.word)
     if kind.sequence:
         stem, dot, extension = (name or field).rpartition('.')
-        counts = dataset.lengths_at(indices, field)
+        counts = dataset._lengths(indices, field)
         rows = np.repeat(indices, counts)
         items = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         found = iter(_contents(dataset, field, rows, items))
@@ -187,15 +188,15 @@ def _named(name: str, data: bytes, word: str) -> tuple[str, bytes]:
     return f'{name}.{extension}' if extension else name, data
 
 
-def _contents(dataset: Rows, field: str, rows: Any, items: Any) -> list[bytes | None]:
-    word = dataset.types[field].word
+def _contents(dataset: Dataset, field: str, rows: Any, items: Any) -> list[bytes | None]:
+    word = dataset._types[field].word
     if word not in TEXTS and word != 'array':
-        return dataset.records_at(rows, field, items)
+        return dataset._records(rows, field, items)
     if items is None:
-        values: Any = dataset.columns(rows, {field: True})[field]
+        values: Any = dataset._read(rows, {field: True}, read_column)[field]
     else:
         values = [
-            dataset.row(row, {field: [item]})[field][0]
+            dataset._row(row, {field: [item]})[field][0]
             for row, item in zip(rows.tolist(), items.tolist(), strict=True)
         ]
     return [None if value is None else _as_file(value, word) for value in values]

@@ -10,14 +10,11 @@ import numpy as np
 
 from bags.bag.options import CacheMode
 from bags.concurrency import in_threads
-from bags.dataset.base import Rows, check_dataset
-from bags.dataset.concat import Parts
+from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.folder import Folder
 from bags.dataset.reader import DatasetReader
 from bags.dataset.schema import SchemaCache
 from bags.dataset.selection import select_fields
-from bags.dataset.sharded_reader import ShardedDatasetReader
-from bags.dataset.views import Join, Select
 from bags.indexing import Int64s
 from bags.progress import Advance
 from bags.progress import progress as show_progress
@@ -58,7 +55,7 @@ def prefetch(dataset: Any, fields: str | Iterable[str] | None = None, *, progres
     """
     check_dataset('prefetch', dataset)
     names = fields if fields is None or isinstance(fields, str) else tuple(fields)
-    needs = list(_needs(dataset, None, list(select_fields(names, dataset.types))))
+    needs = _needs(dataset, list(select_fields(names, dataset._types)))
     for need in needs:
         if need.folder.options.cache is None:
             raise ValueError(f'{need.folder.path}: has no cache to fetch into (open it with cache=…)')
@@ -84,34 +81,19 @@ def _has_blocks(need: Need) -> bool:
     return need.folder.options.cache_mode is CacheMode.BLOCKS
 
 
-def _needs(dataset: Rows, rows: Int64s | None, fields: list[str]) -> Iterator[Need]:
-    """Follows views down to the folders that their datapoints are in."""
-    if not fields or (rows is not None and not len(rows)):
-        return
-    if isinstance(dataset, DatasetReader):
-        yield Need(dataset.folder, fields, rows)
-    elif isinstance(dataset, ShardedDatasetReader | Parts):
-        if rows is None:
-            groups: list[tuple[int, Int64s | None]] = [
-                (n, None) for n in range(len(dataset.layout.starts) - 1)
-            ]
+def _needs(dataset: Dataset, fields: list[str]) -> list[Need]:
+    """Returns the folders that the datapoints of a dataset are in, each with its fields and datapoints."""
+    found: dict[str, Need] = {}
+    for address in dataset._resolve(np.arange(len(dataset)), dict.fromkeys(fields, True)):
+        folder, rows = address.reader._folder, np.unique(address.rows)
+        known = found.get(folder.path)
+        if known is not None:
+            rows = rows if known.rows is None else np.union1d(rows, known.rows)
+            fields = sorted({*address.selection, *known.fields})
         else:
-            parts, within = dataset.layout.many(np.unique(rows))
-            groups = [(int(part), within[parts == part]) for part in np.unique(parts)]
-        for part, inner in groups:
-            if isinstance(dataset, ShardedDatasetReader):
-                yield Need(dataset.folder(part), fields, inner)
-            else:
-                yield from _needs(dataset.parts[part], inner, fields)
-    elif isinstance(dataset, Select):
-        outer = np.asarray(dataset.indices, np.int64)
-        yield from _needs(dataset.dataset, outer if rows is None else outer[rows], fields)
-    elif isinstance(dataset, Join):
-        for owner in {id(owner): owner for owner in dataset.owners.values()}.values():
-            yield from _needs(owner, rows, [name for name in fields if dataset.owners[name] is owner])
-    else:
-        # A view of which only this is known: what it is a view of.
-        yield from _needs(dataset.dataset, None, fields)  # type: ignore[attr-defined]
+            fields = list(address.selection)
+        found[folder.path] = Need(folder, fields, None if len(rows) == len(address.reader) else rows)
+    return [need for need in found.values() if need.fields]
 
 
 def _paths(need: Need) -> Iterator[str]:
@@ -140,11 +122,11 @@ def _fetch(store: Any, path: str, advance: Advance) -> None:
 
 def _read(need: Need, advance: Advance) -> int:
     """Reads datapoints as they are, so that the blocks they are in are kept."""
-    reader = DatasetReader.over(need.folder, SchemaCache(None, True))
+    reader = DatasetReader._over(need.folder, SchemaCache(None, True))
     assert need.rows is not None
     size = 0
     for start in range(0, len(need.rows), ROWS):
-        rows = reader.rows(need.rows[start : start + ROWS], dict.fromkeys(need.fields, True))
+        rows = reader._rows(need.rows[start : start + ROWS], dict.fromkeys(need.fields, True))
         part = sum(_size(value) for row in rows for value in row.values())
         advance(0, part)
         size += part

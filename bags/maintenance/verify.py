@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bags.dataset.base import Rows
+from bags.dataset.base import Dataset
 from bags.dataset.schema import SchemaCache
 from bags.errors import SpecError
 from bags.maintenance.findings import Damage, Finding, Note
@@ -62,9 +62,9 @@ def verify(
         MissingDependencyError: To decode, a package is needed that is not installed.
     """
     workers = at_least_or_none('workers', workers, 1)
-    if not isinstance(source, Rows | str | os.PathLike):
+    if not isinstance(source, Dataset | str | os.PathLike):
         raise TypeError(f'verify: expected a dataset, or the path of one or of a bag, got {source!r:.80}')
-    places = list(_places(source)) if isinstance(source, Rows) else [os.fspath(source)]
+    places = list(_places(source)) if isinstance(source, Dataset) else [os.fspath(source)]
     sources = [find_source(place, filesystem, storage_options) for place in places]
     return _verify(sources, decode, notes, SchemaCache(decoders, False), workers, progress)
 
@@ -111,7 +111,7 @@ def _jobs(source: Source, decode: bool, schemas: SchemaCache) -> Iterator[Job]:
         yield job if decode or len(source.parts) == 1 else at_once(job)
 
 
-def _places(dataset: Rows) -> Iterator[str]:
+def _places(dataset: Dataset) -> Iterator[str]:
     """Yields the paths of the datasets that a dataset reads from."""
     directory = getattr(dataset, 'directory', None)
     if directory is not None:

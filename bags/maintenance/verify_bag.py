@@ -124,7 +124,7 @@ def _limits(
 ) -> Iterator[Damage]:
     for place in np.flatnonzero(bad).tolist():
         try:
-            bag.refuse(first + place, int(starts[place]), int(stops[place]))
+            bag._refuse(first + place, int(starts[place]), int(stops[place]))
         except CorruptError as exc:
             yield Damage(bag.path, kind.field, first + place, exc.detail)
 

@@ -51,7 +51,7 @@ def field_decode(field: Field, large: bool) -> Decode:
 
     def value(index: int) -> None:
         found = field.value(index)
-        if field.decoder.opens:
+        if field.decoder.lazy:
             for _ in _parts(found):  # All that a handle decodes only when it is asked for.
                 pass
 

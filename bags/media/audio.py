@@ -142,4 +142,4 @@ def decode_audio(record: Any, *_args: str) -> Audio:
     return Audio(record)
 
 
-decode_audio.opens = True  # type: ignore[attr-defined]
+decode_audio.lazy = True  # type: ignore[attr-defined]

@@ -280,4 +280,4 @@ def decode_video(record: Any, *_args: str) -> Video:
     return Video(record)
 
 
-decode_video.opens = True  # type: ignore[attr-defined]
+decode_video.lazy = True  # type: ignore[attr-defined]

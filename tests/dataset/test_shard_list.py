@@ -152,7 +152,7 @@ def test_another_shard_is_noticed(dataset, far, remote):
     if not remote:
         assert len(bags.open(dataset)) == 45
         return
-    with pytest.raises(CorruptError, match=r'shards.json: is stale.* 000006: run bags index'):
+    with pytest.raises(CorruptError, match=r'shards.json: is stale.* 000006: run bags consolidate'):
         bags.open(f'far:{dataset}')[0]
 
 
@@ -179,7 +179,7 @@ def test_a_shard_that_is_another_is_noticed(dataset, far, remote):
     if not remote:
         assert len(bags.open(dataset)) == 36
         return
-    with pytest.raises(CorruptError, match=r'000003: expected .* shards.json is stale: run bags index'):
+    with pytest.raises(CorruptError, match=r'000003: expected .* shards.json is stale: run bags consolidate'):
         bags.open(f'far:{dataset}')[22]
 
 
@@ -191,7 +191,7 @@ def test_a_field_that_is_another_is_noticed(dataset, far):
             writer.write(f'another {index}')
     reader = bags.open(f'far:{dataset}')
     assert reader[15, 'id'] == {'id': 15}
-    with pytest.raises(CorruptError, match=r'bytes of text.bag, got .*run bags index'):
+    with pytest.raises(CorruptError, match=r'bytes of text.bag, got .*run bags consolidate'):
         reader[15]
 
 

@@ -41,9 +41,9 @@ def export(
     import bags
     from bags.cli.printing import print_json
     from bags.cli.selecting import parse_byte_count, parse_fields
-    from bags.dataset.open import open_as_far_as_known
+    from bags.dataset.open import open_with_known_decoders
 
-    with open_as_far_as_known(path) as dataset:
+    with open_with_known_decoders(path) as dataset:
         files = bags.export(
             dataset,
             target,

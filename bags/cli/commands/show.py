@@ -15,7 +15,7 @@ PANEL = 'Look'
 SETTINGS = {'ignore_unknown_options': True}  # So that -1 is an index.
 
 Count = Annotated[int, typer.Option('--count', '-n', min=0, help='How many.')]
-Rows = Annotated[
+Dataset = Annotated[
     str,
     typer.Argument(
         metavar='[INDEX]',
@@ -29,7 +29,9 @@ Save = Annotated[
 ]
 
 
-def show(path: Path, index: Rows = '', fields: Fields = None, save: Save = None, json: Json = False) -> None:
+def show(
+    path: Path, index: Dataset = '', fields: Fields = None, save: Save = None, json: Json = False
+) -> None:
     """Shows a datapoint or a range of them: values, shapes of arrays, facts of media.
 
     Example: bags show episodes 10:12 --fields id,image
