@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bags.bag import Index, MultiIndex
     from bags.dataset.base import Dataset
     from bags.dataset.batch import Ragged
-    from bags.dataset.clip_sequence import Clips
+    from bags.dataset.clip_sequence import ClipSequence
     from bags.dataset.open import open
     from bags.dataset.reader import DatasetReader
     from bags.dataset.registry import decoders, encoders
@@ -61,7 +61,7 @@ __all__ = [
     'Audio',
     'BagInfo',
     'BagsError',
-    'Clips',
+    'ClipSequence',
     'Converted',
     'Copied',
     'CorruptError',
@@ -125,7 +125,7 @@ _HOMES = {
     'bag': ('Index', 'MultiIndex'),
     'dataset.base': ('Dataset',),
     'dataset.batch': ('Ragged',),
-    'dataset.clip_sequence': ('Clips',),
+    'dataset.clip_sequence': ('ClipSequence',),
     'dataset.open': ('open',),
     'dataset.reader': ('DatasetReader',),
     'dataset.registry': ('decoders', 'encoders'),

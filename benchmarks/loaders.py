@@ -171,7 +171,7 @@ class LitData:
         cache = Cache(str(path), chunk_bytes=1 << 24)
         for number, picture in enumerate(pictures):
             # What `litdata.optimize` calls, in processes of its own.
-            cache._add_item(number, {'image': picture})  # noqa: SLF001
+            cache._add_item(number, {'image': picture})
         cache.done()
         cache.merge()
 

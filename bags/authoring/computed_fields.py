@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bags.dataset.base import Rows
+from bags.dataset.base import Dataset
 from bags.dataset.batch import Column
+from bags.dataset.columns import read_column
 from bags.dataset.encoder import Encoder, collect
 from bags.dataset.field_writer import Run
 from bags.dataset.refs import MISSING
@@ -32,7 +33,7 @@ class ComputedFields:
 
     def __init__(
         self,
-        dataset: Rows,
+        dataset: Dataset,
         types: Spec,
         functions: Mapping[str, Callable[[Mapping[str, Any]], Any]],
         encoder: Encoder,
@@ -97,26 +98,26 @@ class ComputedFields:
 class LazyBatch(Mapping[str, Column]):
     """The fields of some datapoints as columns, each read when it is first used."""
 
-    def __init__(self, dataset: Rows, indices: Int64s) -> None:
+    def __init__(self, dataset: Dataset, indices: Int64s) -> None:
         self._dataset = dataset
         self._indices = indices
         self._columns: dict[str, Column] = {}
 
     def __getitem__(self, name: str) -> Column:
         if name not in self._columns:
-            if name not in self._dataset.types:
-                raise KeyError(f'no field {name!r}; there are {", ".join(map(repr, self._dataset.types))}')
-            self._columns |= self._dataset.columns(self._indices, {name: True})
+            if name not in self._dataset._types:
+                raise KeyError(f'no field {name!r}; there are {", ".join(map(repr, self._dataset._types))}')
+            self._columns |= self._dataset._read(self._indices, {name: True}, read_column)
         return self._columns[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._dataset.types
+        return name in self._dataset._types
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._dataset.types)
+        return iter(self._dataset._types)
 
     def __len__(self) -> int:
-        return len(self._dataset.types)
+        return len(self._dataset._types)
 
     def __repr__(self) -> str:
-        return f'{len(self._indices)} datapoints of {", ".join(self._dataset.types)}'
+        return f'{len(self._indices)} datapoints of {", ".join(self._dataset._types)}'

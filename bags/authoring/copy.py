@@ -14,7 +14,7 @@ from bags.authoring.copy_plan import Planner, copied_type, record_ranges
 from bags.authoring.copy_records import ChunkReader
 from bags.authoring.progress_log import open_progress_log
 from bags.bag.limits import ENTRY
-from bags.dataset.base import Rows, check_dataset
+from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.compression import Compressed, Compression, field_compressions
 from bags.dataset.encoder import Encoder
 from bags.dataset.fingerprint import fingerprint
@@ -104,9 +104,9 @@ def copy(
     batch_size = at_least('batch_size', batch_size, 1)
     workers = at_least_or_none('workers', workers, 1) or os.cpu_count() or 1
     new, functions = _added(add)
-    names = [name for name in select_whole(fields, source.types, 'copy') if name not in new]
+    names = [name for name in select_whole(fields, source._types, 'copy') if name not in new]
     stored = {name: _stored_as(source, name) for name in names}
-    types = {name: copied_type(source.types[name], unsigned) for name, (_, unsigned) in stored.items()}
+    types = {name: copied_type(source._types[name], unsigned) for name, (_, unsigned) in stored.items()}
     spec = {name: kind.text for name, kind in sorted({**types, **new}.items())}
     every = parse_spec(spec)
     compressions, recompressed = _compressions(
@@ -184,7 +184,7 @@ def _added(add: Any) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]
     return types, {name: function for name, (_, function) in pairs.items()}
 
 
-def _stored_as(dataset: Rows, field: str) -> tuple[Compressed | None, bool]:
+def _stored_as(dataset: Dataset, field: str) -> tuple[Compressed | None, bool]:
     """Returns how the first record of a field is compressed, and whether its integers are unsigned."""
     ranges = record_ranges(dataset, np.arange(1), field) if len(dataset) else None
     if ranges is None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bags.bag.bag_file import BagFile
 from bags.bag.limits import ENTRY
-from bags.dataset.base import Rows
+from bags.dataset.base import Dataset
 from bags.dataset.batch import spread
 from bags.dataset.record_ranges import RecordRanges, Source
 from bags.dataset.refs import MISSING
@@ -27,9 +27,9 @@ FIRST_CHUNK_DATAPOINTS = 1 << 10
 BEYOND_RECORDS = 1 << 33  # More than a bag has records.
 
 
-def record_ranges(dataset: Rows, indices: Int64s, field: str) -> RecordRanges | None:
+def record_ranges(dataset: Dataset, indices: Int64s, field: str) -> RecordRanges | None:
     """Returns which bags hold the records of some datapoints, and where; None if no bag does."""
-    return dataset.spans(indices, field)
+    return dataset._record_ranges(indices, field)
 
 
 def copied_type(kind: FieldType, unsigned: bool) -> FieldType:
@@ -191,7 +191,7 @@ class Planner:
 
     def __init__(
         self,
-        dataset: Rows,
+        dataset: Dataset,
         types: Spec,
         row_size: int,
         is_full: Callable[[int, int, int], bool],
@@ -255,7 +255,7 @@ class Planner:
                 chunk.fields[name] = None
                 continue
             for source in ranges.sources:
-                if copied_type(self._dataset.types[name], source.unsigned) != kind:
+                if copied_type(self._dataset._types[name], source.unsigned) != kind:
                     raise SpecError(name, f'{kind.text} in all parts', 'unsigned integers in some')
             plan = plan_field(ranges, last.get(name))
             found = byte_ranges(plan)

@@ -13,7 +13,7 @@ from bags.bag.bag_file import BagFile
 from bags.bag.options import CompressionZstd
 from bags.bag.record_file import extent
 from bags.bag.zstd import Zstd
-from bags.dataset.base import Rows
+from bags.dataset.base import Dataset
 from bags.dataset.batch import spread
 from bags.dataset.compression import Compressed
 from bags.dataset.field_writer import Run
@@ -54,7 +54,7 @@ class ChunkReader:
 
     def __init__(
         self,
-        dataset: Rows,
+        dataset: Dataset,
         types: Spec,
         compressions: Mapping[str, Compressed],
         recompressed: Collection[str],
@@ -175,19 +175,19 @@ def _read_bytes(ranges: ByteRanges, bags: Sequence[BagFile]) -> list[bytes]:
     return buffers
 
 
-def _read_values(dataset: Rows, indices: Int64s, field: str) -> tuple[list[Run], Any]:
+def _read_values(dataset: Dataset, indices: Int64s, field: str) -> tuple[list[Run], Any]:
     """Returns the records of a field that is in no bag, and their refs, counted from the first of them."""
-    kind = dataset.types[field]
+    kind = dataset._types[field]
     if not kind.sequence:
-        found = dataset.records_at(indices, field, None)
+        found = dataset._records(indices, field, None)
         present = np.fromiter((record is not None for record in found), bool, len(found))
         refs = np.where(present, np.cumsum(present) - 1, MISSING)
         return [_run([record for record in found if record is not None])], refs
-    counts = dataset.lengths_at(indices, field)
+    counts = dataset._lengths(indices, field)
     items = spread(np.zeros(len(counts), np.int64), counts)
-    records: list[Any] = dataset.records_at(np.repeat(indices, counts), field, items)
+    records: list[Any] = dataset._records(np.repeat(indices, counts), field, items)
     firsts = offsets_of(counts)[:-1]
     if kind.optional:
-        empty = dataset.rows(indices, {field: range(0)})
+        empty = dataset._rows(indices, {field: range(0)})
         firsts = np.where([row[field] is None for row in empty], MISSING, firsts)
     return [_run(records)], (firsts, counts)

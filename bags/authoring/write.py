@@ -11,7 +11,7 @@ from typing import Any
 
 from bags.authoring.progress_log import open_progress_log
 from bags.authoring.tasks import MAX_INPUTS, Inputs, Task, WrittenInputs
-from bags.dataset.base import Rows
+from bags.dataset.base import Dataset
 from bags.dataset.compression import Compression
 from bags.dataset.encoder import Encoder, collect
 from bags.dataset.fingerprint import fingerprint
@@ -51,7 +51,7 @@ class Encode:
         spec: Mapping[str, str],
         encoders: Mapping[str, Callable[..., Any]] | None,
         transform: Callable[[Any], Mapping[str, Any]] | None,
-        dataset: Rows | None,
+        dataset: Dataset | None,
     ) -> None:
         self._arguments = spec, encoders, transform, dataset
         self._transform = transform
@@ -120,7 +120,7 @@ def write(
         RuntimeError: Several workers in a row died during the same task; likewise.
         ValueError: With `resume`, the dataset is made from something else.
     """
-    dataset = source if isinstance(source, Rows) else None
+    dataset = source if isinstance(source, Dataset) else None
     if dataset is None and not isinstance(source, Iterable):
         raise TypeError(f'write: expected a dataset or an iterable of inputs, got {type(source).__name__}')
     workers = at_least_or_none('workers', workers, 1) or os.cpu_count() or 1

@@ -1,40 +1,47 @@
-"""One bag file, open for reading: its limits, its records, and every check between the two."""
+"""One open bag file: its limits, its records, and every check between the two."""
 
 from __future__ import annotations
 
-import functools
+import copy
 import itertools
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.getters import getters
-from bags.bag.limits import ENTRY, Table, first_bad, locate
+from bags.bag.limits import ENTRY, Table, first_bad
 from bags.bag.limits_table import open_table
 from bags.bag.options import ReaderOptions
-from bags.bag.uniform import Uniform, as_slice
+from bags.bag.verified import VerifiedBlocks, as_slice
 from bags.bag.zstd import Buffer, Zstd
 from bags.errors import CorruptError
 from bags.indexing import Int64s, check_index
-from bags.memory import aligned
 from bags.storage import File
-from bags.storage.heap import retain
-from bags.storage.mmap_file import gather
 from bags.storage.shared import share
 
 __all__ = ['BagFile']
 
-WINDOW = 1 << 13  # Records of one size up to this are made in one numpy call.
-WIDEST = 1 << 10  # Records up to this are worth gathering with what follows them.
-FEW = 16  # Fewer records are sliced as quickly.
-ALIGNED = 1 << 16  # Bytes from which to align an array costs less than a copy that JAX would make of it.
-CHUNK = 1 << 12  # Frames decompressed at a time: more would leave the processor's cache before they are used.
+MAX_ITEM = 1 << 13  # Consecutive records of one size up to this are made by one numpy call.
+MAX_PADDED = 1 << 10  # Records up to this are gathered together with the bytes behind them.
+MIN_PADDED = 16  # Fewer records are sliced as quickly.
+FRAMES_AT_ONCE = 1 << 12  # More frames leave the processor's cache before they are used.
 
 
 class BagFile:
-    """A bag of `count` records, as it was when it was opened. Safe to use from any thread."""
+    """A bag of `count` records, as it was when it was opened. Safe to use from any thread.
+
+    Args:
+        path: The bag.
+        file: Its records.
+        limits: The file of the table of ends; `file` itself if the limits are behind the records.
+        offset: Where the table begins in `limits`.
+        count: Number of records.
+        end: Number of bytes that records can lie in.
+        codec: Decompresses records; None where they are stored as they are.
+        memory: Whether to read the whole table now and keep it.
+    """
 
     def __init__(
         self,
@@ -51,53 +58,30 @@ class BagFile:
         self.file = file
         self.limits = limits
         self.offset = offset
-        """Where the table of ends is in the file of the limits."""
         self.count = count
         self.end = end
-        """Bytes that records can be in."""
         self.codec = codec
         self.options: ReaderOptions | None = None
-        """How it was opened, if it can be opened so again."""
+        """How to open it again in another process."""
         self.ends: Table = open_table(limits, offset, count, memory)
         self.view = share(file.buffer) if file.buffer is not None else None
-        self.uniform = self._find_length()
-        """The length of all records, if it can be that they have one, and which are known to have it."""
+        self.is_mapped = file.buffer is not None and limits.buffer is not None and sys.byteorder == 'little'
+        """Whether records and limits are in memory."""
+        self.is_remote = file.is_remote or limits.is_remote
+        self.length = 0
+        """The length of all records if the first and the last limit suggest that they have one; else 0."""
+        if self.is_mapped and codec is None and count:
+            length, last = int(self.ends[0:1][0]), int(self.ends[count - 1 : count][0])
+            self.length = length if last == length * count <= end else 0
+        ends, length = self.ends, self.length
 
-    @functools.cached_property
-    def _getters(self) -> tuple[Callable[[int], bytes], Callable[[int], Buffer]]:
-        # From a twin, so that the functions and the bag do not refer to each other: a cycle would keep
-        # the file open until the garbage collector comes.
-        twin = object.__new__(BagFile)
-        twin.__dict__.update(self.__dict__)
-        return getters(twin)
+        def has_length(start: int, stop: int) -> bool:
+            expected = np.arange(start + 1, stop + 1) * length
+            return bool((ends[start:stop] == expected).all())
 
-    @property
-    def get(self) -> Callable[[int], bytes]:
-        """The way to one record as bytes: a function of any index that Python takes."""
-        return self._getters[0]
-
-    @property
-    def get_view(self) -> Callable[[int], Buffer]:
-        """The way to one record as a buffer, over the file where that is mapped and not compressed."""
-        return self._getters[1]
-
-    def _find_length(self) -> Uniform | None:
-        if not self.is_sliced or not self.count:
-            return None
-        length, last = int(self.ends[0:1][0]), int(self.ends[self.count - 1 : self.count][0])
-        if 0 < length <= self.end and last == length * self.count <= self.end:
-            return Uniform(self.ends, length)
-        return None
-
-    @property
-    def is_sliced(self) -> bool:
-        """Whether records and limits are slices of maps."""
-        return self.codec is None and self.file.buffer is not None and self.limits.buffer is not None
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether reads of several bags are worth doing at the same time."""
-        return self.file.is_remote or self.limits.is_remote
+        self.verified = VerifiedBlocks(count, has_length)
+        """Blocks of limits that are multiples of `length`."""
+        self._get: tuple[Callable[[int], bytes], Callable[[int], Buffer]] | None = None
 
     @property
     def size(self) -> int:
@@ -108,8 +92,47 @@ class BagFile:
             last = int(self.ends[self.count - 1])
         return last + self.count * ENTRY
 
+    # One record.
+
+    @property
+    def get(self) -> Callable[[int], bytes]:
+        """The fastest function from an index to a record as bytes."""
+        return self._getters()[0]
+
+    @property
+    def get_view(self) -> Callable[[int], Buffer]:
+        """The fastest function from an index to a record as a buffer, over the file where that is mapped."""
+        return self._getters()[1]
+
+    def _getters(self) -> tuple[Callable[[int], bytes], Callable[[int], Buffer]]:
+        if self._get is None:
+            # Of a copy: a cycle of bag and function keeps the file open until the garbage collector runs.
+            bag = copy.copy(self)
+            if not bag.is_mapped:
+                self._get = bag.record, bag.record_view
+            elif bag.codec is not None:
+                decoder = _slicer(bag, bag.view, bag.record, bag.codec.decode)
+                self._get = decoder, decoder
+            else:
+                self._get = _slicer(bag, bag.file.buffer, bag.record), _slicer(bag, bag.view, bag.record_view)
+        return self._get
+
+    def ends_view(self) -> memoryview:
+        """Returns the table of ends, which is mapped, as a memoryview of unsigned integers.
+
+        It takes any integer as an index and returns an int, in less time than an array does.
+        """
+        table = self.limits.buffer
+        assert table is not None
+        return memoryview(table)[self.offset : self.offset + self.count * ENTRY].cast('Q')
+
     def record(self, index: int) -> bytes:
-        """Returns a record, for any index that Python would take, with every check."""
+        """Returns a record, for any integer that Python accepts as an index.
+
+        Raises:
+            IndexError: Out of range.
+            CorruptError: Impossible limits or a damaged frame.
+        """
         index = check_index(index, self.count)
         start, stop = self.where(index)
         try:
@@ -119,12 +142,18 @@ class BagFile:
         return data if self.codec is None else self.decode(index, data)
 
     def record_view(self, index: int) -> Buffer:
+        """As `record`; a view of the file where it is mapped and not compressed."""
         if self.view is None or self.codec is not None:
             return self.record(index)
         start, stop = self.where(check_index(index, self.count))
         return self.view[start:stop]
 
     def decode(self, index: int, frame: Buffer) -> bytes:
+        """Returns the record of a frame.
+
+        Raises:
+            CorruptError: A damaged frame, or one above the limit of size.
+        """
         assert self.codec is not None
         try:
             return self.codec.decode(frame)
@@ -132,26 +161,32 @@ class BagFile:
             raise CorruptError(self.path, index, str(exc)) from exc
 
     def where(self, index: int) -> tuple[int, int]:
-        """Returns start and end of a record on disk, for an index in `range(count)`."""
+        """Returns start and stop of a record in the file, for an index in `range(count)`."""
         starts, stops = self.ranges(np.array([index]))
         return int(starts[0]), int(stops[0])
 
+    # Many records.
+
     def ranges(self, indices: Int64s) -> tuple[Int64s, Int64s]:
-        """Returns starts and ends of records on disk, for indices in `range(count)`.
+        """Returns starts and stops of records in the file, for indices in `range(count)`.
 
         Raises:
-            CorruptError: Limits that fall, or lie beyond the records.
+            CorruptError: Limits that decrease, or lie beyond the records.
         """
         if len(indices) > 1:
             places = self.offset + indices * ENTRY
             self.limits.expect(np.maximum(places - ENTRY, 0), places + ENTRY)
         try:
-            starts, stops = locate(self.ends, indices)
+            # Indexed, not taken: `take` first copies a table that is unaligned, as limits mostly are.
+            stops = self.ends[indices]
+            starts = self.ends[indices - 1]  # For index 0 this reads the last end.
         except EOFError as exc:
             raise CorruptError(self.path, None, str(exc)) from exc
-        bad = first_bad(starts, stops, self.end)
-        if bad >= 0:
-            self.refuse(int(indices[bad]), int(starts[bad]), int(stops[bad]))
+        starts[indices == 0] = 0
+        # As unsigned numbers, negative ones are larger than any size.
+        if np.count_nonzero((stops.view('<u8') > self.end) | (starts.view('<u8') > stops.view('<u8'))):
+            bad = first_bad(starts, stops, self.end)
+            self._refuse(int(indices[bad]), int(starts[bad]), int(stops[bad]))
         return starts, stops
 
     def span(self, start: int, stop: int) -> tuple[Int64s, Int64s]:
@@ -163,13 +198,13 @@ class BagFile:
             starts[0] = self.ends[start - 1 : start][0] if start else 0
         bad = first_bad(starts, stops, self.end)
         if bad >= 0:
-            self.refuse(start + bad, int(starts[bad]), int(stops[bad]))
+            self._refuse(start + bad, int(starts[bad]), int(stops[bad]))
         return starts, stops
 
-    def refuse(self, index: int, start: int, stop: int) -> None:
+    def _refuse(self, index: int, start: int, stop: int) -> None:
         if 0 <= start <= stop:
             raise CorruptError(self.path, index, f'limit {stop} lies beyond the records ({self.end} bytes)')
-        raise CorruptError(self.path, index, f'limits fall, from {start} to {stop}')
+        raise CorruptError(self.path, index, f'limits decrease, from {start} to {stop}')
 
     def read(self, indices: Int64s, parallelism: int = 1) -> list[bytes]:
         """Returns records by indices in `range(count)`, in the order asked."""
@@ -183,24 +218,34 @@ class BagFile:
             return []
         if self.codec is None and self.file.buffer is not None:
             size = int(stops[0] - starts[0])
-            if 0 < size <= WINDOW and bool((stops - starts == size).all()):
+            if 0 < size <= MAX_ITEM and bool((stops - starts == size).all()):
                 self.file.expect(starts[:1], stops[-1:])
                 shape, first = (stop - start,), int(starts[0])
                 records: list[bytes] = np.ndarray(shape, f'V{size}', self.file.buffer, first).tolist()
                 return records
         return self._fetch(range(start, stop), starts, stops, parallelism)
 
+    def views(self, indices: Int64s, parallelism: int = 1) -> list[Any]:
+        """As `read`, but views of the file where it is mapped and not compressed."""
+        view = self.view
+        if view is None or self.codec is not None:
+            return self.read(indices, parallelism)
+        starts, stops = self.ranges(indices)
+        if len(starts) > 1:
+            self.file.expect(starts, stops)
+        return [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+
     def _fetch(self, indices: Int64s | range, starts: Int64s, stops: Int64s, parallelism: int) -> list[bytes]:
-        if self.codec is not None and len(indices) > CHUNK:
-            parts = [slice(first, first + CHUNK) for first in range(0, len(indices), CHUNK)]
+        if self.codec is not None and len(indices) > FRAMES_AT_ONCE:
+            parts = [slice(first, first + FRAMES_AT_ONCE) for first in range(0, len(indices), FRAMES_AT_ONCE)]
             found = [self._fetch(indices[part], starts[part], stops[part], parallelism) for part in parts]
             return list(itertools.chain.from_iterable(found))
         buffer, view = self.file.buffer, self.view
         if self.codec is not None and buffer is not None and view is not None:
             self.file.expect(starts, stops)
-            together = self.codec.decode_together(buffer, starts, stops, parallelism)
-            if together is not None:
-                return together
+            records = self.codec.decode_batch(buffer, starts, stops)
+            if records is not None:
+                return records
             frames = [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
             return self._decode_many(indices, frames, parallelism)
         try:
@@ -216,72 +261,56 @@ class BagFile:
         except ValueError:
             return [self.decode(int(index), frame) for index, frame in zip(indices, frames, strict=True)]
 
-    def views(self, indices: Int64s, parallelism: int = 1) -> list[Any]:
-        """As `read`, but buffers over the file itself where it is mapped and not compressed."""
-        view = self.view
-        if view is None or self.codec is not None:
-            return self.read(indices, parallelism)
-        starts, stops = self.ranges(indices)
-        if len(starts) > 1:
-            self.file.expect(starts, stops)
-        return [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+    # Many records as an array.
 
-    def fixed(self, indices: Int64s, length: int, parallelism: int = 1) -> np.ndarray | None:
-        """Returns records of one length as a new uint8 array (n, length); None if one is of another."""
-        if self.is_sliced and length and len(indices):
-            buffer = self.file.buffer
-            assert buffer is not None
-            if self.uniform is not None and self.uniform.length == length:
-                chosen = as_slice(indices)
-                if self.uniform.holds(chosen) and int(np.maximum.reduce(indices)) < self.count:
-                    self.file.expect(indices * length, (indices + 1) * length)
-                    table = np.ndarray((self.count, length), np.uint8, buffer)
-                    size = len(indices) * length
-                    if size < ALIGNED:
-                        memory = np.empty(size, np.uint8)
-                    else:
-                        retain(2 * size + 4 * indices.nbytes)  # This, the last one, and what indices take.
-                        memory = aligned(size)
-                    rows = memory.reshape(len(indices), length)
-                    if isinstance(chosen, slice):
-                        rows[:] = table[chosen]
-                    else:
-                        # Mostly without the GIL, which raw items as in `gather` would hold.
-                        table.take(chosen, 0, rows, 'clip')  # All are in range; 'raise' would need a copy.
-                    return rows
-            starts, stops = self.ranges(indices)
-            if np.count_nonzero(stops - starts != length):
+    def fixed(self, indices: Int64s, length: int) -> npt.NDArray[np.uint8] | None:
+        """Returns records of one length as a new array (n, length); None if a record has another length."""
+        if not (self.is_mapped and self.codec is None and length and len(indices)):
+            records = self.read(indices)
+            if any(len(record) != length for record in records):
                 return None
-            self.file.expect(starts, stops)
-            items = gather(buffer, self.file.size, starts, length)
-            return items.view(np.uint8).reshape(len(items), length)
-        records = self.read(indices, parallelism)
-        if any(len(record) != length for record in records):
+            joined = np.frombuffer(bytearray().join(records), np.uint8)
+            return joined.reshape(len(records), length)
+        buffer, chosen = self.file.buffer, as_slice(indices)
+        assert buffer is not None
+        if self.length == length and self.verified.holds(chosen):
+            table = np.ndarray((self.count, length), np.uint8, buffer)
+            if isinstance(chosen, slice):
+                self.file.expect(np.array([chosen.start * length]), np.array([chosen.stop * length]))
+                return table[chosen].copy()
+            starts = indices * length
+            self.file.expect(starts, starts + length)
+            rows = np.empty((len(indices), length), np.uint8)
+            # Unlike `table[chosen]` it releases the GIL; 'clip', as 'raise' needs a second copy.
+            table.take(chosen, 0, rows, 'clip')
+            return rows
+        starts, stops = self.ranges(indices)
+        if np.count_nonzero(stops - starts != length):
             return None
-        values = np.empty((len(records), length), np.uint8)
-        values.reshape(-1).data[:] = b''.join(records)
-        return values
+        self.file.expect(starts, stops)
+        window = np.ndarray((self.file.size - length + 1,), f'V{length}', buffer, 0, (1,))
+        return window[starts].view(np.uint8).reshape(len(starts), length)
 
     def padded(self, indices: Int64s) -> tuple[npt.NDArray[np.uint8], Int64s] | None:
-        """Returns records as rows of one width, each with what follows it in the file, and their sizes.
+        """Returns records as rows of one width, each with the bytes behind it in the file, and their sizes.
 
-        Gathering them so takes a fifth of what slicing does. None where it would not be quick: for few
-        records, long ones, or some that are much longer than the others.
+        Gathering short records so takes a fifth of the time of slicing them: a batch of 256 texts takes
+        25 us, sliced one by one 48. None for few records, long ones, or very different lengths.
         """
-        if not self.is_sliced or len(indices) < FEW:
+        if not self.is_mapped or self.codec is not None or len(indices) < MIN_PADDED:
             return None
         starts, stops = self.ranges(indices)
         sizes = stops - starts
         width = int(np.maximum.reduce(sizes))
-        if not 0 < width <= WIDEST or width * len(sizes) > 4 * int(np.add.reduce(sizes)):
+        if not 0 < width <= MAX_PADDED or width * len(sizes) > 4 * int(np.add.reduce(sizes)):
             return None
-        size = self.file.size
+        buffer, size = self.file.buffer, self.file.size
         if size - self.end < width and int(np.maximum.reduce(starts)) > size - width:
             return None
         self.file.expect(starts, stops)
-        assert self.file.buffer is not None
-        items = gather(self.file.buffer, size, starts, width)
-        return items.view(np.uint8).reshape(len(items), width), sizes
+        assert buffer is not None
+        window = np.ndarray((size - width + 1,), f'V{width}', buffer, 0, (1,))
+        return window[starts].view(np.uint8).reshape(len(starts), width), sizes
 
     def warm(self) -> None:
         """Reads all limits."""
@@ -290,3 +319,32 @@ class BagFile:
             self.ends.max()
         else:
             self.ends = np.asarray(self.ends[0 : self.count])
+
+
+def _slicer(
+    bag: BagFile, buffer: Any, record: Callable[[int], Any], decode: Callable[[Any], bytes] | None = None
+) -> Callable[[int], Any]:
+    """Returns a function from an index to a record; `record` handles all unusual cases and errors.
+
+    A closure, because each attribute or call more shows beside the 0.2 us of a record of 100 bytes.
+    """
+    ends, count, end = bag.ends_view(), bag.count, bag.end
+
+    def get(index: int) -> Any:
+        if 0 < index < count:
+            start, stop = ends[index - 1], ends[index]
+            if start <= stop <= end:
+                return buffer[start:stop]
+        return record(index)
+
+    def get_decoded(index: int) -> Any:
+        if 0 < index < count:
+            start, stop = ends[index - 1], ends[index]
+            if start <= stop <= end:
+                try:
+                    return decode(buffer[start:stop])  # type: ignore[misc]
+                except ValueError:
+                    pass
+        return record(index)
+
+    return get if decode is None else get_decoded

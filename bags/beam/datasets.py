@@ -61,12 +61,12 @@ class DatasetSource(SequenceSource):
     def read(self, range_tracker: range_trackers.OffsetRangeTracker) -> Iterator[Datapoint]:
         start, stop = range_tracker.start_position(), range_tracker.stop_position()
         dataset = self.sequence()
-        selection = select_fields(self._fields, dataset.types)
+        selection = select_fields(self._fields, dataset._types)
         mean = dataset.size // max(1, len(dataset))
         step = max(1, min(MAX_READ_DATAPOINTS, READ_BYTES // max(1, mean)))
         for first in range(start, stop, step):
             indices = np.arange(first, min(first + step, stop))
-            for index, datapoint in enumerate(dataset.rows(indices, selection), first):
+            for index, datapoint in enumerate(dataset._rows(indices, selection), first):
                 if not range_tracker.try_claim(index):
                     return
                 yield datapoint

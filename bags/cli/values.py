@@ -9,8 +9,8 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from bags.cli.output import byte_count
-from bags.dataset.base import Rows
-from bags.dataset.open import open_as_far_as_known
+from bags.dataset.base import Dataset
+from bags.dataset.open import open_with_known_decoders
 from bags.dataset.registry import decoders
 from bags.dataset.spec import FieldType
 from bags.errors import BagsError
@@ -35,9 +35,9 @@ RECORD_HEAD = 256
 """Bytes of an unknown record that are looked at."""
 
 
-def open_to_show(path: str) -> Rows:
+def open_to_show(path: str) -> Dataset:
     """Opens a dataset; values of media and of unknown types are bytes."""
-    return open_as_far_as_known(path, but=UNDECODED)
+    return open_with_known_decoders(path, undecoded=UNDECODED)
 
 
 def is_undecoded(kind: FieldType) -> bool:
@@ -52,9 +52,9 @@ class Shown(NamedTuple):
     json: Any
 
 
-def show_value(dataset: Rows, index: int, field: str) -> Shown:
+def show_value(dataset: Dataset, index: int, field: str) -> Shown:
     """Returns the value of a field, or the error where it cannot be read."""
-    kind = dataset.types[field]
+    kind = dataset._types[field]
     try:
         if not is_undecoded(kind):
             value = dataset[index, field][field]
@@ -71,10 +71,10 @@ def show_value(dataset: Rows, index: int, field: str) -> Shown:
         return Shown('None', None)  # `file` raises it for a missing value.
 
 
-def _show_files(dataset: Rows, index: int, field: str) -> Shown:
+def _show_files(dataset: Dataset, index: int, field: str) -> Shown:
     if dataset[index, {field: range(0)}][field] is None:
         return Shown('None', None)
-    count = int(dataset.lengths_at(np.array([index]), field)[0])
+    count = int(dataset._lengths(np.array([index]), field)[0])
     found = [show_file(dataset.file(index, field, item)) for item in range(min(count, MAX_ITEMS))]
     text = _listed(count, [shown.text for shown in found])
     return Shown(text, {'items': count, 'first': [shown.json for shown in found]})

@@ -1,112 +1,143 @@
-"""What every dataset can be asked: readers and views alike."""
+"""The base of readers and views: public methods over one primitive, which resolves datapoints to folders."""
 
 from __future__ import annotations
 
 import abc
 import itertools
+import operator
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, Protocol, SupportsIndex, runtime_checkable
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, Self, SupportsIndex, overload
 
 import numpy as np
+import numpy.typing as npt
 
+from bags.concurrency import map_concurrently
+from bags.dataset.address import Address, merge_columns, merge_ranges
 from bags.dataset.batch import Column
+from bags.dataset.columns import read_column, read_records, read_values
 from bags.dataset.record_ranges import RecordRanges
-from bags.dataset.selection import Fields, Selection, select_fields
+from bags.dataset.selection import Fields, PerRowItems, Selection, select_fields, select_whole
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, as_indices, check_index, offsets_of
 
-__all__ = ['Datapoint', 'Dataset', 'Records', 'Rows', 'check_dataset']
+__all__ = ['Datapoint', 'Dataset', 'Indices', 'Records', 'Select', 'View', 'check_dataset']
 
 Datapoint = dict[str, Any]
+"""A value for each field."""
+Indices = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
+"""Several datapoints: a list, a range or an array of integers."""
 
 
-@runtime_checkable
-class Dataset(Protocol):
-    """A sequence of datapoints that can be asked for parts of them.
+class Dataset(abc.ABC):
+    """A sequence of datapoints that can be read in parts: a reader, or a view of other datasets.
 
-    Readers and views are datasets: random-access sources for Grain, and map-style datasets for PyTorch.
-    All are thread-safe, fork-safe and picklable, and their `repr` tells them apart.
+    Every dataset is a random-access source for Grain and a map-style dataset for PyTorch. It is thread-safe,
+    fork-safe and picklable, and its `repr` identifies it.
     """
 
+    _types: Spec
+    """The type of each field, parsed."""
+    is_remote: bool = False
+    """Whether reads wait for a network."""
+
+    # To be defined by readers and views.
+
+    @abc.abstractmethod
+    def __len__(self) -> int: ...
+
     @property
-    def spec(self) -> dict[str, str]: ...
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, key: Any) -> Any: ...
-
-    def __getitems__(self, indices: Iterable[SupportsIndex]) -> list[Datapoint]: ...
-
-    def batch(self, indices: Iterable[SupportsIndex], fields: Fields = None) -> dict[str, Column]: ...
-
-    def lengths(self, field: str) -> Int64s: ...
-
-    def field(self, field: str) -> Sequence[bytes]: ...
-
-    def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO: ...
-
-    def close(self) -> None: ...
-
-
-class Rows(abc.ABC):
-    """The forms of access, over a few primitives that take checked indices and selections."""
-
-    types: Spec
-    """Types by field, taken apart."""
-    is_remote = False
-    """Whether reads mostly wait, for a storage, so that several are done at the same time."""
-
     @abc.abstractmethod
-    def __len__(self) -> int: ...
+    def size(self) -> int:
+        """Bytes on disk of the folders behind it."""
 
+    @property
     @abc.abstractmethod
-    def row(self, index: Any, selection: Selection | None) -> Datapoint:
-        """Returns a datapoint, or the selected part of it; any index Python takes."""
-
-    @abc.abstractmethod
-    def rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
-        """Returns datapoints, read together."""
-
-    @abc.abstractmethod
-    def columns(self, indices: Int64s, selection: Selection) -> dict[str, Column]:
-        """Returns columns, in the order of the selection."""
-
-    @abc.abstractmethod
-    def lengths_at(self, indices: Int64s | None, field: str) -> Int64s:
-        """Returns items of a sequence field in some datapoints (None: in all), reading no payload."""
-
-    @abc.abstractmethod
-    def records_at(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
-        """Returns records undecoded: of a plain field, or one item of a sequence for each index."""
-
-    def spans(self, indices: Int64s, field: str) -> RecordRanges | None:
-        """Returns where the records of a field lie, of some datapoints; None if they are in no bag."""
-        return None
-
-    @abc.abstractmethod
-    def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
-        """Opens a record as a seekable binary file, read as it is asked.
-
-        Args:
-            index: The datapoint.
-            field: Its field.
-            item: Which item, if the field is a sequence.
-
-        Raises:
-            IndexError, KeyError: No such datapoint, item or field.
-            TypeError: An item of a plain field, or none of a sequence.
-            ValueError: The value is missing.
-        """
+    def shards(self) -> int:
+        """Number of folders behind it."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Lets go of the files; what was read stays."""
+        """Closes the files. Values that were read stay valid."""
+
+    @abc.abstractmethod
+    def _directories(self) -> list[str]:
+        """Returns the paths of the datasets that it reads from, each once."""
+
+    @abc.abstractmethod
+    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+        """Returns the rows of folders that datapoints come down to, reading no payload."""
+
+    # Reading: resolve to addresses, read each folder, put the results in order.
+
+    def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
+        """Returns what `read`, a function of `bags.dataset.columns`, gives for each field."""
+        addresses = self._resolve(indices, selection)
+        found = map_concurrently(
+            lambda address: address.reader._read(address.rows, address.selection, read),
+            addresses,
+            self.is_remote,
+        )
+        return merge_columns(addresses, found, list(selection))
+
+    def _rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
+        columns = self._read(indices, selection, read_values)
+        if not columns:
+            return [{} for _ in range(len(indices))]
+        return [dict(zip(selection, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+    def _row(self, index: int, selection: Selection | None) -> Datapoint:
+        """Returns one datapoint; overridden where there is a faster way."""
+        index = check_index(index, len(self))
+        asked = dict.fromkeys(self._types, True) if selection is None else selection
+        return self._rows(np.array([index], np.int64), asked)[0]
+
+    def _records(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
+        """Returns records undecoded: of a plain field, or one item of each sequence."""
+        asked = True if items is None else PerRowItems(items, np.ones(len(items), np.int64))
+        found: Any = self._read(indices, {field: asked}, read_records)[field]
+        return list(found)
+
+    def _lengths(self, indices: Int64s, field: str) -> Int64s:
+        """Returns the items of sequences, without reading payload."""
+        addresses = self._resolve(indices, {field: True})
+        found = map_concurrently(
+            lambda address: {
+                field: address.reader._item_counts(address.rows, field, address.selection[field])
+            },
+            addresses,
+            self.is_remote,
+        )
+        lengths = merge_columns(addresses, found, [field])[field]
+        assert isinstance(lengths, np.ndarray)
+        return lengths
+
+    def _record_ranges(self, indices: Int64s, field: str) -> RecordRanges | None:
+        """Returns where the records of a field lie; None if its values are made of decoded frames."""
+        if not len(indices):
+            return None
+        addresses = self._resolve(indices, {field: True})
+        found = [
+            address.reader._ranges_of(address.rows, field, address.selection[field]) for address in addresses
+        ]
+        return None if None in found else merge_ranges(addresses, found)
+
+    # Public access.
 
     @property
     def spec(self) -> dict[str, str]:
         """The type of each field, sorted by field."""
-        return {name: kind.text for name, kind in self.types.items()}
+        return {name: kind.text for name, kind in self._types.items()}
+
+    @overload
+    def __getitem__(self, key: slice | tuple[slice, Fields]) -> Dataset: ...
+
+    @overload
+    def __getitem__(self, key: Indices | tuple[Indices, Fields]) -> dict[str, Column]: ...
+
+    @overload
+    def __getitem__(self, key: SupportsIndex | tuple[SupportsIndex, Fields]) -> Datapoint: ...
 
     def __getitem__(self, key: Any) -> Any:
         """Returns datapoints by index.
@@ -114,44 +145,39 @@ class Rows(abc.ABC):
         - `dataset[3]`: a datapoint, a dict of its fields.
         - `dataset[3, 'image']`, `dataset[3, ('id', 'image')]`, `dataset[3, {'id': True, 'words': range(2)}]`:
           some fields of it, and some items of sequences.
-        - `dataset[10:20]`: a view, which reads nothing.
-        - `dataset[[5, 1, 5]]`: a batch, as `dataset.batch([5, 1, 5])`; with fields behind it, of those.
+        - `dataset[[5, 1, 5]]`, `dataset[[5, 1, 5], ('id', 'image')]`: a batch, as `dataset.batch` returns it.
+        - `dataset[10:20]`, `dataset[10:20, ('id', 'image')]`: a view, which reads nothing.
         """
         if type(key) is int:
-            return self.row(key, None)
+            return self._row(key, None)
+        fields: Fields = None
         if type(key) is tuple:
             if len(key) != 2:
                 raise TypeError(
-                    f'expected an index, or an index and fields (several in a tuple), got {len(key)} things'
+                    f'expected an index, or an index and fields (several in a tuple), got {len(key)} values'
                 )
             key, fields = key
-            if not _are_many(key):
-                return self.row(check_index(key, len(self)), select_fields(fields, self.types))
-            if isinstance(key, slice):
-                key = range(len(self))[key]
-            return self.batch(key, fields)
         if isinstance(key, slice):
-            from bags.dataset.views import select
-
-            return select(self, range(len(self))[key])
-        if _are_many(key):
-            return self.batch(key)
+            return Select(self, range(len(self))[key], fields)
+        if isinstance(key, list | range) or (isinstance(key, np.ndarray) and key.ndim > 0):
+            return self.batch(key, fields)
         if isinstance(key, str):
             raise TypeError(
                 f'index: expected an integer, got {key!r} '
                 f'(dataset.batch(range(len(dataset)), {key!r}) reads a whole column)'
             )
-        return self.row(check_index(key, len(self)), None)
+        selection = None if fields is None else select_fields(fields, self._types)
+        return self._row(key if type(key) is int else check_index(key, len(self)), selection)
 
     def __iter__(self) -> Iterator[Datapoint]:
-        return map(self.row, range(len(self)), itertools.repeat(None))
+        return map(self._row, range(len(self)), itertools.repeat(None))
 
     def __getitems__(self, indices: Iterable[SupportsIndex]) -> list[Datapoint]:
-        """Returns datapoints as a list, read together (what PyTorch's fetchers call)."""
-        return self.rows(as_indices(indices, len(self)), select_fields(None, self.types))
+        """Returns datapoints as a list, read together (PyTorch's fetchers call this)."""
+        return self._rows(as_indices(indices, len(self)), dict.fromkeys(self._types, True))
 
     def _getitems(self, indices: Iterable[SupportsIndex]) -> list[Datapoint]:
-        """The same, by the name that Grain calls."""
+        """The same under the name that Grain calls."""
         return self.__getitems__(indices)
 
     def batch(self, indices: Iterable[SupportsIndex], fields: Fields = None) -> dict[str, Column]:
@@ -168,97 +194,194 @@ class Rows(abc.ABC):
 
         Raises:
             IndexError, KeyError, TypeError: No such datapoint, field or selection.
-            CorruptError, DecodeError: What is read cannot be right.
+            CorruptError, DecodeError: Damaged data.
         """
-        return self.columns(as_indices(indices, len(self)), select_fields(fields, self.types))
+        return self._read(as_indices(indices, len(self)), select_fields(fields, self._types), read_column)
 
     def lengths(self, field: str) -> Int64s:
         """Returns the number of items in each datapoint of a sequence field, int64 (len,), without payload.
 
         A missing sequence has none.
         """
-        self._expect(field, True)
-        return self.lengths_at(None, field)
+        self._expect(field, is_sequence=True)
+        return self._lengths(np.arange(len(self)), field)
 
     def field(self, field: str) -> Records:
         """Returns the records of a plain field as a sequence of bytes, one a datapoint (None: missing)."""
-        self._expect(field, False)
+        self._expect(field, is_sequence=False)
         return Records(self, field)
 
     def items(self, field: str) -> Records:
         """Returns the records of all items of a sequence field as one sequence of bytes."""
-        self._expect(field, True)
+        self._expect(field, is_sequence=True)
         return Records(self, field)
 
-    def item_offsets(self, field: str) -> Int64s:
-        """Returns which item, counted over all datapoints, is the first of each; kept, for the next time."""
-        kept: dict[str, Int64s] = vars(self).setdefault('_item_offsets', {})
-        if field not in kept:
-            kept[field] = offsets_of(self.lengths(field))
-        return kept[field]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != '_item_offsets'}
-
     def owner(self, field: str, item: SupportsIndex) -> int:
-        """Returns the datapoint that an item, counted over all datapoints as in `items`, belongs to."""
+        """Returns the datapoint of an item, counted over all datapoints as in `items`."""
         return self.items(field).locate(item)[0]
 
-    def _expect(self, field: str, sequence: bool) -> None:
-        select_fields(field, self.types)
-        if self.types[field].sequence != sequence:
-            what, instead = ('a sequence', 'field()') if sequence else ('a plain', 'items()')
+    def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
+        """Opens a record as a seekable binary file, read on demand.
+
+        Args:
+            index: The datapoint.
+            field: Its field.
+            item: Which item, if the field is a sequence.
+
+        Raises:
+            IndexError, KeyError: No such datapoint, item or field.
+            TypeError: An item of a plain field, or none of a sequence.
+            ValueError: The value is missing.
+        """
+        select_fields(field, self._types)
+        kind, number = self._types[field], check_index(index, len(self))
+        if kind.sequence != (item is not None):
+            what = 'an item, as it is a sequence' if kind.sequence else 'no item, as it is no sequence'
+            raise TypeError(f'field {field!r} of type {kind.text}: expected {what}')
+        asked = True if item is None else [operator.index(item)]
+        (address,) = self._resolve(np.array([number], np.int64), {field: asked})
+        file: BinaryIO | None = address.reader._open_file(
+            int(address.rows[0]), field, address.selection[field]
+        )
+        if file is None:
+            raise ValueError(f'{address.reader!r}, datapoint {number}: field {field!r} has no value')
+        return file
+
+    def _item_offsets(self, field: str) -> Int64s:
+        """Returns the number of items before each datapoint, and of all; remembered."""
+        known: dict[str, Int64s] = vars(self).setdefault('_known_offsets', {})
+        if field not in known:
+            known[field] = offsets_of(self.lengths(field))
+        return known[field]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != '_known_offsets'}
+
+    def _expect(self, field: str, *, is_sequence: bool) -> None:
+        select_fields(field, self._types)
+        if self._types[field].sequence != is_sequence:
+            what, instead = ('a sequence', 'field()') if is_sequence else ('a plain', 'items()')
             raise TypeError(
-                f'field {field!r} of type {self.types[field].text}: expected {what} field; see {instead}'
+                f'field {field!r} of type {self._types[field].text}: expected {what} field; see {instead}'
             )
 
+    # Display.
+
     def __str__(self) -> str:
-        """What people are shown: how many datapoints, and a line for each field. `repr` is on one line."""
-        width = max(map(len, self.types), default=0)
-        lines = [f'  {name:<{width}}  {kind.text}' for name, kind in self.types.items()]
+        """A heading and a line for each field; `repr` is one line."""
+        width = max(map(len, self._types), default=0)
+        lines = [f'  {name:<{width}}  {kind.text}' for name, kind in self._types.items()]
         return '\n'.join([f'{self._heading()}:', *lines])
 
     def _heading(self) -> str:
-        count = len(self)
-        shards = getattr(self, 'shards', 1)
+        count, shards = len(self), self.shards
         return (
             f'{type(self).__name__} of {count:,} datapoint{"" if count == 1 else "s"}'
             f'{f" in {shards:,} shards" if shards != 1 else ""}'
         )
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))  # What IPython shows.
+        """Called by IPython."""
+        printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """Called by notebooks."""
         from html import escape
 
         rows = ''.join(
             f'<tr><td style="text-align:left">{escape(name)}</td>'
             f'<td style="text-align:left"><code>{escape(kind.text)}</code></td></tr>'
-            for name, kind in self.types.items()
+            for name, kind in self._types.items()
         )
         return f'<p>{escape(self._heading())}</p><table>{rows}</table>'
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
 
-def _are_many(key: Any) -> bool:
-    """Tells whether a key asks for several datapoints. (An array without dimensions is one number.)"""
-    return isinstance(key, slice | list | range) or (isinstance(key, np.ndarray) and key.ndim > 0)
+class View(Dataset):
+    """A dataset over others. It reads nothing until it is read."""
+
+    def __init__(self, datasets: Sequence[Dataset], types: Spec) -> None:
+        self._datasets = list(datasets)
+        self._types = types
+        self.is_remote = any(dataset.is_remote for dataset in datasets)
+
+    @property
+    def size(self) -> int:
+        return sum(dataset.size for dataset in self._datasets)
+
+    @property
+    def shards(self) -> int:
+        return sum(dataset.shards for dataset in self._datasets)
+
+    def close(self) -> None:
+        for dataset in self._datasets:
+            dataset.close()
+
+    def _directories(self) -> list[str]:
+        return list(dict.fromkeys(path for dataset in self._datasets for path in dataset._directories()))
+
+
+class Select(View):
+    """Some datapoints and fields of a dataset: what `bags.select` and slices return."""
+
+    def __init__(self, dataset: Dataset, indices: range | Int64s, fields: Fields = None) -> None:
+        names = sorted(select_whole(fields, dataset._types, 'select'))
+        if isinstance(dataset, Select) and isinstance(indices, range):
+            below: range | Int64s = dataset._indices
+            if isinstance(below, range):  # A slice of a slice is a slice of the dataset below.
+                dataset, indices = dataset._datasets[0], below[_as_slice(indices)]
+        super().__init__([dataset], {name: dataset._types[name] for name in names})
+        self._indices: range | Int64s = indices
+
+    def _below(self, indices: Int64s) -> Int64s:
+        """Returns indices as indices of the dataset below."""
+        if isinstance(self._indices, range):
+            return self._indices.start + self._indices.step * indices
+        return self._indices[indices]
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+        return self._datasets[0]._resolve(self._below(indices), selection)
+
+    def _row(self, index: int, selection: Selection | None) -> Datapoint:
+        below = self._datasets[0]
+        if selection is None and len(self._types) < len(below._types):
+            selection = dict.fromkeys(self._types, True)
+        return below._row(int(self._indices[check_index(index, len(self._indices))]), selection)
+
+    def __repr__(self) -> str:
+        below = self._datasets[0]
+        fields = '' if len(self._types) == len(below._types) else f', fields={list(self._types)}'
+        if isinstance(self._indices, range):
+            part = f'[{self._indices.start}:{self._indices.stop}:{self._indices.step}]'
+            return f'bags.select({below!r}{part}{fields})' if fields else f'{below!r}{part}'
+        # A checksum of all indices tells one selection from another.
+        mark = zlib.crc32(self._indices.tobytes())
+        return f'bags.select({below!r}, {len(self._indices)} indices #{mark:08x}{fields})'
+
+
+def _as_slice(part: range) -> slice:
+    """Returns the slice that takes the places of a range, all of them at least 0."""
+    if not part:
+        return slice(0, 0)
+    stop = part[-1] + (1 if part.step > 0 else -1)
+    return slice(part.start, stop if stop >= 0 else None, part.step)
 
 
 class Records(Sequence[Any]):
-    """Records of one field over a dataset, read when asked for."""
+    """Records of one field over a dataset, read on demand."""
 
-    def __init__(self, dataset: Rows, field: str) -> None:
+    def __init__(self, dataset: Dataset, field: str) -> None:
         self._dataset = dataset
         self._field = field
-        self._offsets = dataset.item_offsets(field) if dataset.types[field].sequence else None
+        self._offsets = dataset._item_offsets(field) if dataset._types[field].sequence else None
 
     def __len__(self) -> int:
         return len(self._dataset) if self._offsets is None else int(self._offsets[-1])
@@ -280,9 +403,9 @@ class Records(Sequence[Any]):
         """Returns records by index, read together."""
         chosen = as_indices(indices, len(self))
         if self._offsets is None:
-            return self._dataset.records_at(chosen, self._field, None)
+            return self._dataset._records(chosen, self._field, None)
         rows = np.searchsorted(self._offsets, chosen, 'right') - 1
-        return self._dataset.records_at(rows, self._field, chosen - self._offsets[rows])
+        return self._dataset._records(rows, self._field, chosen - self._offsets[rows])
 
     def __iter__(self) -> Iterator[Any]:
         start, step = 0, 1
@@ -290,7 +413,7 @@ class Records(Sequence[Any]):
             records = self.read_indices(range(start, min(start + step, len(self))))
             yield from records
             start += len(records)
-            # Together as many as take about a megabyte: a record may be a film.
+            # About a megabyte at a time: a record may be a whole video.
             size = sum(len(record) for record in records if record is not None)
             step = min(2 * step, 1024) if size < 1 << 20 else max(1, step // 2)
 
@@ -299,7 +422,7 @@ class Records(Sequence[Any]):
 
 
 def check_dataset(what: str, value: Any) -> None:
-    """Raises TypeError for what is no dataset; it says so for `what`."""
-    if not isinstance(value, Rows):
+    """Raises TypeError, naming `what`, if a value is no dataset."""
+    if not isinstance(value, Dataset):
         advice = ' (bags.open opens one)' if isinstance(value, str | os.PathLike) else ''
         raise TypeError(f'{what}: expected a dataset, got {value!r:.80}{advice}')

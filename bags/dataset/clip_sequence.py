@@ -8,20 +8,20 @@ from typing import Any, BinaryIO, SupportsIndex
 import numpy as np
 
 from bags.concurrency import FifoCache
-from bags.dataset.base import Rows, check_dataset
-from bags.dataset.selection import FILMS, select_fields
+from bags.dataset.base import Dataset, check_dataset
+from bags.dataset.selection import VIDEO_WORDS, select_fields
 from bags.errors import DecodeError
 from bags.indexing import check_index
 from bags.media.joined_videos import JoinedVideos, length_of
 from bags.media.video import Video
 
-__all__ = ['Clips']
+__all__ = ['ClipSequence']
 
-OPEN = 16
-"""Clips that stay open, to be asked again."""
+MAX_OPEN_CLIPS = 16
+"""ClipSequence that stay open, to be asked again."""
 
 
-class Clips(JoinedVideos):
+class ClipSequence(JoinedVideos):
     """The clips of a datapoint as one video.
 
     Frames are counted through all clips. What is asked of it reads the headers of the clips up to there,
@@ -36,16 +36,17 @@ class Clips(JoinedVideos):
     """
 
     def __init__(self, dataset: Any, index: SupportsIndex, field: str, **options: Any) -> None:
-        check_dataset('Clips', dataset)
-        select_fields(field, dataset.types)
-        kind = dataset.types[field]
-        if kind.word not in FILMS:
-            raise TypeError(f'Clips: field {field!r} of type {kind.text} is no video')
+        check_dataset('ClipSequence', dataset)
+        select_fields(field, dataset._types)
+        kind = dataset._types[field]
+        if kind.word not in VIDEO_WORDS:
+            raise TypeError(f'ClipSequence: field {field!r} of type {kind.text} is no video')
         row = check_index(index, len(dataset))
-        count = int(dataset.lengths_at(np.array([row]), field)[0]) if kind.sequence else 1
+        count = int(dataset._lengths(np.array([row]), field)[0]) if kind.sequence else 1
         self._arguments = (dataset, row, field, options)
         videos: FifoCache[int, Video] = FifoCache(
-            lambda clip: Video(_Item(dataset, row, field, clip if kind.sequence else None), **options), OPEN
+            lambda clip: Video(_Item(dataset, row, field, clip if kind.sequence else None), **options),
+            MAX_OPEN_CLIPS,
         )
         where = f'{dataset!r}, datapoint {row}, field {field!r}'
         super().__init__(
@@ -57,18 +58,18 @@ class Clips(JoinedVideos):
 
     def __repr__(self) -> str:
         dataset, row, field, _ = self._arguments
-        return f'bags.Clips({dataset!r}, {row}, {field!r})'
+        return f'bags.ClipSequence({dataset!r}, {row}, {field!r})'
 
 
-def _restored(dataset: Rows, row: int, field: str, options: dict[str, Any]) -> Clips:
-    return Clips(dataset, row, field, **options)
+def _restored(dataset: Dataset, row: int, field: str, options: dict[str, Any]) -> ClipSequence:
+    return ClipSequence(dataset, row, field, **options)
 
 
 @dataclass(frozen=True)
 class _Item:
     """A record of a dataset, as what a `Video` opens."""
 
-    dataset: Rows
+    dataset: Dataset
     row: int
     field: str
     item: int | None
@@ -82,7 +83,7 @@ class _Item:
         return self.dataset.file(self.row, self.field, self.item)
 
     def error(self, exc: Exception) -> Exception:
-        kind = self.dataset.types[self.field]
+        kind = self.dataset._types[self.field]
         return DecodeError(
             self.field, self.item or 0, kind.text, str(exc), f'{self.dataset!r}, datapoint {self.row}'
         )

@@ -1,4 +1,8 @@
-"""Many rows of a field, read together: as a column of a batch, or as a list of values."""
+"""Many rows of a field, read together: as a column of a batch, as values of rows, or as records.
+
+Each function takes a field, the refs of rows ((n,) indices, or for a sequence a pair of firsts and counts)
+and what is asked of each row, and raises `BadRef` for a ref that leads outside the bag.
+"""
 
 from __future__ import annotations
 
@@ -12,70 +16,76 @@ from bags.concurrency import map_concurrently
 from bags.dataset.batch import Column, Ragged, spread
 from bags.dataset.field import Field
 from bags.dataset.refs import MISSING
-from bags.dataset.selection import Each, FrameSelection, Items, select_many
+from bags.dataset.selection import VIDEO_WORDS, FrameSelection, Items, PerRowItems, select_many
+from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, offsets_of
-from bags.work_sharing import each
 
-__all__ = ['read_column', 'read_values']
+__all__ = ['read_column', 'read_records', 'read_values']
 
+Asked = Items | Literal[True]
 Values = npt.NDArray[Any] | list[Any]
 
-CONSTANT = (str, bytes, int, float, type(None))
+IMMUTABLE = (str, bytes, int, float, type(None))
 
 
-def read_column(field: Field, refs: Any, items: Items | Literal[True]) -> Column:
-    """Returns the column of a batch.
-
-    Args:
-        field: The field.
-        refs: For a plain field, indices (B,); for a sequence, firsts and counts.
-        items: True, or which items of each sequence.
-
-    Raises:
-        BadRef: A ref that leads outside the bag.
-    """
-    if isinstance(items, FrameSelection):
+def read_column(field: Field, refs: Any, items: Asked) -> Column:
+    """Returns the column of a batch."""
+    if items is not True and _are_frames(field, items):
         found = _frames(field, refs, items)
         shapes = {np.shape(frames) if frames is not None else None for frames in found}
         return np.stack(found) if len(shapes) == 1 and None not in shapes else found
     if field.kind.sequence:
-        firsts, counts = refs
-        return _ragged(field, firsts, counts, items)
+        return _ragged(field, refs, items)
     field.check(refs, None)
     if field.kind.optional:
         return _where_present(refs, field.decoded)
-    return _dense(field, refs)
+    if field.decoder.dtype is None:
+        return field.decoded(refs)
+    array = field.array(refs)
+    return _dense(field, refs) if array is None else array
 
 
-def read_values(field: Field, refs: Any, items: Items | Literal[True]) -> list[Any]:
-    """Returns the values of rows, each as its row would have it; arguments and errors as above."""
-    if isinstance(items, FrameSelection):
+def read_values(field: Field, refs: Any, items: Asked) -> list[Any]:
+    """Returns the values of rows, each as its row has it."""
+    if items is not True and _are_frames(field, items):
         return _frames(field, refs, items)
+    if not field.kind.sequence:
+        field.check(refs, None)
+        return _where_present(refs, field.decoded) if field.kind.optional else field.decoded(refs)
+    firsts, counts = refs
+    field.check(firsts, counts)
+    present = (firsts != MISSING) | (counts > 0)
+    members, counts = _members(firsts, counts, items)
+    if isinstance(items, PerRowItems):
+        values = _as_list(field, _read_once(field, members))
+    else:
+        values = field.values(members)
+    parts = _cut(values, counts)
+    return [part if there else None for there, part in zip(present.tolist(), parts, strict=True)]
+
+
+def read_records(field: Field, refs: Any, items: Asked) -> list[bytes | None]:
+    """Returns records undecoded: of plain fields, or of one item of each sequence."""
+    if _are_frames(field, items):
+        return [bytes(encode_array(frames)) for frames in _frames(field, refs, items)]
     if field.kind.sequence:
         firsts, counts = refs
         field.check(firsts, counts)
-        if isinstance(items, Each):
-            return _each(field, firsts, counts, items)
-        if field.is_remote:
-            return _together(field, firsts, counts, items)
-        before = (0,) * field.place
-        rows = [before + row for row in zip(firsts.tolist(), counts.tolist(), strict=True)]
-        return [field.read(row) if items is True else field.read_items(row, items) for row in rows]
+        members, _ = _members(firsts, counts, items)
+        return list(field.bag.read(members))
     field.check(refs, None)
-    if field.kind.optional:
-        return _where_present(refs, field.decoded)
-    return field.decoded(refs)
+    return _where_present(refs, field.bag.read) if field.kind.optional else list(field.bag.read(refs))
 
 
 def _where_present(refs: Int64s, read: Callable[[Int64s], list[Any]]) -> list[Any]:
-    """Returns a value for each ref, None for those of values that are missing."""
+    """Returns a value for each ref, None for those of missing values."""
     present = refs != MISSING
     values = iter(read(refs[present]))
     return [next(values) if there else None for there in present.tolist()]
 
 
 def _dense(field: Field, indices: Int64s) -> Values:
-    """Returns values by their indices in the bag: one array if the type has that form."""
+    """Returns the values of records: one array if the type has a fixed size."""
     array = field.array(indices)
     if array is not None:
         return array
@@ -92,51 +102,29 @@ def _dense(field: Field, indices: Int64s) -> Values:
 # Sequences.
 
 
-def _ragged(field: Field, firsts: Int64s, counts: Int64s, items: Items | Literal[True]) -> Ragged | list[Any]:
+def _members(firsts: Int64s, counts: Int64s, items: Asked) -> tuple[Int64s, Int64s]:
+    """Returns the records of the items asked for, row after row, and how many each row has."""
+    return (spread(firsts, counts), counts) if items is True else select_many(items, firsts, counts)
+
+
+def _ragged(field: Field, refs: Any, items: Asked) -> Ragged | list[Any]:
+    firsts, counts = refs
     present = (firsts != MISSING) | (counts > 0) if field.kind.optional else None
     field.check(firsts, counts)
     members, counts = _members(firsts, counts, items)
-    values = _once(field, members) if type(items) is Each else _dense(field, members)
+    values = _read_once(field, members) if isinstance(items, PerRowItems) else _dense(field, members)
     if isinstance(values, np.ndarray):
         return Ragged(values, offsets_of(counts), present)
     if field.decoder.dtype is not None and not values:
         empty = np.empty((0, *field.decoder.shape), field.decoder.dtype)
         return Ragged(empty, offsets_of(counts), present)
     there = [True] * len(counts) if present is None else present.tolist()
-    parts = _parts(values, counts)
-    return [part if is_there else None for part, is_there in zip(parts, there, strict=True)]
+    return [part if is_there else None for part, is_there in zip(_cut(values, counts), there, strict=True)]
 
 
-def _members(firsts: Int64s, counts: Int64s, items: Items | Literal[True]) -> tuple[Int64s, Int64s]:
-    """Returns the indices in the bag of all that is asked of sequences, and how many each has."""
-    return (spread(firsts, counts), counts) if items is True else select_many(items, firsts, counts)
-
-
-def _together(
-    field: Field, firsts: Int64s, counts: Int64s, items: Items | Literal[True]
-) -> list[list[Any] | None]:
-    """Returns the values of many rows as rows have them, read at once."""
-    present = (firsts != MISSING) | (counts > 0)
-    members, counts = _members(firsts, counts, items)
-    parts = _parts(field.values(members), counts)
-    return [part if there else None for there, part in zip(present.tolist(), parts, strict=True)]
-
-
-def _each(field: Field, firsts: Int64s, counts: Int64s, items: Each) -> list[list[Any]]:
-    """Returns items that differ from row to row as rows have them: lists of values."""
-    members, counts = select_many(items, firsts, counts)
-    values = _once(field, members)
-    if isinstance(values, np.ndarray):
-        if field.decoder.is_scalar:
-            values = values.tolist()
-        else:
-            values = [values[position, ...] for position in range(len(values))]
-    return _parts(values, counts)
-
-
-def _once(field: Field, members: Int64s) -> Values:
-    """As `_dense`, for overlapping runs: what several of them have is read and decoded once."""
-    if field.bag.is_sliced and field.decoder.dtype is not None:
+def _read_once(field: Field, members: Int64s) -> Values:
+    """Returns the values of overlapping runs of records, each record read and decoded once."""
+    if field.bag.is_mapped and field.bag.codec is None and field.decoder.dtype is not None:
         return _dense(field, members)
     indices, first, back = np.unique(members, return_index=True, return_inverse=True)
     if len(indices) == len(members):
@@ -147,32 +135,60 @@ def _once(field: Field, members: Int64s) -> Values:
     found = [values[place] for place in back.tolist()]
     repeated = np.ones(len(members), bool)
     repeated[first] = False
-    # Every run owns its values: what is written to one does not show in another.
+    # Every run owns its values: writing to one must not change another.
     for position in np.flatnonzero(repeated).tolist():
         value = found[position]
         if type(value) is np.ndarray:
             found[position] = value.copy()
-        elif field.decoder.decode is not None and not isinstance(value, CONSTANT):
+        elif field.decoder.decode is not None and not isinstance(value, IMMUTABLE):
             found[position] = field.value(int(members[position]))
     return found
 
 
-def _parts(values: list[Any], counts: Int64s) -> list[list[Any]]:
-    """Cuts a list into parts of these lengths."""
+def _as_list(field: Field, values: Values) -> list[Any]:
+    if not isinstance(values, np.ndarray):
+        return values
+    return (
+        values.tolist() if field.decoder.is_scalar else [values[place, ...] for place in range(len(values))]
+    )
+
+
+def _cut(values: list[Any], counts: Int64s) -> list[list[Any]]:
+    """Cuts a list into consecutive parts of these lengths."""
     ends = np.cumsum(counts).tolist()
     return [values[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if ends else []
 
 
-# Frames.
+# Frames of videos.
 
 
-def _frames(field: Field, refs: Any, selection: FrameSelection) -> list[Any]:
-    """Returns frames of many rows."""
+def _are_frames(field: Field, items: Asked) -> bool:
+    return isinstance(items, FrameSelection) or (
+        isinstance(items, PerRowItems) and field.kind.word in VIDEO_WORDS
+    )
+
+
+def _frames(field: Field, refs: Any, items: Any) -> list[Any]:
+    """Returns frames of many rows; those that rows take of one video are decoded together."""
     firsts, counts = refs if field.kind.sequence else (refs, np.ones(len(refs), np.int64))
-    field.check(*(refs if field.kind.sequence else (refs, None)))
-    rows = zip(firsts.tolist(), counts.tolist(), strict=True)
+    field.check(firsts, counts if field.kind.sequence else None)
+    if isinstance(items, FrameSelection):
+        rows = zip(firsts.tolist(), counts.tolist(), strict=True)
+        return map_concurrently(lambda row: field.frames(*row, items), list(rows), field.bag.is_remote)
+    found: list[Any] = [None] * len(firsts)
+    places, starts = items.places, np.cumsum(items.counts) - items.counts
+    videos, which = np.unique(np.stack([firsts, counts], 1), axis=0, return_inverse=True)
 
-    def read(row: tuple[int, int]) -> Any:
-        return field.frames(*row, selection)
+    def read(video: int) -> None:
+        rows = np.flatnonzero(which.reshape(-1) == video)
+        wanted = places[spread(starts[rows], items.counts[rows])]
+        first, count = videos[video].tolist()
+        frames = field.frames(first, count, FrameSelection(wanted))
+        if frames is None:
+            return
+        ends = np.cumsum(items.counts[rows]).tolist()
+        for row, start, end in zip(rows.tolist(), [0, *ends], ends, strict=False):
+            found[row] = frames[start:end].copy()
 
-    return map_concurrently(read, list(rows), True) if field.bag.is_remote else each(read, list(rows))
+    map_concurrently(read, range(len(videos)), field.bag.is_remote)
+    return found

@@ -1,4 +1,4 @@
-"""The fields of a folder: opened when they are first read, several at the same time where that waits."""
+"""The fields of a folder, opened when they are first read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from bags.dataset.field import Field
 from bags.dataset.folder import Folder
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.schema import Schema
-from bags.dataset.selection import Selection
 from bags.dataset.spec import FieldType
 from bags.errors import CorruptError
 
@@ -21,25 +20,23 @@ __all__ = ['OpenFields']
 
 
 class OpenFields(FifoCache[str, Field]):
-    """Fields by name. What is wrong with one is met when it is first asked for.
+    """Fields by name. Damage of a field raises when it is first read.
 
     Args:
         folder: Where their bags are.
         schema: Their types.
-        refs: What refers to their records, if there is such a bag.
-        is_remote: Whether reads mostly wait, for a storage.
+        refs: What refers to their records; None in a folder of Granular.
     """
 
-    def __init__(self, folder: Folder, schema: Schema, refs: BagFile | None, is_remote: bool) -> None:
-        super().__init__(_opener(folder, schema, refs, is_remote), len(schema.types) + 1)
-        self.is_remote = is_remote
+    def __init__(self, folder: Folder, schema: Schema, refs: BagFile | None) -> None:
+        super().__init__(_opener(folder, schema, refs), len(schema.types) + 1)
         self._format = schema.format
         self._refs = refs
         self._last_row: tuple[int, ...] | None = None
 
-    def beside(self, names: Iterable[str], work: Callable[[], Any]) -> Any:
-        """Does work, and opens at the same time those of the fields that are not open, where that waits."""
-        closed = [name for name in names if name not in self] if self.is_remote else []
+    def while_opening(self, names: Iterable[str], work: Callable[[], Any]) -> Any:
+        """Does work, at the same time as the fields of a remote folder that are not open yet are opened."""
+        closed = [name for name in names if name not in self]
         if not closed:
             return work()
         works: list[Callable[[], Any]] = [work]
@@ -49,36 +46,27 @@ class OpenFields(FifoCache[str, Field]):
         found = map_concurrently(lambda work: work(), works, True)
         row = self._last_row = found[-1] if self._last_row is None else self._last_row
         for name in closed:
-            _check_table(self._format, name, self[name].bag, row)
+            _check_last_ref(self._format, name, self[name].bag, row)
         return found[0]
 
-    def row(self, refs: tuple[int, ...], selection: Selection) -> dict[str, Any]:
-        """Returns the values of a row, read at the same time."""
 
-        def work(name: str) -> Any:
-            field, items = self[name], selection[name]
-            return field.read(refs) if items is True else field.read_items(refs, items)
+def _opener(folder: Folder, schema: Schema, refs: BagFile | None) -> Callable[[str], Field]:
+    """Returns a function that opens a field, without a reference to the reader, which would be a cycle."""
 
-        return dict(zip(selection, map_concurrently(work, list(selection), self.is_remote), strict=True))
-
-
-def _opener(folder: Folder, schema: Schema, refs: BagFile | None, is_remote: bool) -> Callable[[str], Field]:
-    """Returns what opens a field. It refers to no reader, which else would be in a cycle with it."""
-
-    def make(name: str) -> Field:
+    def open_field(name: str) -> Field:
         decoder = schema.decoder(name, folder.path)
         bag = folder.open_bag(name)
         length = decoder.length
         if length and bag.codec is None and bag.count * length != bag.size - bag.count * ENTRY:
-            _check_sizes(schema.types[name], bag, length)
-        if not is_remote:
-            _check_table(schema.format, name, bag, _last_row(schema.format, refs))
+            _check_size(schema.types[name], bag, length)
+        if not folder.store.is_remote:
+            _check_last_ref(schema.format, name, bag, _last_row(schema.format, refs))
         return Field(name, schema.types[name], schema.format.places[name], bag, decoder)
 
-    return make
+    return open_field
 
 
-# What a bag does not show by itself, but beside the refs and the type of its field.
+# Damage of a bag that shows only beside the refs and the type of its field.
 
 
 def _last_row(format: RefsFormat, refs: BagFile | None) -> tuple[int, ...]:
@@ -88,14 +76,17 @@ def _last_row(format: RefsFormat, refs: BagFile | None) -> tuple[int, ...]:
     try:
         return format.unpack(refs.record(refs.count - 1))
     except (CorruptError, ValueError):
-        return ()  # To be met where that datapoint is read.
+        return ()  # Raises where that datapoint is read.
 
 
-def _check_table(format: RefsFormat, name: str, bag: BagFile, row: tuple[int, ...]) -> None:
-    """Meets a last limit that is too large by a few limits' length.
+def _check_last_ref(format: RefsFormat, name: str, bag: BagFile, row: tuple[int, ...]) -> None:
+    """Finds a last limit that is too large by the size of a few limits.
 
-    The table then seems to begin later: there are fewer records, and each is another one. What tells is the
-    last datapoint, whose record is not there, and the number before the table, which is a limit by its size.
+    The table then seems to begin later: there are fewer records, and each is another one. It shows in the
+    last datapoint, whose record is missing, and in the number before the table, which is a limit by its size.
+
+    Raises:
+        CorruptError: The bag is damaged so.
     """
     if not row:
         return
@@ -110,8 +101,12 @@ def _check_table(format: RefsFormat, name: str, bag: BagFile, row: tuple[int, ..
         raise CorruptError(bag.path, None, f'{detail}, and there is a limit before the first one')
 
 
-def _check_sizes(kind: FieldType, bag: BagFile, length: int) -> None:
-    """Meets limits cut off at the end of a bag, which would make other numbers of its last records."""
+def _check_size(kind: FieldType, bag: BagFile, length: int) -> None:
+    """Finds limits cut off at the end of a bag, which would change the last records of a fixed-size field.
+
+    Raises:
+        CorruptError: The bag is damaged so.
+    """
     if kind.word == 'int' and not kind.args:
         return  # Granular's integers differ in length.
     if bag.limits.path == bag.file.path:

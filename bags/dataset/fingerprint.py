@@ -45,8 +45,8 @@ def _head(dataset: Any, index: int, field: str) -> bytes:
     # A record that is missing or cannot be read is identified by that.
     with contextlib.suppress(Exception):
         item = None
-        if dataset.types[field].sequence:
-            count = int(dataset.lengths_at(np.array([index]), field)[0])
+        if dataset._types[field].sequence:
+            count = int(dataset._lengths(np.array([index]), field)[0])
             head = b'%d:' % count
             if not count:
                 return head

@@ -6,13 +6,12 @@ import errno
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, TypedDict
 
 from bags.bag.bag_file import BagFile
 from bags.bag.limits_table import BlockTable
 from bags.bag.open import open_bag
 from bags.bag.options import (
-    CacheMode,
     CompressionAutoDetect,
     CompressionTrained,
     LimitsPlacement,
@@ -26,22 +25,72 @@ from bags.dataset.schema import Schema, SchemaCache
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.spec import Spec
 from bags.errors import BagsError, CorruptError, SpecError
-from bags.storage import Store
+from bags.storage import Store, store_to_read
 from bags.storage.memory_file import MemoryFile
+from bags.storage.options import AccessPattern, CacheMode, CachePolicy
 
-__all__ = ['Folder', 'is_being_made', 'not_a_folder', 'reader_options']
+__all__ = ['Folder', 'ReadOptions', 'is_being_made', 'not_a_folder', 'open_store', 'reader_options']
 
 REFS = 1 << 26  # Bytes of refs that are read as a whole where they would be waited for.
 
 
+class ReadOptions(TypedDict, total=False):
+    """How the bags of a dataset are read: options of `bags.open` and the readers."""
+
+    access_pattern: AccessPattern | Literal['system', 'random', 'sequential']
+    """What the kernel is told about the order of reads from local files."""
+    cache_policy: CachePolicy | Literal['system', 'drop_after_read', 'direct_io']
+    """What becomes of the page cache of local files."""
+    mapped: bool
+    """Read local files through a map (the default); False reads with `pread`, for network file systems."""
+    max_parallelism: int
+    """Most threads that one call uses for reads and decompression."""
+    max_record_size: int
+    """Most bytes that a zstd frame may announce; 1 GiB unless given."""
+    cache: str | os.PathLike[str] | None
+    """A local folder that keeps what is read from an object store."""
+    cache_size: int | None
+    """Most bytes that this folder may take; None for no bound."""
+    cache_mode: CacheMode | Literal['files', 'blocks']
+    """Whether the folder keeps whole files (the default), or the blocks of 64 KiB that were read."""
+
+
+def open_store(
+    directory: str | os.PathLike[str],
+    cache_index: bool,
+    filesystem: Any,
+    storage_options: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+) -> tuple[Store, str, ReaderOptions]:
+    """Returns the store of a dataset, its path there, and how its bags are read.
+
+    Raises:
+        TypeError: An option that a dataset does not have.
+        ValueError: An option of the cache without a cache.
+    """
+    for name in options:
+        if name not in ReadOptions.__annotations__:
+            known = ', '.join(ReadOptions.__annotations__)
+            raise TypeError(f'unexpected option {name!r}: expected one of {known}')
+        if name.startswith('cache_') and name != 'cache_policy' and options.get('cache') is None:
+            raise ValueError(f'{name}: has no effect without cache')
+    asked = merge(
+        ReaderOptions, None, {**options, 'filesystem': filesystem, 'storage_options': storage_options}
+    )
+    store, path = store_to_read(directory, asked)
+    return store, path, _for_store(asked, store, cache_index)
+
+
 def reader_options(store: Store, cache_index: bool, options: Mapping[str, Any]) -> ReaderOptions:
-    """Returns how the bags of a dataset are read; raises TypeError for an option that is none."""
-    made = merge(ReaderOptions, None, dict(options))
-    is_copied = made.cache is not None and made.cache_mode is CacheMode.FILES
-    if (not store.is_remote or is_copied) and made.mapped:
-        return made
-    made.limits_storage = LimitsStorage.IN_MEMORY if cache_index else LimitsStorage.ON_DISK
-    return made
+    """Returns how the bags of a dataset are read; raises TypeError for an unknown option."""
+    return _for_store(merge(ReaderOptions, None, dict(options)), store, cache_index)
+
+
+def _for_store(options: ReaderOptions, store: Store, cache_index: bool) -> ReaderOptions:
+    is_local = not store.is_remote or (options.cache is not None and options.cache_mode is CacheMode.FILES)
+    if cache_index and not (is_local and options.mapped):
+        options.limits_storage = LimitsStorage.IN_MEMORY
+    return options
 
 
 def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:

@@ -1,60 +1,96 @@
-"""Opening a dataset, whatever its form."""
+"""Opening a dataset in any form."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Unpack
 
-from bags.bag.options import ReaderOptions
-from bags.dataset.base import Rows
+from bags.dataset.base import Dataset
+from bags.dataset.folder import Folder, ReadOptions, open_store
 from bags.dataset.reader import DatasetReader
-from bags.dataset.registry import decoders
+from bags.dataset.registry import decoders as builtin_decoders
+from bags.dataset.schema import SchemaCache
 from bags.dataset.shard_list import list_shards
 from bags.dataset.sharded_reader import ShardedDatasetReader
 from bags.dataset.views import join
-from bags.storage import store_to_read
 
-__all__ = ['open', 'open_as_far_as_known']
+__all__ = ['open', 'open_with_known_decoders']
 
 
 def open(
-    directory: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *args: Any, **keywords: Any
-) -> Rows:
-    """Opens a dataset: a folder with a spec.json, or one of shard folders.
+    directory: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    decoders: Mapping[str, Callable[..., Any]] | None = None,
+    cache_index: bool = True,
+    *,
+    raw: bool = False,
+    shard_start: int = 0,
+    shard_step: int = 1,
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Unpack[ReadOptions],
+) -> Dataset:
+    """Opens a dataset: one folder, or a folder of shard folders.
 
     Args:
-        directory: The folder, or several: these are joined, later ones adding fields or replacing those of
-            earlier ones, as `bags.join([...], replace=True)` does.
-        *args, **keywords: As in `DatasetReader` or `ShardedDatasetReader`.
+        directory: The folder: str, path or URL. Several are joined: later ones add fields or replace those
+            of earlier ones, as in `bags.join([...], replace=True)`.
+        decoders: The functions by word; `bags.decoders` unless given. A mapping is the whole set.
+        cache_index: On an object store, read limits as a whole at open and keep them, instead of in blocks
+            when they are needed.
+        raw: Return records as they are, as buffers that may alias the files, instead of values.
+        shard_start, shard_step: Read the shards `shard_start`, `shard_start + shard_step`, … only, so that
+            each of `shard_step` workers reads a part of its own.
+        filesystem: An fsspec file system that `directory` belongs to.
+        storage_options: Options of the object store behind a URL, as s3fs, gcsfs or obstore call them.
+        **options: `access_pattern`, `cache_policy`, `mapped`, `max_parallelism` and `max_record_size` as in
+            `bags.bag.Reader`. `cache`: a local folder that keeps what is read from an object store, of at
+            most `cache_size` bytes; `cache_mode='files'` keeps whole files, `'blocks'` the blocks that were
+            read.
 
     Raises:
         FileNotFoundError: No such folder, or no dataset in it.
         NotADirectoryError: A file. `bags.bag.Reader` opens a bag alone.
-        SpecError, CorruptError: As the readers.
+        SpecError, CorruptError: Damaged, or no dataset.
+        TypeError, ValueError: An unknown option, or one without effect here.
     """
     if isinstance(directory, bytes) or not isinstance(directory, str | os.PathLike | Iterable):
         raise TypeError(f'open: expected a path, or several, got {type(directory).__name__}')
     if not isinstance(directory, str | os.PathLike):
-        parts = [open(part, *args, **keywords) for part in directory]
+        parts = [
+            open(
+                part,
+                decoders,
+                cache_index,
+                raw=raw,
+                shard_start=shard_start,
+                shard_step=shard_step,
+                filesystem=filesystem,
+                storage_options=storage_options,
+                **options,
+            )
+            for part in directory
+        ]
         if not parts:
             raise ValueError('open: expected a path, or several, got none')
         return join(parts, replace=True)
-    names = {field.name for field in dataclasses.fields(ReaderOptions)}
-    options = ReaderOptions(**{name: value for name, value in keywords.items() if name in names})
-    store, path = store_to_read(directory, options)
-    if not store.is_remote:
-        single = store.exists(store.join(path, 'spec.json'))
-        return (DatasetReader if single else ShardedDatasetReader)(directory, *args, **keywords)
-    shards = list_shards(store, path)
-    if shards.single:
-        return DatasetReader(directory, *args, **keywords)
-    return ShardedDatasetReader.over(store, path, shards, *args, **keywords)
+    store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
+    schemas = SchemaCache(decoders, raw)
+    shards = None
+    if store.is_remote:
+        shards = list_shards(store, path)
+        is_folder = shards.single
+    else:
+        is_folder = store.exists(store.join(path, 'spec.json'))
+    if not is_folder:
+        return ShardedDatasetReader._over(store, path, made, schemas, shards, shard_start, shard_step)
+    if (shard_start, shard_step) != (0, 1):
+        raise ValueError(f'{path}: shard_start and shard_step have no effect on a dataset of one folder')
+    return DatasetReader._over(Folder(store, path, made), schemas)
 
 
-class _Known(dict[str, Any]):
-    """Decoders by word; of a word that is not there, one that returns the record."""
+class _KnownDecoders(dict[str, Any]):
+    """Decoders by word; of an unknown word, a function that returns the record."""
 
     def __missing__(self, word: str) -> Any:
         return _undecoded
@@ -67,15 +103,22 @@ def _undecoded(data: Any, *_args: str) -> bytes:
     return bytes(data)
 
 
-def open_as_far_as_known(
-    directory: str | os.PathLike[str], but: Collection[str] = (), **keywords: Any
-) -> Rows:
-    """Opens a dataset also where there are types that only their author can decode: their values are bytes.
+def open_with_known_decoders(
+    directory: str | os.PathLike[str],
+    undecoded: Collection[str] = (),
+    *,
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Unpack[ReadOptions],
+) -> Dataset:
+    """Opens a dataset that may have types of its author's own: their values are bytes.
 
     Args:
         directory: The dataset.
-        but: Words of built-in types whose values are to be bytes as well.
-        **keywords: As in `open`.
+        undecoded: Words of built-in types whose values are to be bytes as well.
+        filesystem, storage_options, **options: As in `open`.
     """
-    known = _Known({word: function for word, function in decoders.items() if word not in but})
-    return open(directory, known, **keywords)
+    known = _KnownDecoders(
+        {word: function for word, function in builtin_decoders.items() if word not in undecoded}
+    )
+    return open(directory, known, filesystem=filesystem, storage_options=storage_options, **options)

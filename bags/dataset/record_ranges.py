@@ -12,7 +12,7 @@ from bags.indexing import Int64s
 if TYPE_CHECKING:
     from bags.bag.bag_file import BagFile
 
-__all__ = ['RecordRanges', 'Source', 'join_spans']
+__all__ = ['RecordRanges', 'Source', 'join_ranges']
 
 
 class Source(NamedTuple):
@@ -35,8 +35,8 @@ class RecordRanges(NamedTuple):
     """How many records it has there, shape (n,): of a plain field 1, or 0 where the value is missing."""
 
 
-def join_spans(parts: Sequence[RecordRanges], order: Int64s) -> RecordRanges:
-    """Returns the spans of several datasets, one after the other, in another order."""
+def join_ranges(parts: Sequence[RecordRanges], order: Int64s) -> RecordRanges:
+    """Returns the record ranges of several datasets, one after the other, in another order."""
     sources: list[Source] = []
     which = []
     for part in parts:

@@ -16,7 +16,7 @@ so that the bag of a million refs is read as one numpy table, by one gather. Row
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgpack
@@ -87,12 +87,12 @@ class RefsFormat:
             tags.append((header if not tags else b'') + (PAIR if kind.sequence else b'') + UINT32)
             if kind.sequence:
                 tags.append(UINT32)
-        self._tags = tuple(tags)
+        self.tags = tuple(tags)
+        """The bytes before each integer of a row."""
         self._slots = [slot for tag in tags for slot in (tag, 0)]
         self._struct = struct.Struct('>' + ''.join(f'{len(tag)}sI' for tag in tags))
-        numbers = struct.Struct('>' + ''.join(f'{len(tag)}xI' for tag in tags))
-        self.unpack_from = numbers.unpack_from
-        """Reads a row from a buffer at an offset, for rows that are known to have the tags."""
+        self.unpack_bytes = struct.Struct('>' + ''.join(f'{len(tag)}BI' for tag in tags)).unpack_from
+        """Reads the bytes of tags, and integers, from a buffer at an offset."""
         self.stride = self._struct.size
         """Bytes of a row."""
         # The same for numpy: the numbers as columns, and which bytes are tags.
@@ -127,29 +127,9 @@ class RefsFormat:
         """
         if len(record) == self.stride:
             slots = self._struct.unpack(record)
-            if slots[::2] == self._tags:
+            if slots[::2] == self.tags:
                 return slots[1::2]
         return self._unpack_other(record)
-
-    def row_reader(
-        self, buffer: Any, count: int, marks: bytearray, slow: Callable[[int], tuple[int, ...]]
-    ) -> Callable[[int], tuple[int, ...]]:
-        """Returns the quick way to a row, for refs in one buffer.
-
-        Args:
-            buffer: The rows, one after the other.
-            count: How many there are.
-            marks: By block of rows, 255 where their limits and tags are known to be right.
-            slow: The way to all other rows.
-        """
-        unpack_from, stride = self.unpack_from, self.stride
-
-        def row(index: int) -> tuple[int, ...]:
-            if 0 <= index < count and marks[index >> 9] == 255:
-                return unpack_from(buffer, index * stride)
-            return slow(index)
-
-        return row
 
     def _unpack_other(self, record: bytes) -> tuple[int, ...]:
         try:
@@ -203,11 +183,10 @@ class RefsFormat:
             found[name] = (first, column(place + 1)) if self.spec[name].sequence else first
         return found
 
-    def is_straight(self, buffer: Any, count: int, rows: slice, names: Sequence[str]) -> bool:
+    def is_identity(self, buffer: Any, count: int, rows: slice, names: Sequence[str]) -> bool:
         """Tells whether each of some rows has the record of its own number in some plain fields.
 
-        So it is unless values are shared or missing. Of such rows the refs need not be looked at again.
-        Arguments as for `columns`.
+        So it is unless values are shared or missing. Arguments as for `columns`.
         """
         refs = self.columns(buffer, count, rows, names)
         return all(bool((refs[name] == np.arange(rows.start, rows.stop)).all()) for name in names)

@@ -14,11 +14,11 @@ from bags.dataset.spec import Spec
 from bags.indexing import Int64s
 
 __all__ = [
-    'FILMS',
-    'Each',
+    'VIDEO_WORDS',
     'Fields',
     'FrameSelection',
     'Items',
+    'PerRowItems',
     'Selection',
     'divide',
     'frames',
@@ -30,18 +30,31 @@ __all__ = [
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Each:
-    """Items that differ from row to row: what a view asks of the dataset below it, for a batch."""
+class PerRowItems:
+    """Items that differ from row to row: what windows ask of a sequence or, as frames, of a video."""
 
-    places: Int64s
-    """Which items, row after row, each in `range` of its sequence."""
+    starts: Int64s | None
+    """The first item of each row, shape (B,), where each row has consecutive items; else None."""
     counts: Int64s
-    """How many of them each row has, shape (B,)."""
+    """Number of items of each row, shape (B,)."""
+    listed: Int64s | None = None
+    """The items row after row, where `starts` is None."""
 
-    def take(self, rows: Int64s) -> Each:
-        """Returns what is asked of some of the rows."""
+    @property
+    def places(self) -> Int64s:
+        """The items row after row, each in `range` of its sequence."""
+        if self.listed is not None:
+            return self.listed
+        assert self.starts is not None
+        return spread(self.starts, self.counts)
+
+    def take(self, rows: Int64s) -> PerRowItems:
+        """Returns the items of some of the rows."""
         counts = self.counts[rows]
-        return Each(self.places[spread((np.cumsum(self.counts) - self.counts)[rows], counts)], counts)
+        if self.starts is not None:
+            return PerRowItems(self.starts[rows], counts)
+        firsts = (np.cumsum(self.counts) - self.counts)[rows]
+        return PerRowItems(None, counts, self.places[spread(firsts, counts)])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,10 +70,10 @@ class FrameSelection:
         return f'bags.frames({self.key!r})'
 
 
-FILMS = ('mkv', 'mp4', 'video', 'webm')
+VIDEO_WORDS = ('mkv', 'mp4', 'video', 'webm')
 """Words of types whose records are videos."""
 
-Items = range | slice | list[int] | Each | FrameSelection
+Items = range | slice | list[int] | PerRowItems | FrameSelection
 Selection = dict[str, Any]
 """Field → True, or which items of its sequence, in the order asked."""
 Fields = str | Iterable[str] | Mapping[str, Any] | None
@@ -93,6 +106,8 @@ def select_fields(fields: Fields, spec: Spec) -> Selection:
             raise KeyError(f'no field {name!r}; those there are: {", ".join(map(repr, spec))}')
         if items is True:
             selection[name] = True
+        elif isinstance(items, range | slice) and spec[name].sequence:
+            selection[name] = items
         elif items is not False:
             selection[name] = _as_items(name, items, spec)
     return selection
@@ -134,15 +149,13 @@ def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 
 
 def _as_items(name: str, items: Any, spec: Spec) -> Items:
     if isinstance(items, FrameSelection):
-        if spec[name].word not in FILMS:
+        if spec[name].word not in VIDEO_WORDS:
             raise TypeError(f'field {name!r} of type {spec[name].text} has no frames: got {items!r}')
         return items
     if not spec[name].sequence:
         raise TypeError(
             f'field {name!r} of type {spec[name].text} is no sequence: expected True or False, got {items!r}'
         )
-    if isinstance(items, range | slice):
-        return items
     if isinstance(items, list | tuple | np.ndarray):
         return [operator.index(item) for item in items]
     raise TypeError(
@@ -175,10 +188,11 @@ def select_items(items: range | slice | list[int], count: int) -> range | list[i
 def select_many(items: Items, firsts: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
     """Returns the places asked for in many sequences, counted in the bag, and how many each has."""
     assert not isinstance(items, FrameSelection)
-    if isinstance(items, Each):
-        if (items.places >= np.repeat(counts, items.counts)).any():
-            raise IndexError('items that a view takes of a sequence are not there any more')
-        return np.repeat(firsts, items.counts) + items.places, items.counts
+    if isinstance(items, PerRowItems):
+        places = items.places
+        if (places >= np.repeat(counts, items.counts)).any():
+            raise IndexError('items that a view takes of a sequence do not exist any more')
+        return np.repeat(firsts, items.counts) + places, items.counts
     parts = [
         first + np.asarray(select_items(items, count), np.int64)
         for first, count in zip(firsts.tolist(), counts.tolist(), strict=True)
@@ -189,9 +203,9 @@ def select_many(items: Items, firsts: Int64s, counts: Int64s) -> tuple[Int64s, I
 
 def divide(selection: Selection, groups: Sequence[Int64s]) -> list[Selection]:
     """Returns what is asked of each group of rows, of a selection made for all of them."""
-    if not any(type(items) is Each for items in selection.values()):
+    if not any(type(items) is PerRowItems for items in selection.values()):
         return [selection] * len(groups)
     return [
-        {name: items.take(rows) if type(items) is Each else items for name, items in selection.items()}
+        {name: items.take(rows) if type(items) is PerRowItems else items for name, items in selection.items()}
         for rows in groups
     ]

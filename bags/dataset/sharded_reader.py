@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Unpack
 
-from bags.bag.options import ReaderOptions, merge
+from bags.bag.options import ReaderOptions
 from bags.bag.sharding import Concatenated
 from bags.concurrency import ClosedHandle, FifoCache, map_concurrently, max_open_bags
-from bags.dataset.base import Rows
-from bags.dataset.concat import Parts
-from bags.dataset.folder import Folder, reader_options
+from bags.dataset.address import Address, group_by_part
+from bags.dataset.base import Datapoint, Dataset
+from bags.dataset.folder import Folder, ReadOptions, open_store
 from bags.dataset.reader import DatasetReader
 from bags.dataset.refs import RefsFormat
 from bags.dataset.schema import SchemaCache
+from bags.dataset.selection import Selection
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.shard_list import ShardList, length_by_size, list_shards
 from bags.dataset.spec import Spec
 from bags.errors import CorruptError, SpecError
+from bags.indexing import Int64s, check_index
 from bags.storage import Store, store_to_read
 from bags.validation import at_least
 
@@ -29,8 +30,8 @@ __all__ = ['ShardedDatasetReader']
 
 
 @contextlib.contextmanager
-def _shard(path: str) -> Iterator[None]:
-    """Has files that are missing in a shard be damage: they are not the caller's mistake."""
+def _missing_is_damage(path: str) -> Iterator[None]:
+    """Turns files that are missing in a shard into a CorruptError."""
     try:
         yield
     except FileNotFoundError as exc:
@@ -38,20 +39,20 @@ def _shard(path: str) -> Iterator[None]:
         raise CorruptError(path, None, f'shard without {name}') from exc
 
 
-class ShardedDatasetReader(Parts):
+class ShardedDatasetReader(Dataset):
     """A dataset of many folders, as they were when it was opened. Folders are opened when first read.
 
     Args:
         directory: The folder of the shard folders: str, path or URL.
         decoders, cache_index: As in `DatasetReader`.
-        shard_start, shard_step: Which of the shards, counted in order: `shard_start`,
-            `shard_start + shard_step`, … So each of n workers reads a part of its own.
+        shard_start, shard_step: Read the shards `shard_start`, `shard_start + shard_step`, … only, so that
+            each of `shard_step` workers reads a part of its own.
         raw, filesystem, storage_options, **options: As in `DatasetReader`.
 
     Raises:
         FileNotFoundError: No such folder, or no shard in it.
-        CorruptError: A shard without spec or refs that is not the last one (that one is being made).
-        SpecError: Shards of different specs; met when a shard is first read.
+        CorruptError: A shard without spec or refs that is not the last one (which is being written).
+        SpecError: Shards of different specs; raises when such a shard is first read.
     """
 
     def __init__(
@@ -65,49 +66,41 @@ class ShardedDatasetReader(Parts):
         raw: bool = False,
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[ReadOptions],
     ) -> None:
-        options |= {'filesystem': filesystem, 'storage_options': storage_options}
-        store, path = store_to_read(directory, merge(ReaderOptions, None, options))
-        made = reader_options(store, cache_index, options)
-        listed = list_shards(store, path)
-        self.start(store, path, listed, made, SchemaCache(decoders, raw), shard_start, shard_step)
+        store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
+        self._start(store, path, made, SchemaCache(decoders, raw), None, shard_start, shard_step)
 
     @classmethod
-    def over(
+    def _over(
         cls,
         store: Store,
         path: str,
-        listed: ShardList,
-        decoders: Mapping[str, Callable[..., Any]] | None = None,
-        cache_index: bool = True,
-        shard_start: int = 0,
-        shard_step: int = 1,
-        *,
-        raw: bool = False,
-        **options: Any,
+        options: ReaderOptions,
+        schemas: SchemaCache,
+        listed: ShardList | None,
+        shard_start: int,
+        shard_step: int,
     ) -> ShardedDatasetReader:
-        """Returns the reader of shards that are known already."""
+        """Returns the reader of shards that may be listed already."""
         reader = cls.__new__(cls)
-        made = reader_options(store, cache_index, options)
-        reader.start(store, path, listed, made, SchemaCache(decoders, raw), shard_start, shard_step)
+        reader._start(store, path, options, schemas, listed, shard_start, shard_step)
         return reader
 
-    def start(
+    def _start(
         self,
         store: Store,
         path: str,
-        listed: ShardList,
         options: ReaderOptions,
         schemas: SchemaCache,
+        listed: ShardList | None,
         shard_start: int,
         shard_step: int,
     ) -> None:
-        shard_start, shard_step = (
-            at_least('shard_start', shard_start, 0),
-            at_least('shard_step', shard_step, 1),
-        )
-        self._begin(store, path, options, schemas)
+        shard_start = at_least('shard_start', shard_start, 0)
+        shard_step = at_least('shard_step', shard_step, 1)
+        self._store, self.directory, self._options, self._schemas = store, path, options, schemas
+        listed = list_shards(store, path) if listed is None else listed
         if not listed.shards:
             detail = 'no dataset here: expected spec.json, or shard folders 000000, 000001, …'
             if store.exists(store.join(path, 'spec.json')):
@@ -116,21 +109,17 @@ class ShardedDatasetReader(Parts):
                 detail += ' (bags.bag.Reader opens a bag alone)'
             raise FileNotFoundError(errno.ENOENT, detail, path)
         chosen = listed.shards[shard_start::shard_step]
-        # Of more workers than shards, some have nothing to read; they still know the spec.
+        # With more workers than shards, some have none to read; they still have the spec.
         first, types = listed.shards[0], listed.types
         opened: DatasetReader | None = None
         if types is None and store.is_remote:
-            opened = self._reader_of(first)
+            opened = self._open_shard(first)
         lengths = self._lengths_of(chosen, first, opened)
         if types is None:
-            types = self._reader_of(first).types if opened is None else opened.types
+            types = self._open_shard(first)._types if opened is None else opened._types
         self._finish(chosen, lengths, types, first, listed.after, (shard_start, shard_step))
         if opened is not None and chosen and chosen[0] is first:
-            self.parts[0] = opened
-
-    def _begin(self, store: Store, path: str, options: ReaderOptions, schemas: SchemaCache) -> None:
-        self._store, self.directory, self._options, self._schemas = store, path, options, schemas
-        self.is_remote = store.is_remote
+            self._readers[0] = opened
 
     def _folder(self, shard: Shard) -> Folder:
         return Folder(self._store, self._store.join(self.directory, shard.name), self._options, shard)
@@ -139,32 +128,30 @@ class ShardedDatasetReader(Parts):
         """Returns the datapoints of each shard: as its index says or its sizes tell, else as its refs do."""
         lengths: list[int | None] = [shard.length for shard in shards]
         if opened is not None:
-            format = RefsFormat(opened.types)
+            format = RefsFormat(opened._types)
             # Whether rows have one length is seen in a shard that has some.
             sample = next((shard for shard in shards if shard.sizes.get('refs.bag')), None)
             if sample is not None and sample is not first:
-                opened = self._reader_of(sample)
-            if sample is None or (opened.has_even_refs and len(opened) == length_by_size(sample, format)):
+                opened = self._open_shard(sample)
+            if sample is None or (
+                not opened._folder.starts and len(opened) == length_by_size(sample, format)
+            ):
                 lengths = [length_by_size(shard, format) for shard in shards]
         unknown = [place for place, length in enumerate(lengths) if length is None]
 
         def work(place: int) -> int:
             folder = self._folder(shards[place])
-            with _shard(folder.path):
+            with _missing_is_damage(folder.path):
                 return folder.length(self._schemas)
 
         for place, length in zip(unknown, map_concurrently(work, unknown, self.is_remote), strict=True):
             lengths[place] = length
         return [length for length in lengths if length is not None]
 
-    def folder(self, number: int) -> Folder:
-        """Returns the files of a shard."""
-        return self._folder(self._shards[number])
-
-    def _reader_of(self, shard: Shard) -> DatasetReader:
+    def _open_shard(self, shard: Shard) -> DatasetReader:
         folder = self._folder(shard)
-        with _shard(folder.path):
-            return DatasetReader.over(folder, self._schemas)
+        with _missing_is_damage(folder.path):
+            return DatasetReader._over(folder, self._schemas)
 
     def _finish(
         self,
@@ -176,64 +163,80 @@ class ShardedDatasetReader(Parts):
         share: tuple[int, int],
     ) -> None:
         self._shards = shards
-        self.types = types
+        self._types = types
         self._first = first
         self._after = after
         self._share = share
-        self.layout = Concatenated(lengths)
-        self._lengths = lengths
+        self._layout = Concatenated(lengths)
+        self._lengths_of_shards = lengths
+        self.is_remote = self._store.is_remote
+        self._sizes: list[int] | None = None
         store, path, options, schemas = self._store, self.directory, self._options, self._schemas
         unseen = [after] if after is not None else []
 
-        def make(number: int) -> DatasetReader:  # Without the reader, which would be in a cycle with it.
+        def make(number: int) -> DatasetReader:  # Not a method: a cycle would keep files open.
             folder = Folder(store, store.join(path, shards[number].name), options, shards[number])
 
             def work(look: bool) -> DatasetReader | None:
                 if look:
                     _check_after(store, path, unseen)
                     return None
-                with _shard(folder.path):
-                    return DatasetReader.over(folder, schemas)
+                with _missing_is_damage(folder.path):
+                    return DatasetReader._over(folder, schemas)
 
-            # The look for a shard after the last goes with the first requests for another.
+            # The look for a shard after the last goes with the first requests of another.
             reader, *_ = map_concurrently(work, [False, True] if unseen else [False], True)
             assert reader is not None
-            if reader.types != types:
+            if reader._types != types:
                 texts = {name: kind.text for name, kind in types.items()}
                 raise SpecError(None, f'that of the other shards, {texts}', reader.spec, folder.path)
             if store.is_remote and len(reader) != lengths[number]:
                 folder.refuse(f'expected {lengths[number]} datapoints, got {len(reader)}')
-            reader.pin(lengths[number])
+            reader._pin(lengths[number])
             return reader
 
-        self.parts = FifoCache(make, max_open_bags() // (len(types) + 1))
+        self._readers: Any = FifoCache(make, max_open_bags() // (len(types) + 1))
 
-    def _any_part(self) -> Rows:
-        if self._shards:
-            return super()._any_part()
-        return self._reader_of(self._first)
+    def __len__(self) -> int:
+        return self._layout.total
 
     @property
     def size(self) -> int:
-        """Bytes of the dataset."""
-        return sum(self._shard_sizes)
+        return sum(self._shard_sizes())
 
-    @functools.cached_property
     def _shard_sizes(self) -> list[int]:
-        return [self._folder(shard).size() for shard in self._shards]
+        if self._sizes is None:
+            self._sizes = [self._folder(shard).size() for shard in self._shards]
+        return self._sizes
 
     @property
     def shards(self) -> int:
-        """The number of shard folders that are read."""
         return len(self._shards)
 
-    def bytes_before(self, index: int) -> int:
+    def _directories(self) -> list[str]:
+        return [self.directory]
+
+    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+        if not len(indices):  # Any shard knows what an empty column of a type is.
+            reader = self._readers[0] if self._shards else self._open_shard(self._first)
+            return [Address(reader, indices, selection, None)]
+        return [
+            Address(_Shard(self, part), within, share, places)
+            for part, within, share, places in group_by_part(self._layout, indices, selection)
+        ]
+
+    def _row(self, index: int, selection: Selection | None) -> Datapoint:
+        part, within = self._layout.one(check_index(index, self._layout.total))
+        row: Datapoint = self._readers[part]._row(within, selection)
+        return row
+
+    def _bytes_before(self, index: int) -> int:
         """Returns about how many bytes the datapoints before an index take on disk."""
         if index >= len(self):
             return self.size
-        shard, within = self.layout.one(index)
-        before: int = self.parts[shard].bytes_before(within)
-        return sum(self._shard_sizes[:shard]) + before
+        shard, within = self._layout.one(index)
+        before: int = self._readers[shard]._bytes_before(within)
+        return sum(self._shard_sizes()[:shard]) + before
 
     def __repr__(self) -> str:
         start, step = self._share
@@ -244,7 +247,7 @@ class ShardedDatasetReader(Parts):
         )
 
     def close(self) -> None:
-        self.parts = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
+        self._readers = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -253,20 +256,38 @@ class ShardedDatasetReader(Parts):
             'decoders': self._schemas.decoders,
             'raw': self._schemas.raw,
             'shards': self._shards,
-            'lengths': self._lengths,
-            'types': self.types,
+            'lengths': self._lengths_of_shards,
+            'types': self._types,
             'first': self._first,
             'after': self._after,
             'share': self._share,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        options = state['options']
-        store, _ = store_to_read(state['directory'], options)
-        self._begin(store, state['directory'], options, SchemaCache(state['decoders'], state['raw']))
+        self.directory, self._options = state['directory'], state['options']
+        self._store, _ = store_to_read(self.directory, self._options)
+        self._schemas = SchemaCache(state['decoders'], state['raw'])
         self._finish(
             *(state[name] for name in ('shards', 'lengths', 'types', 'first', 'after', 'share')),
         )
+
+
+class _Shard:
+    """The reader of a shard, opened when something is read from it: in the thread that reads."""
+
+    def __init__(self, dataset: ShardedDatasetReader, number: int) -> None:
+        self._dataset = dataset
+        self._number = number
+
+    def __len__(self) -> int:
+        return self._dataset._lengths_of_shards[self._number]
+
+    @property
+    def _folder(self) -> Folder:
+        return self._dataset._folder(self._dataset._shards[self._number])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dataset._readers[self._number], name)
 
 
 def _check_after(store: Store, path: str, unseen: list[str]) -> None:

@@ -6,104 +6,101 @@
                                      4 5 6
                                          6       only with drop_last=False
 
-How many windows each datapoint has follows from the lengths of its sequences, so a view of ten million
-windows is one number a datapoint. The items of a window are read when the window is, and no others.
-
-Of a video, or of a sequence of clips, a window is of frames: a value of type `array`.
+The number of windows of each datapoint follows from the lengths of its sequences, so a view of ten million
+windows is one number a datapoint. Reading a window reads its items and no others. A window of a video, or of
+a sequence of clips, holds frames: a value of type `array`.
 """
 
 from __future__ import annotations
 
-import functools
-import io
 from collections.abc import Iterable
 from typing import Any, BinaryIO, SupportsIndex
 
 import numpy as np
-import numpy.typing as npt
 
-from bags.concurrency import map_concurrently
-from bags.dataset.base import Datapoint, Rows, check_dataset
-from bags.dataset.batch import Column, spread
-from bags.dataset.record_ranges import RecordRanges
+from bags.dataset.address import Address
+from bags.dataset.base import Dataset, View, check_dataset
 from bags.dataset.selection import (
-    FILMS,
-    Each,
+    VIDEO_WORDS,
     FrameSelection,
-    Items,
+    PerRowItems,
     Selection,
     select_fields,
     select_items,
     select_many,
 )
 from bags.dataset.spec import parse_type
-from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, as_indices, check_index, offsets_of
 from bags.validation import at_least
 
 __all__ = ['Windows', 'windows']
 
-FILES = 1024
-"""Datapoints whose videos are asked for their frames at once."""
+VIDEOS_AT_ONCE = 1024
+"""Datapoints whose videos are opened together to count their frames."""
 
 
-class Windows(Rows):
-    """The view that `windows` returns."""
+class Windows(View):
+    """What `bags.windows` returns."""
 
     def __init__(
-        self, dataset: Rows, fields: tuple[str, ...], length: int, stride: int, drop_last: bool
+        self, dataset: Dataset, fields: tuple[str, ...], length: int, stride: int, drop_last: bool
     ) -> None:
-        self.dataset = dataset
-        self.fields = fields
-        """The sequences that are cut into windows."""
-        self.length = length
-        self.stride = stride
-        self.drop_last = drop_last
-        self.is_remote = dataset.is_remote
-        self.films = {name for name in fields if dataset.types[name].word in FILMS}
-        """Those of the fields whose windows are of frames."""
-        self.types = {
-            name: parse_type(name, 'array') if name in self.films else kind
-            for name, kind in dataset.types.items()
-        }
-        if not self.films:
-            _ = self._offsets  # Known without reading any payload, and so is what cannot be right.
+        self._fields = fields
+        self._video_fields = {name for name in fields if dataset._types[name].word in VIDEO_WORDS}
+        super().__init__(
+            [dataset],
+            {
+                name: parse_type(name, 'array') if name in self._video_fields else kind
+                for name, kind in dataset._types.items()
+            },
+        )
+        self._length = length
+        self._stride = stride
+        self._drop_last = drop_last
+        self._known: tuple[Int64s, Int64s] | None = None
+        if not self._video_fields:
+            self._layout()  # Reads no payload, and finds sequences of different lengths.
 
-    @functools.cached_property
-    def _lengths(self) -> Int64s:
-        """Items of the sequences of each datapoint of the dataset."""
-        lengths = self._lengths_of(self.fields[0])
-        for field in self.fields[1:]:
-            others = self._lengths_of(field)
-            if (lengths != others).any():
-                index = int((lengths != others).argmax())
-                raise ValueError(
-                    f'windows: expected sequences of one length, got {lengths[index]} items '
-                    f'of {self.fields[0]!r} and {others[index]} of {field!r} in datapoint {index}'
-                )
-        return lengths
+    def _layout(self) -> tuple[Int64s, Int64s]:
+        """Returns the items of each datapoint's sequences, and the windows before each, and of all."""
+        if self._known is None:
+            lengths = self._count_items(self._fields[0])
+            for field in self._fields[1:]:
+                others = self._count_items(field)
+                if (lengths != others).any():
+                    index = int((lengths != others).argmax())
+                    raise ValueError(
+                        f'windows: expected sequences of one length, got {lengths[index]} items '
+                        f'of {self._fields[0]!r} and {others[index]} of {field!r} in datapoint {index}'
+                    )
+            last = lengths - (self._length if self._drop_last else 1)
+            self._known = lengths, offsets_of(np.maximum(last // self._stride + 1, 0))
+        return self._known
 
-    def _lengths_of(self, field: str) -> Int64s:
-        if field not in self.films:
-            return self.dataset.lengths_at(None, field)
+    def _count_items(self, field: str) -> Int64s:
+        dataset = self._datasets[0]
+        if field not in self._video_fields:
+            return dataset._lengths(np.arange(len(dataset)), field)
         counts = []
-        for start in range(0, len(self.dataset), FILES):
-            indices = np.arange(start, min(start + FILES, len(self.dataset)))
-            counts += [row[field] or 0 for row in self.dataset.rows(indices, {field: FrameSelection(None)})]
+        for start in range(0, len(dataset), VIDEOS_AT_ONCE):
+            indices = np.arange(start, min(start + VIDEOS_AT_ONCE, len(dataset)))
+            rows = dataset._rows(indices, {field: FrameSelection(None)})
+            counts += [row[field] or 0 for row in rows]
         return np.array(counts, np.int64)
 
-    @functools.cached_property
-    def _offsets(self) -> Int64s:
-        """Which window is the first of each datapoint, and how many there are in all."""
-        last = self._lengths - (self.length if self.drop_last else 1)
-        return offsets_of(np.maximum(last // self.stride + 1, 0))
-
-    # Which datapoint a window comes from.
+    def _origins(self, indices: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+        """Returns datapoints, first items and numbers of items of windows."""
+        lengths, offsets = self._layout()
+        rows = offsets.searchsorted(indices, 'right') - 1
+        starts = (indices - offsets[rows]) * self._stride
+        if self._drop_last:
+            return rows, starts, np.full(len(rows), self._length)
+        return rows, starts, np.minimum(lengths[rows] - starts, self._length)
 
     def origin(self, index: SupportsIndex) -> tuple[int, int]:
-        """Returns the datapoint that a window comes from, and the item of its sequences it begins with."""
-        row, start, _ = self._origin(check_index(index, len(self)))
-        return row, start
+        """Returns the datapoint of a window, and the item of its sequences that it begins with."""
+        rows, starts = self.origins([check_index(index, len(self))])
+        return int(rows[0]), int(starts[0])
 
     def origins(self, indices: Iterable[SupportsIndex] | None = None) -> tuple[Int64s, Int64s]:
         """Returns the same of many windows, or of all: datapoints and first items, each int64 (n,)."""
@@ -111,153 +108,45 @@ class Windows(Rows):
         rows, starts, _ = self._origins(chosen)
         return rows, starts
 
-    def _origin(self, index: int) -> tuple[int, int, int]:
-        row = int(self._offsets.searchsorted(index, 'right')) - 1
-        start = (index - int(self._offsets[row])) * self.stride
-        return (
-            row,
-            start,
-            self.length if self.drop_last else min(self.length, int(self._lengths[row]) - start),
-        )
-
-    def _origins(self, indices: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        rows = self._offsets.searchsorted(indices, 'right') - 1
-        starts = (indices - self._offsets[rows]) * self.stride
-        if self.drop_last:
-            return rows, starts, np.full(len(rows), self.length)
-        return rows, starts, np.minimum(self._lengths[rows] - starts, self.length)
-
-    # What every dataset can be asked.
-
     def __len__(self) -> int:
-        return int(self._offsets[-1])
+        return int(self._layout()[1][-1])
 
-    def row(self, index: Any, selection: Selection | None) -> Datapoint:
-        row, start, count = self._origin(check_index(index, len(self)))
-        asked = dict.fromkeys(self.types, True) if selection is None else selection
-        inner = dict(asked)
-        for name, items in asked.items():
-            if name in self.films:
-                inner[name] = FrameSelection(slice(start, start + count))
-            elif name in self.fields:
-                inner[name] = _shift(items, start, count)
-        return self.dataset.row(row, inner)
-
-    def rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
+    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         rows, starts, counts = self._origins(indices)
-        found = self.dataset.rows(rows, self._inner(selection, starts, counts))
-        films = self._frames(selection, rows, starts, counts)
-        if not films:
-            return found
-        return [
-            {name: films[name][place].copy() if name in films else row[name] for name in selection}
-            for place, row in enumerate(found)
-        ]
-
-    def columns(self, indices: Int64s, selection: Selection) -> dict[str, Column]:
-        rows, starts, counts = self._origins(indices)
-        found = self.dataset.columns(rows, self._inner(selection, starts, counts))
-        for name, windows in self._frames(selection, rows, starts, counts).items():
-            alike = len({window.shape for window in windows}) == 1
-            found[name] = np.stack(windows) if alike else [window.copy() for window in windows]
-        return {name: found[name] for name in selection}
-
-    def _frames(
-        self, selection: Selection, rows: Int64s, starts: Int64s, counts: Int64s
-    ) -> dict[str, list[npt.NDArray[Any]]]:
-        """Returns windows of frames: views of what is decoded together of each datapoint."""
-        films = {name: [np.empty(0)] * len(rows) for name in selection if name in self.films}
-
-        def work(row: int) -> tuple[Int64s, Datapoint]:
-            places = np.flatnonzero(rows == row)
-            frames = FrameSelection(spread(starts[places], counts[places]))
-            return places, self.dataset.row(row, dict.fromkeys(films, frames))
-
-        chosen = np.unique(rows).tolist() if films else []
-        for places, found in map_concurrently(work, chosen, self.is_remote):
-            ends = np.cumsum(counts[places]).tolist()
-            for place, start, end in zip(places.tolist(), [0, *ends], ends, strict=False):
-                for name, windows in films.items():
-                    windows[place] = found[name][start:end]
-        return films
-
-    def _inner(self, selection: Selection, starts: Int64s, counts: Int64s) -> Selection:
-        """Returns what is asked of windows as what that is of the datapoints they come from."""
-        made: dict[int, Each] = {}  # Most often the same of all fields.
-        inner = {name: items for name, items in selection.items() if name not in self.films}
+        below = dict(selection)
+        made: dict[int, PerRowItems] = {}  # Mostly the same of all fields.
         for name, items in selection.items():
-            if name in self.fields and name not in self.films:
+            if name in self._fields:
                 if id(items) not in made:
-                    made[id(items)] = self._each(items, starts, counts)
-                inner[name] = made[id(items)]
-        return inner
+                    made[id(items)] = self._items_below(items, starts, counts)
+                below[name] = made[id(items)]
+        return self._datasets[0]._resolve(rows, below)
 
-    def _each(self, items: Items | bool, starts: Int64s, counts: Int64s) -> Each:
+    def _items_below(self, items: Any, starts: Int64s, counts: Int64s) -> PerRowItems:
+        """Returns items of windows as items of the sequences below."""
         if items is True:
-            return Each(spread(starts, counts), counts)
-        if self.drop_last and isinstance(items, range | slice | list):
-            places = np.asarray(select_items(items, self.length), np.int64)
-            return Each((starts[:, None] + places).reshape(-1), np.full(len(starts), len(places)))
-        return Each(*select_many(items, starts, counts))  # type: ignore[arg-type]
-
-    def lengths_at(self, indices: Int64s | None, field: str) -> Int64s:
-        if indices is None and field not in self.fields:
-            return np.repeat(self.dataset.lengths_at(None, field), np.diff(self._offsets))
-        if indices is None and self.drop_last:
-            return np.full(len(self), self.length)
-        rows, _, counts = self._origins(np.arange(len(self)) if indices is None else indices)
-        return counts if field in self.fields else self.dataset.lengths_at(rows, field)
-
-    def records_at(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
-        if field in self.films:
-            found = self.rows(indices, {field: True})
-            return [bytes(encode_array(row[field])) for row in found]
-        rows, starts, _ = self._origins(indices)
-        if items is not None and field in self.fields:
-            items = items + starts
-        return self.dataset.records_at(rows, field, items)
-
-    def spans(self, indices: Int64s, field: str) -> RecordRanges | None:
-        if field in self.films:
-            return None
-        rows, starts, counts = self._origins(indices)
-        found = self.dataset.spans(rows, field)
-        if found is None or field not in self.fields:
-            return found
-        return found._replace(firsts=found.firsts + starts, counts=counts)
+            return PerRowItems(starts, counts)
+        if self._drop_last and isinstance(items, range | slice | list):
+            places = np.asarray(select_items(items, self._length), np.int64)
+            counts = np.full(len(starts), len(places))
+            return PerRowItems(None, counts, (starts[:, None] + places).reshape(-1))
+        listed, counts = select_many(items, starts, counts)
+        return PerRowItems(None, counts, listed)
 
     def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
-        row, start, count = self._origin(check_index(index, len(self)))
-        if field in self.films:
-            if item is not None:
-                raise TypeError(f'field {field!r} of type array: expected no item, as it is no sequence')
-            return io.BytesIO(encode_array(self.row(index, {field: True})[field]))
-        if item is not None and field in self.fields:
-            item = start + check_index(item, count)
-        return self.dataset.file(row, field, item)
-
-    def close(self) -> None:
-        self.dataset.close()
+        if field in self._fields and item is not None and field not in self._video_fields:
+            item = check_index(item, int(self._origins(np.array([check_index(index, len(self))]))[2][0]))
+        return super().file(index, field, item)
 
     def __repr__(self) -> str:
         return (
-            f'bags.windows({self.dataset!r}, {self.fields!r}, {self.length}, stride={self.stride}, '
-            f'drop_last={self.drop_last})'
+            f'bags.windows({self._datasets[0]!r}, {self._fields!r}, {self._length}, stride={self._stride}, '
+            f'drop_last={self._drop_last})'
         )
 
 
-def _shift(items: Items | bool, start: int, count: int) -> range | list[int]:
-    """Returns items of a window as items of the sequence it is of."""
-    if items is True:
-        return range(start, start + count)
-    places = select_items(items, count)  # type: ignore[arg-type]
-    if isinstance(places, range):
-        return range(places.start + start, places.stop + start, places.step)
-    return [start + place for place in places]
-
-
 def windows(
-    dataset: Any, fields: str | Iterable[str], length: int, stride: int = 1, drop_last: bool = True
+    dataset: Dataset, fields: str | Iterable[str], length: int, stride: int = 1, drop_last: bool = True
 ) -> Windows:
     """Returns a view in which each window of the sequences of a dataset is a datapoint.
 
@@ -265,9 +154,9 @@ def windows(
     window comes from. Several sequences move together: item k of one belongs to item k of the others.
 
     Windows of a field of videos (`video`, `mp4[]`, …) are of frames, counted through all clips of it: arrays
-    of shape (length, height, width, 3). How many frames there are is asked of every video when the view is
-    first used, which reads the head of each file (all of it where the container has no index), and is kept
-    with the view, also when it is pickled.
+    of shape (length, height, width, 3). The number of frames is read from every video when the view is first
+    used, from the head of each file (all of it where the container has no index), and remembered with the
+    view, also when it is pickled.
 
     Args:
         dataset: A reader or a view.
@@ -282,12 +171,12 @@ def windows(
         ValueError: Sequences of a datapoint that differ in length, or a length or stride below 1.
     """
     check_dataset('windows', dataset)
-    names = tuple(select_fields(fields, dataset.types))
+    names = tuple(select_fields(fields, dataset._types))
     if not names:
         raise ValueError('windows: expected at least one field, got none')
     for name in names:
-        kind = dataset.types[name]
-        if not kind.sequence and kind.word not in FILMS:
+        kind = dataset._types[name]
+        if not kind.sequence and kind.word not in VIDEO_WORDS:
             raise TypeError(f'windows: expected sequences or videos, got {name!r} of type {kind.text}')
     length, stride = at_least('length', length, 1), at_least('stride', stride, 1)
     return Windows(dataset, names, length, stride, bool(drop_last))

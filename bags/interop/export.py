@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bags.dataset.base import Rows, check_dataset
-from bags.dataset.open import open_as_far_as_known
+from bags.dataset.base import Dataset, check_dataset
+from bags.dataset.columns import read_column
+from bags.dataset.open import open_with_known_decoders
 from bags.dataset.selection import Fields, select_whole
 from bags.formats.signatures import EXTENSIONS, HEAD, identify
 from bags.indexing import Int64s
@@ -66,7 +67,7 @@ def export(
         ValueError: A key that is no valid file name, or the key of two datapoints (in tars: in a row).
     """
     if isinstance(dataset, str | os.PathLike):
-        with open_as_far_as_known(dataset) as opened:
+        with open_with_known_decoders(dataset) as opened:
             return export(
                 opened, target, format=format, fields=fields, shard_size=shard_size,
                 shard_length=shard_length, progress=progress, storage_options=storage_options,
@@ -77,7 +78,7 @@ def export(
     shard_length = at_least_or_none('shard_length', shard_length, 1)
     names = [
         name
-        for name in select_whole(fields, dataset.types, 'export')
+        for name in select_whole(fields, dataset._types, 'export')
         if name not in (KEY, WRITTEN_EXTENSIONS)
     ]
     import fsspec
@@ -116,18 +117,20 @@ def _size(files: list[File]) -> int:
     return sum(len(data) for _, data in files)
 
 
-def _samples(dataset: Rows, fields: list[str]) -> Iterator[tuple[str, list[File], bool]]:
+def _samples(dataset: Dataset, fields: list[str]) -> Iterator[tuple[str, list[File], bool]]:
     """Yields each datapoint's key, its files, and whether these have their original names."""
     start, step = 0, 1
     while start < len(dataset):
         indices = np.arange(start, _stop(dataset, start, step))
         columns = {name: _column(dataset, name, indices) for name in fields}
         keys: list[Any] = [f'{index:09}' for index in indices.tolist()]
-        if KEY in dataset.types:
-            keys = list(dataset.columns(indices, {KEY: True})[KEY])
+        if KEY in dataset._types:
+            keys = list(dataset._read(indices, {KEY: True}, read_column)[KEY])
         extensions: list[Any] = [None] * len(indices)
-        if WRITTEN_EXTENSIONS in dataset.types:
-            extensions = list(dataset.columns(indices, {WRITTEN_EXTENSIONS: True})[WRITTEN_EXTENSIONS])
+        if WRITTEN_EXTENSIONS in dataset._types:
+            extensions = list(
+                dataset._read(indices, {WRITTEN_EXTENSIONS: True}, read_column)[WRITTEN_EXTENSIONS]
+            )
         size = 0
         for position, key in enumerate(keys):
             original = extensions[position] or {}
@@ -136,7 +139,7 @@ def _samples(dataset: Rows, fields: list[str]) -> Iterator[tuple[str, list[File]
                 for field, column in columns.items()
                 for name, data in column[position]
             ]
-            if 'label' in dataset.types:
+            if 'label' in dataset._types:
                 # The label of a class folder is the first part of the key already.
                 label = 'label.txt', key.split('/')[0].encode()
                 files = [file for file in files if file != label]
@@ -146,7 +149,7 @@ def _samples(dataset: Rows, fields: list[str]) -> Iterator[tuple[str, list[File]
         step = min(2 * step, MAX_BATCH) if size < BATCH_BYTES else max(1, step // 2)
 
 
-def _stop(dataset: Rows, start: int, step: int) -> int:
+def _stop(dataset: Dataset, start: int, step: int) -> int:
     """Returns the end of a batch of at most `step` datapoints, limited by bytes where these are known."""
     bytes_before = getattr(dataset, 'bytes_before', None)
     if bytes_before is None:
@@ -157,9 +160,9 @@ def _stop(dataset: Rows, start: int, step: int) -> int:
     return stop
 
 
-def _column(dataset: Rows, field: str, indices: Int64s) -> list[list[File]]:
+def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
     """Returns the files of a field, for each datapoint."""
-    kind = dataset.types[field]
+    kind = dataset._types[field]
     name = extension_of(field, kind.word)
     # Of video and audio, only the content tells the format, unless the field is named after it.
     is_media = kind.word in ('video', 'audio') and type_of(name) != kind.word
@@ -176,7 +179,7 @@ def _column(dataset: Rows, field: str, indices: Int64s) -> list[list[File]]:
     # `frames` of jpeg is frames.000003.jpg, `jpg` is 000003.jpg; video and audio get their extension later.
     stem, dot, extension = (name, '.', '') if is_media else (name or field).rpartition('.')
     ending = f'.{extension}' if extension else ''
-    counts = dataset.lengths_at(indices, field)
+    counts = dataset._lengths(indices, field)
     rows = np.repeat(indices, counts)
     items = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
     found = iter(_contents(dataset, field, rows, items))
@@ -186,16 +189,16 @@ def _column(dataset: Rows, field: str, indices: Int64s) -> list[list[File]]:
     ]
 
 
-def _contents(dataset: Rows, field: str, rows: Int64s, items: Int64s | None) -> list[bytes | None]:
+def _contents(dataset: Dataset, field: str, rows: Int64s, items: Int64s | None) -> list[bytes | None]:
     """Returns contents of files: records, or of some items of a sequence."""
-    word = dataset.types[field].word
+    word = dataset._types[field].word
     if word not in NUMBERS and word != 'array':
-        return dataset.records_at(rows, field, items)
+        return dataset._records(rows, field, items)
     if items is None:
-        values: Any = dataset.columns(rows, {field: True})[field]
+        values: Any = dataset._read(rows, {field: True}, read_column)[field]
     else:
         values = [
-            dataset.row(row, {field: [item]})[field][0]
+            dataset._row(row, {field: [item]})[field][0]
             for row, item in zip(rows.tolist(), items.tolist(), strict=True)
         ]
     return [None if value is None else _as_file(value, word) for value in values]

@@ -91,7 +91,7 @@ class Recipe:
         self.seed, self.transform, self.collate, self.mask = seed, transform, collate, mask
         self.memory = memory
         self._takes_rng = transform is not None and takes_rng(transform)
-        self._types = getattr(dataset, 'types', {})
+        self._types = getattr(dataset, '_types', {})
         self._ahead = max(1, TOGETHER // steps.batch_size)
         self._planned: dict[int, tuple[Int64s, list[int]]] = {}
 

@@ -113,7 +113,7 @@ class Loader:
         self.transform, self.collate, self.deliver, self.mask = transform, collator(collate), deliver, mask
         check_sampler(self.sampler, len(dataset))
         self.check()
-        check_fields(self.fields, getattr(dataset, 'types', None), mask, even)
+        check_fields(self.fields, getattr(dataset, '_types', None), mask, even)
         self._memory = Pool(2 * self.workers + 2)
         self.begin = Place()
         self._standing = Standing(self._steps(self.begin, self.epochs))

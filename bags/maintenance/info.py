@@ -213,7 +213,7 @@ def _bag_info(location: Location) -> BagInfo:
 
 def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> DatasetInfo:
     with open_dataset(path, raw=True, **storage) as dataset:
-        types, datapoints = dataset.types, len(dataset)
+        types, datapoints = dataset._types, len(dataset)
         paths = location.parts[: getattr(dataset, 'shards', 1)]  # Without shards that are being created.
     sizes = _file_sizes(location, paths)
     samples = {name: _Sample() for name in types}

@@ -10,14 +10,11 @@ import numpy as np
 
 from bags.bag.options import CacheMode
 from bags.concurrency import map_concurrently, map_in_threads
-from bags.dataset.base import Rows, check_dataset
-from bags.dataset.concat import Parts
+from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.folder import Folder
 from bags.dataset.reader import DatasetReader
 from bags.dataset.schema import SchemaCache
 from bags.dataset.selection import Fields, select_whole
-from bags.dataset.sharded_reader import ShardedDatasetReader
-from bags.dataset.views import Join, Select
 from bags.indexing import Int64s
 from bags.progress import Advance
 from bags.progress import progress as show_progress
@@ -58,7 +55,7 @@ def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = Non
         OSError: Something cannot be fetched, or the disk is full. What was fetched stays.
     """
     check_dataset('prefetch', dataset)
-    needs = list(_needs(dataset, None, select_whole(fields, dataset.types, 'prefetch')))
+    needs = _needs(dataset, select_whole(fields, dataset._types, 'prefetch'))
     for need in needs:
         if need.folder.options.cache is None:
             raise ValueError(f'{need.folder.path}: has no cache to fetch into (open it with cache=…)')
@@ -92,34 +89,17 @@ def _are_blocks(need: Need) -> bool:
     return need.rows is not None and need.folder.options.cache_mode is CacheMode.BLOCKS
 
 
-def _needs(dataset: Rows, rows: Int64s | None, fields: list[str]) -> Iterator[Need]:
-    """Yields the folders that the datapoints of a view are in."""
-    if not fields or (rows is not None and not len(rows)):
-        return
-    if isinstance(dataset, DatasetReader):
-        yield Need(dataset.folder, fields, rows)
-    elif isinstance(dataset, ShardedDatasetReader | Parts):
-        if rows is None:
-            groups: list[tuple[int, Int64s | None]] = [
-                (n, None) for n in range(len(dataset.layout.starts) - 1)
-            ]
-        else:
-            parts, within = dataset.layout.many(np.unique(rows))
-            groups = [(int(part), within[parts == part]) for part in np.unique(parts)]
-        for part, inner in groups:
-            if isinstance(dataset, ShardedDatasetReader):
-                yield Need(dataset.folder(part), fields, inner)
-            else:
-                yield from _needs(dataset.parts[part], inner, fields)
-    elif isinstance(dataset, Select):
-        outer = np.asarray(dataset.indices, np.int64)
-        yield from _needs(dataset.dataset, outer if rows is None else outer[rows], fields)
-    elif isinstance(dataset, Join):
-        for owner in {id(owner): owner for owner in dataset.owners.values()}.values():
-            yield from _needs(owner, rows, [name for name in fields if dataset.owners[name] is owner])
-    else:
-        # Windows: their datapoints are not known to be those of the dataset.
-        yield from _needs(dataset.dataset, None, fields)  # type: ignore[attr-defined]
+def _needs(dataset: Dataset, fields: list[str]) -> list[Need]:
+    """Returns the folders that the datapoints of a dataset are in, each with its fields and datapoints."""
+    found: dict[str, Need] = {}
+    for address in dataset._resolve(np.arange(len(dataset)), dict.fromkeys(fields, True)):
+        folder, names, rows = address.reader._folder, list(address.selection), np.unique(address.rows)
+        known = found.get(folder.path)
+        if known is not None:
+            names = sorted({*names, *known.fields})
+            rows = rows if known.rows is None else np.union1d(rows, known.rows)
+        found[folder.path] = Need(folder, names, None if len(rows) == len(address.reader) else rows)
+    return list(found.values()) if fields else []
 
 
 def _paths(need: Need) -> Iterator[str]:
@@ -134,10 +114,10 @@ def _paths(need: Need) -> Iterator[str]:
 def _read(need: Need, advance: Advance) -> int:
     """Reads records undecoded, so that the cache keeps the blocks they are in; returns their bytes."""
     assert need.rows is not None
-    reader = DatasetReader.over(need.folder, SchemaCache(None, True))
+    reader = DatasetReader._over(need.folder, SchemaCache(None, True))
     total = 0
     for start in range(0, len(need.rows), ROWS_PER_READ):
-        rows = reader.rows(need.rows[start : start + ROWS_PER_READ], dict.fromkeys(need.fields, True))
+        rows = reader._rows(need.rows[start : start + ROWS_PER_READ], dict.fromkeys(need.fields, True))
         size = 0
         for value in (value for row in rows for value in row.values() if value is not None):
             size += sum(map(len, value)) if isinstance(value, list) else len(value)

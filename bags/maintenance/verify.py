@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bags.concurrency import CPU_COUNT, map_in_threads
-from bags.dataset.base import Rows
+from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
 from bags.dataset.schema import SchemaCache
 from bags.errors import SpecError
@@ -61,9 +61,9 @@ def verify(
         MissingDependencyError: To decode, a package is needed that is not installed.
         OSError: A file cannot be read.
     """
-    if not isinstance(source, Rows | str | os.PathLike):
+    if not isinstance(source, Dataset | str | os.PathLike):
         raise TypeError(f'verify: expected a dataset, or the path of one or of a bag, got {source!r:.80}')
-    paths = list(_directories(source)) if isinstance(source, Rows) else [source]
+    paths = source._directories() if isinstance(source, Dataset) else [source]
     locations = [locate(path, filesystem, storage_options) for path in paths]
     workers = at_least_or_none('workers', workers, 1)
     found = find_damage(locations, SchemaCache(decoders, False), decode, workers, progress)
@@ -125,15 +125,3 @@ def _spec(location: Location, schemas: SchemaCache) -> dict[str, str] | None:
     except (OSError, SpecError):
         return None
     return {name: kind.text for name, kind in types.items()}
-
-
-def _directories(dataset: Rows) -> Iterator[str]:
-    """Yields the paths of the datasets that a dataset reads from, each once."""
-    directory = getattr(dataset, 'directory', None)
-    if directory is not None:
-        yield directory
-        return
-    sources = [*getattr(dataset, 'parts', ()), *getattr(dataset, 'datasets', ())]
-    if hasattr(dataset, 'dataset'):
-        sources.append(dataset.dataset)
-    yield from dict.fromkeys(path for source in sources for path in _directories(source))

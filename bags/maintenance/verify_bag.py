@@ -140,7 +140,7 @@ def invalid_limits(starts: Int64s, stops: Int64s, end: int) -> Bools:
 def _limit_failures(bag: BagFile, first: int, starts: Int64s, stops: Int64s) -> Iterator[tuple[int, str]]:
     for position in np.flatnonzero(invalid_limits(starts, stops, bag.end)).tolist():
         try:
-            bag.refuse(first + position, int(starts[position]), int(stops[position]))
+            bag._refuse(first + position, int(starts[position]), int(stops[position]))
         except CorruptError as exc:
             yield position, exc.detail
 

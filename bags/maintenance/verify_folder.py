@@ -220,7 +220,7 @@ def _read_refs(
 ) -> tuple[Int64s, dict[str, Any], list[Finding]]:
     """Returns the indices of valid rows, the refs in them by field, and damage for the other rows.
 
-    Rows without valid limits are in neither: the check of the bag's limits reports them.
+    Dataset without valid limits are in neither: the check of the bag's limits reports them.
     """
     names = list(format.spec)
     try:

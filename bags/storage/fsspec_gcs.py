@@ -37,12 +37,12 @@ class GcsBackend:
     ) -> tuple[Any, bytes]:
         filesystem = self.filesystem
         try:
-            await filesystem._set_session()  # noqa: SLF001
+            await filesystem._set_session()
             async with filesystem.session.request(
                 method,
-                url if '://' in url else f'{filesystem._location}{url}',  # noqa: SLF001
-                headers=filesystem._get_headers(headers),  # noqa: SLF001
-                params=filesystem._get_params(parameters),  # noqa: SLF001
+                url if '://' in url else f'{filesystem._location}{url}',
+                headers=filesystem._get_headers(headers),
+                params=filesystem._get_params(parameters),
                 data=None if data is None else io.BytesIO(data),
                 allow_redirects=False,
             ) as answer:

@@ -65,7 +65,7 @@ class HttpBackend:
         if deep:
             raise OSError(errno.EOPNOTSUPP, 'a web server does not list all files below a folder', folder)
         try:
-            found = await self.filesystem._ls(folder + '/', detail=True)  # noqa: SLF001
+            found = await self.filesystem._ls(folder + '/', detail=True)
         except FileNotFoundError as exc:
             raise by_status(folder, 404, 'or the server does not list it') from exc
         names: dict[str, Stat | None] = {}

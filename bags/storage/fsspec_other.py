@@ -66,7 +66,7 @@ class OtherBackend:
     async def _call(self, method: str, path: str, *args: Any, **keywords: Any) -> Any:
         try:
             return await getattr(self.filesystem, method)(
-                self.filesystem._strip_protocol(path),  # noqa: SLF001
+                self.filesystem._strip_protocol(path),
                 *args,
                 **keywords,
             )
@@ -124,10 +124,10 @@ class OtherBackend:
                 found = await self._call('_ls', folder, detail=True)
         except FileNotFoundError:
             return {}  # A store says what that means: where there are no folders, there is no empty one.
-        return names_of(self.filesystem._strip_protocol(folder), found)  # noqa: SLF001
+        return names_of(self.filesystem._strip_protocol(folder), found)
 
     async def remove(self, path: str) -> None:
         await self._call('_rm_file', path)
 
     async def copy(self, path: str, target: str) -> None:
-        await self._call('_cp_file', path, self.filesystem._strip_protocol(target))  # noqa: SLF001
+        await self._call('_cp_file', path, self.filesystem._strip_protocol(target))

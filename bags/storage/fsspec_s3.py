@@ -30,7 +30,7 @@ class S3Backend:
         bucket, key = split(path if '://' in path else f's3://{path}')
         names = {'Bucket': bucket, **({} if method.startswith('list') else {'Key': key})}
         try:
-            return await self.filesystem._call_s3(method, **names, **arguments)  # noqa: SLF001
+            return await self.filesystem._call_s3(method, **names, **arguments)
         except Exception as exc:
             raise _fault(path, exc) from exc
 

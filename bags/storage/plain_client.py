@@ -36,7 +36,7 @@ class PlainClient:
         def once() -> Result:
             try:
                 with self._turn:
-                    return work(self.filesystem._strip_protocol(path))  # noqa: SLF001
+                    return work(self.filesystem._strip_protocol(path))
             except Transient:
                 raise
             except Exception as exc:
@@ -117,14 +117,14 @@ class PlainClient:
 
     def copy(self, path: str, target: str) -> None:
         def work(inner: str) -> None:
-            place = self._with_folder(self.filesystem._strip_protocol(target))  # noqa: SLF001
+            place = self._with_folder(self.filesystem._strip_protocol(target))
             self.filesystem.cp_file(inner, place)
 
         self._ask(path, work)
 
     def _with_folder(self, inner: str) -> str:
         """Makes the folder that a file will be in; returns the file."""
-        parent = self.filesystem._parent(inner)  # noqa: SLF001
+        parent = self.filesystem._parent(inner)
         if parent:
             self.filesystem.makedirs(parent, exist_ok=True)
         return inner
@@ -140,7 +140,7 @@ class PlainUpload:
         folder, _, name = path.rpartition('/')
         self._beside = f'{folder}/.{name}.{id(self):x}.new'
         client.put(self._beside, b'', False)
-        self._file = client._ask(self._beside, lambda inner: client.filesystem.open(inner, 'wb'))  # noqa: SLF001
+        self._file = client._ask(self._beside, lambda inner: client.filesystem.open(inner, 'wb'))
 
     def send(self, part: bytes) -> None:
         self._file.write(part)
@@ -157,9 +157,9 @@ class PlainUpload:
             else:
                 client.remove(self._beside)
                 raise FileExistsError(errno.EEXIST, 'is there already', self._path)
-        client._ask(  # noqa: SLF001
+        client._ask(
             self._beside,
-            lambda inner: client.filesystem.mv(inner, client.filesystem._strip_protocol(self._path)),  # noqa: SLF001
+            lambda inner: client.filesystem.mv(inner, client.filesystem._strip_protocol(self._path)),
         )
 
     def abort(self) -> None:

@@ -89,7 +89,7 @@ KEYS = st.one_of(
 @settings(deadline=None, max_examples=40)
 @given(KEYS, st.sampled_from([0, 1, 3]), st.sampled_from(['clips', 'parts']))
 def test_clips_are_one_video(reader, key, index, field):
-    clips = bags.Clips(reader, index, field)
+    clips = bags.ClipSequence(reader, index, field)
     everything = list(range(COUNT))
     if isinstance(key, int):
         assert numbers([clips[key]]) == [everything[key]]
@@ -103,7 +103,7 @@ def test_clips_are_one_video(reader, key, index, field):
 
 
 def test_what_clips_are(reader):
-    clips, whole = bags.Clips(reader, -1, 'clips'), reader[0]['film']
+    clips, whole = bags.ClipSequence(reader, -1, 'clips'), reader[0]['film']
     assert len(clips) == COUNT
     assert clips.shape == whole.shape
     assert clips.lengths.tolist() == [25, 25, 10]
@@ -124,26 +124,26 @@ def test_what_clips_are(reader):
         with pytest.raises(IndexError, match='nothing is shown'):
             clips.at(wrong)
     again = pickle.loads(pickle.dumps(clips))
-    assert repr(again) == repr(clips) == f"bags.Clips({reader!r}, 3, 'clips')"
+    assert repr(again) == repr(clips) == f"bags.ClipSequence({reader!r}, 3, 'clips')"
     assert numbers(again[20:30]) == list(range(20, 30))
-    small = bags.Clips(reader, 0, 'clips', size=(16, 24), color='gray')
+    small = bags.ClipSequence(reader, 0, 'clips', size=(16, 24), color='gray')
     assert small[5:15].shape == (10, 16, 24, 1)
-    assert numbers(bags.Clips(reader[::-1], 0, 'clips')[::25]) == [0, 25, 50]
-    assert numbers(bags.Clips(reader, 0, 'lossless')[::25]) == [0, 25, 50]
-    assert len(bags.Clips(reader, 2, 'clips')) == 0
-    assert bags.Clips(reader, 2, 'clips')[:].shape == (0, 0, 0, 3)
+    assert numbers(bags.ClipSequence(reader[::-1], 0, 'clips')[::25]) == [0, 25, 50]
+    assert numbers(bags.ClipSequence(reader, 0, 'lossless')[::25]) == [0, 25, 50]
+    assert len(bags.ClipSequence(reader, 2, 'clips')) == 0
+    assert bags.ClipSequence(reader, 2, 'clips')[:].shape == (0, 0, 0, 3)
 
 
 def test_what_clips_are_not(reader):
     with pytest.raises(TypeError, match="'steps' of type"):
-        bags.Clips(reader, 0, 'steps')
+        bags.ClipSequence(reader, 0, 'steps')
     with pytest.raises(KeyError):
-        bags.Clips(reader, 0, 'x')
+        bags.ClipSequence(reader, 0, 'x')
     with pytest.raises(IndexError):
-        bags.Clips(reader, 4, 'clips')
+        bags.ClipSequence(reader, 4, 'clips')
     with pytest.raises(TypeError, match='expected a dataset'):
-        bags.Clips([], 0, 'clips')
-    clips = bags.Clips(reader, 0, 'clips')
+        bags.ClipSequence([], 0, 'clips')
+    clips = bags.ClipSequence(reader, 0, 'clips')
     for wrong in (COUNT, -COUNT - 1):
         with pytest.raises(IndexError, match=f'frame {wrong} out of range'):
             clips[wrong]
@@ -155,7 +155,7 @@ def test_what_clips_are_not(reader):
 
 
 def test_only_the_clips_that_hold_frames_are_read(reader):
-    clips = bags.Clips(reader, 0, 'clips')
+    clips = bags.ClipSequence(reader, 0, 'clips')
     opened = []
     original = reader.file
     reader.file = lambda *args: opened.append(args[-1]) or original(*args)
@@ -278,7 +278,7 @@ def test_damaged_clips_give_what_is_before(film, tmp_path):
     with bags.DatasetWriter(tmp_path / 'b', {'parts': 'bytes[]'}) as writer:
         writer.append({'parts': broken})
     (tmp_path / 'b/spec.json').write_text('{"parts": "video[]"}')
-    clips = bags.Clips(bags.open(tmp_path / 'b'), 0, 'parts')
+    clips = bags.ClipSequence(bags.open(tmp_path / 'b'), 0, 'parts')
     assert numbers(clips[5:20]) == list(range(5, 20))
     for key in (slice(15, 25), 30, slice(None), -1):
         with pytest.raises(bags.DecodeError, match="field 'parts'"):

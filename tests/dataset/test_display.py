@@ -18,7 +18,7 @@ def test_a_dataset_prints_as_a_table_of_its_fields(tmp_path, kit):
     with bags.open(tmp_path / 'x') as dataset:
         table = 'ShardedDatasetReader of 5 datapoints in 3 shards:\n  id     int(8)\n  words  utf8[]?'
         assert str(dataset) == table
-        assert str(dataset[1:2]).splitlines()[0] == 'Select of 1 datapoint:'
+        assert str(dataset[1:2]).splitlines()[0] == 'Select of 1 datapoint in 3 shards:'
         assert repr(dataset) == repr(bags.open(tmp_path / 'x'))
         assert '\n' not in repr(dataset)
         printer = Printer()

@@ -93,9 +93,31 @@ def test_indices_of_select(source):
     for wrong in ([12], [-13], range(10, 13), range(-13, 0), np.array([2**40])):
         with pytest.raises(IndexError, match='out of range'):
             bags.select(dataset, wrong)
-    for wrong in ([1.5], ['id'], np.ones(12, bool), 3, 'abc'):
+    for wrong in ([1.5], ['id'], 3, 'abc'):
         with pytest.raises(TypeError):
             bags.select(dataset, wrong)
+
+
+def test_masks_and_fields_of_select(source):
+    dataset, rows = source[0][0], source[1][0]
+    mask = np.arange(len(rows)) % 3 == 1
+    for indices in (mask, mask.tolist()):
+        assert list(bags.select(dataset, indices)) == rows[1::3]
+    assert list(bags.select(dataset, np.zeros(len(rows), bool))) == []
+    with pytest.raises(IndexError, match='mask of shape'):
+        bags.select(dataset, mask[:-1])
+    for view in (bags.select(dataset, fields='id'), dataset[:, 'id'], dataset[:, {'id': True}]):
+        assert list(view.spec) == ['id']
+        assert len(view) == len(rows)
+        assert view[3] == {'id': rows[3]['id']}
+        assert list(view.batch([1, 0])) == ['id']
+        assert view[2:4][0] == {'id': rows[2]['id']}
+        with pytest.raises(KeyError, match='id'):
+            view[0, 'words']
+    with pytest.raises(KeyError, match='nope'):
+        bags.select(dataset, fields='nope')
+    with pytest.raises(TypeError, match='whole fields|as a whole'):
+        bags.select(dataset, fields={next(n for n, k in dataset.spec.items() if '[]' in k): range(1)})
 
 
 def test_a_selection_is_its_own(source):

@@ -37,9 +37,9 @@ def export(
     Example: bags export dataset photos --format files --fields jpg,txt
     """
     import bags
-    from bags.dataset.open import open_as_far_as_known
+    from bags.dataset.open import open_with_known_decoders
 
-    with open_as_far_as_known(path) as dataset:
+    with open_with_known_decoders(path) as dataset:
         count, names, size = len(dataset), parse_fields(fields, dataset.spec), parse_byte_count(shard_size)
         files = bags.export(dataset, target, format=format.value, fields=names, shard_size=size)
     if json:

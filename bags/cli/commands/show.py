@@ -130,12 +130,12 @@ def _save_media(folder: str, dataset: Any, index: int, names: list[str]) -> list
 
     saved = []
     for name in names:
-        kind = dataset.types[name]
+        kind = dataset._types[name]
         if not is_undecoded(kind):
             continue
         stem = f'{index:06}.{name}'
         if kind.sequence:
-            count = int(dataset.lengths_at(np.array([index]), name)[0])
+            count = int(dataset._lengths(np.array([index]), name)[0])
             saved += [
                 _save_file(folder, f'{stem}.{item:04}', dataset.file(index, name, item))
                 for item in range(count)

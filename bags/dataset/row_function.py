@@ -1,0 +1,113 @@
+"""One generated function for a row: the reads of all its fields, one after the other.
+
+A row of an integer, a text, a vector and 1 KB of bytes takes 4.0 us so, 5.5 us with a call for each
+field; with 30 KB of bytes 7.9 and 9.0. Every limit and tag is checked at every read. No name or value from a
+file is in the generated text, only numbers of fields; everything else is in the function's closure.
+
+The function returns None for anything unusual: damage, an error in a decoder, an index out of range. The
+reader then takes the path of a batch, which raises the error.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bags.dataset.field import Field
+from bags.dataset.refs_reader import RefsReader
+
+__all__ = ['make_row_function']
+
+RowFunction = Callable[[int], dict[str, Any] | None]
+
+
+def make_row_function(fields: Sequence[Field], refs: RefsReader) -> RowFunction:
+    """Returns a function from an index to these fields of a datapoint."""
+    if refs.bag is not None and not refs.is_table:
+        return lambda _index: None
+    places = sum(1 + kind.sequence for kind in refs.format.spec.values())
+    scope: dict[str, Any] = {'count': refs.count}
+    lines = ['if not 0 <= index < count: return None']
+    numbers = [f'r{place}' for place in range(places)]
+    if refs.bag is None:
+        lines.append(' = '.join([*numbers, 'index']))
+    else:
+        scope |= {
+            'limits': refs.bag.ends_view(),
+            'table': refs.bag.file.buffer,
+            'unpack': refs.format.unpack_bytes,
+            'stride': refs.format.stride,
+        }
+        slots, expected = [], []
+        for place, tag in enumerate(refs.format.tags):
+            names = [f't{place}_{byte}' for byte in range(len(tag))]
+            slots += [*names, f'r{place}']
+            expected += [f'{name} == {byte}' for name, byte in zip(names, tag, strict=True)]
+        lines += [
+            'start = index * stride',
+            'if limits[index] != start + stride or (index and limits[index - 1] != start): return None',
+            f'{", ".join(slots)} = unpack(table, start)',
+            f'if not ({" and ".join(expected)}): return None',
+        ]
+    for number, field in enumerate(fields):
+        lines += _lines(field, number, f'r{field.place}', numbers, scope)
+        scope[f'name{number}'] = field.name
+    values = ', '.join(f'name{number}: v{number}' for number in range(len(fields)))
+    function: RowFunction = _maker(tuple(scope), (*lines, f'return {{{values}}}'))(**scope)
+    return function
+
+
+def _lines(field: Field, i: int, r: str, numbers: list[str], scope: dict[str, Any]) -> list[str]:
+    """Returns the lines that read a field into `v{i}`, and adds what they use to the scope.
+
+    Args:
+        field: The field.
+        i: Its number.
+        r: The variable that holds its ref.
+        numbers: The variables of all refs of the row.
+        scope: Names that the lines can use.
+    """
+    bag, decoder = field.bag, field.decoder
+    is_plain = not field.kind.sequence and not field.kind.optional and not decoder.lazy
+    if not is_plain or not bag.is_mapped or bag.codec is not None or not bag.count:
+        scope[f'read{i}'] = field.read
+        return [f'v{i} = read{i}(({"".join(f"{number}, " for number in numbers)}))']
+    scope |= {f'count{i}': bag.count, f'ends{i}': bag.ends_view()}
+    table = field.table()
+    if table is not None:
+        scope |= {f'length{i}': bag.length, f'item{i}': table.item, f'table{i}': table}
+        return [
+            f'start = {r} * length{i}',
+            f'if ends{i}[{r}] != start + length{i} or ({r} and ends{i}[{r} - 1] != start): return None',
+            f'v{i} = item{i}({r})' if decoder.is_scalar else f'v{i} = table{i}[{r}].copy()',
+        ]
+    scope |= {
+        f'end{i}': bag.end,
+        f'buffer{i}': bag.view if decoder.accepts_view else bag.file.buffer,
+        f'decode{i}': decoder.decode,
+    }
+    value = f'buffer{i}[start:stop]'
+    return [
+        f'start, stop = ends{i}[{r} - 1] if {r} else 0, ends{i}[{r}]',
+        f'if not start <= stop <= end{i}: return None',
+        f'v{i} = {value}' if decoder.decode is None else f'v{i} = decode{i}({value})',
+    ]
+
+
+@functools.lru_cache(64)
+def _maker(names: tuple[str, ...], lines: tuple[str, ...]) -> Callable[..., Any]:
+    """Returns a function that makes the row function, given the values of its names; shared by all shards."""
+    body = ''.join(f'            {line}\n' for line in lines)
+    text = (
+        f'def make({", ".join(names)}):\n'
+        f'    def row(index):\n'
+        f'        try:\n'
+        f'{body}'
+        f'        except Exception: return None\n'
+        f'    return row\n'
+    )
+    scope: dict[str, Any] = {}
+    exec(compile(text, '<row of a dataset>', 'exec'), scope)  # noqa: S102 - of the text above alone
+    make: Callable[..., Any] = scope['make']
+    return make
