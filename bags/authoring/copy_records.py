@@ -9,7 +9,6 @@ import numpy as np
 
 from bags.bag.bag_file import BagFile
 from bags.bag.options import CompressionZstd
-from bags.bag.record_file import extent
 from bags.bag.zstd import Zstd
 from bags.dataset.base import Rows
 from bags.dataset.batch import spread
@@ -19,6 +18,7 @@ from bags.dataset.record_ranges import Pieces, Source
 from bags.dataset.refs import MISSING
 from bags.errors import CorruptError
 from bags.indexing import Int64s, offsets_of
+from bags.storage.range_file import RangeFile
 
 __all__ = ['Layout', 'lay_out', 'move', 'read_other']
 
@@ -152,7 +152,11 @@ def _as_held(layout: Layout) -> list[Run]:
         offsets = offsets_of(layout.lengths).tolist()
         ranges = zip(layout.which.tolist(), layout.starts.tolist(), layout.stops.tolist(), strict=True)
         return [
-            Run(extent(bags[which].file, start, stop), layout.sizes[offsets[run] : offsets[run + 1]], True)
+            Run(
+                RangeFile(bags[which].file, start, stop, bags[which].path),  # type: ignore[arg-type]
+                layout.sizes[offsets[run] : offsets[run + 1]],
+                True,
+            )
             for run, (which, start, stop) in enumerate(ranges)
         ]
     if count == 1 and mapped:

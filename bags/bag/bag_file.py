@@ -20,9 +20,7 @@ from bags.errors import CorruptError
 from bags.indexing import Int64s, check_index
 from bags.memory import aligned
 from bags.storage import File
-from bags.storage.heap import retain
-from bags.storage.mmap_file import gather
-from bags.storage.shared import share
+from bags.storage.mmap_file import gather, share
 
 __all__ = ['BagFile']
 
@@ -237,11 +235,7 @@ class BagFile:
                     self.file.expect(indices * length, (indices + 1) * length)
                     table = np.ndarray((self.count, length), np.uint8, buffer)
                     size = len(indices) * length
-                    if size < ALIGNED:
-                        memory = np.empty(size, np.uint8)
-                    else:
-                        retain(2 * size + 4 * indices.nbytes)  # This, the last one, and what indices take.
-                        memory = aligned(size)
+                    memory = np.empty(size, np.uint8) if size < ALIGNED else aligned(size)
                     rows = memory.reshape(len(indices), length)
                     if isinstance(chosen, slice):
                         rows[:] = table[chosen]

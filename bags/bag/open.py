@@ -117,7 +117,7 @@ def _parse(file: File, starts: bool) -> tuple[int, int]:
         end, count = parse_tail(file.size, last, starts)
     except ValueError as exc:
         raise CorruptError(file.path, None, str(exc)) from None
-    if end < file.at_hand and not starts:
+    if end < file.cached_from and not starts:
         # A request for what every read of a record checks anyway.
         return end, count
     first = _last(file.read(end, end + ENTRY))[0]

@@ -25,7 +25,6 @@ import zstandard
 from bags.bag.frames import BEHIND, whole_sizes
 from bags.concurrency import map_in_threads
 from bags.indexing import Int64s
-from bags.storage.heap import retain
 
 __all__ = ['Together']
 
@@ -76,7 +75,6 @@ class Together:
         sizes = whole_sizes(data, starts, stops)
         if sizes is None or int(sizes.max()) > min(most, LARGEST):
             return None
-        retain(int(sizes.sum()))
         done = np.cumsum(sizes + (stops - starts) + FRAME)
         threads = max(1, min(parallelism, 1 + int(done[-1] * self._pace / WORTH)))
         pieces = deque(enumerate(_pieces(Frames(data, starts, stops, sizes), done, threads)))

@@ -22,7 +22,6 @@ from bags.bag.options import Compression, CompressionAutoDetect, CompressionTrai
 from bags.bag.together import Together
 from bags.concurrency import map_in_threads
 from bags.indexing import Int64s
-from bags.storage.heap import hold, retain
 
 __all__ = ['Buffer', 'Zstd', 'codec_for']
 
@@ -61,7 +60,6 @@ class Zstd:
         """Of each thread, once used: `compressor` and `decompress`."""
         self._together = Together(self._dictionary)
         self._pace = 0.0  # Seconds that the last bytes of frames took, each.
-        self._held: dict[int, np.ndarray] = {}
 
     def encode_many(self, records: Sequence[bytes]) -> list[Any]:
         """Returns the frames of records, as buffers, with content sizes and checksums; empty for empty ones.
@@ -178,7 +176,6 @@ class Zstd:
                 return together
         if total <= PARALLEL_BYTES or total <= PARALLEL_FRAME * count:
             return list(map(self.decode, frames))
-        retain(4 * total)  # About what the records take.
         if parallelism < 2:
             return self._decode_in_threads(frames, 1)
         records: list[bytes] = []
@@ -202,23 +199,17 @@ class Zstd:
         left = deque(range(0, len(frames), step))
         found: list[list[bytes] | None] = [None] * len(left)
 
-        def work(turn: int) -> None:
-            sizes: list[int] = []
+        def work(_: int) -> None:
             while True:
                 try:
                     first = left.popleft()
                 except IndexError:
-                    break
+                    return
                 try:
-                    records = found[first // step] = self._decode_each(frames[first : first + step])
+                    found[first // step] = self._decode_each(frames[first : first + step])
                 except BaseException:
                     left.clear()
                     raise
-                sizes += map(len, records)
-            # Each thread has a heap of its own, which a thread of the next call takes up.
-            held = hold(sum(sizes), max(sizes, default=0))
-            if held is not None:
-                self._held[turn] = held
 
         map_in_threads(work, range(threads), threads)
         records: list[bytes] = []

@@ -38,7 +38,7 @@ class BlockFile:
 
     buffer: mmap.mmap | bytes | None = None
     is_remote = True
-    at_hand = 0
+    cached_from = 0
 
     def __init__(
         self,

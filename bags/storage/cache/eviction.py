@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from bags.storage.local import PathLock, is_at
+from bags.storage.locks import PathLock, is_at
 
 __all__ = ['Room', 'pin', 'wait_for']
 
