@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import mmap
 import os
 import sys
@@ -11,14 +9,12 @@ import threading
 
 from bags.concurrency import map_in_threads
 from bags.storage.base import Hints
-from bags.storage.mmap_file import share
 from bags.storage.pread_file import PreadFile
 
 __all__ = ['DirectFile']
 
 ALIGNMENTS = (512, 1024, 2048, 4096, 8192, 16384, 65536)
 MAX_KEPT_BUFFER = 1 << 20  # Bytes of the aligned buffer that a thread keeps between reads.
-MAX_SHARED_BUFFER = 1 << 24  # Bytes of blocks that threads read into one buffer.
 QUEUE_DEPTH = 24  # Reads at the same time: 4 KB take 34 us each with 2, 24 with 12, 21 with 24.
 
 
@@ -77,17 +73,14 @@ class DirectFile(PreadFile):
             return super().fetch(start, stop)
         if start >= self.body:
             return self.tail[start - self.body : stop - self.body]
-        first, size = start - start % self.alignment, self._block_bytes(start, stop)
+        first = start - start % self.alignment
+        # The whole blocks that hold the range, without the end that fills no block.
+        size = min(self.body, -(-stop // self.alignment) * self.alignment) - first
         buffer = self._aligned(size)[:size]
         if not self._fill(buffer, first, stop):
             return super().fetch(start, stop)
         data = bytes(buffer[start - first : stop - first])
         return data if stop <= self.body else data + self.tail[: stop - self.body]
-
-    def _block_bytes(self, start: int, stop: int) -> int:
-        """Returns the bytes of the whole blocks that hold a range, without the end that fills no block."""
-        last = min(self.body, -(-stop // self.alignment) * self.alignment)
-        return max(0, last - start + start % self.alignment)
 
     def _fill(self, buffer: memoryview, first: int, stop: int) -> bool:
         """Reads blocks into aligned memory; False where the file system refuses.
@@ -120,50 +113,10 @@ class DirectFile(PreadFile):
 
     def read_runs(self, starts: list[int], stops: list[int]) -> list[bytes]:
         """Reads ranges in threads: nothing is cached, so each read waits for the device."""
-        depth = min(QUEUE_DEPTH, self.hints.max_parallelism)
-        if depth < 2 or not self.alignment:
-            return list(map(self.fetch, starts, stops))
-        found: list[bytes] = []
-        ends = list(itertools.accumulate(map(self._block_bytes, starts, stops), initial=0))
-        while len(found) < len(starts):
-            # As many as take no more than `MAX_SHARED_BUFFER`, or one.
-            first = len(found)
-            last = max(first + 1, bisect.bisect_right(ends, ends[first] + MAX_SHARED_BUFFER) - 1)
-            found += self._read_together(starts[first:last], stops[first:last], ends[first : last + 1], depth)
-        return found
+        depth = min(QUEUE_DEPTH, self.hints.max_parallelism) if self.alignment else 1
+        return map_in_threads(lambda run: self.fetch(starts[run], stops[run]), range(len(starts)), depth)
 
-    def _read_together(
-        self, starts: list[int], stops: list[int], places: list[int], depth: int
-    ) -> list[bytes]:
-        """Reads ranges into one buffer: the system is slow to give each thread its own.
-
-        Args:
-            starts, stops: The ranges.
-            places: Offsets of the blocks of each range, from any origin, and the end of the last ones.
-            depth: How many threads, at most.
-        """
-        places = [place - places[0] for place in places]
-        buffer = share(_map(max(1, places[-1])))
-        others: dict[int, bytes] = {}
-
-        def read(run: int) -> None:
-            start, stop = starts[run], stops[run]
-            blocks = buffer[places[run] : places[run + 1]]
-            if stop > self.body or not self._fill(blocks, start - start % self.alignment, stop):
-                others[run] = self.fetch(start, stop)
-
-        map_in_threads(read, range(len(starts)), depth)
-        firsts = [place + start % self.alignment for start, place in zip(starts, places, strict=False)]
-        return [
-            others[run] if run in others else bytes(buffer[first : first + stops[run] - starts[run]])
-            for run, first in enumerate(firsts)
-        ]
-
-    def read_large(self, starts: list[int], stops: list[int]) -> list[bytes]:
-        depth = min(QUEUE_DEPTH, self.hints.max_parallelism)
-        return map_in_threads(
-            lambda index: self.fetch(starts[index], stops[index]), range(len(starts)), depth
-        )
+    read_large = read_runs
 
     def is_cold(self, starts: object, stops: object, probes: int = 0) -> bool:
         return False  # So that no hints fill the cache.

@@ -250,17 +250,6 @@ class TestDirectRefusedLater(FileTests):
         return LocalStore().open(path, Hints(cache_policy=CachePolicy.DIRECT_IO))
 
 
-class TestDirectInParts(TestDirect):
-    """As where blocks of many ranges take more memory than is used at a time."""
-
-    @pytest.fixture(autouse=True, scope='class')
-    @classmethod
-    def divide(cls):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr('bags.storage.direct_file.MAX_SHARED_BUFFER', 10_000)
-            yield
-
-
 class TestDirectRefusedNowAndThen(TestDirect):
     @pytest.fixture(autouse=True, scope='class')
     @classmethod
