@@ -12,7 +12,6 @@ import weakref
 import pytest
 
 from bags.concurrency import FifoCache, map_concurrently, map_in_threads, split
-from bags.storage.heap import HELD, MOST, hold
 
 
 def test_results_come_in_order():
@@ -198,11 +197,3 @@ def test_a_fifo_cache_drops_the_oldest():
     assert [cache[1], cache[2], cache[1], cache[3], cache[1]] == ['1', '2', '1', '3', '1']
     assert made == [1, 2, 3, 1]
     assert list(cache) == [3, 1]
-
-
-def test_memory_is_held_for_large_results_in_pieces_from_the_heap():
-    assert hold(2 * MOST, 1000) is None
-    assert hold(2 * MOST + 1, 1000).nbytes == 1000
-    assert hold(HELD, MOST).nbytes == MOST
-    assert hold(HELD, MOST + 1) is None
-    assert hold(HELD + 1, 1000) is None

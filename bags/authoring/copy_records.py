@@ -11,7 +11,6 @@ from bags.authoring.computed_fields import ComputedFields
 from bags.authoring.copy_plan import ByteRanges, Chunk, CopyPlan
 from bags.bag.bag_file import BagFile
 from bags.bag.options import CompressionZstd
-from bags.bag.record_file import extent
 from bags.bag.zstd import Zstd
 from bags.dataset.base import Dataset
 from bags.dataset.batch import spread
@@ -21,6 +20,7 @@ from bags.dataset.refs import MISSING
 from bags.dataset.spec import Spec
 from bags.errors import CorruptError
 from bags.indexing import Int64s, offsets_of
+from bags.storage.range_file import RangeFile
 
 __all__ = ['ChunkReader', 'ChunkRecords']
 
@@ -147,7 +147,11 @@ def _stored_runs(ranges: ByteRanges) -> list[Run]:
         offsets = offsets_of(ranges.lengths).tolist()
         columns = zip(ranges.which.tolist(), ranges.starts.tolist(), ranges.stops.tolist(), strict=True)
         return [
-            Run(extent(bags[which].file, start, stop), ranges.sizes[offsets[run] : offsets[run + 1]], True)
+            Run(
+                RangeFile(bags[which].file, start, stop, bags[which].path),  # type: ignore[arg-type]
+                ranges.sizes[offsets[run] : offsets[run + 1]],
+                True,
+            )
             for run, (which, start, stop) in enumerate(columns)
         ]
     if count == 1 and mapped:

@@ -19,7 +19,7 @@ from bags.bag.zstd import Buffer, Zstd
 from bags.errors import CorruptError
 from bags.indexing import Int64s, check_index
 from bags.storage import File
-from bags.storage.shared import share
+from bags.storage.mmap_file import share
 
 __all__ = ['BagFile']
 

@@ -114,8 +114,8 @@ def _parse(file: File, starts: bool) -> tuple[int, int]:
         end, count = parse_tail(file.size, last, starts)
     except ValueError as exc:
         raise CorruptError(file.path, None, str(exc)) from None
-    if end < file.at_hand and not starts:
-        # Saves a request. Reading a record checks its limits in any case.
+    if end < file.cached_from and not starts:
+        # A request for what every read of a record checks anyway.
         return end, count
     first = _u64(file.read(end, end + ENTRY))[0]
     if starts and first:

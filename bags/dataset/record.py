@@ -8,9 +8,9 @@ from typing import Any, BinaryIO
 from bags.bag.bag_file import BagFile
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
-from bags.bag.record_file import RecordFile
 from bags.errors import DecodeError
 from bags.storage import store_to_read
+from bags.storage.range_file import RangeFile
 
 __all__ = ['Record', 'open_record']
 
@@ -73,4 +73,4 @@ def open_record(bag: BagFile, index: int) -> BinaryIO:
     if bag.codec is not None:
         return io.BytesIO(bag.get(index))
     start, stop = bag.where(index)
-    return RecordFile(bag.file, start, stop, f'{bag.path}, record {index}')  # type: ignore[return-value]
+    return RangeFile(bag.file, start, stop, f'{bag.path}, record {index}')  # type: ignore[return-value]

@@ -20,7 +20,6 @@ from bags.loader.state import State, place_of, state_of
 from bags.loader.threads import Inline, Threads
 from bags.memory import Pool
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
-from bags.storage.heap import MOST, retain
 from bags.validation import at_least, at_least_or_none, integer
 
 __all__ = ['Loader', 'check_loader']
@@ -180,7 +179,6 @@ class Loader:
         With `turns` they leave out so many batches first, and then make one of so many.
         """
         recipe = self.recipe(begin, epochs, turns)
-        retain(MOST)  # The memory of batches that are freed is for those that come.
         self._standing = Standing(recipe.steps)
         if not self.workers:
             return Inline(recipe), self._standing

@@ -51,8 +51,8 @@ class File(Protocol):
     """As in `Stat`, of what was opened; empty for local files."""
     buffer: mmap.mmap | bytes | None
     """The whole file as something whose slices are `bytes`, where it is mapped; else None."""
-    at_hand: int
-    """From where on reads wait for no network: 0 for a local file."""
+    cached_from: int
+    """From this offset on, bytes were read at open and need no request: 0 for a local file."""
     is_remote: bool
     """Whether reads wait long enough (a network, a queue of a device) to be worth overlapping."""
 

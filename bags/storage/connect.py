@@ -1,7 +1,7 @@
-"""Which client serves a storage, in this process.
+"""Which client serves an object store, in this process.
 
-obstore where it is installed, knows the storage and its options, and is safe; else fsspec. obstore is not
-safe in a forked child whose parent had loaded it: its threads are not there, and requests would hang.
+obstore where it is installed, knows the store and its options, and works; else fsspec. obstore does not work
+in a child that was forked after its parent had loaded it: its threads do not exist there, and requests hang.
 """
 
 from __future__ import annotations
@@ -13,123 +13,119 @@ from collections.abc import Mapping
 from typing import Any
 
 from bags.errors import MissingDependencyError
-from bags.storage.object_client import Client
+from bags.storage.object_client import ObjectClient
 from bags.storage.retry import RetryPolicy
 
-__all__ = ['Clients', 'clients_for', 'obstore_is_safe']
+__all__ = ['Clients', 'clients_for']
 
-_FORKED: set[int] = set()  # Processes that were forked when obstore was loaded, and their children.
+_FORKED: set[int] = set()  # Processes that were forked when obstore was loaded.
 
 
-def _note_fork() -> None:
+def _after_fork_in_child() -> None:
     if 'obstore' in sys.modules:
         _FORKED.add(os.getpid())
 
 
 if hasattr(os, 'register_at_fork'):
-    os.register_at_fork(after_in_child=_note_fork)
-
-
-def obstore_is_safe() -> bool:
-    """Tells whether obstore can be used in this process."""
-    return os.getpid() not in _FORKED
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class Clients:
-    """The way to one storage: a client for each process that asks, made when it is first needed.
+    """The clients of one object store: one for each process, made when it is first needed.
 
     Args:
         scheme: Of its URLs.
         filesystem: The fsspec file system to use, if one was given.
-        options: Its options.
+        options: Storage options.
     """
 
     def __init__(self, scheme: str, filesystem: Any, options: Mapping[str, Any]) -> None:
         self.scheme = scheme
         self.filesystem = filesystem
-        self.options = dict(options)
-        self.patience, self.rest = RetryPolicy.of(self.options)
-        self.kind = self.rest.pop('client', 'auto')
+        self.given = options  # Objects among them are part of the key in `_SHARED`: their ids stay in use.
+        self.policy, self.options = RetryPolicy.from_options(options)
+        self.kind = self.options.pop('client', 'auto')
         if self.kind not in ('auto', 'obstore', 'fsspec'):
             raise ValueError(f"storage option 'client': expected auto, obstore or fsspec, got {self.kind!r}")
-        # Those of other processes are kept too: a forked child must not take apart what its parent uses.
-        self._made: dict[int, Client] = {}
+        # Those of other processes are kept too: a forked child must not close what its parent uses.
+        self._readers: dict[int, ObjectClient] = {}
+        self._writers: dict[int, ObjectClient] = {}
 
-    def client(self) -> Client:
-        """Returns the client of this process."""
-        made = self._made.get(os.getpid())
-        if made is None:
-            # Two threads may both make one, of which one is then used by both.
-            made = self._made.setdefault(os.getpid(), self._make())
-        return made
+    def reader(self) -> ObjectClient:
+        """Returns the client of this process that reads."""
+        client = self._readers.get(os.getpid())
+        if client is None:
+            # Two threads may both make one; both then use the same.
+            client = self._readers.setdefault(os.getpid(), self._make_reader())
+        return client
 
-    def _make(self) -> Client:
-        if self.filesystem is None and self.kind != 'fsspec':
-            client = self._make_obstore()
-            if client is not None:
-                return client
+    def writer(self) -> ObjectClient:
+        """Returns the client of this process that writes."""
+        client = self._writers.get(os.getpid())
+        if client is None:
+            client = self._writers.setdefault(os.getpid(), self._make_writer())
+        return client
+
+    def _make_reader(self) -> ObjectClient:
+        if self.filesystem is None and self.kind != 'fsspec' and os.getpid() not in _FORKED:
+            from bags.storage.obstore_options import obstore_settings
+
+            settings = obstore_settings(self.scheme, self.options)
+            try:
+                import obstore  # noqa: F401
+            except ImportError:
+                if self.kind == 'obstore':
+                    raise MissingDependencyError('obstore', 'gcs' if self.scheme == 'gs' else 's3') from None
+            else:
+                if settings is not None:
+                    from bags.storage.obstore_client import ObstoreClient
+
+                    return ObstoreClient(settings, self.policy)
+                if self.kind == 'obstore':
+                    raise ValueError(f'{self.scheme} with {", ".join(self.options)}: not known to obstore')
         return self._make_fsspec()
 
-    def _make_fsspec(self) -> Client:
-        from bags.storage.fsspec_client import make_fsspec_client
-
-        return make_fsspec_client(self.scheme, self.filesystem, self.rest, self.patience)
-
-    def _make_obstore(self) -> Client | None:
-        if not obstore_is_safe():
-            return None
-        from bags.storage.obstore_options import store_maker
-
+    def _make_writer(self) -> ObjectClient:
+        reader = self.reader()
+        if self.scheme != 'gs' or self.filesystem is not None:
+            return reader
+        # obstore writes to GCS through its XML interface, which emulators do not have.
         try:
-            import obstore  # noqa: F401
-        except ImportError:
-            if self.kind == 'obstore':
-                raise MissingDependencyError('obstore', 'gcs' if self.scheme == 'gs' else 's3') from None
-            return None
-        if store_maker(self.scheme, self.rest, self.patience) is None:
-            if self.kind == 'obstore':
-                raise ValueError(f'{self.scheme} with {", ".join(self.rest)}: is not for obstore')
-            return None
-        from bags.storage.obstore_client import ObstoreClient
+            return self._make_fsspec() if reader.version_kind == 'etag' else reader
+        except MissingDependencyError:
+            return reader
 
-        # Not `self`, to which the client would refer while it refers to the client.
-        scheme, rest, patience = self.scheme, self.rest, self.patience
+    def _make_fsspec(self) -> ObjectClient:
+        from bags.storage.fsspec_client import FsspecClient, make_filesystem
 
-        def uploader() -> Client | None:
-            from bags.storage.fsspec_client import make_fsspec_client
-
-            try:
-                return make_fsspec_client(scheme, None, rest, patience)
-            except MissingDependencyError:
-                return None
-
-        # What obstore sends to GCS goes through its XML interface, which emulators do not have.
-        return ObstoreClient(
-            lambda use: store_maker(scheme, rest, patience, use),
-            patience,
-            uploader if scheme in ('s3', 'gs') else lambda: None,
-            sends_all=scheme == 'gs',
-        )
+        filesystem = self.filesystem
+        if filesystem is None:
+            filesystem = make_filesystem(self.scheme, self.options, self.policy)
+        return FsspecClient(filesystem, self.policy)
 
 
 _SHARED: weakref.WeakValueDictionary[Any, Clients] = weakref.WeakValueDictionary()
-"""Clients in use, so that all that open one storage in one way share its connections: making a client of
-obstore takes 40 ms, and each connection a handshake. They go with the last that uses them."""
+"""Clients in use, so that all who open one store with equal options share its connections: making a client of
+obstore takes 40 ms, and each connection a handshake. They are freed with their last user."""
 
 
 def clients_for(scheme: str, filesystem: Any, options: Mapping[str, Any]) -> Clients:
-    """Returns the way to a storage, that of others who use it with equal options."""
-    key = (scheme, None if filesystem is None else id(filesystem), _frozen(options))
+    """Returns the clients of an object store, shared with others that use it with equal options."""
+    key = (scheme, None if filesystem is None else id(filesystem), _key_of(options))
     found = _SHARED.get(key)
     if found is None:
-        found = _SHARED.setdefault(key, Clients(scheme, filesystem, options))
+        found = _SHARED.setdefault(key, Clients(scheme, filesystem, dict(options)))
     return found
 
 
-def _frozen(value: Any) -> Any:
-    """Returns a key for options; objects count as equal if they are the same one, which the clients keep."""
-    if isinstance(value, Mapping):
-        return tuple(sorted((str(name), _frozen(item)) for name, item in value.items()))
-    if isinstance(value, list | tuple):
-        return ('list', *map(_frozen, value))
-    return repr(value) if isinstance(value, str | bytes | int | float | None) else f'object {id(value)}'
+def _key_of(options: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Returns a hashable key of options. Objects are equal if they are the same object."""
+    key: list[Any] = []
+    for name in sorted(options):
+        value = options[name]
+        if isinstance(value, Mapping):
+            value = _key_of(value)
+        elif not isinstance(value, str | bytes | int | float | None):
+            value = id(value)
+        key.append((name, type(options[name]), value))
+    return tuple(key)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import mmap
 import os
 import sys
@@ -12,14 +10,12 @@ import threading
 from bags.concurrency import map_in_threads
 from bags.storage.base import Hints
 from bags.storage.pread_file import PreadFile
-from bags.storage.shared import share
 
 __all__ = ['DirectFile']
 
 ALIGNMENTS = (512, 1024, 2048, 4096, 8192, 16384, 65536)
-KEPT = 1 << 20  # Bytes of the aligned buffer that a thread keeps between reads.
-TOGETHER = 1 << 24  # Bytes of blocks that threads read into one buffer.
-DEPTH = 24  # Reads at a time: 4 KB take 34 us each with two, 24 with twelve, 21 with as many.
+MAX_KEPT_BUFFER = 1 << 20  # Bytes of the aligned buffer that a thread keeps between reads.
+QUEUE_DEPTH = 24  # Reads at the same time: 4 KB take 34 us each with 2, 24 with 12, 21 with 24.
 
 
 def _map(size: int) -> mmap.mmap:
@@ -30,9 +26,9 @@ def _map(size: int) -> mmap.mmap:
 class DirectFile(PreadFile):
     """A local file whose blocks go from the device into the result, leaving the page cache alone.
 
-    Offset, length and memory of such a read must be aligned. By how much is found by trying, from small
-    to large (Python has no `statx` to ask with). The end of the file that fills no block is read once,
-    at open, in the usual way. Where the file system refuses, reads go through the cache and are dropped.
+    Offset, length and memory of such a read must be aligned. The alignment is found by trying, from small to
+    large (Python has no `statx` to ask with). The end of the file that does not fill a block is read once, at
+    open, in the usual way. Where the file system refuses, reads go through the cache, which then drops them.
     """
 
     def __init__(self, path: str, hints: Hints) -> None:
@@ -58,7 +54,7 @@ class DirectFile(PreadFile):
             return -1
 
     def _probe(self) -> int:
-        """Returns the least alignment that reads are accepted with, or 0 if none is."""
+        """Returns the smallest alignment that reads are accepted with, or 0 if none is."""
         buffer = mmap.mmap(-1, max(ALIGNMENTS))
         for alignment in ALIGNMENTS:
             if alignment > self.size:
@@ -77,23 +73,20 @@ class DirectFile(PreadFile):
             return super().fetch(start, stop)
         if start >= self.body:
             return self.tail[start - self.body : stop - self.body]
-        first, room = start - start % self.alignment, self._room(start, stop)
-        buffer = self._aligned(room)[:room]
+        first = start - start % self.alignment
+        # The whole blocks that hold the range, without the end that fills no block.
+        size = min(self.body, -(-stop // self.alignment) * self.alignment) - first
+        buffer = self._aligned(size)[:size]
         if not self._fill(buffer, first, stop):
             return super().fetch(start, stop)
         data = bytes(buffer[start - first : stop - first])
         return data if stop <= self.body else data + self.tail[: stop - self.body]
 
-    def _room(self, start: int, stop: int) -> int:
-        """Returns the bytes of the blocks around a range, as far as the file has whole ones."""
-        last = min(self.body, -(-stop // self.alignment) * self.alignment)
-        return max(0, last - start + start % self.alignment)
-
     def _fill(self, buffer: memoryview, first: int, stop: int) -> bool:
         """Reads blocks into aligned memory; False where the file system refuses.
 
         Raises:
-            EOFError: The file has become shorter; it should reach to `stop`.
+            EOFError: The file has become shorter than `stop`.
         """
         filled = 0
         while filled < len(buffer):
@@ -113,57 +106,17 @@ class DirectFile(PreadFile):
         kept: memoryview | None = getattr(self.local, 'buffer', None)
         if kept is not None and size <= len(kept):
             return kept
-        buffer = memoryview(_map(max(size, KEPT // 16)))
-        if size <= KEPT:
+        buffer = memoryview(_map(max(size, MAX_KEPT_BUFFER // 16)))
+        if size <= MAX_KEPT_BUFFER:
             self.local.buffer = buffer
         return buffer
 
     def read_runs(self, starts: list[int], stops: list[int]) -> list[bytes]:
-        """Reads ranges in threads: nothing is cached, so each waits for the device."""
-        depth = min(DEPTH, self.hints.max_parallelism)
-        if depth < 2 or not self.alignment:
-            return list(map(self.fetch, starts, stops))
-        found: list[bytes] = []
-        ends = list(itertools.accumulate(map(self._room, starts, stops), initial=0))
-        while len(found) < len(starts):
-            # As many as take no more than `TOGETHER`, or one.
-            first = len(found)
-            last = max(first + 1, bisect.bisect_right(ends, ends[first] + TOGETHER) - 1)
-            found += self._read_together(starts[first:last], stops[first:last], ends[first : last + 1], depth)
-        return found
+        """Reads ranges in threads: nothing is cached, so each read waits for the device."""
+        depth = min(QUEUE_DEPTH, self.hints.max_parallelism) if self.alignment else 1
+        return map_in_threads(lambda run: self.fetch(starts[run], stops[run]), range(len(starts)), depth)
 
-    def _read_together(
-        self, starts: list[int], stops: list[int], places: list[int], depth: int
-    ) -> list[bytes]:
-        """Reads ranges into the same memory: the system is slow to give threads each their own.
+    read_large = read_runs
 
-        Args:
-            starts, stops: The ranges.
-            places: Where the blocks of each begin, counted from anywhere, and where the last ones end.
-            depth: Most threads.
-        """
-        places = [place - places[0] for place in places]
-        buffer = share(_map(max(1, places[-1])))
-        others: dict[int, bytes] = {}
-
-        def read(run: int) -> None:
-            start, stop = starts[run], stops[run]
-            blocks = buffer[places[run] : places[run + 1]]
-            if stop > self.body or not self._fill(blocks, start - start % self.alignment, stop):
-                others[run] = self.fetch(start, stop)
-
-        map_in_threads(read, range(len(starts)), depth)
-        firsts = [place + start % self.alignment for start, place in zip(starts, places, strict=False)]
-        return [
-            others[run] if run in others else bytes(buffer[first : first + stops[run] - starts[run]])
-            for run, first in enumerate(firsts)
-        ]
-
-    def read_large(self, starts: list[int], stops: list[int]) -> list[bytes]:
-        depth = min(DEPTH, self.hints.max_parallelism)
-        return map_in_threads(
-            lambda index: self.fetch(starts[index], stops[index]), range(len(starts)), depth
-        )
-
-    def is_cold(self, starts: object, stops: object, looks: int = 0) -> bool:
-        return False  # Hints would fill the cache that is to be left alone.
+    def is_cold(self, starts: object, stops: object, probes: int = 0) -> bool:
+        return False  # So that no hints fill the cache.

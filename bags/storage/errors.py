@@ -1,4 +1,4 @@
-"""What can go wrong with a storage, as this library's errors: foreign ones are mapped here, once."""
+"""Errors of object stores: those of obstore, fsspec and HTTP statuses, mapped once to this library's."""
 
 from __future__ import annotations
 
@@ -9,43 +9,42 @@ from typing import Any
 from bags.errors import CorruptError
 
 __all__ = [
-    'Late',
-    'Precondition',
-    'Transient',
-    'Unsatisfiable',
-    'Unsupported',
-    'by_status',
-    'changed',
-    'given_up',
+    'PreconditionError',
+    'RangeError',
+    'StorageTimeoutError',
+    'TransientError',
+    'UnsupportedError',
+    'changed_error',
+    'error_for_status',
+    'map_fsspec_error',
+    'map_obstore_error',
+    'retries_exhausted',
 ]
 
-REGION = re.compile(r"expecting '([a-z0-9-]+)'|x-amz-bucket-region: ([a-z0-9-]+)")
 
+class TransientError(Exception):
+    """A failure that may pass, so that the request is retried."""
 
-class Transient(Exception):
-    """A failure that may pass: to be tried again."""
-
-    def __init__(self, reason: str, late: bool = False) -> None:
+    def __init__(self, reason: str, timed_out: bool = False) -> None:
         self.reason = reason
-        self.late = late
-        """Whether it is that nothing came in time."""
+        self.timed_out = timed_out
         super().__init__(reason)
 
 
-class Late(TimeoutError):
-    """A storage did not answer in time. (Of a plain TimeoutError asyncio makes one without the path.)"""
+class StorageTimeoutError(TimeoutError):
+    """An object store did not answer in time."""
 
 
-class Precondition(Exception):
-    """An object is not the one that was asked for (412), or it is there and should not be."""
+class PreconditionError(Exception):
+    """The object is not the expected one (412), or exists and should not."""
 
 
-class Unsatisfiable(Exception):
-    """A range that the object does not have (416)."""
+class RangeError(Exception):
+    """The object has no such byte range (416)."""
 
 
-class Unsupported(OSError):
-    """What a storage cannot do, such as ranges."""
+class UnsupportedError(OSError):
+    """An operation that the object store does not support, such as reading byte ranges."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(errno.EOPNOTSUPP, reason, path)
@@ -54,40 +53,140 @@ class Unsupported(OSError):
         return type(self), (self.filename, self.strerror)
 
 
-def by_status(path: str, status: int, reason: str) -> Exception:
-    """Returns the error that an HTTP status stands for."""
+REGION = re.compile(r"expecting '([a-z0-9-]+)'|x-amz-bucket-region: ([a-z0-9-]+)")
+
+
+def error_for_status(path: str, status: int, reason: str) -> Exception:
+    """Returns the error for an HTTP status."""
     if status in (404, 410):
-        return FileNotFoundError(errno.ENOENT, _told('no such file, or no such bucket', reason), path)
+        return FileNotFoundError(errno.ENOENT, _message('no such file, or no such bucket', reason), path)
     if status in (401, 403):
-        return PermissionError(errno.EACCES, _told('access denied', reason), path)
+        return PermissionError(errno.EACCES, _message('access denied', reason), path)
     if status in (409, 412):
-        return Precondition(reason)
+        return PreconditionError(reason)
     if status == 416:
-        return Unsatisfiable(reason)
+        return RangeError(reason)
     if status == 501:
-        return Unsupported(path, _told('status 501', reason))
+        return UnsupportedError(path, _message('status 501', reason))
     if status in (408, 425, 429) or status >= 500:
-        return Transient(_told(f'status {status}', reason))
+        return TransientError(_message(f'status {status}', reason))
     region = REGION.search(reason)
     if status in (301, 302, 307) or region is not None:
-        # Only some of the answers say which one.
+        # Only some responses name the region.
         where = f'region {next(filter(None, region.groups()))}' if region is not None else 'another region'
-        reason = _told(f'the bucket is in {where} (storage option region)', reason)
-    return OSError(errno.EIO, _told(f'status {status}', reason), path)
+        reason = _message(f'the bucket is in {where} (storage option region)', reason)
+        return OSError(errno.EIO, reason, path)
+    return OSError(errno.EIO, _message(f'status {status}', reason), path)
 
 
-def given_up(path: str, fault: Transient, tries: int) -> OSError:
-    """Returns the error of a request that was tried often enough."""
-    often = f'{tries} tries' if tries > 1 else 'one try'
-    kind, number = (Late, errno.ETIMEDOUT) if fault.late else (OSError, errno.EIO)
-    return kind(number, f'{fault.reason} (after {often})', path)
+def retries_exhausted(path: str, error: TransientError, attempts: int) -> OSError:
+    """Returns the error of a request whose last attempt failed with `error`."""
+    count = f'{attempts} tries' if attempts > 1 else 'one try'
+    kind, number = (StorageTimeoutError, errno.ETIMEDOUT) if error.timed_out else (OSError, errno.EIO)
+    return kind(number, f'{error.reason} (after {count})', path)
 
 
-def changed(path: str, expected: str, got: str) -> CorruptError:
-    """Returns the error of an object that is another one than was opened."""
+def changed_error(path: str, expected: object, got: object) -> CorruptError:
+    """Returns the error of an object that was replaced since it was opened."""
     return CorruptError(path, None, f'has changed since it was opened: expected {expected}, got {got}')
 
 
-def _told(what: str, reason: str) -> str:
+def _message(what: str, reason: str) -> str:
     reason = ' '.join(reason.split())
     return f'{what}: {reason[:300]}' if reason else what
+
+
+# obstore: most of what its errors say is in their text.
+
+STATUS = re.compile(
+    r'status code:? (\d{3})|status: (\d{3})|non-2xx status code: (\d{3})|\b(\d{3}) [A-Z][a-z]+ '
+)
+TIMEOUT = re.compile('kind: Timeout|TimedOut|timed out')
+XML_ERROR = re.compile(r'<Code>(.*?)</Code>.*?<Message>(.*?)</Message>', re.DOTALL)
+SYSTEM_ERROR = re.compile(r'(?:message|error): "([^"]+)"')  # Only the details of an error hold it.
+REDIRECT = 'redirect without LOCATION'
+NO_RANGE = re.compile('non-partial response|CONTENT_RANGE')  # Or the object is empty.
+NO_CREDENTIALS = re.compile(
+    r'metadata endpoint|169\.254\.169\.254|metadata\.google\.internal|latest/api/token|credential',
+    re.IGNORECASE,
+)
+
+
+def map_obstore_error(path: str, exc: Exception) -> Exception:
+    """Returns this library's error for one of obstore."""
+    import obstore.exceptions as known
+
+    if type(exc).__module__.startswith('bags.'):
+        return exc
+    details = str(exc)
+    text = details.partition('Debug source')[0]
+    response = XML_ERROR.search(text)
+    if response is not None:
+        text = ' '.join(response.groups())
+    if isinstance(exc, FileNotFoundError):
+        return error_for_status(path, 404, text)
+    if isinstance(exc, known.PermissionDeniedError | known.UnauthenticatedError):
+        return error_for_status(path, 403, text)
+    if isinstance(exc, known.PreconditionError | known.AlreadyExistsError | known.NotModifiedError):
+        return PreconditionError(text)
+    if isinstance(exc, known.NotSupportedError) or NO_RANGE.search(text):
+        return UnsupportedError(path, ' '.join(text.split())[:300])
+    if isinstance(exc, PermissionError | FileExistsError | TypeError):
+        return exc
+    if NO_CREDENTIALS.search(text):
+        return PermissionError(errno.EACCES, _message('no credentials (anon=True needs none)', text), path)
+    if REDIRECT in text:
+        return error_for_status(path, 301, text)
+    status = STATUS.search(details)
+    if status is not None:
+        return error_for_status(path, int(next(filter(None, status.groups()))), text)
+    timed_out, cause = bool(TIMEOUT.search(details)), SYSTEM_ERROR.search(details)
+    reason = ' '.join(text.split())[:300]
+    if cause is not None:
+        reason += f': {cause[1]}'
+    elif timed_out:
+        reason += ': no answer in time'
+    return TransientError(reason, timed_out)
+
+
+def map_fsspec_error(path: str, exc: Exception) -> Exception:
+    """Returns this library's error for one of an fsspec file system, or of the HTTP client under it."""
+    if type(exc).__module__.startswith('bags.'):
+        return exc
+    cause = exc.__cause__ if exc.__cause__ is not None else exc
+    response = getattr(cause, 'response', None)
+    if isinstance(response, dict):  # botocore's ClientError.
+        return _error_for_s3(path, response)
+    text, name = str(exc), type(cause).__name__
+    if any(word in name for word in ('Credentials', 'Profile', 'TokenRetrieval', 'RefreshError')):
+        return PermissionError(errno.EACCES, f'no credentials (anon=True needs none): {cause}', path)
+    if isinstance(exc, FileNotFoundError):
+        return error_for_status(path, 404, '')
+    if isinstance(exc, PermissionError) or text.startswith('Forbidden'):  # The latter is gcsfs's.
+        return error_for_status(path, 403, text)
+    if isinstance(exc, FileExistsError):
+        return PreconditionError(text)
+    if isinstance(exc, IsADirectoryError | NotADirectoryError):
+        return type(exc)(exc.errno or errno.EISDIR, text, path)
+    status = getattr(exc, 'status', None) or getattr(exc, 'code', None)  # aiohttp's; gcsfs's.
+    if str(status).isdigit():
+        return error_for_status(path, int(str(status)), text)
+    if 'not satisfiable' in text:
+        return RangeError(text)
+    if isinstance(exc, TypeError | ValueError | NotImplementedError | AttributeError):
+        # The file system does not support the operation, or rejects its arguments.
+        return OSError(errno.EINVAL, f'{type(exc).__name__}: {exc}', path)
+    timed_out = isinstance(exc, TimeoutError) or 'imeout' in name
+    return TransientError(f'{name}: {str(cause) or "no answer in time"}', timed_out)
+
+
+def _error_for_s3(path: str, response: dict[str, Any]) -> Exception:
+    error, about = response.get('Error', {}), response.get('ResponseMetadata', {})
+    status = about.get('HTTPStatusCode') or 500
+    if error.get('Code') in ('SlowDown', 'RequestTimeout', 'InternalError'):
+        status = 503
+    reason = f'{error.get("Code", "")} {error.get("Message", "")}'
+    region = about.get('HTTPHeaders', {}).get('x-amz-bucket-region')
+    if region and status in (301, 400):
+        reason += f', x-amz-bucket-region: {region}'
+    return error_for_status(path, status, reason)

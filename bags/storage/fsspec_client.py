@@ -1,27 +1,36 @@
-"""Storages through an asynchronous fsspec file system: s3fs, gcsfs, HTTP, and any other one.
+"""Client of any fsspec file system: of URLs that obstore does not know, and where obstore cannot be used.
 
-All requests of a call are coroutines on fsspec's loop, as `cat_ranges` would do it. What that lacks is here:
-merging, tries after a failure, a look whether the object is still the same, and uploads in parts.
+Only public methods are used. Where a file system has conditional requests (s3fs, gcsfs), a byte range is one
+request on the condition that the object has the version that was opened. Elsewhere the version is asked for
+after each range, and before and after the first one.
 """
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import errno
-import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any, Protocol, TypeVar
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from fsspec.asyn import sync
 
 from bags.errors import MissingDependencyError
 from bags.storage.base import Stat
-from bags.storage.errors import Precondition, Transient, Unsatisfiable, changed
-from bags.storage.object_client import Client, Upload
-from bags.storage.retry import RetryPolicy, persist_async
+from bags.storage.errors import (
+    PreconditionError,
+    RangeError,
+    TransientError,
+    UnsupportedError,
+    map_fsspec_error,
+)
+from bags.storage.object_client import PART_SIZE, ObjectClient
+from bags.storage.obstore_options import fsspec_options
+from bags.storage.retry import RetryPolicy
+from bags.storage.urls import unquoted
 
-__all__ = ['Backend', 'FsspecClient', 'make_fsspec_client']
-
-Result = TypeVar('Result')
+__all__ = ['FsspecClient', 'make_filesystem']
 
 PACKAGES = {
     's3': ('s3fs (or obstore)', 's3'),
@@ -30,296 +39,244 @@ PACKAGES = {
     'http': ('aiohttp', 'all'),
     'https': ('aiohttp', 'all'),
 }
-"""What a scheme needs, and the extra that brings it."""
-IN_FLIGHT = 64 << 20  # Bytes of an upload that are on their way: four parts, of large ones one.
+"""The package that a URL scheme needs, and the extra that installs it."""
+VERSION_KEYS = (
+    'generation', 'etag', 'ETag', 'e_tag', 'version', 'created', 'mtime', 'last_modified', 'LastModified',
+    'Last-Modified',
+)  # fmt: skip
+"""Of what fsspec reports about a file, what changes with its content, the most precise first."""
 
 
-class Backend(Protocol):
-    """Single requests to one kind of storage. Errors are mapped; those that may pass are `Transient`."""
-
-    async def get(self, path: str, start: int | None, stop: int, head: Stat | None) -> tuple[Stat, bytes]:
-        """Returns a range, or with no start the last `stop` bytes, and which object it is of."""
-        ...
-
-    async def head(self, path: str) -> Stat: ...
-
-    async def put(self, path: str, data: bytes, create: bool) -> None: ...
-
-    async def begin(self, path: str, create: bool) -> Any:
-        """Starts an upload, and returns what it is known by."""
-        ...
-
-    async def part(self, token: Any, number: int, offset: int, data: bytes) -> Any: ...
-
-    async def complete(
-        self, token: Any, receipts: list[Any], offset: int, last: bytes, create: bool
-    ) -> None: ...
-
-    async def abort(self, token: Any) -> None: ...
-
-    async def listing(self, folder: str, deep: bool) -> dict[str, Stat | None]: ...
-
-    async def remove(self, path: str) -> None: ...
-
-    async def copy(self, path: str, target: str) -> None: ...
-
-    def version_of(self, receipts: list[Any]) -> str | None:
-        """Returns the version of an object of these parts; None if that does not follow from them."""
-        ...
-
-    versions: str
-    ordered: bool
-    """Whether parts must arrive one after the other."""
-
-
-def make_fsspec_client(
-    scheme: str, filesystem: Any, options: Mapping[str, Any], patience: RetryPolicy
-) -> Client:
-    """Returns the client for a scheme, or for a file system that was given.
+def make_filesystem(scheme: str, options: Mapping[str, Any], policy: RetryPolicy) -> Any:
+    """Returns a new fsspec file system for a URL scheme.
 
     Raises:
-        MissingDependencyError: The package for that scheme is not installed.
+        MissingDependencyError: Its package is not installed.
     """
-    from bags.storage.obstore_options import for_fsspec
-
-    if filesystem is None:
-        filesystem = _make_filesystem(scheme, for_fsspec(scheme, options), patience)
-    elif getattr(filesystem, 'async_impl', False):
-        filesystem = _own(filesystem)
-    if not getattr(filesystem, 'async_impl', False):
-        from bags.storage.plain_client import PlainClient
-
-        return PlainClient(filesystem, patience)
-    kind = type(filesystem)
-    names = {f'{base.__module__.partition(".")[0]}.{base.__name__}' for base in kind.__mro__}
-    backend: Backend
-    if 's3fs.S3FileSystem' in names:
-        from bags.storage.fsspec_s3 import S3Backend
-
-        backend = S3Backend(filesystem, patience)
-    elif 'gcsfs.GCSFileSystem' in names:
-        from bags.storage.fsspec_gcs import GcsBackend
-
-        backend = GcsBackend(filesystem, patience)
-    elif 'fsspec.HTTPFileSystem' in names:
-        from bags.storage.fsspec_http import HttpBackend
-
-        backend = HttpBackend(filesystem)
-    else:
-        from bags.storage.fsspec_other import OtherBackend
-
-        backend = OtherBackend(filesystem)
-    return FsspecClient(filesystem, backend, patience)
-
-
-def _make_filesystem(scheme: str, options: dict[str, Any], patience: RetryPolicy) -> Any:
     import fsspec
 
+    options = fsspec_options(scheme, options)
     if scheme == 's3':
-        config = {
-            'connect_timeout': patience.connect_timeout,
-            'read_timeout': patience.timeout,  # What one try may take is bounded here.
-            'max_pool_connections': patience.concurrency,
-            'retries': {'total_max_attempts': 1},
-            **(options.pop('config_kwargs', None) or {}),
+        options['config_kwargs'] = {
+            'connect_timeout': policy.connect_timeout,
+            'read_timeout': policy.timeout,  # A single attempt is bounded by the client.
+            'max_pool_connections': policy.concurrency,
+            **(options.get('config_kwargs') or {}),
         }
-        options['config_kwargs'] = config
     try:
-        # A file system of our own: fsspec would share it with whoever asks for equal options.
-        filesystem = fsspec.filesystem(scheme, skip_instance_cache=True, **options)
+        # Not fsspec's instance, which it shares with whoever asks for equal options.
+        return fsspec.filesystem(scheme, skip_instance_cache=True, **options)
     except ImportError as exc:
-        # fsspec puts words of its own around the error that names the package.
+        # fsspec wraps the error that names the package.
         missing = getattr(exc.__cause__, 'name', None) or exc.name or f'the fsspec package for {scheme}'
         raise MissingDependencyError(*PACKAGES.get(scheme, (missing, ''))) from exc
-    if scheme == 's3':
-        filesystem.retries = 1
-    return filesystem
 
 
-def _own(filesystem: Any) -> Any:
-    """Returns a file system that can be used by this process, and not from a loop of the caller's."""
-    import os
+class FsspecClient(ObjectClient):
+    """An object store, or another kind of storage, through an fsspec file system.
 
-    if not filesystem.asynchronous and getattr(filesystem, '_pid', os.getpid()) == os.getpid():
-        return filesystem
+    Of a file system that is not asynchronous, one method is called at a time: whether several threads may use
+    it is not specified.
+
+    Without conditional requests, creating a file without overwriting another is two steps: another writer may
+    create it between them.
+
+    Args:
+        filesystem: The file system.
+        policy: Retries and timeouts.
+    """
+
+    merge_gap = 1 << 18  # A request costs nearly a millisecond of CPU time.
+    max_object_size = 5 << 40
+
+    def __init__(self, filesystem: Any, policy: RetryPolicy) -> None:
+        super().__init__(policy)
+        self.is_async = getattr(filesystem, 'async_impl', False)
+        if self.is_async:
+            filesystem = _usable_here(filesystem)
+        else:
+            self.slots = threading.Semaphore(1)
+        self.filesystem = filesystem
+        self._get_if_match, self.version_kind = _conditional_read(filesystem)
+
+    def map_error(self, path: str, exc: Exception) -> Exception:
+        return map_fsspec_error(path, exc)
+
+    def _inner(self, path: str) -> str:
+        """Returns a path in the file system's own form."""
+        inner: str = self.filesystem._strip_protocol(path)
+        return inner
+
+    def _call(self, method: str, path: str, *args: Any, timeout: float = 0.0, **options: Any) -> Any:
+        """Calls a method of the file system on a path."""
+        filesystem, inner = self.filesystem, self._inner(path)
+        with self.slots:
+            if not self.is_async:
+                return getattr(filesystem, method)(inner, *args, **options)
+            options['timeout'] = timeout or self.policy.attempt_timeout
+            return sync(filesystem.loop, getattr(filesystem, f'_{method}'), inner, *args, **options)
+
+    def get_range(self, path: str, start: int | None, stop: int, version: str) -> tuple[Stat, bytes]:
+        if self._get_if_match is not None:
+            byte_range = f'bytes=-{stop}' if start is None else f'bytes={start}-{stop - 1}'
+            with self.slots:
+                return self._get_if_match(
+                    self.filesystem, path, byte_range, version, self.policy.attempt_timeout
+                )
+        if start is None:
+            head = self.get_stat(path)
+            first = max(0, head.size - stop)
+            data = bytes(self._call('cat_file', path, start=first, end=head.size)) if head.size else b''
+            if self.get_stat(path) != head:
+                raise TransientError('replaced while it was opened')
+            return head, data
+        data = bytes(self._call('cat_file', path, start=start, end=stop))
+        if len(data) > stop - start:
+            raise UnsupportedError(path, 'the server answers no ranges')
+        return self.get_stat(path), data
+
+    def get_stat(self, path: str) -> Stat:
+        self.filesystem.invalidate_cache()
+        info = self._call('info', path)
+        if info['type'] == 'directory':
+            raise FileNotFoundError(path)
+        return _stat(info)
+
+    def list_folder(self, folder: str, deep: bool) -> dict[str, Stat | None]:
+        if deep and folder.startswith(('http://', 'https://')):
+            raise UnsupportedError(folder, 'a web server does not list all files below a folder')
+        self.filesystem.invalidate_cache()
+        try:
+            found = self._call('find' if deep else 'ls', folder, detail=True)
+        except FileNotFoundError:
+            return {}  # Object stores have no empty folders; the caller decides whether this is an error.
+        prefix = self._inner(folder).strip('/')
+        prefix += '/' if prefix else ''
+        names: dict[str, Stat | None] = {}
+        for entry in found.values() if deep else found:
+            name = entry['name'].strip('/')
+            if name.startswith(prefix):  # Some list the folder itself, too.
+                names[name[len(prefix) :]] = None if entry['type'] == 'directory' else _stat(entry)
+        return names
+
+    def put_object(self, path: str, data: bytes, create: bool) -> None:
+        options: dict[str, Any] = {}
+        if create and self._get_if_match is not None:
+            options['mode'] = 'create'
+        elif create and self._call('exists', path):
+            raise PreconditionError('already exists')
+        self._make_parent(path)
+        self._call('pipe_file', path, data, timeout=self.policy.timeout, **options)
+
+    def put_stream(self, path: str, parts: Iterable[bytes], create: bool) -> None:
+        if self._get_if_match is not None:
+            # Visible when it is closed; `discard` drops what was sent.
+            with self.slots:
+                file = self.filesystem.open(self._inner(path), 'xb' if create else 'wb', block_size=PART_SIZE)
+            try:
+                for part in parts:
+                    file.write(part)
+                file.close()
+            except BaseException:
+                try:
+                    file.discard()
+                finally:
+                    file.closed = True  # Else it is completed when the object is deleted.
+                raise
+            return
+        self._make_parent(path)
+        folder, _, name = path.rpartition('/')
+        beside = f'{folder}/.{name}.{secrets.token_hex(4)}.new'
+        size = 0
+        try:
+            with self.slots:
+                file = self.filesystem.open(self._inner(beside), 'wb')
+            with file:
+                for part in parts:
+                    size += file.write(part)
+            found = self.get_stat(beside).size
+            if found != size:
+                raise OSError(errno.EIO, f'expected {size} bytes after writing, got {found}', path)
+            with self.slots:
+                self.filesystem.mv(self._inner(beside), self._inner(path))
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self.delete_object(beside)
+            raise
+
+    def delete_object(self, path: str) -> None:
+        self._call('rm_file', path)
+
+    def copy_object(self, path: str, target: str) -> None:
+        self._make_parent(target)
+        self._call('cp_file', path, self._inner(target), timeout=self.policy.timeout)
+
+    def _make_parent(self, path: str) -> None:
+        parent = self._inner(path).rpartition('/')[0]
+        if parent and not self.is_async:  # Object stores have no folders.
+            self._call('makedirs', parent, exist_ok=True)
+
+
+def _usable_here(filesystem: Any) -> Any:
+    """Returns a file system, or a copy if it belongs to another process or to an event loop of the caller."""
+    try:
+        if not filesystem.asynchronous and filesystem.loop is not None:
+            return filesystem
+    except RuntimeError:
+        pass  # Made before this process was forked.
     options = {**filesystem.storage_options, 'asynchronous': False, 'skip_instance_cache': True, 'loop': None}
     return type(filesystem)(*filesystem.storage_args, **options)
 
 
-class FsspecClient:
-    """A storage through an asynchronous fsspec file system."""
-
-    gap = 1 << 18  # A request costs nearly a millisecond of work.
-
-    def __init__(self, filesystem: Any, backend: Backend, patience: RetryPolicy) -> None:
-        self.filesystem = filesystem
-        self.backend = backend
-        self.patience = patience
-        self.concurrency = patience.concurrency
-        self.versions = backend.versions
-        self._slots = asyncio.Semaphore(self.concurrency)
-
-    def start(self, work: Callable[[], Awaitable[Result]]) -> Future[Result]:
-        """Has work begin on fsspec's loop."""
-
-        async def run() -> Result:
-            return await work()
-
-        return asyncio.run_coroutine_threadsafe(run(), self.filesystem.loop)
-
-    def run(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Does work on fsspec's loop; interrupted, it is given up."""
-        future = self.start(work)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    async def _ask(
-        self, path: str, work: Callable[[], Awaitable[Result]], attempt: float | None = None
-    ) -> Result:
-        async with self._slots:
-            return await persist_async(work, path, self.patience, attempt)
-
-    # Reading.
-
-    def tail(self, path: str, count: int) -> tuple[Stat, bytes]:
-        async def work() -> tuple[Stat, bytes]:
-            head, data = await self.backend.get(path, None, count, None)
-            if len(data) != min(count, head.size):
-                raise Transient(f'expected {min(count, head.size)} bytes, got {len(data)}')
-            return head, data
-
-        try:
-            return self.run(lambda: self._ask(path, work))
-        except Unsatisfiable:
-            head = self.head(path)  # It is empty.
-            first = max(0, head.size - count)
-            return head, self.fetch(path, [first], [head.size], head)[0] if head.size else b''
-
-    def fetch(self, path: str, starts: Sequence[int], stops: Sequence[int], head: Stat) -> list[bytes]:
-        async def one(start: int, stop: int) -> bytes:
-            async def work() -> bytes:
-                got, data = await self.backend.get(path, start, stop, head)
-                if got != head:
-                    raise changed(path, str(head), str(got))
-                if len(data) != stop - start:
-                    raise Transient(f'expected {stop - start} bytes, got {len(data)}')
-                return data
-
-            return await self._ask(path, work)
-
-        async def all_of_them() -> list[bytes]:
-            tasks = [asyncio.ensure_future(one(*pair)) for pair in zip(starts, stops, strict=True)]
-            try:
-                return await asyncio.gather(*tasks)
-            except BaseException:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-                raise
-
-        try:
-            return self.run(all_of_them)
-        except (Precondition, Unsatisfiable) as exc:
-            raise changed(path, str(head), str(exc)) from exc
-
-    def head(self, path: str) -> Stat:
-        return self.run(lambda: self._ask(path, lambda: self.backend.head(path)))
-
-    def listing(self, folder: str, deep: bool) -> dict[str, Stat | None]:
-        return self.run(lambda: self._ask(folder, lambda: self.backend.listing(folder, deep)))
-
-    # Writing.
-
-    def put(self, path: str, data: bytes, create: bool) -> None:
-        tries = itertools.count()
-
-        async def work() -> None:
-            next(tries)
-            await self.backend.put(path, data, create)
-
-        try:
-            self.run(lambda: self._ask(path, work, self.patience.timeout))
-        except Precondition as exc:
-            # Perhaps it is what was sent before, and only the answer did not arrive.
-            if next(tries) < 2 or self.tail(path, len(data) + 1)[1] != data:
-                raise FileExistsError(errno.EEXIST, 'is there already', path) from exc
-
-    def upload(self, path: str, create: bool) -> Upload:
-        return PartedUpload(self, path, create)
-
-    def remove(self, path: str) -> None:
-        try:
-            self.run(lambda: self._ask(path, lambda: self.backend.remove(path)))
-        except FileNotFoundError:
-            pass  # What should not be there is not: another remove was first, or a try whose answer got lost.
-
-    def copy(self, path: str, target: str) -> None:
-        self.run(lambda: self._ask(path, lambda: self.backend.copy(path, target), self.patience.timeout))
+def _stat(info: Mapping[str, Any]) -> Stat:
+    version = next((info[name] for name in VERSION_KEYS if info.get(name)), '')
+    # The same time may be a datetime in one response and a number in another.
+    version = version.timestamp() if hasattr(version, 'timestamp') else version
+    return Stat(int(info.get('size') or 0), unquoted(str(version)))
 
 
-class PartedUpload:
-    """An upload whose parts are on their way while the next ones are made."""
+# Conditional reads: of a file system, a path, a byte range, if it has this version, with a timeout.
 
-    def __init__(self, client: FsspecClient, path: str, create: bool) -> None:
-        self._client = client
-        self._path = path
-        self._create = create
-        self._offset = 0
-        self._sent: list[Future[Any]] = []
-        self._token = self._do(lambda: client.backend.begin(path, create)).result()
+ConditionalRead = Callable[[Any, str, str, str, float], tuple[Stat, bytes]]
 
-    def _do(self, work: Callable[[], Awaitable[Any]]) -> Future[Any]:
-        patience = self._client.patience
-        return self._client.start(lambda: persist_async(work, self._path, patience, patience.timeout))
 
-    def send(self, part: bytes) -> None:
-        backend, token, number, offset = self._client.backend, self._token, len(self._sent), self._offset
-        room = 1 if backend.ordered else max(1, min(4, IN_FLIGHT // len(part)))
-        while len(waiting := [future for future in self._sent if not future.done()]) >= room:
-            wait(waiting, return_when=FIRST_COMPLETED)
-        for future in self._sent[-8:]:
-            if future.done():
-                future.result()
-        self._sent.append(self._do(lambda: backend.part(token, number, offset, part)))
-        self._offset += len(part)
+def _conditional_read(filesystem: Any) -> tuple[ConditionalRead | None, str]:
+    """Returns how a file system reads if the version matches, or None, and the kind of its versions."""
+    protocols = filesystem.protocol if isinstance(filesystem.protocol, tuple) else (filesystem.protocol,)
+    if hasattr(filesystem, 'call_s3'):
+        return _get_from_s3, 'etag'
+    if 'gs' in protocols and hasattr(filesystem, 'call'):
+        return _get_from_gcs, 'generation'
+    return None, 'info'
 
-    def complete(self, last: bytes) -> None:
-        backend, token, offset = self._client.backend, self._token, self._offset
-        if not backend.ordered and last:
-            self.send(last)
-        receipts = [future.result() for future in self._sent]
-        tries = itertools.count()
 
-        async def work() -> None:
-            next(tries)
-            await backend.complete(token, receipts, offset, last, self._create)
+def _get_from_s3(
+    filesystem: Any, path: str, byte_range: str, version: str, timeout: float
+) -> tuple[Stat, bytes]:
+    bucket, key, _ = filesystem.split_path(path)
+    condition = {'IfMatch': f'"{version}"'} if version else {}
+    found = filesystem.call_s3(
+        'get_object', Bucket=bucket, Key=key, Range=byte_range, **condition, timeout=timeout
+    )
+    data = sync(filesystem.loop, _read_body, found['Body'], timeout=timeout)
+    size = int(found['ContentRange'].rpartition('/')[2]) if 'ContentRange' in found else len(data)
+    return Stat(size, unquoted(found.get('ETag'))), data
 
-        try:
-            self._do(work).result()
-        except (Precondition, OSError) as exc:
-            # Perhaps it was complete before, and only the answer did not arrive.
-            if next(tries) > 1 and self._is_complete(receipts):
-                return
-            self.abort()
-            if isinstance(exc, OSError):
-                raise
-            raise FileExistsError(errno.EEXIST, 'is there already', self._path) from exc
 
-    def _is_complete(self, receipts: list[Any]) -> bool:
-        """Whether the object is there, and of just these parts."""
-        backend, path = self._client.backend, self._path
-        try:
-            return self._client.head(path).version == backend.version_of(receipts)
-        except OSError:
-            return False  # The error that led here tells more.
+async def _read_body(body: Any) -> Any:
+    async with body:
+        return await body.read()
 
-    def abort(self) -> None:
-        for future in self._sent:
-            future.cancel()
-        try:
-            self._do(lambda: self._client.backend.abort(self._token)).result()
-        except OSError:
-            pass  # What is left of it the storage forgets by rules of its own.
+
+def _get_from_gcs(
+    filesystem: Any, path: str, byte_range: str, version: str, timeout: float
+) -> tuple[Stat, bytes]:
+    condition = {'ifGenerationMatch': version} if version else {}
+    headers, data = filesystem.call(
+        'GET', filesystem.url(path), headers={'Range': byte_range}, timeout=timeout, **condition
+    )
+    found = headers.get('Content-Range')
+    if found is None and byte_range.startswith('bytes=-') and len(data) > int(byte_range[7:]):
+        raise RangeError('the object store answered no range')
+    size = int(found.rpartition('/')[2]) if found is not None else len(data)
+    return Stat(size, headers.get('x-goog-generation', '')), data

@@ -1,4 +1,4 @@
-"""Local folders: opening, growing, renaming and locking files."""
+"""Local folders: opening, writing, copying and listing files."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ import errno
 import itertools
 import os
 import struct
-import weakref
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from bags.storage.base import Buffer, File, Hints, Stat
 from bags.storage.direct_file import DirectFile
+from bags.storage.locks import PathLock
 from bags.storage.mmap_file import MappedFile
 from bags.storage.options import CachePolicy
 from bags.storage.pread_file import PreadFile
+from bags.storage.range_file import RangeFile
 
-__all__ = ['LocalOutput', 'LocalStore', 'PathLock', 'is_at']
+__all__ = ['LocalOutput', 'LocalStore']
 
-PIECE = 1 << 22
-BLOCK = 1 << 18  # Bytes that are copied at a time: they stay in the cache of the processor.
+COPY_SIZE = 1 << 22  # Bytes of a read from a source that is not a file of the system.
+COPY_BUFFER = 1 << 18  # Bytes copied at a time: they stay in the cache of the processor.
 FICLONERANGE = 0x4020940D
-VECTORS = 1024  # What Linux and macOS take in one writev.
-# Bytes written in one call. From 2 MiB on, Linux takes whole blocks of its memory for them. In a virtual
-# machine one such call in ten took three times as long (6.18, ext4): perhaps the host had taken the block.
-MOST = (1 << 21) - 1
+MAX_VECTORS = 1024  # What Linux and macOS accept in one writev.
+# Bytes written in one call. From 2 MiB on, Linux takes huge pages for them. In a virtual machine one such
+# call in ten took three times as long (6.18, ext4).
+MAX_WRITE = (1 << 21) - 1
 
 
 class LocalStore:
@@ -78,7 +79,7 @@ class LocalStore:
             os.replace(beside, path)
         except BaseException as exc:
             if isinstance(exc, OSError):
-                exc.filename = exc.filename or path  # A full disk is of no file.
+                exc.filename = exc.filename or path  # ENOSPC names no file.
             self.remove(beside)
             raise
 
@@ -114,7 +115,7 @@ class LocalStore:
                     try:
                         found[prefix + entry.name] = self.stat(entry.path)
                     except FileNotFoundError:
-                        pass  # Limits that a writer has just put into their bag.
+                        pass  # E.g. limits that a writer has just moved into their bag.
         return found
 
     def names(self, folder: str) -> list[str]:
@@ -141,14 +142,14 @@ def _flags(flags: int) -> int:
 
 
 def _shares_blocks(source: int, target: int) -> bool:
-    """Tells if the file system of two files can have them share blocks, so that copying is next to nothing.
+    """Returns whether the file system of two files can let them share blocks, so that a copy takes no time.
 
-    Others copy in the kernel no faster than is done here (a gigabyte on ext4: 0.26 s, here 0.22 s).
+    Elsewhere, the kernel copies no faster than this module (a gigabyte on ext4: 0.26 s, here 0.22 s).
     """
     try:
         import fcntl
 
-        # A range that no file system can share: those that share others call it invalid.
+        # A range that no file system can share: those that can share others report it as invalid.
         fcntl.ioctl(target, FICLONERANGE, struct.pack('=qQQQ', source, 1, 1, 1))
     except (ImportError, OSError) as exc:
         return getattr(exc, 'errno', None) == errno.EINVAL
@@ -168,16 +169,16 @@ class LocalOutput:
         ends = list(itertools.accumulate(sizes, initial=0))
         start, first, count = self.size, 0, len(buffers)
         while first < count:
-            # As many as take less than `MOST` together, or one.
-            beyond = min(first + VECTORS, count) + 1
-            last = max(first + 1, bisect.bisect_left(ends, ends[first] + MOST, first, beyond) - 1)
+            # As many buffers as take less than `MAX_WRITE` together, or one.
+            beyond = min(first + MAX_VECTORS, count) + 1
+            last = max(first + 1, bisect.bisect_left(ends, ends[first] + MAX_WRITE, first, beyond) - 1)
             done, total = 0, ends[last] - ends[first]
-            if total < MOST:
+            if total < MAX_WRITE:
                 done = self._put(buffers[first:last], start + ends[first])
             if done < total:
                 rest = memoryview(buffers[first] if last == first + 1 else b''.join(buffers[first:last]))
                 while done < total:
-                    done += self._put([rest[done : done + MOST]], start + ends[first] + done)
+                    done += self._put([rest[done : done + MAX_WRITE]], start + ends[first] + done)
             first = last
         self.size = start + ends[-1]
 
@@ -185,14 +186,14 @@ class LocalOutput:
         try:
             return os.pwritev(self.fd, buffers, offset)
         except OSError as exc:
-            exc.filename = self.path  # The system does not say which file has no room.
+            exc.filename = self.path  # ENOSPC names no file.
             raise
 
     def copy(self, source: BinaryIO, size: int) -> None:
         offset, stop = self.size, self.size + size
         offset = self._copy_file(source, offset, stop)
         while offset < stop:
-            piece = source.read(min(PIECE, stop - offset))
+            piece = source.read(min(COPY_SIZE, stop - offset))
             if not piece:
                 raise EOFError(
                     f'{getattr(source, "name", source)}: expected {stop - offset} more bytes, got none'
@@ -204,21 +205,25 @@ class LocalOutput:
         self.size = stop
 
     def _copy_file(self, source: BinaryIO, offset: int, stop: int) -> int:
-        """Copies from a file of the system; returns where it came to."""
+        """Copies from a local file; returns the offset reached."""
         try:
-            fd, start = source.fileno(), source.tell()
+            position = source.tell()
+            local = source.local_range() if isinstance(source, RangeFile) else (source.fileno(), position)
         except (OSError, AttributeError, ValueError):
-            return offset  # Not a file of the system.
+            local = None
+        if local is None:
+            return offset  # Not a local file.
+        fd, start = local
         begin = offset
         shares = _shares_blocks(fd, self.fd)
-        view = memoryview(bytearray(0 if shares else min(BLOCK, stop - offset)))
+        view = memoryview(bytearray(0 if shares else min(COPY_BUFFER, stop - offset)))
         while offset < stop:
             place = start + offset - begin
             if shares:
                 try:
                     done = os.copy_file_range(fd, self.fd, stop - offset, place, offset)
                 except OSError:
-                    break  # A full disk, say: plain writes meet what is real.
+                    break  # E.g. the disk is full: fall through to plain writes, which raise the real error.
             else:
                 done = os.preadv(fd, [view[: stop - offset]], place)
                 if done:
@@ -226,7 +231,7 @@ class LocalOutput:
             if not done:
                 break
             offset += done
-        source.seek(start + offset - begin)
+        source.seek(position + offset - begin)
         return offset
 
     def read(self, start: int, stop: int) -> bytes:
@@ -241,7 +246,7 @@ class LocalOutput:
 
     def close(self) -> None:
         if not self.closed:
-            self.cut()  # Behind it may lie what a failed write left.
+            self.cut()  # A failed write may have left bytes after it.
             self._release()
 
     def discard(self) -> None:
@@ -255,72 +260,3 @@ class LocalOutput:
 
     def __del__(self) -> None:
         self._release()
-
-
-_LOCKS: weakref.WeakSet[PathLock] = weakref.WeakSet()  # Only so that a forked child can let go of them.
-
-
-class PathLock:
-    """An advisory lock on a folder (`flock`), gone with the process, leaving no file behind.
-
-    Raises:
-        BlockingIOError: Another writer holds it.
-    """
-
-    def __init__(self, folder: str) -> None:
-        self.fd = -1
-        try:
-            import fcntl
-        except ImportError:  # Windows: files that are being written cannot be opened twice there anyway.
-            return
-        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as exc:
-            os.close(fd)
-            raise BlockingIOError(exc.errno, 'another writer is at work here', folder) from None
-        except OSError:
-            os.close(fd)  # A file system without locks.
-            return
-        if not is_at(fd, folder):
-            os.close(fd)  # What was locked is what another writer removed since, or made anew.
-            raise BlockingIOError(errno.EWOULDBLOCK, 'another writer was at work here', folder)
-        self.fd = fd
-        _LOCKS.add(self)
-
-    def release(self) -> None:
-        """Gives the lock up, also for children that were forked since and share the descriptor."""
-        if self.fd >= 0:
-            import fcntl
-
-            fcntl.flock(self.fd, fcntl.LOCK_UN)
-        self.leave()
-
-    def leave(self, close: Callable[[int], None] = os.close) -> None:
-        """Closes the descriptor: the lock stays with the processes that share it."""
-        # Kept in the signature, as `os` may be gone when the interpreter ends.
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            close(fd)
-
-    def __del__(self) -> None:
-        self.leave()
-
-
-def is_at(fd: int, path: str) -> bool:
-    """Tells whether an open file is the one at a path."""
-    try:
-        return os.path.samestat(os.fstat(fd), os.stat(path))
-    except FileNotFoundError:
-        return False
-
-
-def _release_in_child() -> None:
-    for lock in list(_LOCKS):
-        lock.leave()
-
-
-if hasattr(os, 'register_at_fork'):
-    # A lock belongs to all processes that share the descriptor: a child that outlives its parent must
-    # not hold it.
-    os.register_at_fork(after_in_child=_release_in_child)

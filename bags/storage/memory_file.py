@@ -52,7 +52,7 @@ class MemoryFile:
     """A file that was read as a whole, with a map's way to it."""
 
     is_remote = False
-    at_hand = 0
+    cached_from = 0
 
     def __init__(self, path: str, data: bytes, version: str = '') -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""Local files read through a map: the page cache is the buffer, and a record is a slice of it."""
+"""Local files read through a memory map: the page cache is the buffer, and a record is a slice of it."""
 
 from __future__ import annotations
 
@@ -9,28 +9,43 @@ import sys
 import numpy as np
 
 from bags.storage.base import Buffer, Hints, Offsets
-from bags.storage.heap import HELD, hold, retain
 from bags.storage.options import AccessPattern
-from bags.storage.pread_file import LARGE, PreadFile
+from bags.storage.pread_file import PARALLEL_SIZE, PreadFile
 
-__all__ = ['MappedFile', 'gather']
+__all__ = ['MappedFile', 'SharedArray', 'gather', 'share']
 
-WINDOW = 1 << 13  # Records of one size up to this are gathered by numpy, larger ones sliced.
+MAX_GATHERED = 1 << 13  # Records of one size up to this are gathered by numpy, larger ones sliced.
+
+
+class SharedArray:
+    """A buffer whose slices are memoryviews, as those of a memoryview, but safe in free-threaded Python.
+
+    There (3.13), slices of one memoryview count each other without a lock: with two threads the count goes
+    wrong, and the memoryview is taken for released. Slices of an array have no such count.
+    """
+
+    def __init__(self, buffer: mmap.mmap | bytes) -> None:
+        self.array = np.frombuffer(buffer, np.uint8)
+
+    def __getitem__(self, part: slice) -> memoryview:
+        return self.array[part].data
+
+
+def share(buffer: mmap.mmap | bytes) -> memoryview | SharedArray:
+    """Returns an object whose slices are views of a buffer, for any number of threads."""
+    with_gil = getattr(sys, '_is_gil_enabled', lambda: True)()
+    return memoryview(buffer) if with_gil else SharedArray(buffer)
 
 
 class MappedFile(PreadFile):
-    """A local file in a map, shared between threads, forks and processes."""
-
-    is_remote = False
+    """A local file in a memory map, shared between threads, forks and processes."""
 
     def __init__(self, path: str, hints: Hints) -> None:
         super().__init__(path, hints)
         self.buffer = self._map()
-        self.held: np.ndarray | None = None
-        """Has the memory of large results kept for the next ones, while the file is open."""
 
     def _map(self) -> mmap.mmap | bytes:
-        # Where it is possible the map goes without a descriptor of its own.
+        # Without a duplicate of the descriptor, where Python can.
         options = {'trackfd': False} if sys.version_info >= (3, 13) else {}
         while True:
             if not self.size:
@@ -39,7 +54,7 @@ class MappedFile(PreadFile):
                 buffer = mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ, **options)
                 break
             except ValueError:
-                # A writer has just closed it, and cut off what a failed write had left behind.
+                # A writer has just closed the file, and cut off the rest of a failed write.
                 size, self.size = self.size, os.fstat(self.fd).st_size
                 if self.size >= size:
                     raise
@@ -58,26 +73,21 @@ class MappedFile(PreadFile):
         if not len(starts):
             return []
         sizes = stops - starts
-        total = int(np.add.reduce(sizes))
-        retain(total)
-        is_large = len(starts) > 1 and total >= LARGE * len(starts)
-        if is_large and (total > HELD or self.is_cold(starts, stops, 16)):
+        is_large = len(starts) > 1 and int(np.add.reduce(sizes)) >= PARALLEL_SIZE * len(starts)
+        if is_large and self.is_cold(starts, stops, 16):
             return self.read_large(starts.tolist(), stops.tolist())
         if len(starts) > 1:
             self.expect(starts, stops)
         largest = int(np.maximum.reduce(sizes))
-        if largest <= WINDOW and int(np.minimum.reduce(sizes)) == largest:
+        if largest <= MAX_GATHERED and int(np.minimum.reduce(sizes)) == largest:
             return gather(buffer, self.size, starts, largest).tolist() if largest else [b''] * len(starts)
-        records = [buffer[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-        held = hold(total, largest)
-        self.held = self.held if held is None else held
-        return records
+        return [buffer[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
 
 
 def gather(buffer: mmap.mmap | bytes, size: int, starts: Offsets, length: int) -> np.ndarray:
     """Copies ranges of one length (at least 1) into an array of raw items, in two numpy calls.
 
-    The file is seen as overlapping items, one a byte, and indexed by the starts. `tolist` makes `bytes`
+    The file is seen as overlapping items, one at each byte, and indexed by the starts. `tolist` makes `bytes`
     of the items (20 ns each for 100 B, where a slice takes 60).
     """
     window = np.ndarray((size - length + 1,), f'V{length}', buffer, 0, (1,))

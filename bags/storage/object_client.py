@@ -1,22 +1,269 @@
-"""The seam between remote files and the clients of storages: whole objects, ranges of them, lists of them."""
+"""What the clients of object stores have in common: retries, concurrent ranges, uploads while writing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import abc
+import contextlib
+import errno
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from bags.concurrency import map_in_threads
 from bags.storage.base import Stat
+from bags.storage.errors import PreconditionError, RangeError, TransientError, UnsupportedError, changed_error
+from bags.storage.retry import RetryPolicy, with_retries
 
-__all__ = ['Client', 'Upload', 'part_size']
+__all__ = ['PART_SIZE', 'ObjectClient', 'StreamedUpload', 'part_size']
 
 MiB = 1 << 20
-PART = 8 * MiB
-EVEN = 1000
-RISE = 60
+PART_SIZE = 8 * MiB
+EQUAL_PARTS = 1000  # Parts of an upload before they grow,
+PARTS_PER_STEP = 60  # and how many then have the same size.
 
 
-class Upload(Protocol):
-    """An object on its way, part by part; visible when it is complete."""
+def part_size(number: int) -> int:
+    """Returns the bytes of a part of an upload, counted from 0.
+
+    The first thousand have 8 MiB; then they grow, so that the 10,000 parts that S3 accepts hold 5 TB.
+    """
+    return PART_SIZE * (1 + max(0, number - EQUAL_PARTS) // PARTS_PER_STEP)
+
+
+class ObjectClient(abc.ABC):
+    """An object store, for one process. Safe to use from any thread. Paths are URLs.
+
+    Public methods retry what may pass. They raise errors of this library: FileNotFoundError, PermissionError,
+    TimeoutError and OSError, each with the path. Methods that subclasses implement make one attempt.
+    """
+
+    merge_gap: int
+    """Bytes that are cheaper to read than to ask for separately."""
+    version_kind: str
+    """Kind of its versions: clients of one kind report the same version of an object."""
+    max_object_size: int
+    """Bytes that an upload of unknown size may have."""
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self.policy = policy
+        self.slots = threading.Semaphore(policy.concurrency)
+
+    # Single attempts.
+
+    @abc.abstractmethod
+    def map_error(self, path: str, exc: Exception) -> Exception:
+        """Returns this library's error for one of the client's."""
+
+    @abc.abstractmethod
+    def get_range(self, path: str, start: int | None, stop: int, version: str) -> tuple[Stat, bytes]:
+        """Returns a byte range, or without `start` the last `stop` bytes, and which object they are of.
+
+        Raises:
+            PreconditionError: The object does not have this version (if it is known, and can be asked for).
+        """
+
+    @abc.abstractmethod
+    def get_stat(self, path: str) -> Stat: ...
+
+    @abc.abstractmethod
+    def list_folder(self, folder: str, deep: bool) -> dict[str, Stat | None]: ...
+
+    @abc.abstractmethod
+    def put_object(self, path: str, data: bytes, create: bool) -> None:
+        """Sends a whole object.
+
+        Raises:
+            PreconditionError: With `create`: it exists.
+        """
+
+    @abc.abstractmethod
+    def put_stream(self, path: str, parts: Iterable[bytes], create: bool) -> None:
+        """Sends an object of unknown size; what was sent is removed if `parts` raises an error."""
+
+    @abc.abstractmethod
+    def delete_object(self, path: str) -> None: ...
+
+    @abc.abstractmethod
+    def copy_object(self, path: str, target: str) -> None: ...
+
+    # Reading.
+
+    def tail(self, path: str, count: int) -> tuple[Stat, bytes]:
+        """Returns the last bytes of an object, at most `count`, and which object it is, with one request."""
+        try:
+            return with_retries(self.policy, self.map_error, path, self._get_tail, path, count)
+        except (RangeError, UnsupportedError):
+            head = self.head(path)  # The object is empty, or the store knows no ranges from the end.
+        first = max(0, head.size - count)
+        return head, self.fetch(path, [first], [head.size], head)[0] if head.size else b''
+
+    def _get_tail(self, path: str, count: int) -> tuple[Stat, bytes]:
+        head, data = self.get_range(path, None, count, '')
+        if len(data) != min(count, head.size):
+            raise TransientError(f'expected {min(count, head.size)} bytes, got {len(data)}')
+        return head, data
+
+    def fetch(self, path: str, starts: Sequence[int], stops: Sequence[int], head: Stat) -> list[bytes]:
+        """Returns byte ranges of an object, none of them empty, with concurrent requests.
+
+        Raises:
+            CorruptError: It is not the object that `head` describes any more.
+        """
+        try:
+            if len(starts) == 1:
+                arguments = path, starts[0], stops[0], head
+                return [with_retries(self.policy, self.map_error, path, self._get, *arguments)]
+            return map_in_threads(
+                lambda number: with_retries(
+                    self.policy, self.map_error, path, self._get, path, starts[number], stops[number], head
+                ),
+                range(len(starts)),
+                self.policy.concurrency,
+            )
+        except (PreconditionError, RangeError) as exc:
+            raise changed_error(path, head, exc) from exc
+        except UnsupportedError as exc:
+            raise UnsupportedError(path, 'the server answers no ranges') from exc
+
+    def _get(self, path: str, start: int, stop: int, head: Stat) -> bytes:
+        found, data = self.get_range(path, start, stop, head.version)
+        if found != head:
+            raise changed_error(path, head, found)
+        if len(data) != stop - start:
+            raise TransientError(f'expected {stop - start} bytes, got {len(data)}')
+        return data
+
+    def head(self, path: str) -> Stat:
+        """Returns size and version of an object."""
+        return with_retries(self.policy, self.map_error, path, self.get_stat, path)
+
+    def listing(self, folder: str, deep: bool) -> dict[str, Stat | None]:
+        """Returns what a folder holds, by name; None for folders. Empty if there is no such folder.
+
+        Args:
+            folder: The folder.
+            deep: Return all files below it instead, by their paths in it.
+        """
+        return with_retries(self.policy, self.map_error, folder, self.list_folder, folder, deep)
+
+    # Writing.
+
+    def put(self, path: str, data: bytes, create: bool) -> None:
+        """Creates or replaces an object.
+
+        Raises:
+            FileExistsError: With `create`: it exists.
+        """
+        attempts = itertools.count()
+
+        def send() -> None:
+            next(attempts)
+            self.put_object(path, data, create)
+
+        try:
+            with_retries(self.policy, self.map_error, path, send)
+        except PreconditionError as exc:
+            # An earlier attempt may have created the object, its response lost.
+            if next(attempts) < 2 or self.tail(path, len(data) + 1)[1] != data:
+                raise FileExistsError(errno.EEXIST, 'already exists', path) from exc
+
+    def upload(self, path: str, create: bool) -> StreamedUpload:
+        """Starts to send an object of unknown size.
+
+        Raises:
+            FileExistsError: With `create`: it exists. Checked again before it is completed.
+        """
+        if not create:
+            return StreamedUpload(lambda parts: self._send(path, parts, False))
+        self._check_absent(path)
+        return StreamedUpload(lambda parts: self._send(path, parts, True), lambda: self._check_absent(path))
+
+    def _send(self, path: str, parts: Iterator[bytes], create: bool) -> None:
+        size, last, all_sent = 0, b'', False
+
+        def counted() -> Iterator[bytes]:
+            nonlocal size, last, all_sent
+            for part in parts:
+                size, last = size + len(part), part
+                yield part
+            all_sent = True
+
+        try:
+            self.put_stream(path, counted(), create)
+        except Exception as exc:
+            # The last request may have succeeded, its response lost.
+            if all_sent and self._ends_with(path, size, last):
+                return
+            error = self.map_error(path, exc)
+            if isinstance(error, PreconditionError):
+                error = FileExistsError(errno.EEXIST, 'already exists', path)
+            elif isinstance(error, TransientError):
+                error = OSError(errno.EIO, error.reason, path)
+            raise error from exc
+
+    def _check_absent(self, path: str) -> None:
+        try:
+            self.head(path)
+        except FileNotFoundError:
+            return
+        raise FileExistsError(errno.EEXIST, 'already exists', path)
+
+    def _ends_with(self, path: str, size: int, data: bytes) -> bool:
+        try:
+            head, tail = self.tail(path, len(data))
+        except OSError:
+            return False  # The error of the upload says more.
+        return head.size == size and tail == data
+
+    def remove(self, path: str) -> None:
+        """Removes an object if it exists."""
+        try:
+            with_retries(self.policy, self.map_error, path, self.delete_object, path)
+        except FileNotFoundError:
+            pass  # Already deleted: by another process, or by an earlier attempt whose response was lost.
+
+    def copy(self, path: str, target: str) -> None:
+        with_retries(self.policy, self.map_error, path, self.copy_object, path, target)
+
+
+class StreamedUpload:
+    """An object that is sent while it is written, by a thread. It is visible when it is complete.
+
+    Args:
+        stream: Sends what it iterates over as one object.
+        check: Called before the object is completed; if it raises an error, the upload is aborted.
+    """
+
+    def __init__(
+        self, stream: Callable[[Iterator[bytes]], None], check: Callable[[], None] | None = None
+    ) -> None:
+        parts: queue.Queue[bytes | BaseException | None] = queue.Queue(2)
+        errors: list[BaseException] = []
+        ended = threading.Event()
+
+        def take() -> Iterator[bytes]:
+            while isinstance(part := parts.get(), bytes):
+                yield part
+            ended.set()
+            if part is not None:
+                raise part
+
+        def work() -> None:
+            try:
+                stream(take())
+            except BaseException as exc:
+                errors.append(exc)
+                # `send` must not block on a full queue, so that it or `complete` raises the error. The end
+                # may have been taken already, or still be taken by a thread of the client's.
+                while not ended.is_set():
+                    with contextlib.suppress(queue.Empty):
+                        if not isinstance(parts.get(timeout=0.1), bytes):
+                            ended.set()
+
+        self._parts, self._errors, self._check = parts, errors, check
+        self._thread = threading.Thread(target=work, name='bags-upload', daemon=True)
+        self._thread.start()
 
     def send(self, part: bytes) -> None:
         """Sends the next part; may return before it has arrived.
@@ -24,78 +271,30 @@ class Upload(Protocol):
         Raises:
             OSError: This part or an earlier one could not be sent.
         """
-        ...
+        if self._errors:
+            raise self._errors[0]
+        self._parts.put(part)
 
     def complete(self, last: bytes) -> None:
-        """Sends the last part, which may be empty, and makes the object appear.
+        """Sends the last part, which may be empty, and makes the object visible.
 
         Raises:
             FileExistsError: It must not exist, and does.
         """
-        ...
+        if last:
+            self.send(last)
+        if self._check is not None:
+            try:
+                self._check()
+            except BaseException:
+                self.abort()
+                raise
+        self._parts.put(None)
+        self._thread.join()
+        if self._errors:
+            raise self._errors[0]
 
     def abort(self) -> None:
-        """Has the storage forget what was sent."""
-        ...
-
-
-class Client(Protocol):
-    """A storage, for one process. Safe to use from any thread. Paths are URLs.
-
-    Everything is tried again where the reason may pass. Errors are those of this library: FileNotFoundError,
-    PermissionError, TimeoutError, OSError, each with the path.
-    """
-
-    gap: int
-    """Bytes that are cheaper to read than to ask for separately."""
-    versions: str
-    """Of what kind its versions are: an object has the same one for all clients of that kind."""
-    concurrency: int
-    """Requests at a time."""
-
-    def tail(self, path: str, count: int) -> tuple[Stat, bytes]:
-        """Returns the last bytes of an object, at most `count`, and which it is, in one request."""
-        ...
-
-    def fetch(self, path: str, starts: Sequence[int], stops: Sequence[int], head: Stat) -> list[bytes]:
-        """Returns ranges of an object (none of them empty), asked for all at once.
-
-        Raises:
-            CorruptError: It is another object than `head` says.
-        """
-        ...
-
-    def head(self, path: str) -> Stat: ...
-
-    def put(self, path: str, data: bytes, create: bool) -> None:
-        """Makes an object appear; with `create`, only if there is none.
-
-        Raises:
-            FileExistsError: There is one.
-        """
-        ...
-
-    def upload(self, path: str, create: bool) -> Upload: ...
-
-    def listing(self, folder: str, deep: bool) -> dict[str, Stat | None]:
-        """Returns what is in a folder by name, None for folders; nothing if there is no such folder.
-
-        Args:
-            folder: The folder.
-            deep: Return all files below it instead, by their paths in it.
-        """
-        ...
-
-    def remove(self, path: str) -> None:
-        """Removes an object if it is there."""
-        ...
-
-    def copy(self, path: str, target: str) -> None: ...
-
-
-def part_size(number: int) -> int:
-    """Returns the bytes of a part of an upload, counted from 0.
-
-    The first thousand have 8 MiB; then they grow, so that the 10,000 that S3 takes hold 5 TB.
-    """
-    return PART * (1 + max(0, number - EVEN) // RISE)
+        """Has the object store drop what was sent."""
+        self._parts.put(InterruptedError('the upload was aborted'))
+        self._thread.join()

@@ -1,4 +1,4 @@
-"""Objects of a storage as files: ranges of a batch are merged where that is cheap, and read at once."""
+"""Objects of an object store as files: nearby ranges of a batch are merged, and read at the same time."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ from typing import BinaryIO
 
 import numpy as np
 
-from bags.storage.base import Buffer, Hints, Offsets, Stat
+from bags.storage.base import Buffer, Hints, Offsets, Output, Stat
 from bags.storage.connect import Clients
-from bags.storage.errors import changed
-from bags.storage.heap import retain
-from bags.storage.object_client import PART, Client, Upload, part_size
+from bags.storage.errors import changed_error
+from bags.storage.object_client import PART_SIZE, ObjectClient, StreamedUpload, part_size
 from bags.storage.ranges import merge
 from bags.storage.urls import join
 
 __all__ = ['NoLock', 'RemoteFile', 'RemoteOutput', 'RemoteStore']
 
-TAIL = 1 << 16  # Bytes read when a file is opened: the limits of small bags come with its size.
-RUN = 1 << 22  # Longer ranges are read in pieces, several at a time.
-PIECE = 1 << 22
+TAIL_SIZE = 1 << 16  # Bytes read at open: the limits of small bags come with the object's size.
+REQUEST_SIZE = 1 << 22  # A longer range is read in pieces of this size, several at the same time.
+COPY_SIZE = 1 << 22
 
 
 class RemoteFile:
-    """An object as it was when it was opened: reads of another one raise CorruptError.
+    """An object as it was when it was opened: reads raise CorruptError if it was replaced since.
 
     Args:
-        clients: The way to the storage.
+        clients: The clients of its store.
         path: Its URL.
-        head: Which object it is.
-        tail: Its last bytes, which are not asked for again.
+        head: Its size and version.
+        tail: Its last bytes, which are not requested again.
     """
 
     buffer: mmap.mmap | bytes | None = None
@@ -44,133 +43,139 @@ class RemoteFile:
         self.size = head.size
         self.version = head.version
         self.tail = tail
-        self.at_hand = head.size - len(tail)
-        self._versions = clients.client().versions
+        self.cached_from = head.size - len(tail)
+        self._version_kind = clients.reader().version_kind
 
     def read(self, start: int, stop: int) -> Buffer:
-        first = self.at_hand
+        first = self.cached_from
+        if stop > self.size:
+            raise self._too_short(stop)
         if start >= first:
-            self._check(stop)
             return self.tail[start - first : stop - first]
-        return self.read_many(np.array([start]), np.array([stop]))[0]
+        if stop - start > 2 * REQUEST_SIZE:
+            return self.read_many(np.array([start]), np.array([stop]))[0]
+        if stop <= start:
+            return b''
+        data = self._client().fetch(self.path, [start], [min(stop, first)], self.head)[0]
+        return data if stop <= first else data + self.tail[: stop - first]
 
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
         if not len(starts):
             return []
-        self._check(int(stops.max()))
-        first = self.at_hand
-        absent = np.flatnonzero((starts < first) & (stops > starts))
-        parts: list[bytes] = [b''] * len(starts)
-        for index in np.flatnonzero((starts >= first) & (stops > starts)).tolist():
-            parts[index] = self.tail[int(starts[index]) - first : int(stops[index]) - first]
-        if len(absent):
-            ends = stops[absent]
-            found = self._fetch(starts[absent], np.minimum(ends, first))
-            for index, part, over in zip(absent.tolist(), found, (ends - first).tolist(), strict=True):
-                parts[index] = part if over <= 0 else part + self.tail[:over]
-        return parts
+        last = int(stops.max())
+        if last > self.size:
+            raise self._too_short(last)
+        first = self.cached_from
+        found = [b''] * len(starts)
+        is_filled = stops > starts
+        remote = np.flatnonzero(is_filled & (starts < first))
+        if len(remote):
+            ranges = self._fetch(starts[remote], np.minimum(stops[remote], first))
+            for index, data in zip(remote.tolist(), ranges, strict=True):
+                found[index] = data
+        for index in np.flatnonzero(is_filled & (stops > first)).tolist():
+            found[index] += self.tail[max(0, int(starts[index]) - first) : int(stops[index]) - first]
+        return found
 
     def _fetch(self, starts: Offsets, stops: Offsets) -> list[bytes]:
-        client = self.clients.client()
-        if client.versions != self._versions:
-            self._adopt(client)
-        runs = merge(starts, stops, client.gap, RUN)
-        retain(int((stops - starts).sum()))
-        pieces = self._pieces(runs.starts.tolist(), runs.stops.tolist())
+        client = self._client()
+        runs = merge(starts, stops, client.merge_gap, REQUEST_SIZE)
+        data = self._fetch_runs(client, runs.starts, runs.stops)
         offsets = runs.starts[runs.owner]
         places = zip(
             runs.owner.tolist(), (starts - offsets).tolist(), (stops - offsets).tolist(), strict=True
         )
         # A slice of all of a `bytes` is the same object.
-        return [pieces[run][start:stop] for run, start, stop in places]
+        return [data[run][start:stop] for run, start, stop in places]
 
-    def _pieces(self, starts: list[int], stops: list[int]) -> list[bytes]:
-        """Asks for ranges that are apart from each other, long ones in pieces."""
-        client = self.clients.client()
-        if all(stop - start <= 2 * RUN for start, stop in zip(starts, stops, strict=True)):
-            return client.fetch(self.path, starts, stops, self.head)
-        cuts = [
-            (number, first, min(first + RUN, stop))
-            for number, (start, stop) in enumerate(zip(starts, stops, strict=True))
-            for first in range(start, stop, RUN)
+    def _fetch_runs(self, client: ObjectClient, starts: Offsets, stops: Offsets) -> list[bytes]:
+        """Reads ranges that do not overlap; long ones in pieces."""
+        sizes = stops - starts
+        counts = np.where(sizes > 2 * REQUEST_SIZE, -(-sizes // REQUEST_SIZE), 1)
+        if len(counts) == int(counts.sum()):
+            return client.fetch(self.path, starts.tolist(), stops.tolist(), self.head)
+        owner = np.repeat(np.arange(len(counts)), counts)
+        ends = np.cumsum(counts)
+        within = np.arange(len(owner)) - (ends - counts)[owner]
+        firsts = starts[owner] + within * REQUEST_SIZE
+        lasts = np.where(within == counts[owner] - 1, stops[owner], firsts + REQUEST_SIZE)
+        pieces = client.fetch(self.path, firsts.tolist(), lasts.tolist(), self.head)
+        return [
+            b''.join(pieces[end - count : end])
+            for end, count in zip(ends.tolist(), counts.tolist(), strict=True)
         ]
-        found = client.fetch(self.path, [cut[1] for cut in cuts], [cut[2] for cut in cuts], self.head)
-        whole: list[list[bytes]] = [[] for _ in starts]
-        for (number, _, _), piece in zip(cuts, found, strict=True):
-            whole[number].append(piece)
-        return [b''.join(parts) for parts in whole]
 
-    def _adopt(self, client: Client) -> None:
-        """Goes on, in a forked child, with a client that has versions of another kind."""
-        head = client.head(self.path)
-        if head.size != self.size:
-            raise changed(self.path, f'{self.size} bytes', f'{head.size}')
-        self.head, self._versions = head, client.versions
+    def _client(self) -> ObjectClient:
+        client = self.clients.reader()
+        if client.version_kind != self._version_kind:
+            # In a forked child another client takes over, with versions of another kind.
+            head = client.head(self.path)
+            if head.size != self.size:
+                raise changed_error(self.path, f'{self.size} bytes', head.size)
+            self.head, self._version_kind = head, client.version_kind
+        return client
 
-    def _check(self, stop: int) -> None:
-        if stop > self.size:
-            raise EOFError(f'{self.path}: expected {stop} bytes, there are {self.size}')
+    def _too_short(self, stop: int) -> EOFError:
+        return EOFError(f'{self.path}: expected {stop} bytes, there are {self.size}')
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
-        pass  # Nothing keeps what would be read ahead; `RecordFile` does, and asks for it itself.
+        pass  # Nothing would keep the bytes; `RangeFile` does, and reads ahead itself.
 
 
 class RemoteStore:
-    """A storage of objects: files appear as a whole, folders are what names begin with, and nothing locks."""
+    """An object store: files appear as a whole, folders are prefixes of names, and nothing locks."""
 
     is_remote = True
 
     def __init__(self, clients: Clients) -> None:
         self.clients = clients
         self._folders: set[str] = set()
-        """Those that were asked for: they are there without anything in them."""
+        """Folders that were made: they exist without anything in them."""
 
     def open(self, path: str, hints: Hints) -> RemoteFile:
-        head, tail = self.clients.client().tail(path, TAIL)
+        head, tail = self.clients.reader().tail(path, TAIL_SIZE)
         return RemoteFile(self.clients, path, head, tail)
 
     def create(self, path: str) -> RemoteOutput:
         return RemoteOutput(self.clients, path, True)
 
     def resume(self, path: str, size: int) -> RemoteOutput:
-        """Goes on with a file by writing it anew, beginning with what it has."""
+        """Continues a file by writing it again, beginning with its first `size` bytes."""
         output = RemoteOutput(self.clients, path, False)
-        file = self.open(path, Hints()) if size else None
-        for start in range(0, size, RUN):
-            assert file is not None
-            output.write([bytes(file.read(start, min(start + RUN, size)))])
+        if size:
+            self._copy_to(output, path, size)
         return output
 
     def clone(self, path: str, target: str, size: int) -> None:
-        file = self.open(path, Hints())
         output = self.create(target)
-        for start in range(0, size, RUN):
-            output.write([bytes(file.read(start, min(start + RUN, size)))])
+        self._copy_to(output, path, size)
         output.close()
 
+    def _copy_to(self, output: Output, path: str, size: int) -> None:
+        file = self.open(path, Hints())
+        for start in range(0, size, COPY_SIZE):
+            output.write([file.read(start, min(start + COPY_SIZE, size))])
+
     def read(self, path: str) -> bytes:
-        client = self.clients.client()
-        head, data = client.tail(path, RUN)
+        head, data = self.clients.reader().tail(path, REQUEST_SIZE)
         if len(data) < head.size:
-            data = RemoteFile(self.clients, path, head, data).read_many(np.array([0]), np.array([head.size]))[
-                0
-            ]
+            data = bytes(RemoteFile(self.clients, path, head, data).read(0, head.size))
         return data
 
     def replace(self, path: str, data: bytes) -> None:
-        self.clients.client().put(path, data, False)
+        self.clients.writer().put(path, data, False)
 
     def rename(self, path: str, target: str) -> None:
-        client = self.clients.client()
+        client = self.clients.writer()
         client.copy(path, target)
         client.remove(path)
 
     def remove(self, path: str) -> None:
-        self.clients.client().remove(path)
+        self.clients.writer().remove(path)
 
     def exists(self, path: str) -> bool:
         try:
-            self.clients.client().head(path)
+            self.clients.reader().head(path)
         except FileNotFoundError:
             return False
         return True
@@ -179,7 +184,7 @@ class RemoteStore:
         return self.stat(path).size
 
     def stat(self, path: str) -> Stat:
-        return self.clients.client().head(path)
+        return self.clients.reader().head(path)
 
     def walk(self, folder: str) -> dict[str, Stat]:
         found = self._listing(folder, True)
@@ -189,16 +194,16 @@ class RemoteStore:
         return list(self._listing(folder, False))
 
     def _listing(self, folder: str, deep: bool) -> dict[str, Stat | None]:
-        found = self.clients.client().listing(folder, deep)
+        found = self.clients.reader().listing(folder, deep)
         if not found and folder not in self._folders:
-            raise FileNotFoundError(errno.ENOENT, 'no such folder: no name of an object begins so', folder)
+            raise FileNotFoundError(errno.ENOENT, 'no such folder: no object has a name below it', folder)
         return found
 
     def make_folder(self, folder: str) -> None:
         self._folders.add(folder)
 
     def remove_folder(self, folder: str) -> None:
-        pass  # It went with the last object in it.
+        pass  # It ceased to exist with the last object in it.
 
     def join(self, folder: str, name: str) -> str:
         return join(folder, name)
@@ -208,16 +213,16 @@ class RemoteStore:
 
 
 class NoLock:
-    """No claim at all: a storage of objects has none that would end with its holder."""
+    """No lock: object stores have none that would end with its holder."""
 
     def release(self) -> None:
         pass
 
 
 class RemoteOutput:
-    """An object that is being written: sent in parts as it grows, there when it is closed.
+    """An object that is written: sent in parts as it grows, visible when it is closed.
 
-    What was sent cannot be taken back: a `size` that is set lower goes down to what was sent, no further.
+    Sent parts cannot be taken back: a lower `size` takes effect down to what was sent, and no further.
     """
 
     def __init__(self, clients: Clients, path: str, create: bool) -> None:
@@ -225,11 +230,11 @@ class RemoteOutput:
         self.closed = False
         self._clients = clients
         self._create = create
-        self._waiting: list[bytes] = []
+        self._pending: list[bytes] = []
         self._sent = 0
         self._size = 0
-        self._parts = 0
-        self._upload: Upload | None = None
+        self._part_count = 0
+        self._upload: StreamedUpload | None = None
 
     @property
     def size(self) -> int:
@@ -238,8 +243,8 @@ class RemoteOutput:
     @size.setter
     def size(self, size: int) -> None:
         if size < self._size:
-            kept = b''.join(self._waiting)[: max(0, size - self._sent)]
-            self._waiting = [kept] if kept else []
+            kept = b''.join(self._pending)[: max(0, size - self._sent)]
+            self._pending = [kept] if kept else []
             self._size = self._sent + len(kept)
 
     def write(self, buffers: Sequence[Buffer]) -> None:
@@ -254,65 +259,71 @@ class RemoteOutput:
     def _add(self, buffer: Buffer) -> None:
         """Takes a buffer in pieces of a part each: a large one is not copied as a whole."""
         size = buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
-        start, room = 0, part_size(self._parts) - (self._size - self._sent)
+        start, room = 0, part_size(self._part_count) - (self._size - self._sent)
         if size > room:
             view = memoryview(buffer).cast('B')
             while size - start > room:
                 self._send(view[start : start + room])
                 start += room
-                room = part_size(self._parts)
+                room = part_size(self._part_count)
             buffer = view[start:]
         if size > start:
-            self._waiting.append(buffer if type(buffer) is bytes else bytes(buffer))
+            self._pending.append(buffer if type(buffer) is bytes else bytes(buffer))
             self._size += size - start
 
     def _send(self, last: memoryview) -> None:
-        """Sends a part: what waits, and this behind it."""
-        part = b''.join([*self._waiting, last])
+        """Sends a part: the pending bytes and these."""
+        part = b''.join([*self._pending, last])
+        client = self._clients.writer()
+        if self._sent + len(part) > client.max_object_size:
+            raise OSError(
+                errno.EFBIG, f'expected at most {client.max_object_size} bytes (write shards)', self.path
+            )
         if self._upload is None:
-            self._upload = self._clients.client().upload(self.path, self._create)
+            self._upload = client.upload(self.path, self._create)
         self._upload.send(part)
-        self._parts += 1
+        self._part_count += 1
         self._sent += len(part)
         self._size = self._sent
-        self._waiting = []
+        self._pending = []
 
     def copy(self, source: BinaryIO, size: int) -> None:
         before, left = self._size, size
         try:
             while left:
-                piece = source.read(min(PIECE, left))
-                if not piece:
+                data = source.read(min(COPY_SIZE, left))
+                if not data:
                     name = getattr(source, 'name', source)
                     raise EOFError(f'{name}: expected {left} more bytes, got none')
-                self.write([piece])
-                left -= len(piece)
+                self.write([data])
+                left -= len(data)
         except BaseException:
             self.size = before
             raise
 
     def read(self, start: int, stop: int) -> bytes:
-        raise NotImplementedError('what was sent to a storage of objects is not read back')
+        raise NotImplementedError('an object that is being written cannot be read')
 
     def cut(self) -> None:
-        pass  # Behind `size` there is nothing.
+        pass  # There is nothing after `size`.
 
     def close(self) -> None:
         if self.closed:
             return
-        data = b''.join(self._waiting)
-        if self._upload is None and len(data) <= PART:
-            self._clients.client().put(self.path, data, self._create)
+        data = b''.join(self._pending)
+        client = self._clients.writer()
+        if self._upload is None and len(data) <= PART_SIZE:
+            client.put(self.path, data, self._create)
         else:
             if self._upload is None:
-                self._upload = self._clients.client().upload(self.path, self._create)
+                self._upload = client.upload(self.path, self._create)
             self._upload.complete(data)
         self.closed = True
-        self._waiting = []
+        self._pending = []
 
     def discard(self) -> None:
         self.closed = True
-        self._waiting = []
+        self._pending = []
         upload, self._upload = self._upload, None
         if upload is not None:
             upload.abort()

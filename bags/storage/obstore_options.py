@@ -1,20 +1,15 @@
-"""Storage options, as s3fs, gcsfs and obstore call them, for obstore's stores."""
+"""Storage options: translated from the names of s3fs, gcsfs and obstore to those of the client in use."""
 
 from __future__ import annotations
 
 import errno
 import os
 from collections.abc import Callable, Mapping
-from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
-from bags.storage.retry import RetryPolicy
+__all__ = ['ObstoreSettings', 'fsspec_options', 'obstore_settings']
 
-__all__ = ['Use', 'for_fsspec', 'store_maker']
-
-Use = Literal['ask', 'send', 'stream']
-
-S3 = {
+S3_NAMES = {
     'key': 'access_key_id',
     'username': 'access_key_id',
     'aws_access_key_id': 'access_key_id',
@@ -36,8 +31,8 @@ S3 = {
     'requester_pays': 'request_payer',
     'request_payer': 'request_payer',
 }
-"""What each option is called by obstore."""
-GCS = {
+"""obstore's names of options, by those of s3fs, boto3 and obstore."""
+GCS_NAMES = {
     'project': 'project',
     'token': 'token',
     'endpoint_url': 'base_url',
@@ -45,7 +40,7 @@ GCS = {
     'anon': 'skip_signature',
     'skip_signature': 'skip_signature',
 }
-AZURE = {
+AZURE_NAMES = {
     'account_name': 'account_name',
     'account_key': 'account_key',
     'sas_token': 'sas_key',
@@ -56,7 +51,7 @@ AZURE = {
     'anon': 'skip_signature',
     'skip_signature': 'skip_signature',
 }
-TUNING = {
+FSSPEC_TUNING = {
     'asynchronous',
     'cache_regions',
     'cache_timeout',
@@ -71,9 +66,9 @@ TUNING = {
     'use_listings_cache',
     'use_ssl',
 }
-"""Options of fsspec that say how it works and not with what: obstore needs none of them."""
+"""Options that tune fsspec; obstore needs none of them."""
 
-FSSPEC = {
+S3FS_NAMES = {
     'access_key_id': 'key',
     'secret_access_key': 'secret',
     'session_token': 'token',
@@ -81,72 +76,38 @@ FSSPEC = {
     'skip_signature': 'anon',
     'request_payer': 'requester_pays',
 }
+"""Names that s3fs has for options, by those of obstore."""
 
 
-def for_fsspec(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns options as s3fs and gcsfs call them, from those names or from obstore's."""
+class ObstoreSettings(NamedTuple):
+    """How obstore opens a bucket, a container, or a web server."""
+
+    kind: str
+    """The class of `obstore.store`."""
+    config: dict[str, Any]
+    """Its arguments after the name of the bucket."""
+    allow_http: bool = False
+
+
+def obstore_settings(scheme: str, options: Mapping[str, Any]) -> ObstoreSettings | None:
+    """Returns obstore's settings for a URL scheme; None if it does not know the scheme or an option."""
     if scheme == 's3':
-        kept: dict[str, Any] = {}
-        client: dict[str, Any] = dict(options.get('client_kwargs') or {})
-        for name, value in options.items():
-            known = S3.get(name)
-            if name == 'client_kwargs':
-                continue
-            if known == 'region':
-                client['region_name'] = value
-            else:
-                kept[FSSPEC.get(known, known) if known else name] = value
-        return {**kept, 'client_kwargs': client} if client else kept
+        return _s3_settings(options)
     if scheme == 'gs':
-        kept = dict(options)
-        if kept.pop('anon', False) or kept.pop('skip_signature', False):
-            kept['token'] = 'anon'  # noqa: S105
-        if 'base_url' in kept:
-            kept['endpoint_url'] = kept.pop('base_url')
-        token = kept.get('token')
-        if isinstance(token, str) and token.endswith('.json') and not os.path.exists(token):
-            # Else gcsfs would take it for a token, and ask Google what it thinks of it.
-            raise FileNotFoundError(errno.ENOENT, 'storage option token: no such file', token)
-        return kept
-    return dict(options)
-
-
-def store_maker(
-    scheme: str, options: Mapping[str, Any], patience: RetryPolicy, use: Use = 'ask'
-) -> Callable[[str], Any] | None:
-    """Returns what makes obstore's store of a bucket; None if not all options mean something to it.
-
-    Args:
-        scheme, options, patience: As given.
-        use: What requests it is for: those that ask for something; those that send an object; uploads of
-            unknown size. The parts of those are known to obstore alone, which so tries them again itself;
-            all else is tried again here, in the same way for all clients.
-    """
-    limits = {
-        'client_options': {
-            'timeout': timedelta(seconds=patience.attempt if use == 'ask' else patience.timeout),
-            'connect_timeout': timedelta(seconds=patience.connect_timeout),
-        },
-        'retry_config': {
-            'max_retries': patience.retries if use == 'stream' else 0,
-            'retry_timeout': timedelta(seconds=patience.timeout),
-        },
-    }
-    if scheme == 's3':
-        return _s3_maker(options, limits)
-    if scheme == 'gs':
-        return _gcs_maker(options, limits)
+        return _gcs_settings(options)
     if scheme == 'az':
-        return _azure_maker(options, limits)
+        config = _translate(options, AZURE_NAMES)
+        return None if config is None else ObstoreSettings('AzureStore', config)
     if scheme in ('http', 'https'):
-        return _http_maker(options, limits)
+        config = _translate(options, {})
+        return None if config is None else ObstoreSettings('HTTPStore', {}, scheme == 'http')
     return None
 
 
-def _translated(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any] | None:
+def _translate(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     for name, value in options.items():
-        if name in TUNING or value is None:
+        if name in FSSPEC_TUNING or value is None:
             continue
         if name not in names:
             return None
@@ -154,45 +115,32 @@ def _translated(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[st
     return found
 
 
-def _allow_http(limits: dict[str, Any], url: str | None) -> None:
-    if url and url.startswith('http://'):
-        limits['client_options']['allow_http'] = True
-
-
-def _s3_maker(options: Mapping[str, Any], limits: dict[str, Any]) -> Callable[[str], Any] | None:
+def _s3_settings(options: Mapping[str, Any]) -> ObstoreSettings | None:
     flat = {**options, **(options.get('client_kwargs') or {})}
     flat.pop('client_kwargs', None)
-    config = _translated(flat, S3)
+    config = _translate(flat, S3_NAMES)
     if config is None:
         return None
-    config.setdefault('endpoint', os.environ.get('AWS_ENDPOINT_URL_S3') or os.environ.get('AWS_ENDPOINT_URL'))
-    endpoint = config['endpoint']
-    if endpoint is None:
-        del config['endpoint']
-    _allow_http(limits, endpoint)
+    endpoint = config.pop('endpoint', None)
+    endpoint = endpoint or os.environ.get('AWS_ENDPOINT_URL_S3') or os.environ.get('AWS_ENDPOINT_URL')
+    if endpoint is not None:
+        config['endpoint'] = endpoint
     profile = config.pop('profile', None)
-    anonymous = config.get('skip_signature')
-    config['skip_signature'] = bool(anonymous)
-    if not anonymous and 'access_key_id' not in config:
-        provider, region = _aws_chain(profile)
-        if region and 'region' not in config:
-            config['region'] = region
+    config['skip_signature'] = bool(config.get('skip_signature'))
+    if not config['skip_signature'] and 'access_key_id' not in config:
+        provider, region = _aws_credentials(profile)
+        if region:
+            config.setdefault('region', region)
         if provider is not None:
-            limits['credential_provider'] = provider
-
-    def make(bucket: str) -> Any:
-        from obstore.store import S3Store
-
-        return S3Store(bucket, **config, **limits)
-
-    return make
+            config['credential_provider'] = provider
+    return ObstoreSettings('S3Store', config, str(endpoint).startswith('http://'))
 
 
-def _aws_chain(profile: str | None) -> tuple[Callable[[], Any] | None, str | None]:
-    """Returns the credentials that AWS's own tools would use, as a function, and the region they would.
+def _aws_credentials(profile: str | None) -> tuple[Callable[[], Any] | None, str | None]:
+    """Returns a provider of the credentials that AWS's own tools find, and the region that they use.
 
-    obstore alone looks at the environment and asks the machine, which takes long where there is none to ask;
-    it knows no profiles.
+    obstore alone looks at the environment and asks the machine's metadata service, which takes long where
+    there is none; it does not read profiles.
     """
     environment = os.environ
     if profile is None and 'AWS_PROFILE' not in environment and 'AWS_ACCESS_KEY_ID' in environment:
@@ -218,54 +166,49 @@ def _aws_chain(profile: str | None) -> tuple[Callable[[], Any] | None, str | Non
     return provider, session.get_config_variable('region')
 
 
-def _gcs_maker(options: Mapping[str, Any], limits: dict[str, Any]) -> Callable[[str], Any] | None:
-    config = _translated(options, GCS)
+def _gcs_settings(options: Mapping[str, Any]) -> ObstoreSettings | None:
+    config = _translate(options, GCS_NAMES)
     if config is None:
         return None
-    config.pop('project', None)  # Of use to those who make buckets.
+    config.pop('project', None)  # Only needed to create buckets.
     emulator = os.environ.get('STORAGE_EMULATOR_HOST')
-    if 'base_url' not in config and emulator:
-        config['base_url'] = emulator if '://' in emulator else f'http://{emulator}'
-    _allow_http(limits, config.get('base_url'))
+    if emulator:
+        config.setdefault('base_url', emulator if '://' in emulator else f'http://{emulator}')
     token = config.pop('token', None)
     if token == 'anon' or config.get('skip_signature'):  # noqa: S105
-        # To write, obstore wants credentials in any case; an emulator takes whatever it gets.
+        # obstore requires credentials to write; an emulator accepts any.
         config.pop('skip_signature', None)
         config.update({'bearer_token': 'anonymous'} if 'base_url' in config else {'skip_signature': True})
     elif isinstance(token, str) and os.path.exists(token):
         config['application_credentials'] = token
     elif token not in (None, 'google_default'):
-        return None  # gcsfs knows more kinds.
-
-    def make(bucket: str) -> Any:
-        from obstore.store import GCSStore
-
-        return GCSStore(bucket, **config, **limits)
-
-    return make
+        return None  # gcsfs knows more kinds of tokens.
+    return ObstoreSettings('GCSStore', config, str(config.get('base_url')).startswith('http://'))
 
 
-def _azure_maker(options: Mapping[str, Any], limits: dict[str, Any]) -> Callable[[str], Any] | None:
-    config = _translated(options, AZURE)
-    if config is None:
-        return None
-
-    def make(bucket: str) -> Any:
-        from obstore.store import AzureStore
-
-        return AzureStore(bucket, **config, **limits)
-
-    return make
-
-
-def _http_maker(options: Mapping[str, Any], limits: dict[str, Any]) -> Callable[[str], Any] | None:
-    if _translated(options, {}) is None:
-        return None
-
-    def make(host: str) -> Any:
-        from obstore.store import HTTPStore
-
-        _allow_http(limits, host)
-        return HTTPStore.from_url(host, **limits)
-
-    return make
+def fsspec_options(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns options by the names of s3fs and gcsfs, from those names or from obstore's."""
+    if scheme == 's3':
+        found: dict[str, Any] = {}
+        client: dict[str, Any] = dict(options.get('client_kwargs') or {})
+        for name, value in options.items():
+            known = S3_NAMES.get(name)
+            if name == 'client_kwargs':
+                continue
+            if known == 'region':
+                client['region_name'] = value
+            else:
+                found[S3FS_NAMES.get(known, known) if known else name] = value
+        return {**found, 'client_kwargs': client} if client else found
+    if scheme == 'gs':
+        found = dict(options)
+        if found.pop('anon', False) or found.pop('skip_signature', False):
+            found['token'] = 'anon'  # noqa: S105
+        if 'base_url' in found:
+            found['endpoint_url'] = found.pop('base_url')
+        token = found.get('token')
+        if isinstance(token, str) and token.endswith('.json') and not os.path.exists(token):
+            # gcsfs would take the path for a token, and send it to Google.
+            raise FileNotFoundError(errno.ENOENT, 'storage option token: no such file', token)
+        return found
+    return dict(options)

@@ -1,48 +1,48 @@
-"""How long to wait for a storage, and how often to try again.
+"""Retries with backoff, and the storage options that bound them.
 
 A request that fails for a reason that may pass (throttling, 5xx, a reset, a time-out, fewer bytes than were
-asked for) is tried again: after 0.1 s, 0.2 s, 0.4 s … of which a random part is waited, so that many
-clients do not come back all at once.
+asked for) is retried after 0.1 s, 0.2 s, 0.4 s … A random part of each delay is left out, so that many
+clients do not come back at the same moment.
 """
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
-from bags.storage.errors import Transient, given_up
+from bags.storage.errors import TransientError, retries_exhausted
 
-__all__ = ['RetryPolicy', 'pause', 'persist', 'persist_async']
+__all__ = ['RetryPolicy', 'with_retries']
 
 Result = TypeVar('Result')
+Arguments = ParamSpec('Arguments')
 
-FIRST = 0.1
-LONGEST = 5.0
+FIRST_DELAY = 0.1  # Seconds.
+LONGEST_DELAY = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
 class RetryPolicy:
-    """Bounds on what is spent on a storage; all are storage options of the same names."""
+    """Bounds on the time and the requests spent on an object store; storage options of the same names."""
 
     timeout: float = 60.0
-    """Seconds a request may take with all its tries. One try has a third of it, and all to send data."""
+    """Seconds for a request with its retries. An attempt has a third of it, or all of it to send data."""
     connect_timeout: float = 5.0
     """Seconds to connect."""
     retries: int = 8
-    """Most tries after the first."""
+    """Attempts after the first, at most."""
     concurrency: int = 64
-    """Most requests at a time."""
+    """Requests at the same time, at most."""
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> tuple[RetryPolicy, dict[str, Any]]:
-        """Takes what is about patience out of storage options, and returns the others too.
+    def from_options(cls, options: Mapping[str, Any]) -> tuple[RetryPolicy, dict[str, Any]]:
+        """Returns the policy that storage options ask for, and the other options.
 
         Raises:
-            ValueError: A number that makes no sense.
+            ValueError: Not a number, or too small.
         """
         rest = dict(options)
         chosen = {field.name: rest.pop(field.name) for field in dataclasses.fields(cls) if field.name in rest}
@@ -55,49 +55,44 @@ class RetryPolicy:
         return cls(**chosen), rest
 
     @property
-    def attempt(self) -> float:
-        """Seconds for one try."""
+    def attempt_timeout(self) -> float:
+        """Seconds for one attempt that sends no data."""
         return self.timeout / 3
 
 
-def pause(tries: int) -> float:
-    """Returns seconds to wait after so many tries."""
-    longest = min(LONGEST, FIRST * 2.0 ** (tries - 1))
-    return longest * (0.5 + 0.5 * random.random())  # noqa: S311 - nobody is to be kept from guessing it
+def with_retries(
+    policy: RetryPolicy,
+    map_error: Callable[[str, Exception], Exception],
+    path: str,
+    work: Callable[Arguments, Result],
+    *args: Arguments.args,
+    **options: Arguments.kwargs,
+) -> Result:
+    """Returns the result of `work(*args)`, retried while it fails for a reason that may pass.
 
-
-def persist(work: Callable[[], Result], path: str, patience: RetryPolicy) -> Result:
-    """Does work on a path, again where it fails for a reason that may pass.
+    Args:
+        policy: How often, and how long.
+        map_error: Maps a path and a foreign exception to one of this library.
+        path: What the work is about, for messages.
+        work: Makes one request.
+        args, options: Passed to `work`.
 
     Raises:
-        TimeoutError, OSError: It kept failing; names the path and the last reason.
+        TimeoutError, OSError: All attempts failed; names the path and the last reason.
     """
-    begun, tries = time.monotonic(), 0
+    begun, attempts = time.monotonic(), 0
     while True:
         try:
-            return work()
-        except Transient as exc:
-            tries += 1
-            wait = pause(tries)
-            if tries > patience.retries or time.monotonic() + wait - begun > patience.timeout:
-                raise given_up(path, exc, tries) from exc.__cause__
-        time.sleep(wait)
-
-
-async def persist_async(
-    work: Callable[[], Awaitable[Result]], path: str, patience: RetryPolicy, attempt: float | None = None
-) -> Result:
-    """As `persist`, with a time limit for each try."""
-    begun, tries = time.monotonic(), 0
-    while True:
-        try:
-            async with asyncio.timeout(attempt or patience.attempt):
-                return await work()
-        except (Transient, TimeoutError) as exc:
-            late = not isinstance(exc, Transient)
-            fault = Transient(f'no answer within {attempt or patience.attempt:g} s', True) if late else exc
-            tries += 1
-            wait = pause(tries)
-            if tries > patience.retries or time.monotonic() + wait - begun > patience.timeout:
-                raise given_up(path, fault, tries) from exc  # type: ignore[arg-type]
-        await asyncio.sleep(wait)
+            return work(*args, **options)
+        except Exception as exc:
+            error = map_error(path, exc)
+            if not isinstance(error, TransientError):
+                if error is exc:
+                    raise
+                raise error from exc
+            attempts += 1
+            delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** (attempts - 1))
+            delay *= 0.5 + 0.5 * random.random()  # noqa: S311 - not for security
+            if attempts > policy.retries or time.monotonic() + delay - begun > policy.timeout:
+                raise retries_exhausted(path, error, attempts) from exc
+        time.sleep(delay)

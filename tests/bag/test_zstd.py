@@ -9,7 +9,6 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.bag import together
 from bags.bag import zstd as codecs
 from bags.bag.options import CompressionAutoDetect, CompressionNone, CompressionZstd
 from bags.bag.zstd import Zstd, codec_for
@@ -180,10 +179,8 @@ SKIPPABLE = b'\x50\x2a\x4d\x18' + (3).to_bytes(4, 'little') + b'abc'
 @pytest.mark.parametrize('size', [100, 4096, 15_000, 200_000])
 @pytest.mark.parametrize('kind', ['random', 'text', 'same', 'mixed'])
 def test_one_bad_frame_among_many(kind, size, parallelism, monkeypatch):
-    monkeypatch.setattr(together, 'WORTH', 1e-9)  # As if all of it were worth threads, once it is known.
     monkeypatch.setattr(codecs, 'PARALLEL_BYTES', 1)
     monkeypatch.setattr(codecs, 'PARALLEL_FRAME', 0)
-    monkeypatch.setattr(together, 'PIECE', 1 << 16)
     rng = random.Random(size)
     makers = {
         'random': lambda: rng.randbytes(size),
@@ -199,7 +196,7 @@ def test_one_bad_frame_among_many(kind, size, parallelism, monkeypatch):
         assert zstd.decode_many(frames, parallelism) == records
     stops = np.cumsum(list(map(len, frames)))
     starts = np.concatenate(([0], stops[:-1]))
-    found = zstd.decode_together(b''.join((*frames, bytes(32))), starts, stops, parallelism)
+    found = zstd.decode_batch(b''.join((*frames, bytes(32))), starts, stops)
     assert found == (records if count >= 128 and stops[-1] <= 2048 * count else None)
     for place in (1, count - 2):
         for bad in (

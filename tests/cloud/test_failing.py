@@ -42,9 +42,9 @@ def test_a_network_that_fails_now_and_then(s3_storage, proxy, reads):
     rng = np.random.default_rng(0)
     done = 0
     while done < reads:
-        starts = rng.integers(0, file.at_hand - 700, 50)
+        starts = rng.integers(0, file.cached_from - 700, 50)
         stops = starts + rng.integers(1, 700, 50)
-        file.clients.client().gap = -1000  # No merging: one request a range.
+        file.clients.reader().merge_gap = -1000  # No merging: one request a range.
         expected = [data[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
         assert file.read_many(starts, stops) == expected
         done += 50
@@ -63,7 +63,7 @@ def many_ranges(s3):
     with Proxy(s3) as proxy:
         store, _ = store_for(path, None, {**options, 'endpoint_url': proxy.url, 'concurrency': 24})
         file = store.open(path, Hints())
-        file.clients.client().gap = -1000  # No merging: one request a range.
+        file.clients.reader().merge_gap = -1000  # No merging: one request a range.
         yield file, proxy, lambda: direct.replace(path, DATA[::-1])
 
 
@@ -124,7 +124,7 @@ def test_sending_has_all_the_time(far_storage):
 
 
 def test_an_upload_of_which_the_last_answer_gets_lost(s3_storage, proxy):
-    options = {**s3_storage.through(proxy), 'client': 'fsspec', 'retries': 2}
+    options = {**s3_storage.through(proxy), 'retries': 2}
     store, path = store_for(f'{s3_storage.root}/answered.bin', None, options)
     data = np.random.default_rng(0).bytes(9 << 20)
 
@@ -139,17 +139,26 @@ def test_an_upload_of_which_the_last_answer_gets_lost(s3_storage, proxy):
     assert store.read(path) == data
     proxy.before = int
     again = store.create(path)
-    again.write([data[::-1]])
-    with pytest.raises(FileExistsError):
-        again.close()
+    with pytest.raises(FileExistsError, match='answered'):
+        again.write([data[::-1]])
+
+
+def test_an_object_that_appears_while_a_large_one_is_sent(far_storage):
+    store, path = store_for(f'{far_storage.root}/appears.bin', None, far_storage.options)
+    output = store.create(path)
+    output.write([bytes(9 << 20)])
+    store.replace(path, b'of another writer')
+    with pytest.raises(FileExistsError, match='appears'):
+        output.close()
+    assert store.read(path) == b'of another writer'
 
 
 @pytest.mark.parametrize('method', ['POST', 'PUT'])
-def test_an_upload_by_obstore_alone_that_fails(s3, method):
+@pytest.mark.parametrize('client', ['obstore', 'fsspec'])
+def test_an_upload_that_fails(s3, client, method):
     with Proxy(s3) as proxy:
-        options = {'key': 'a', 'secret': 'b', 'client': 'obstore', 'endpoint_url': proxy.url}
-        store, path = store_for(f's3://bucket/alone-{method}.bin', None, options)
-        store.clients.client().__dict__['_uploader'] = None  # As where s3fs is not installed.
+        options = {'key': 'a', 'secret': 'b', 'client': client, 'endpoint_url': proxy.url}
+        store, path = store_for(f's3://bucket/{client}-{method}.bin', None, options)
 
         def deny(_):
             found, asked, _ = proxy.requests[-1]
@@ -159,17 +168,17 @@ def test_an_upload_by_obstore_alone_that_fails(s3, method):
         output = store.create(path)
 
         def run():
-            output.write([bytes(200 << 20)])
+            output.write([bytes(80 << 20)])
             output.close()
 
-        with pytest.raises(PermissionError, match=rf'access denied.*alone-{method}\.bin'):
+        with pytest.raises(PermissionError, match=rf'access denied.*{client}-{method}\.bin'):
             run()
         output.discard()
+        proxy.before, proxy.faults = int, {}
         given_up = store.create(path)
         given_up.write([bytes(50 << 20)])
         given_up.discard()
         assert not store.exists(path)
-        proxy.before, proxy.faults = int, {}
         output = store.create(path)
         output.write([bytes(9 << 20)])
         output.close()

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import bags
 from bags import bag
-from bags.bag.record_file import RecordFile
 from bags.errors import CorruptError
 from bags.storage import Hints, store_for
 from bags.storage.object_client import part_size
+from bags.storage.range_file import RangeFile
 from tests.bag.samples import few, forked
 from tests.storage.test_files import DATA, FileTests, arrays
 
@@ -184,14 +185,14 @@ def test_records_as_files(s3_storage, proxy):
             writer.write(data)
     store, path = store_for(path, None, s3_storage.through(proxy))
     file = store.open(path, Hints())
-    record = RecordFile(file, 120_000, 120_000 + len(DATA), 'x')
+    record = RangeFile(file, 120_000, 120_000 + len(DATA), 'x')
     with proxy.counted() as requests:
         parts = []
         while part := record.read(10_000):
             parts.append(part)
     assert b''.join(parts) == DATA
     assert len(requests) <= 6
-    record = RecordFile(file, 120_000, 120_000 + len(DATA), 'x')
+    record = RangeFile(file, 120_000, 120_000 + len(DATA), 'x')
     with proxy.counted() as requests:
         record.expect(500_000, 700_000)
         for start in range(500_000, 700_000, 20_000):
@@ -218,6 +219,58 @@ def test_a_reader_goes_on_in_a_forked_child(storage, records):
     assert reader.read() == records
     with forked(lambda: reader.read() == records and bag.Reader(path, **options)[5] == records[5]):
         assert reader[3] == records[3]
+
+
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='needs fork')
+def test_forked_workers_read_a_dataset_that_the_parent_has_read(storage):
+    if storage.root.startswith('memory'):
+        pytest.skip('what is in memory is another in a child')
+    root, options = f'{storage.root}/forked', {'storage_options': storage.options}
+    rows = [{'blob': bytes([index]) * 5000, 'id': index} for index in range(60)]
+    with bags.ShardedDatasetWriter(
+        root, {'blob': 'bytes', 'id': 'int(8)'}, shard_length=20, **options
+    ) as writer:
+        for row in rows:
+            writer.append(row)
+    dataset = bags.open(root, **options)
+    assert [dataset[index] for index in range(60)] == rows
+
+    def work(start):
+        # As a worker of PyTorch's: rows, lists of rows, and a dataset that is opened here; then it writes.
+        assert dataset[start] == rows[start]
+        assert dataset.__getitems__(range(start, 60, 7)) == rows[start::7]
+        assert bags.open(root, **options).batch(range(start, 60))['blob'] == [
+            row['blob'] for row in rows[start:]
+        ]
+        path = f'{root}-written/{start}.bag'
+        with bag.Writer(path, mode='overwrite', **options) as writer:
+            writer.write(rows[start]['blob'] * 2000)
+        return bag.Reader(path, **options)[0] == rows[start]['blob'] * 2000
+
+    with forked(lambda: work(3)), forked(lambda: work(30)):
+        assert dataset.__getitems__(range(59, -1, -1)) == rows[::-1]
+
+
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='needs fork')
+def test_a_forked_child_notices_an_object_that_has_changed(storage):
+    if storage.root.startswith('memory'):
+        pytest.skip('what is in memory is another in a child')
+    store, path = store_for(f'{storage.root}/changes', None, storage.options)
+    store.replace(path, DATA)
+    file = store.open(path, Hints())
+    assert file.read(0, 100) == DATA[:100]
+
+    def work():
+        assert file.read(100, 200) == DATA[100:200]
+        store.replace(path, DATA[::-1])
+        with pytest.raises(CorruptError, match='has changed since it was opened'):
+            file.read(200, 300)
+        return True
+
+    with forked(work):
+        pass
+    with pytest.raises(CorruptError, match='has changed since it was opened'):
+        file.read(200, 300)
 
 
 def read_in_child(reader, records):

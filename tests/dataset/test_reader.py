@@ -295,7 +295,8 @@ def test_forms_of_batches(case, kit):
         )
         assert list(case.dataset[key]) == list(case.spec)
     view = case.dataset[3:5, 'id']
-    assert list(view.spec) == ['id'] and len(view) == 2
+    assert list(view.spec) == ['id']
+    assert len(view) == 2
     with pytest.raises(IndexError, match='out of range'):
         case.dataset.batch([0, count])
     with pytest.raises(IndexError, match='out of range'):

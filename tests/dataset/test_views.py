@@ -116,7 +116,7 @@ def test_masks_and_fields_of_select(source):
             view[0, 'words']
     with pytest.raises(KeyError, match='nope'):
         bags.select(dataset, fields='nope')
-    with pytest.raises(TypeError, match='whole fields|as a whole'):
+    with pytest.raises(TypeError, match='as a whole'):
         bags.select(dataset, fields={next(n for n, k in dataset.spec.items() if '[]' in k): range(1)})
 
 

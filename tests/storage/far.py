@@ -19,7 +19,7 @@ class FarFile:
         self.store, self.path, self.size = store, path, self.file.size
         self.version, self.buffer, self.is_remote = store.stat(path).version, None, True
 
-    at_hand = 0
+    cached_from = 0
 
     def expect(self, starts, stops):
         pass

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from bags.bag.options import CacheMode, ReaderOptions
 from bags.errors import CorruptError
 from bags.storage import Hints
-from bags.storage.cache.block_file import BLOCK, blocks_of
-from bags.storage.cache.download import CHUNK
-from bags.storage.cache.sparse_file import Foreign, Sparse
+from bags.storage.cache.block_file import BLOCK_SIZE, blocks_of
+from bags.storage.cache.download import CHUNK_SIZE
+from bags.storage.cache.sparse_file import NotACopyError, SparseFile
 from bags.storage.cache.store import CachedStore
 from bags.storage.mmap_file import MappedFile
 from tests.storage.far import Far, FarFile, cached
@@ -63,7 +63,7 @@ class TestBlocks(FileTests):
 
 
 def test_a_whole_copy_is_a_mapped_file_and_asks_for_nothing_again(far, tmp_path):
-    path = put(tmp_path, 'a', 3 * CHUNK + 5)
+    path = put(tmp_path, 'a', 3 * CHUNK_SIZE + 5)
     first = cached(far, tmp_path).open(path, Hints())
     assert isinstance(first, MappedFile)
     assert first.path == path
@@ -77,7 +77,7 @@ def test_a_whole_copy_is_a_mapped_file_and_asks_for_nothing_again(far, tmp_path)
 
 
 def test_chunks_come_side_by_side(tmp_path):
-    path = put(tmp_path, 'a', 3 * CHUNK)
+    path = put(tmp_path, 'a', 3 * CHUNK_SIZE)
     far = Far()
     barrier = threading.Barrier(3, timeout=30)
     read = FarFile.read
@@ -95,14 +95,14 @@ def test_chunks_come_side_by_side(tmp_path):
 
 
 def test_blocks_are_fetched_once_and_only_those_needed(far, tmp_path):
-    path = put(tmp_path, 'a', 50 * BLOCK + 1)
+    path = put(tmp_path, 'a', 50 * BLOCK_SIZE + 1)
     data = Path(path).read_bytes()
     file = cached(far, tmp_path, CacheMode.BLOCKS).open(path, Hints())
-    assert file.read(BLOCK - 3, BLOCK + 3) == data[BLOCK - 3 : BLOCK + 3]
+    assert file.read(BLOCK_SIZE - 3, BLOCK_SIZE + 3) == data[BLOCK_SIZE - 3 : BLOCK_SIZE + 3]
     assert file.read(5, 9) == data[5:9]
-    starts, stops = arrays([(0, 5), (7 * BLOCK, 9 * BLOCK), (50 * BLOCK, 50 * BLOCK + 1)])
+    starts, stops = arrays([(0, 5), (7 * BLOCK_SIZE, 9 * BLOCK_SIZE), (50 * BLOCK_SIZE, 50 * BLOCK_SIZE + 1)])
     assert file.read_many(starts, stops) == [data[a:b] for a, b in zip(starts, stops, strict=True)]
-    assert [(a // BLOCK, -(-b // BLOCK)) for _, a, b in far.asked] == [(0, 2), (7, 9), (50, 51)]
+    assert [(a // BLOCK_SIZE, -(-b // BLOCK_SIZE)) for _, a, b in far.asked] == [(0, 2), (7, 9), (50, 51)]
     del far.asked[:], far.opened[:]
     other = cached(far, tmp_path, CacheMode.BLOCKS).open(path, Hints())
     assert other.read_many(starts, stops) == [data[a:b] for a, b in zip(starts, stops, strict=True)]
@@ -110,10 +110,12 @@ def test_blocks_are_fetched_once_and_only_those_needed(far, tmp_path):
     assert not far.opened
 
 
-@given(st.lists(st.tuples(st.integers(0, 40 * BLOCK), st.integers(0, 3 * BLOCK)), max_size=8))
+@given(st.lists(st.tuples(st.integers(0, 40 * BLOCK_SIZE), st.integers(0, 3 * BLOCK_SIZE)), max_size=8))
 def test_blocks_of_ranges(pairs):
-    ranges = [(start, min(start + size, 40 * BLOCK)) for start, size in pairs]
-    expected = sorted({block for a, b in ranges for block in range(a // BLOCK, -(-b // BLOCK)) if a < b})
+    ranges = [(start, min(start + size, 40 * BLOCK_SIZE)) for start, size in pairs]
+    expected = sorted(
+        {block for a, b in ranges for block in range(a // BLOCK_SIZE, -(-b // BLOCK_SIZE)) if a < b}
+    )
     assert blocks_of(*arrays(ranges), 40).tolist() == expected
 
 
@@ -122,7 +124,7 @@ def test_blocks_of_ranges(pairs):
 def test_any_reads_of_blocks_by_several(tmp_path_factory, data):
     """Readers that come and go, in one folder: each read is right, and nothing is asked for twice."""
     folder = tmp_path_factory.mktemp('model')
-    size = data.draw(st.integers(1, 6 * BLOCK))
+    size = data.draw(st.integers(1, 6 * BLOCK_SIZE))
     path = put(folder, 'a', size, seed=size)
     content, far = Path(path).read_bytes(), Far()
     files = [cached(far, folder, CacheMode.BLOCKS).open(path, Hints())]
@@ -134,7 +136,7 @@ def test_any_reads_of_blocks_by_several(tmp_path_factory, data):
         ranges = [sorted(pair) for pair in data.draw(st.lists(st.tuples(places, places), max_size=4))]
         starts, stops = arrays(ranges)
         assert file.read_many(starts, stops) == [content[a:b] for a, b in ranges]
-    blocks = [block for _, a, b in far.asked for block in range(a // BLOCK, -(-b // BLOCK))]
+    blocks = [block for _, a, b in far.asked for block in range(a // BLOCK_SIZE, -(-b // BLOCK_SIZE))]
     assert len(blocks) == len(set(blocks))
 
 
@@ -161,16 +163,16 @@ def test_a_file_that_changes_after_it_was_listed_is_refused(far, tmp_path, mode)
 
 
 def test_a_damaged_block_is_fetched_again(far, tmp_path):
-    path = put(tmp_path, 'a', 3 * BLOCK)
-    cached(far, tmp_path, CacheMode.BLOCKS).open(path, Hints()).read(0, 3 * BLOCK)
+    path = put(tmp_path, 'a', 3 * BLOCK_SIZE)
+    cached(far, tmp_path, CacheMode.BLOCKS).open(path, Hints()).read(0, 3 * BLOCK_SIZE)
     (copy,) = (tmp_path / 'cache').iterdir()
     with open(copy, 'r+b') as file:
-        file.seek(BLOCK + 10)
+        file.seek(BLOCK_SIZE + 10)
         file.write(b'xxxx')
     del far.asked[:]
     file = cached(far, tmp_path, CacheMode.BLOCKS).open(path, Hints())
-    assert file.read(0, 3 * BLOCK) == Path(path).read_bytes()
-    assert [(start, stop) for _, start, stop in far.asked] == [(BLOCK, 2 * BLOCK)]
+    assert file.read(0, 3 * BLOCK_SIZE) == Path(path).read_bytes()
+    assert [(start, stop) for _, start, stop in far.asked] == [(BLOCK_SIZE, 2 * BLOCK_SIZE)]
 
 
 @pytest.mark.parametrize('mode', MODES)
@@ -185,8 +187,8 @@ def test_what_is_no_copy_is_made_anew(far, tmp_path, mode, content):
 
 def test_a_sparse_copy_of_another_form_is_refused(tmp_path):
     (tmp_path / 'x').write_bytes(b'abc')
-    with pytest.raises(Foreign):
-        Sparse(os.fspath(tmp_path / 'x'), 100, 10)
+    with pytest.raises(NotACopyError):
+        SparseFile(os.fspath(tmp_path / 'x'), 100, 10)
 
 
 # Room.
@@ -230,16 +232,16 @@ def test_a_file_larger_than_the_cache_is_read_where_it_is(far, tmp_path):
 
 
 def test_blocks_stay_within_the_limit(far, tmp_path):
-    limit = 10 * BLOCK
+    limit = 10 * BLOCK_SIZE
     store = cached(far, tmp_path, CacheMode.BLOCKS, limit)
     for number in range(8):
-        path = put(tmp_path, f'f{number}', 6 * BLOCK, seed=number)
+        path = put(tmp_path, f'f{number}', 6 * BLOCK_SIZE, seed=number)
         file = store.open(path, Hints())
-        for start in range(0, 6 * BLOCK, BLOCK):
+        for start in range(0, 6 * BLOCK_SIZE, BLOCK_SIZE):
             assert file.read(start, start + 9) == Path(path).read_bytes()[start : start + 9]
         del file
         taken = sum(entry.stat().st_blocks * 512 for entry in os.scandir(tmp_path / 'cache'))
-        assert taken <= limit + 2 * BLOCK
+        assert taken <= limit + 2 * BLOCK_SIZE
 
 
 @settings(max_examples=25, deadline=None)
@@ -262,7 +264,7 @@ def test_any_order_of_use_stays_within_the_limit(tmp_path_factory, uses, limit):
 
 @pytest.mark.parametrize('mode', MODES)
 def test_a_full_disk_is_told_and_read_past(far, tmp_path, mode, monkeypatch):
-    path = put(tmp_path, 'a', 3 * BLOCK)
+    path = put(tmp_path, 'a', 3 * BLOCK_SIZE)
     store = cached(far, tmp_path, mode)
 
     def full(*args):
@@ -271,20 +273,20 @@ def test_a_full_disk_is_told_and_read_past(far, tmp_path, mode, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, 'pwrite', full)
         with pytest.warns(RuntimeWarning, match='No space left'):
-            data = store.open(path, Hints()).read(5, 2 * BLOCK)
-        assert data == Path(path).read_bytes()[5 : 2 * BLOCK]
+            data = store.open(path, Hints()).read(5, 2 * BLOCK_SIZE)
+        assert data == Path(path).read_bytes()[5 : 2 * BLOCK_SIZE]
         with pytest.raises(OSError, match='No space left'):
             store.fetch(path, lambda size: None)
     assert store.fetch(path, lambda size: None)
 
 
 def test_a_network_that_fails_is_an_error_and_what_came_is_kept(far, tmp_path):
-    path = put(tmp_path, 'a', 4 * CHUNK)
+    path = put(tmp_path, 'a', 4 * CHUNK_SIZE)
     store = cached(far, tmp_path)
     read = FarFile.read
 
     def once(file, start, stop):
-        if start >= 2 * CHUNK:
+        if start >= 2 * CHUNK_SIZE:
             raise OSError(5, 'the network is gone', path)
         return read(file, start, stop)
 
@@ -297,7 +299,7 @@ def test_a_network_that_fails_is_an_error_and_what_came_is_kept(far, tmp_path):
     del far.asked[:]
     file = store.open(path, Hints())
     assert file.read(0, file.size) == Path(path).read_bytes()
-    assert sorted(start // CHUNK for _, start, _ in far.asked) == [2, 3]
+    assert sorted(start // CHUNK_SIZE for _, start, _ in far.asked) == [2, 3]
 
 
 # Several at once.
@@ -306,7 +308,7 @@ def test_a_network_that_fails_is_an_error_and_what_came_is_kept(far, tmp_path):
 @pytest.mark.parametrize('mode', MODES)
 def test_threads_fetch_a_whole_file_once(tmp_path, mode):
     far = Far(delay=0.01)
-    path = put(tmp_path, 'a', CHUNK + 7)
+    path = put(tmp_path, 'a', CHUNK_SIZE + 7)
     content, found = Path(path).read_bytes(), []
 
     def work():
@@ -348,7 +350,7 @@ def child(folder, mode, delay):
 def check_after_kill(tmp_path, mode, seed):
     """Two processes share a cache; one is killed: the other, and one that comes after, read all rightly."""
     chance = random.Random(seed)
-    most = 2 * CHUNK if mode is CacheMode.FILES else 40 * BLOCK
+    most = 2 * CHUNK_SIZE if mode is CacheMode.FILES else 40 * BLOCK_SIZE
     paths = [put(tmp_path, f'f{number}', chance.randrange(1, most), seed=number) for number in range(2)]
     with child(tmp_path, mode, 0.02) as victim, child(tmp_path, mode, 0.01) as other:
         victim.stdout.readline()
@@ -374,13 +376,13 @@ def test_one_of_two_processes_is_killed_many_times(tmp_path, mode, seed):
 
 
 def test_a_killed_download_is_gone_on_with(tmp_path):
-    path = put(tmp_path, 'f0', 12 * CHUNK)
+    path = put(tmp_path, 'f0', 12 * CHUNK_SIZE)
     with child(tmp_path, CacheMode.FILES, 0.3) as victim:
         victim.stdout.readline()
         copies = tmp_path / 'cache'
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
-            if any(entry.stat().st_blocks * 512 > 9 * CHUNK for entry in copies.glob('*.part')):
+            if any(entry.stat().st_blocks * 512 > 9 * CHUNK_SIZE for entry in copies.glob('*.part')):
                 break
             time.sleep(0.01)
         victim.send_signal(signal.SIGKILL)

@@ -250,17 +250,6 @@ class TestDirectRefusedLater(FileTests):
         return LocalStore().open(path, Hints(cache_policy=CachePolicy.DIRECT_IO))
 
 
-class TestDirectInParts(TestDirect):
-    """As where blocks of many ranges take more memory than is used at a time."""
-
-    @pytest.fixture(autouse=True, scope='class')
-    @classmethod
-    def divide(cls):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr('bags.storage.direct_file.TOGETHER', 10_000)
-            yield
-
-
 class TestDirectRefusedNowAndThen(TestDirect):
     @pytest.fixture(autouse=True, scope='class')
     @classmethod
@@ -500,8 +489,8 @@ def test_what_is_written_in_few_or_many_calls(tmp_path_factory, data):
 
     expected = b''
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('bags.storage.local.MOST', most)
-        patch.setattr('bags.storage.local.VECTORS', vectors)
+        patch.setattr('bags.storage.local.MAX_WRITE', most)
+        patch.setattr('bags.storage.local.MAX_VECTORS', vectors)
         patch.setattr(os, 'pwritev', write)
         output = LocalStore().create(path)
         for buffers in data.draw(st.lists(st.lists(st.binary(max_size=200), max_size=9), max_size=3)):

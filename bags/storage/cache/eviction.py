@@ -1,110 +1,110 @@
-"""How much a folder of cached files holds, and which of them go when there is no room."""
+"""How many bytes a cache folder holds, and which files are removed to make room for others."""
 
 from __future__ import annotations
 
 import collections
-import dataclasses
 import os
 import time
-from collections.abc import Iterator
+from typing import NamedTuple
 
-from bags.storage.local import PathLock, is_at
+from bags.storage.locks import PathLock, is_at
 
-__all__ = ['Room', 'pin', 'wait_for']
+__all__ = ['CacheSpace', 'mark_in_use', 'wait_for_lock']
 
-PAUSE = 0.01  # Seconds between two looks at a lock.
-SHARE = 20  # Of the time, at most this part is spent on listing the folder.
+LOCK_POLL = 0.01  # Seconds between two attempts to lock.
+MIN_LISTING_INTERVAL = 20  # Times the duration of a listing: at most a twentieth of the time is spent on it.
 
 
-@dataclasses.dataclass(frozen=True)
-class Kept:
+class CachedEntry(NamedTuple):
     """A file of the cache, as it was when the folder was listed."""
 
     used: int
-    """When it was used last, in nanoseconds."""
+    """When it was last used, in nanoseconds."""
     size: int
     path: str
 
 
-class Room:
-    """Keeps a folder below a number of bytes, by removing what was used longest ago and is not in use.
+class CacheSpace:
+    """Keeps a folder below a number of bytes by removing the least recently used files that are not open.
 
     Several processes may keep the same folder. Each counts what it adds itself, and lists the folder now and
-    then for what others do.
+    then for what others add.
 
     Args:
-        folder: The folder; no other files should be in it.
-        limit: Most bytes; None for no bound.
+        folder: The folder; it holds no other files.
+        limit: Bytes, at most; None for no limit.
     """
 
     def __init__(self, folder: str, limit: int | None) -> None:
         self.folder = folder
         self.limit = limit
         self.total = 0
-        self._oldest: collections.deque[Kept] = collections.deque()
-        self._next_look = 0.0
+        self._oldest: collections.deque[CachedEntry] = collections.deque()
+        self._next_listing = 0.0
 
-    def make(self, size: int) -> bool:
-        """Removes files until so many bytes more have room. Tells whether they have.
+    def lock(self) -> PathLock:
+        """Returns the lock of the folder, once other processes have released it."""
+        return wait_for_lock(self.folder)
 
-        To be called by whoever holds the lock of the folder.
-        """
+    def reserve(self, size: int) -> bool:
+        """Removes files until `size` more bytes fit; returns whether they do. The caller holds the lock."""
         if self.limit is None:
             return True
         if size > self.limit:
             return False
-        if time.monotonic() >= self._next_look:
-            self._look()
+        if time.monotonic() >= self._next_listing:
+            self._list()
         if not self._evict(size):
-            self._look()
+            self._list()
             if not self._evict(size):
                 return False
         self.total += size
         return True
 
-    def _look(self) -> None:
-        start = time.monotonic()
-        found = sorted(listed(self.folder), key=lambda kept: kept.used)
-        self.total = sum(kept.size for kept in found)
+    def _list(self) -> None:
+        begun = time.monotonic()
+        found = sorted(_list_entries(self.folder))
+        self.total = sum(entry.size for entry in found)
         self._oldest = collections.deque(found)
-        stop = time.monotonic()
-        self._next_look = stop + SHARE * (stop - start)
+        now = time.monotonic()
+        self._next_listing = now + MIN_LISTING_INTERVAL * (now - begun)
 
     def _evict(self, size: int) -> bool:
         assert self.limit is not None
         while self.total + size > self.limit:
             if not self._oldest:
                 return False
-            kept = self._oldest.popleft()
-            if _remove(kept):
-                self.total -= kept.size
+            entry = self._oldest.popleft()
+            if _remove(entry):
+                self.total -= entry.size
         return True
 
 
-def listed(folder: str) -> Iterator[Kept]:
-    """Lists the files of a cache, with the bytes that each takes."""
+def _list_entries(folder: str) -> list[CachedEntry]:
+    found = []
     with os.scandir(folder) as entries:
         for entry in entries:
             try:
-                found = entry.stat()
+                stat = entry.stat()
             except FileNotFoundError:
                 continue
-            # Of a file that is filled in here and there, what it takes; of one that arrives, what it will.
-            sparse = entry.name.endswith('.blocks') and hasattr(found, 'st_blocks')
-            size = found.st_blocks * 512 if sparse else found.st_size
-            yield Kept(found.st_mtime_ns, size, entry.path)
+            # Of a file of blocks, the bytes it takes; of one that is being downloaded, those it will take.
+            is_sparse = entry.name.endswith('.blocks') and hasattr(stat, 'st_blocks')
+            size = stat.st_blocks * 512 if is_sparse else stat.st_size
+            found.append(CachedEntry(stat.st_mtime_ns, size, entry.path))
+    return found
 
 
-def _remove(kept: Kept) -> bool:
-    """Removes a file unless it was used since, or is in use."""
+def _remove(entry: CachedEntry) -> bool:
+    """Removes a file unless it was used since the listing, or is in use."""
     try:
-        if os.stat(kept.path).st_mtime_ns != kept.used:
+        if os.stat(entry.path).st_mtime_ns != entry.used:
             return False
-        lock = PathLock(kept.path)
+        lock = PathLock(entry.path)
     except OSError:
         return False
     try:
-        os.unlink(kept.path)
+        os.unlink(entry.path)
     except OSError:
         return False
     finally:
@@ -112,28 +112,29 @@ def _remove(kept: Kept) -> bool:
     return True
 
 
-def pin(fd: int, path: str) -> bool:
-    """Marks an open file as one in use, for as long as it is open in this process or a fork of it.
+def mark_in_use(fd: int, path: str) -> bool:
+    """Marks an open file as in use, for as long as it is open in this process or a fork of it.
 
-    Tells whether it is still the file at its path.
+    Returns:
+        Whether it is still the file at its path.
     """
     try:
         import fcntl
 
         fcntl.flock(fd, fcntl.LOCK_SH)
     except (ImportError, OSError):
-        pass  # Without locks it may be removed while it is read, which does not hurt those who read.
+        pass  # Without locks it may be removed while it is read; readers keep its bytes.
     return is_at(fd, path)
 
 
-def wait_for(path: str) -> PathLock:
-    """Returns the lock of a file or folder, when whoever has it gives it up or ends.
+def wait_for_lock(path: str) -> PathLock:
+    """Returns the lock of a file or folder, once its holder has released it or ended.
 
     Raises:
-        FileNotFoundError: It is gone.
+        FileNotFoundError: There is no such file.
     """
     while True:
         try:
             return PathLock(path)
         except BlockingIOError:
-            time.sleep(PAUSE)
+            time.sleep(LOCK_POLL)

@@ -1,4 +1,4 @@
-"""A local copy of a file of which only some blocks are there, and which are known to be whole."""
+"""A local copy of a file of which only some blocks are present, each with a checksum."""
 
 from __future__ import annotations
 
@@ -12,55 +12,50 @@ import numpy.typing as npt
 
 from bags.indexing import Int64s
 
-__all__ = ['Foreign', 'Sparse', 'Unwritable', 'total_size', 'writing']
+__all__ = ['CacheWriteError', 'NotACopyError', 'SparseFile', 'cache_writes']
 
-THERE = 1 << 32
-
-
-class Foreign(Exception):
-    """A file that is not of the form expected: another program's, or damaged."""
+PRESENT = 1 << 32
 
 
-class Unwritable(Exception):
-    """The local disk does not take what is to be kept there: it is full, say. The cause is an OSError."""
+class NotACopyError(Exception):
+    """A file that does not have the expected form: of another program, or damaged."""
+
+
+class CacheWriteError(Exception):
+    """The local disk cannot be written to, e.g. because it is full. The cause is an OSError."""
 
     def __init__(self, cause: OSError) -> None:
         self.cause = cause
 
 
 @contextlib.contextmanager
-def writing() -> Iterator[None]:
-    """Tells errors of the local disk from those of the storage behind it.
+def cache_writes() -> Iterator[None]:
+    """Distinguishes errors of the local disk from those of the object store.
 
     Raises:
-        Unwritable: For any OSError.
+        CacheWriteError: For any OSError.
     """
     try:
         yield
     except OSError as exc:
-        raise Unwritable(exc) from exc
+        raise CacheWriteError(exc) from exc
 
 
-def total_size(size: int, block: int) -> int:
-    """Returns the bytes of a sparse copy of a file of `size` bytes, holes counted."""
-    return size + -(-size // block) * 8
+class SparseFile:
+    """A sparse copy of a file: its bytes at their offsets, and after them a mark for each block.
 
-
-class Sparse:
-    """A sparse copy of a file: its bytes at their places, and behind them a mark for each block.
-
-    A mark is a little-endian u64: 0 for a block that is not there, else 2³² and the CRC-32 of the block. It
-    is written after the block, and believed once the CRC was found to be right: so a process may die at any
-    moment, the machine too, and several may fill in one copy without knowing of each other.
+    A mark is a little-endian u64: 0 for a block that is missing, else 2³² and the CRC-32 of the block. It is
+    written after the block, and trusted once the CRC was verified: so a process may end at any moment, the
+    machine too, and several processes may fill one copy without knowing of each other.
 
     Args:
-        path: Where it is; made if it is not there.
+        path: Where it is; created if it does not exist.
         size: Bytes of the file it is a copy of; at least 1.
         block: Bytes of a block.
 
     Raises:
-        Foreign: What is there is no such copy.
-        Unwritable: It cannot be made.
+        NotACopyError: The file at `path` is no such copy.
+        CacheWriteError: It cannot be created.
     """
 
     def __init__(self, path: str, size: int, block: int) -> None:
@@ -68,33 +63,33 @@ class Sparse:
         self.size = size
         self.block = block
         self.count = -(-size // block)
-        total = total_size(size, block)
-        with writing():
+        total = size + 8 * self.count
+        with cache_writes():
             self.fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, 'O_CLOEXEC', 0), 0o666)
             found = os.fstat(self.fd).st_size
             if not found:
                 os.ftruncate(self.fd, total)
                 found = total
         if found != total:
-            raise Foreign(f'{path}: expected {total} bytes, got {found}')
+            raise NotACopyError(f'{path}: expected {total} bytes, got {found}')
         self.known = np.zeros(self.count, bool)
-        """Which blocks are there, as far as this process has found out."""
+        """Which blocks are present, as far as this process has verified."""
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        # Kept in the signature, as `os` may be gone when the interpreter ends.
+        # An argument, as `os` may be cleared already when the interpreter exits.
         fd = self.__dict__.pop('fd', -1)
         if fd >= 0:
             close(fd)
 
-    def span(self, block: int) -> tuple[int, int]:
+    def block_range(self, block: int) -> tuple[int, int]:
         """Returns start and stop of a block in the file."""
         return block * self.block, min(self.size, (block + 1) * self.block)
 
     def missing(self, blocks: Int64s) -> Int64s:
-        """Returns those of some blocks that are not there, looking at each the first time it is asked for.
+        """Returns those of some blocks that are missing. A block is verified when it is first asked for.
 
         Args:
-            blocks: Their numbers, rising.
+            blocks: Their numbers, ascending.
         """
         unknown = blocks[~self.known[blocks]]
         if not len(unknown):
@@ -102,7 +97,7 @@ class Sparse:
         first = int(unknown[0])
         marks = self._marks(first, int(unknown[-1]) + 1)[unknown - first]
         for block, mark in zip(unknown[marks != 0].tolist(), marks[marks != 0].tolist(), strict=True):
-            start, stop = self.span(block)
+            start, stop = self.block_range(block)
             data = os.pread(self.fd, stop - start, start)
             if len(data) == stop - start and mark == _mark(data):
                 self.known[block] = True
@@ -112,31 +107,31 @@ class Sparse:
         data = os.pread(self.fd, 8 * (stop - start), self.size + 8 * start)
         return np.frombuffer(data.ljust(8 * (stop - start), b'\0'), '<u8')
 
-    def put(self, block: int, data: bytes | memoryview) -> None:
-        """Fills in a block.
+    def write_block(self, block: int, data: bytes | memoryview) -> None:
+        """Writes a block, then its mark.
 
         Raises:
-            Unwritable: The block is as before.
+            CacheWriteError: The block is missing or present, as before.
         """
-        with writing():
-            _write(self.fd, data, self.span(block)[0])
+        with cache_writes():
+            _write(self.fd, data, self.block_range(block)[0])
             _write(self.fd, _mark(data).to_bytes(8, 'little'), self.size + 8 * block)
         self.known[block] = True
 
     def finish(self) -> None:
-        """Makes a plain copy of it, once all blocks are there: on the disk, and without the marks.
+        """Makes a plain copy once all blocks are present: synced to disk, without the marks.
 
         Raises:
-            Unwritable: What was put may not have reached the disk.
+            CacheWriteError: Blocks may not have reached the disk.
         """
         assert not len(self.missing(np.arange(self.count)))
-        with writing():
+        with cache_writes():
             os.fsync(self.fd)
             os.ftruncate(self.fd, self.size)
 
 
 def _mark(data: bytes | memoryview) -> int:
-    return THERE | zlib.crc32(data)
+    return PRESENT | zlib.crc32(data)
 
 
 def _write(fd: int, data: bytes | memoryview, offset: int) -> None:

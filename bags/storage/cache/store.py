@@ -1,4 +1,4 @@
-"""A storage with a local folder before it, which keeps what is read."""
+"""A store with a local folder in front of it that keeps what is read."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import hashlib
 import os
 import warnings
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from bags.errors import CorruptError
-from bags.storage.base import File, Hints, Lock, Output, Stat, Store
+from bags.storage.base import File, Hints, Stat, Store
 from bags.storage.cache.block_file import BlockFile
 from bags.storage.cache.download import download
-from bags.storage.cache.eviction import Room, pin, wait_for
-from bags.storage.cache.sparse_file import Foreign, Unwritable
+from bags.storage.cache.eviction import CacheSpace, mark_in_use
+from bags.storage.cache.sparse_file import CacheWriteError, NotACopyError
 from bags.storage.local import LocalStore
 from bags.storage.options import CacheMode
 from bags.storage.pread_file import PreadFile
@@ -24,14 +24,14 @@ __all__ = ['CachedStore']
 class CachedStore:
     """Reads files of another store through copies in a local folder.
 
-    A copy is called by a hash of the file's path, size and version: a file that has changed is another one.
-    Any number of processes may share a folder, and any of them may be killed.
+    A copy is named by a hash of the file's path, size and version, so a changed file has another copy. Any
+    number of processes may share a folder, and any of them may be killed.
 
     Args:
-        inner: Where the files are.
-        folder: Where their copies are; made, with those above it.
-        limit: Most bytes the folder may take. When it is full, what was used longest ago goes; files
-            that are in use stay, and if they alone fill it, others are read from the storage.
+        inner: The store of the files.
+        folder: Where their copies are; created if it does not exist.
+        limit: Bytes of the folder, at most. When it is full, the least recently used files are removed;
+            files in use stay, and if they alone fill it, others are read from the store.
         mode: Whether whole files are kept or blocks.
     """
 
@@ -44,10 +44,10 @@ class CachedStore:
         self.mode = mode
         self.local = LocalStore()
         self.local.make_folder(folder)
-        self._room = Room(folder, limit)
+        self._space = CacheSpace(folder, limit)
         self._has_warned = False
         self._stats: dict[str, Stat] = {}
-        """What was listed, or asked for: files are read as they were then."""
+        """By path, as listed or asked for: files are read as they were then."""
 
     # Reading.
 
@@ -55,7 +55,7 @@ class CachedStore:
         stat = self.stat(path)
         if not stat.size:
             return self.inner.open(path, hints)
-        copy = self._copy_of(path, stat)
+        copy = self._copy_path(path, stat)
         file = self._open_copy(path, copy, stat, hints)
         if file is not None:
             return file
@@ -63,15 +63,15 @@ class CachedStore:
             return self._open_blocks(path, copy, stat, hints)
         source = self._source(path, stat, hints)
         try:
-            # Another process may have removed it again at once: a second time, it is read where it is.
+            # Another process may remove the copy at once: after the second time, the file is read remotely.
             for _ in range(2):
-                if not download(copy, stat.size, source, self._room, _ignore):
+                if not download(copy, stat.size, source, self._space, lambda _: None):
                     break
                 file = self._open_copy(path, copy, stat, hints)
                 if file is not None:
                     return file
-        except Unwritable as exc:
-            self._give_up(exc)
+        except CacheWriteError as exc:
+            self._warn(exc)
         return source()
 
     def read(self, path: str) -> bytes:
@@ -81,31 +81,30 @@ class CachedStore:
         return bytes(file.read(0, file.size))
 
     def fetch(self, path: str, advance: Callable[[int], None]) -> bool:
-        """Has the whole of a file copied, if it is not yet.
+        """Downloads the whole of a file, unless there is a copy.
 
         Args:
             path: The file.
-            advance: Is told how many bytes have come, each time some have.
+            advance: Called with the number of bytes, each time some have arrived.
 
         Returns:
-            Whether it is there; False if there is no room.
+            Whether the copy exists; False if the cache has no space for it.
 
         Raises:
             OSError: The disk is full, or the file cannot be read.
         """
         stat = self.stat(path)
-        copy = self._copy_of(path, stat)
+        copy = self._copy_path(path, stat)
         if not stat.size or os.path.exists(copy):
             advance(stat.size)
             return True
-        source = self._source(path, stat, Hints())
         try:
-            return download(copy, stat.size, source, self._room, advance)
-        except Unwritable as exc:
+            return download(copy, stat.size, self._source(path, stat, Hints()), self._space, advance)
+        except CacheWriteError as exc:
             exc.cause.filename = exc.cause.filename or self.folder
             raise exc.cause from None
 
-    def _copy_of(self, path: str, stat: Stat) -> str:
+    def _copy_path(self, path: str, stat: Stat) -> str:
         key = '\0'.join((path, str(stat.size), stat.version))
         return os.path.join(self.folder, hashlib.sha256(key.encode()).hexdigest()[:40])
 
@@ -114,9 +113,9 @@ class CachedStore:
         try:
             file = self.local.open(copy, hints)
             if file.size != stat.size:
-                os.unlink(copy)  # No copy that was completed here.
+                os.unlink(copy)  # Not a copy that was completed here.
                 return None
-            if isinstance(file, PreadFile) and not pin(file.fd, copy):
+            if isinstance(file, PreadFile) and not mark_in_use(file.fd, copy):
                 return None
         except FileNotFoundError:
             return None
@@ -125,56 +124,41 @@ class CachedStore:
         return file
 
     def _open_blocks(self, path: str, copy: str, stat: Stat, hints: Hints) -> File:
-        blocks, source, keep = f'{copy}.blocks', self._source(path, stat, hints), self._keeper()
+        blocks, source = f'{copy}.blocks', self._source(path, stat, hints)
         for _ in range(3):
             try:
-                file = BlockFile(path, blocks, stat, hints, source, keep, self._give_up)
-            except Foreign:
+                file = BlockFile(path, blocks, stat, hints, source, self._space, self._warn)
+            except NotACopyError:
                 os.unlink(blocks)
             except FileNotFoundError:
                 continue  # Another process has just removed it.
-            except Unwritable as exc:
-                self._give_up(exc)
+            except CacheWriteError as exc:
+                self._warn(exc)
                 break
             else:
                 _touch(blocks)
                 return file
         return source()
 
-    def _keeper(self) -> Callable[[int], bool]:
-        """Returns what asks for room."""
-        room = self._room
-
-        def keep(size: int) -> bool:
-            if room.limit is None:
-                return True
-            lock = wait_for(room.folder)
-            try:
-                return room.make(size)
-            finally:
-                lock.release()
-
-        return keep
-
     def _source(self, path: str, stat: Stat, hints: Hints) -> Callable[[], File]:
-        """Returns what opens a file where it is, and makes sure that it is the one that is meant."""
+        """Returns a function that opens a file remotely, and checks that it has not changed."""
         inner = self.inner
 
-        def opened() -> File:
+        def open_remote() -> File:
             file = inner.open(path, hints)
             if file.size != stat.size or (stat.version and file.version and file.version != stat.version):
                 detail = f'has changed: expected {stat}, got {Stat(file.size, file.version)}'
                 raise CorruptError(path, None, detail)
             return file
 
-        return opened
+        return open_remote
 
-    def _give_up(self, exc: Unwritable) -> None:
+    def _warn(self, exc: CacheWriteError) -> None:
         if not self._has_warned:
             self._has_warned = True
             warnings.warn(f'cache {self.folder}: {exc.cause}; reading without it', RuntimeWarning, 2)
 
-    # What is asked of the storage itself.
+    # Metadata.
 
     def stat(self, path: str) -> Stat:
         stat = self._stats.get(path)
@@ -189,7 +173,7 @@ class CachedStore:
         return found
 
     def learn(self, folder: str) -> None:
-        """Makes sure that what is in the folder of a dataset is known, with one listing."""
+        """Lists the folder of a dataset, unless its files are known."""
         if self.inner.join(folder, 'spec.json') not in self._stats:
             self.walk(folder)
 
@@ -207,39 +191,10 @@ class CachedStore:
 
     # Nothing is written through a cache.
 
-    def create(self, path: str) -> Output:
-        return self._refuse(path)
+    def _refuse(self, *args: Any, **options: Any) -> NoReturn:
+        raise ValueError(f'{args[0]}: a cache is for reading')
 
-    def resume(self, path: str, size: int) -> Output:
-        return self._refuse(path)
-
-    def clone(self, path: str, target: str, size: int) -> None:
-        self._refuse(path)
-
-    def replace(self, path: str, data: bytes) -> None:
-        self._refuse(path)
-
-    def rename(self, path: str, target: str) -> None:
-        self._refuse(path)
-
-    def remove(self, path: str) -> None:
-        self._refuse(path)
-
-    def make_folder(self, folder: str) -> None:
-        self._refuse(folder)
-
-    def remove_folder(self, folder: str) -> None:
-        self._refuse(folder)
-
-    def lock(self, folder: str) -> Lock:
-        return self._refuse(folder)
-
-    def _refuse(self, path: str) -> NoReturn:
-        raise ValueError(f'{path}: a cache is for reading')
-
-
-def _ignore(size: int) -> None:
-    """Nobody is told how far a download is that was not asked for."""
+    create = resume = clone = replace = rename = remove = make_folder = remove_folder = lock = _refuse
 
 
 def _touch(path: str) -> None:
@@ -247,4 +202,4 @@ def _touch(path: str) -> None:
     try:
         os.utime(path)
     except OSError:
-        pass  # The folder of somebody else, or one that was filled and is only read now.
+        pass  # The folder belongs to another user, or is read-only.

@@ -1,0 +1,124 @@
+"""A byte range of a file as a seekable file: for decoders that seek, and for copies of large records."""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from typing import Any
+
+from bags.storage.base import File
+from bags.storage.mmap_file import MappedFile
+
+__all__ = ['RangeFile']
+
+MIN_READ_AHEAD = 1 << 16  # Bytes of the first read of a remote file, and of reads that are not sequential.
+MAX_READ_AHEAD = 1 << 23
+MAX_KEPT_READS = 4
+
+
+class RangeFile(io.RawIOBase):
+    """A readable, seekable file over a byte range of another one.
+
+    Local files are read as asked. Remote files are read ahead: sequential reads double, up to 8 MiB, and the
+    last few reads are kept.
+
+    Args:
+        file: The file.
+        start, stop: The range.
+        name: Its name in messages.
+    """
+
+    def __init__(self, file: File, start: int, stop: int, name: str) -> None:
+        self.name = name
+        self._file = file
+        self._start = start
+        self._stop = stop
+        self._position = start
+        self._reads_ahead = start < file.cached_from
+        self._kept: deque[tuple[int, bytes]] = deque(maxlen=MAX_KEPT_READS)  # Offsets and bytes of the file.
+        self._sequential = start  # Where a read continues the one before it,
+        self._read_ahead = MIN_READ_AHEAD // 2  # and the least it then reads, halved.
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position - self._start
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: self._start, io.SEEK_CUR: self._position, io.SEEK_END: self._stop}[whence]
+        if base + offset < self._start:
+            raise ValueError(
+                f'{self.name}: expected a position of at least 0, got {base + offset - self._start}'
+            )
+        self._position = base + offset
+        return self.tell()
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Returns up to `size` bytes; all that are left if it is negative or None."""
+        if self.closed:
+            raise ValueError(f'{self.name} is closed')
+        start = self._position
+        stop = self._stop if size is None or size < 0 else min(start + size, self._stop)
+        if stop <= start:
+            return b''
+        data = self._read_remote(start, stop) if self._reads_ahead else bytes(self._file.read(start, stop))
+        self._position = stop
+        return data
+
+    def readall(self) -> bytes:
+        return self.read()
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast('B')
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def local_range(self) -> tuple[int, int] | None:
+        """Returns the descriptor of a mapped local file and the position in it; None for other files."""
+        return (self._file.fd, self._position) if isinstance(self._file, MappedFile) else None
+
+    def expect(self, start: int, stop: int) -> None:
+        """Announces that these bytes of the range are read next: of a remote file, with one request."""
+        if not self._reads_ahead:
+            return
+        start, stop = self._start + max(start, 0), min(self._start + stop, self._stop)
+        while start < stop and (data := self._find_kept(start, stop)):
+            start += len(data)
+        if start < stop:
+            self._kept.append((start, bytes(self._file.read(start, stop))))
+
+    def _read_remote(self, start: int, stop: int) -> bytes:
+        parts, position = [], start
+        while position < stop:
+            part = self._find_kept(position, stop) or self._fetch(position, stop)
+            parts.append(part)
+            position += len(part)
+        self._sequential = stop
+        return parts[0] if len(parts) == 1 else b''.join(parts)
+
+    def _find_kept(self, start: int, stop: int) -> bytes:
+        for first, data in self._kept:
+            if first <= start < first + len(data):
+                return data[start - first : stop - first]
+        return b''
+
+    def _fetch(self, start: int, stop: int) -> bytes:
+        """Reads to `stop` or further, but not beyond where kept bytes begin."""
+        is_sequential = start == self._sequential or any(
+            start == first + len(data) for first, data in self._kept
+        )
+        self._read_ahead = min(MAX_READ_AHEAD, 2 * self._read_ahead) if is_sequential else MIN_READ_AHEAD
+        limit = min([self._stop, *(first for first, _ in self._kept if first > start)])
+        end = min(max(stop, start + self._read_ahead), limit)
+        data = bytes(self._file.read(start, end))
+        if end - start <= MAX_READ_AHEAD or end > stop:
+            self._kept.append((start, data))
+        return data[: stop - start]
