@@ -10,7 +10,7 @@ BIN := .venv/bin
 PIP := -m pip install -qq --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow demo bench bench-remote test-adapters test-cloud test-freethreaded clean
+.PHONY: help test lint format slow demo bench bench-remote flows test-adapters test-cloud test-freethreaded clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ test-adapters: .venv-adapters/ready ## datasets with PyTorch, Grain, JAX and Bea
 # Without the formats: they have no threads, and there are no wheels of the codecs as new as bags asks for.
 test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which is built first (FREETHREADED=path takes another)
 	env -u PYTHON_GIL .venv-freethreaded/bin/python -m pytest -n auto --maxprocesses 8 --ignore tests/formats $(ARGS)
+
+flows: .venv/ready ## counts the functions that a row, a batch, an append … pass (ARGS='--trace append')
+	$(BIN)/python tools/flows $(ARGS)
 
 clean: ## removes environments, caches and outputs
 	rm -rf .venv .venv-adapters .venv-bench .venv-freethreaded .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
