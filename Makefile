@@ -10,7 +10,7 @@ BIN := .venv/bin
 PIP := -m pip install -qq --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow demo bench bench-remote flows test-adapters test-cloud test-freethreaded clean
+.PHONY: help test lint format slow demo bench bench-remote bench-tables flows test-adapters test-cloud test-freethreaded clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -47,10 +47,13 @@ demo: .venv/ready ## writes and reads a small dataset of real media; a contact s
 bench: .venv-bench/ready ## measures bags beside its peers; benchmarks/README.md says how (ARGS=--quick)
 	.venv-bench/bin/python -m benchmarks $(ARGS)
 
-bench-remote: .venv-bench/ready ## the part of it about storages, beside MosaicML Streaming, LitData and WebDataset; needs nginx, installs 3 GB
+bench-remote: .venv-bench/ready ## the part of it about object stores, beside MosaicML Streaming, LitData and WebDataset; needs nginx, installs 3 GB
 	.venv-bench/bin/python $(PIP) -r benchmarks/requirements-remote.txt -r benchmarks/requirements-mosaic.txt
 	.venv-bench/bin/python $(PIP) --no-deps mosaicml-streaming
 	.venv-bench/bin/python -m benchmarks --only remote $(ARGS)
+
+bench-tables: ## writes the tables of README from benchmarks/results
+	$(PYTHON) -m benchmarks.render
 
 # Each file in a process of its own: PyTorch forks, which the threads of Grain had better not see.
 test-adapters: .venv-adapters/ready ## datasets with PyTorch, Grain, JAX and Beam, the real ones; installs 2 GB first

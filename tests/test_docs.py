@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.render import SECTIONS, render
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / 'README.md', *sorted((ROOT / 'docs').glob('**/*.md'))]
 BLOCK = re.compile(r'^```python\n(.*?)^```', re.DOTALL | re.MULTILINE)
@@ -50,6 +52,13 @@ def test_blocks_run(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = compile(blocks_of(path.read_text(encoding='utf-8')), str(path), 'exec')
     exec(code, {'__name__': path.stem})
+
+
+def test_tables_of_readme_are_those_of_the_results():
+    """After a run of the benchmarks, `make bench-tables` writes them."""
+    text = (ROOT / 'README.md').read_text(encoding='utf-8')
+    assert set(re.findall(r'<!-- benchmarks: (\w+) -->', text)) == SECTIONS.keys()
+    assert render(text) == text
 
 
 @pytest.fixture
