@@ -10,7 +10,7 @@ BIN := .venv/bin
 PIP := -m pip install -qq --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow demo bench bench-remote bench-tables flows test-adapters test-cloud test-freethreaded clean
+.PHONY: help test lint format slow demo bench bench-remote bench-tables flows layers test-adapters test-cloud test-freethreaded clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -65,6 +65,9 @@ test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which
 
 flows: .venv/ready ## counts the functions that a row, a batch, an append … pass (ARGS='--trace append')
 	$(BIN)/python tools/flows $(ARGS)
+
+layers: .venv/ready ## writes the packages and modules into CONTRIBUTING.md
+	$(BIN)/python -m tests.test_contributing
 
 clean: ## removes environments, caches and outputs
 	rm -rf .venv .venv-adapters .venv-bench .venv-freethreaded .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
