@@ -1,21 +1,21 @@
-# One command each, on a fresh machine: they make the environment they need first. `make help` lists them.
-# Another interpreter: make test PYTHON=python3.12
+# Each target first makes the environment it needs. `make help` lists the targets.
+# For another interpreter: make test PYTHON=python3.12
 
 PYTHON ?= python3
 FREETHREADED ?=
 ARGS ?=
 
 BIN := .venv/bin
-# Quiet: what the environment says is only of interest when it fails.
+# Quiet, except for errors.
 PIP := -m pip install -qq --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow demo bench bench-remote test-adapters test-cloud test-freethreaded clean
+.PHONY: help test lint format slow demo bench bench-remote bench-tables flows layers test-adapters test-cloud test-freethreaded clean
 
-help: ## what there is
+help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
 
-test: lint ## ruff, mypy, then the tests with every example in the docs (ARGS='-k limits' chooses)
+test: lint ## ruff, mypy, and the tests with every example in the docs (ARGS='-k limits' selects tests)
 	$(BIN)/pytest -n auto --maxprocesses 8 $(ARGS)
 
 lint: .venv/ready ## ruff and mypy --strict
@@ -23,48 +23,57 @@ lint: .venv/ready ## ruff and mypy --strict
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy --no-error-summary
 
-format: .venv/ready ## puts the code in the house format
+format: .venv/ready ## formats the code
 	$(BIN)/ruff check --quiet --fix
 	$(BIN)/ruff format --quiet
 
-slow: .venv/ready ## the tests that take long
+slow: .venv/ready ## the slow tests
 	$(BIN)/pytest -m slow $(ARGS)
 
-# Of local files, minus what only those can do; then the tests of storages, of which the quick ones are in `test` too.
-# Each storage and each client once with all of it; the other two pairs with a part, as little of it is theirs alone.
+# The tests of local files over object stores, except for what only local files can do; then tests/cloud. Two pairs of
+# a store and a client run all of them, the other two pairs a part.
 CLOUD = $(shell $(BIN)/python -c 'from tests.cloud.local_only import FILES; print(*FILES)')
 CLOUD_PART = $(shell $(BIN)/python -c 'from tests.cloud.local_only import PART; print(*PART)')
-test-cloud: .venv/ready ## the tests of bags and datasets over HTTP: an S3 and a GCS server, obstore and fsspec
+test-cloud: .venv/ready ## the tests of bags and datasets with an S3 and a GCS server, through obstore and fsspec
 	for storage in s3-obstore gs-fsspec; do \
 	  $(BIN)/pytest -q -n auto --maxprocesses 8 --storage $$storage $(CLOUD) $(ARGS) || exit 1; done
 	for storage in s3-fsspec gs-obstore; do \
 	  $(BIN)/pytest -q -n auto --maxprocesses 8 --storage $$storage $(CLOUD_PART) $(ARGS) || exit 1; done
 	$(BIN)/pytest -n auto --maxprocesses 8 -m 'slow or not slow' tests/cloud $(ARGS)
 
-demo: .venv/ready ## writes and reads a small dataset of real media; a contact sheet lands in out/
+demo: .venv/ready ## writes and reads a small dataset of real media, and draws out/contact-sheet.png
 	$(BIN)/python examples/demo.py
 
-bench: .venv-bench/ready ## measures bags beside its peers; benchmarks/README.md says how (ARGS=--quick)
+bench: .venv-bench/ready ## measures bags beside its peers (ARGS=--quick); see benchmarks/README.md
 	.venv-bench/bin/python -m benchmarks $(ARGS)
 
-bench-remote: .venv-bench/ready ## the part of it about storages, beside MosaicML Streaming, LitData and WebDataset; needs nginx, installs 3 GB
+bench-remote: .venv-bench/ready ## measures object stores, beside MosaicML Streaming, LitData and WebDataset; needs nginx, installs 3 GB
 	.venv-bench/bin/python $(PIP) -r benchmarks/requirements-remote.txt -r benchmarks/requirements-mosaic.txt
 	.venv-bench/bin/python $(PIP) --no-deps mosaicml-streaming
 	.venv-bench/bin/python -m benchmarks --only remote $(ARGS)
 
-# Each file in a process of its own: PyTorch forks, which the threads of Grain had better not see.
-test-adapters: .venv-adapters/ready ## datasets with PyTorch, Grain, JAX and Beam, the real ones; installs 2 GB first
+bench-tables: ## writes the tables of README from benchmarks/results
+	$(PYTHON) -m benchmarks.render
+
+# Each file runs in its own process: PyTorch forks, which Grain's threads do not survive.
+test-adapters: .venv-adapters/ready ## the tests of datasets with PyTorch, Grain, JAX and Beam; installs 2 GB first
 	.venv-adapters/bin/python -m pytest -n 2 --dist loadfile tests/adapters $(ARGS)
 
-# Without the formats: they have no threads, and there are no wheels of the codecs as new as bags asks for.
-test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which is built first (FREETHREADED=path takes another)
+# Without the formats: they use no threads, and the codecs have no recent wheels.
+test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which is built first (FREETHREADED=path uses another)
 	env -u PYTHON_GIL .venv-freethreaded/bin/python -m pytest -n auto --maxprocesses 8 --ignore tests/formats $(ARGS)
+
+flows: .venv/ready ## counts the functions that one read, batch or append passes (ARGS='--trace append')
+	$(BIN)/python tools/flows $(ARGS)
+
+layers: .venv/ready ## writes the packages and modules into CONTRIBUTING.md
+	$(BIN)/python -m tests.test_contributing
 
 clean: ## removes environments, caches and outputs
 	rm -rf .venv .venv-adapters .venv-bench .venv-freethreaded .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
-# An environment is made anew when pyproject.toml changes; the file `ready` says that it is complete.
+# An environment is rebuilt when pyproject.toml changes; the file `ready` marks it as complete.
 .venv/ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bags needs Python 3.11 or newer: make PYTHON=…")'
 	@echo 'making .venv'
@@ -84,8 +93,8 @@ clean: ## removes environments, caches and outputs
 	@.venv-adapters/bin/python $(PIP) -e '.[images,video,s3]' -r tests/adapters/requirements.txt
 	@touch $@
 
-# msgpack and zstandard have no wheels for 3.13t and are compiled, about a minute; the newest Pillow, av and
-# Hypothesis have none either and are not worth compiling, so an older one that has is taken.
+# msgpack and zstandard have no wheels for 3.13t and are compiled in about a minute. The newest Pillow, av and
+# Hypothesis have none either; older versions with wheels are installed.
 .venv-freethreaded/ready: pyproject.toml
 	@echo 'making .venv-freethreaded'
 	@python="$(FREETHREADED)"; python="$${python:-$$(tools/build-python-freethreaded)}" && \

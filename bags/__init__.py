@@ -23,6 +23,10 @@ from bags.errors import (
 
 if TYPE_CHECKING:
     from bags import bag, samplers
+    from bags import beam as beam
+    from bags import grain as grain
+    from bags import jax as jax
+    from bags import torch as torch
     from bags.authoring.copy import Copied, copy
     from bags.authoring.from_numpy import from_numpy
     from bags.authoring.write import Written, write
@@ -156,17 +160,19 @@ _HOMES = {
 _MODULES = ('bag', 'beam', 'samplers', 'grain', 'jax', 'torch')
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
+if not TYPE_CHECKING:  # A misspelled name is an error for type checkers.
 
-    if name in _MODULES:
-        return import_module(f'bags.{name}')
-    for home, names in _HOMES.items():
-        if name in names:
-            value = globals()[name] = getattr(import_module(f'bags.{home}'), name)
-            return value
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        if name in _MODULES:
+            return import_module(f'bags.{name}')
+        for home, names in _HOMES.items():
+            if name in names:
+                value = globals()[name] = getattr(import_module(f'bags.{home}'), name)
+                return value
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 
 def __dir__() -> list[str]:
-    return [*__all__, '__version__']
+    return [*__all__, *_MODULES, '__version__']

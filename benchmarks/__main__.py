@@ -2,17 +2,20 @@
 
 import argparse
 import os
+import shlex
+import sys
+from pathlib import Path
 
 from benchmarks import cold, data, datasets, loading, records, remote, report, scale
-from benchmarks.peers import PEERS, present
+from benchmarks.peers import PEERS, is_installed
 
-PARTS = ('records', 'cold', 'datasets', 'loading', 'scale', 'remote')
+PARTS = ('records', 'cold', 'datasets', 'loading', 'scale', 'remote', 'video')
 
 
 def main() -> None:
-    """Measures, prints, and lists every ratio below its floor."""
+    """Measures and prints, saves the results of each part, and lists every ratio below its floor."""
     parser = argparse.ArgumentParser(prog='python -m benchmarks', description=__doc__)
-    parser.add_argument('--quick', action='store_true', help='fewer cells and turns: about two minutes')
+    parser.add_argument('--quick', action='store_true', help='fewer cells and rounds: about two minutes')
     parser.add_argument('--only', nargs='+', choices=PARTS, default=PARTS, help='parts to run')
     parser.add_argument('--sizes', nargs='+', choices=('fixed', 'variable'), help='record sizes')
     parser.add_argument(
@@ -24,25 +27,31 @@ def main() -> None:
         default='system' if os.access('/proc/sys/vm/drop_caches', os.W_OK) else 'file',
         help='what is dropped for cold reads: the page cache, which needs root, or pages of the file',
     )
+    parser.add_argument(
+        '--results', type=Path, default=report.RESULTS, help='where results are saved, one JSON file a part'
+    )
     options = parser.parse_args()
     sizes = options.sizes or (['fixed'] if options.quick else ['fixed', 'variable'])
 
     modules = dict.fromkeys(peer.module for peer in PEERS.values())
-    report.environment([module for module in modules if not present(module)], data.directory())
-    output = report.Report()
-    if 'records' in options.only:
-        varies = [size == 'variable' for size in sizes]
-        records.main(output, quick=options.quick, sizes=varies, contents=options.content)
-    if 'cold' in options.only:
-        cold.main(output, quick=options.quick, whole=options.drop == 'system')
-    if 'datasets' in options.only:
-        datasets.main(output, quick=options.quick)
-    if 'loading' in options.only:
-        loading.main(output, quick=options.quick)
-    if 'scale' in options.only:
-        scale.main(output, quick=options.quick)
-    if 'remote' in options.only:
-        remote.main(output, quick=options.quick)
+    report.environment([module for module in modules if not is_installed(module)], data.directory())
+    output = report.Report(shlex.join(['python', '-m', 'benchmarks', *sys.argv[1:]]))
+    for part in PARTS:
+        if part not in options.only:
+            continue
+        if part == 'records':
+            varies = [size == 'variable' for size in sizes]
+            records.main(output, quick=options.quick, sizes=varies, contents=options.content)
+        elif part == 'cold':
+            cold.main(output, quick=options.quick, whole=options.drop == 'system')
+        elif part == 'video':
+            from benchmarks import video  # Imports PyAV.
+
+            video.main(output, quick=options.quick)
+        else:
+            module = {'datasets': datasets, 'loading': loading, 'scale': scale, 'remote': remote}[part]
+            module.main(output, quick=options.quick)
+        output.save(part, options.results)
     output.summary()
 
 

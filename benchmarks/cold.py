@@ -1,4 +1,4 @@
-"""Records, cold: 1,024 random ones in one call, with nothing of the file in the page cache."""
+"""Records, cold: 1,024 random ones in one call, none of them in the page cache."""
 
 import ctypes
 import functools
@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks import data, report
 from benchmarks.records import libraries, write
-from benchmarks.timing import Contestant, Timing, race
+from benchmarks.timing import Candidate, Timing, time_interleaved
 
 GATHER = 1024
 CONFIGURATIONS: dict[str, tuple[str, dict[str, str]]] = {
@@ -38,24 +38,36 @@ def main(output: report.Report, *, quick: bool, whole: bool) -> None:
     writer = modules.get('bagz') or modules.get('sackli') or modules['bags']
     how = 'the whole page cache' if whole else "the file's pages"
     report.heading(f'Records, cold: us a record of {GATHER:,} random ones in one call')
-    print(f'All readers are closed, then {how} dropped; opening is timed apart. Other records every turn.')
+    print(
+        f'All readers are closed, then {how} dropped; opening is timed apart. Every run reads other records.'
+    )
     for name, (size, count) in SIZES.items():
         records = functools.partial(data.records, count, size, variable=True, content='random')
         for extension in ('bag', 'bagz') if name == '4 KB' and not quick else ('bag',):
-            path = data.kept(f'cold-{size}.{extension}', lambda path, r=records: write(writer, path, r()))
-            lanes = {
-                name: Lane(modules[library], path, options, whole=whole, seed=index * 1000)
+            path = data.cached(f'cold-{size}.{extension}', lambda path, r=records: write(writer, path, r()))
+            configurations = {
+                name: Configuration(modules[library], path, options, whole=whole, seed=index * 1000)
                 for index, (name, (library, options)) in enumerate(CONFIGURATIONS.items())
                 if library in modules
             }
-            contest(output, f'cold {name} {"zstd" if extension == "bagz" else "plain"}', lanes, quick=quick)
+            compare(
+                output,
+                f'cold {name} {"zstd" if extension == "bagz" else "plain"}',
+                configurations,
+                quick=quick,
+            )
 
 
-def contest(output: report.Report, title: str, lanes: dict[str, 'Lane'], *, quick: bool) -> None:
+def compare(
+    output: report.Report, title: str, configurations: dict[str, 'Configuration'], *, quick: bool
+) -> None:
     """Times every configuration on one file."""
-    contestants = {name: Contestant(lane.read, GATHER, lane.open, lane.close) for name, lane in lanes.items()}
-    timings = race(contestants, seconds=1 if quick else 4, least=3, most=15)
-    output.contest(title, timings, 'bags', FLOORS)
+    candidates = {
+        name: Candidate(configuration.read, GATHER, configuration.open, configuration.close)
+        for name, configuration in configurations.items()
+    }
+    timings = time_interleaved(candidates, seconds=1 if quick else 4, min_rounds=3, max_rounds=15)
+    output.compare(title, timings, 'bags', FLOORS)
     for name in ('RANDOM', 'DIRECT_IO'):
         ours, theirs = (timings.get(f'{library} {name}', Timing()).wall for library in ('bags', 'sackli'))
         if not math.isnan(theirs / ours):
@@ -63,13 +75,15 @@ def contest(output: report.Report, title: str, lanes: dict[str, 'Lane'], *, quic
     print(
         '  open, ms: '
         + ', '.join(
-            f'{n} {statistics.median(lane.opened) * 1e3:.2f}' for n, lane in lanes.items() if lane.opened
+            f'{n} {statistics.median(configuration.opened) * 1e3:.2f}'
+            for n, configuration in configurations.items()
+            if configuration.opened
         )
     )
 
 
-class Lane:
-    """One configuration; every turn opens the file anew, cold, and reads other records."""
+class Configuration:
+    """One configuration; every run opens the file with a cold page cache, and reads other records."""
 
     def __init__(self, module: Any, path: Path, options: dict[str, str], *, whole: bool, seed: int) -> None:
         self.module = module
@@ -84,7 +98,7 @@ class Lane:
         start = time.perf_counter()
         reader = self.module.Reader(str(self.path), **self.options)
         self.opened.append(time.perf_counter() - start)
-        # Records that others read before would be fast where the host of a virtual machine caches.
+        # The host of a virtual machine may cache records that were read before.
         return reader, data.order(GATHER, len(reader), seed=next(self.seeds))
 
     def read(self, state: tuple[Any, np.ndarray]) -> object:
@@ -97,12 +111,12 @@ class Lane:
 
 
 def drop(path: Path, *, whole: bool) -> None:
-    """Drops a file from the page cache and makes sure that it is gone.
+    """Drops a file from the page cache, and checks that it is gone.
 
     Raises:
         RuntimeError: More than one page in a hundred stayed, as when some reader still maps the file.
     """
-    # Pages whose read-ahead is still under way stay for a moment.
+    # Pages with read-ahead in progress cannot be dropped yet.
     for _ in range(100):
         with open(path, 'rb') as file:
             os.fsync(file.fileno())

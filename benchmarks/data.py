@@ -1,4 +1,4 @@
-"""What is measured on: records and datapoints made up reproducibly, and a folder that keeps the files."""
+"""The data to measure with: reproducible records and datapoints, in files that are kept between runs."""
 
 import functools
 import os
@@ -16,14 +16,14 @@ Row = dict[str, Any]
 
 
 def directory() -> Path:
-    """Where files are kept between runs: $BAGS_BENCH_DIR, else a folder for temporary files."""
+    """The folder of files that are kept between runs: $BAGS_BENCH_DIR, else a folder for temporary files."""
     path = Path(os.environ.get('BAGS_BENCH_DIR') or Path(tempfile.gettempdir()) / 'bags-bench')
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
-def kept(name: str, build: Callable[[Path], object]) -> Path:
-    """The file or folder `name`, built once; one that was not finished is built again."""
+def cached(name: str, build: Callable[[Path], object]) -> Path:
+    """Returns the file or folder `name`, which is built if it does not exist or was left unfinished."""
     path = directory() / name
     if not path.exists():
         unfinished = path.with_name(f'unfinished-{name}')
@@ -60,7 +60,7 @@ def remove(path: Path) -> None:
 
 @functools.cache
 def pool(content: str) -> bytes:
-    """Bytes to cut records from: 'text' (words, zstd makes half of them) or 'random' (incompressible)."""
+    """Bytes to cut records from: 'text' (words, which zstd halves) or 'random' (incompressible)."""
     rng = np.random.default_rng(1)
     if content == 'random':
         return rng.bytes(POOL)
@@ -82,7 +82,7 @@ def records(count: int, size: int, *, variable: bool, content: str = 'text') -> 
 def rows(count: int, size: int = BLOB) -> Iterator[Row]:
     """Datapoints of an int, a text of 20 to 200 characters, a float32[256] and `size` bytes."""
     text, noise = pool('text').decode(), pool('random')
-    # A generator each, so that fewer datapoints are the beginning of more.
+    # Separate generators, so that the first rows are the same for any count.
     starts = np.random.default_rng(3).integers(0, POOL - BLOB, count).tolist()
     lengths = np.random.default_rng(4).integers(20, 201, count).tolist()
     for index, (start, length) in enumerate(zip(starts, lengths, strict=True)):
@@ -92,5 +92,5 @@ def rows(count: int, size: int = BLOB) -> Iterator[Row]:
 
 
 def order(count: int, length: int, seed: int = 4) -> np.ndarray:
-    """Random indices below `length`, int64, shape (count,), none of them twice where there are enough."""
+    """Random indices below `length`, int64, shape (count,), without repeats where there are enough."""
     return np.random.default_rng(seed).choice(length, count, replace=count > length)

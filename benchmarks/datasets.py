@@ -1,4 +1,4 @@
-"""Datasets: 20,000 datapoints of an int, a text, a vector and 30 KB of bytes, hot, beside every peer."""
+"""Datasets: 20,000 datapoints of an int, a text, a vector and 30 KB of bytes, from the page cache."""
 
 import gc
 from pathlib import Path
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks import data, report
-from benchmarks.peers import PEERS, VARIANTS, Bags, Indices, Peer, Reader, present
-from benchmarks.probe import memory
-from benchmarks.timing import Contestant, race
+from benchmarks.memory import memory
+from benchmarks.peers import PEERS, VARIANTS, Bags, Indices, Peer, Reader, is_installed
+from benchmarks.timing import Candidate, time_interleaved
 
 COUNT = 20_000
 WRITTEN = 4_000
@@ -19,48 +19,49 @@ SMALL = (('id', 'text'), ('id', 'vector'))
 
 def main(output: report.Report, *, quick: bool) -> None:
     """Prints one table an operation."""
-    report.heading(f'Datasets, hot: us a datapoint, of {COUNT:,}')
+    report.heading(f'Datasets, from the page cache: us a datapoint, of {COUNT:,}')
     seconds = 1.0 if quick else 4.0
-    peers = {name: peer for name, peer in (PEERS | VARIANTS).items() if present(peer.module)}
+    peers = {name: peer for name, peer in (PEERS | VARIANTS).items() if is_installed(peer.module)}
     paths = {name: folder(name, peer) for name, peer in peers.items()}
     readers = opened(peers, paths)
     order = data.order(COUNT, COUNT)
     others = [name for name in readers if name != 'bags']
-    held = [name for name in others if name in PEERS]
+    with_floors = [name for name in others if name in PEERS]
 
-    def contest(title: str, contestants: dict[str, Contestant], ours: str, floors: dict[str, float]) -> None:
-        output.contest(title, race(contestants, seconds=seconds), ours, floors)
+    def compare(title: str, candidates: dict[str, Candidate], ours: str, floors: dict[str, float]) -> None:
+        output.compare(title, time_interleaved(candidates, seconds=seconds), ours, floors)
 
-    rows = {name: one_by_one(reader, order[: peers[name].pace]) for name, reader in readers.items()}
-    contest('random row', rows, 'bags', {name: 3.0 if peers[name].columnar else 0.95 for name in held})
+    rows = {name: one_by_one(reader, order[: peers[name].rows_per_run]) for name, reader in readers.items()}
+    compare('random row', rows, 'bags', {name: 3.0 if peers[name].columnar else 0.95 for name in with_floors})
     raw = Bags(raw=True).open(paths['bags']) if 'bags' in readers else None
-    ours = {'bags, raw': one_by_one(raw, order[: Bags.pace])} if raw else {}
-    contest(
-        'random row, raw', {**ours, **{n: rows[n] for n in others}}, 'bags, raw', dict.fromkeys(held, 2.0)
+    ours = {'bags, raw': one_by_one(raw, order[: Bags.rows_per_run])} if raw else {}
+    compare(
+        'random row, raw',
+        {**ours, **{n: rows[n] for n in others}},
+        'bags, raw',
+        dict.fromkeys(with_floors, 2.0),
     )
     for fields in SMALL:
         batches = {name: batched(reader, order, fields, peers[name]) for name, reader in readers.items()}
         if 'bags' in readers:
             batches['bags, indices in a list'] = batched(readers['bags'], order, fields, Bags(), as_list=True)
         title = f'random batch of {BATCH}: {" and ".join(fields)}'
-        contest(title, batches, 'bags', dict.fromkeys(held, 20.0))
-    scans = {name: Contestant(lambda _, r=reader: r.scan('id'), COUNT) for name, reader in readers.items()}
+        compare(title, batches, 'bags', dict.fromkeys(with_floors, 20.0))
+    scans = {name: Candidate(lambda _, r=reader: r.scan('id'), COUNT) for name, reader in readers.items()}
     if 'bags' in readers:
         every = np.arange(COUNT)
-        scans['bags, indices in an array'] = Contestant(
-            lambda _: readers['bags'].batch(every, ('id',)), COUNT
-        )
-    contest('scan of an int field', scans, 'bags', dict.fromkeys(held, 4.0))
+        scans['bags, indices in an array'] = Candidate(lambda _: readers['bags'].batch(every, ('id',)), COUNT)
+    compare('scan of an int field', scans, 'bags', dict.fromkeys(with_floors, 4.0))
     for reader in [*readers.values(), *([raw] if raw else [])]:
         reader.close()
-    contest('write', writes(peers), 'bags', dict.fromkeys(held, 1.0))
-    opens = {n: Contestant(lambda _, n=n: peers[n].open(paths[n]).close(), 1) for n in readers}
-    output.contest('open', race(opens, seconds=seconds), 'bags', {}, unit='ms')
-    memory({name: paths[name] for name in readers})
+    compare('write', writes(peers), 'bags', dict.fromkeys(with_floors, 1.0))
+    opens = {n: Candidate(lambda _, n=n: peers[n].open(paths[n]).close(), 1) for n in readers}
+    output.compare('open', time_interleaved(opens, seconds=seconds), 'bags', {}, unit='ms')
+    memory(output, f'{COUNT:,} datapoints', {name: paths[name] for name in readers})
 
 
 def opened(peers: dict[str, Peer], paths: dict[str, Path], size: int = data.BLOB) -> dict[str, Reader]:
-    """A reader for each peer that reads right."""
+    """Opens a reader for each peer, and checks that it reads right."""
     readers: dict[str, Reader] = {}
     for name, peer in peers.items():
         try:
@@ -78,13 +79,13 @@ def folder(name: str, peer: Peer, shard_length: int | None = None, size: int = d
     """The dataset of a peer, written once; `size` is that of its bytes field."""
     name = name.partition(',')[0].replace(' ', '-')
     shards = f'-{COUNT // shard_length}-shards' if shard_length else ''
-    return data.kept(
+    return data.cached(
         f'dataset-{name}-{size}{shards}', lambda path: peer.write(path, data.rows(COUNT, size), shard_length)
     )
 
 
 def check(reader: Reader, size: int = data.BLOB) -> None:
-    """Nothing is timed that reads wrong."""
+    """Raises where a library reads wrong."""
     for index, expected in enumerate(data.rows(COUNT, size)):
         if index % 97 == 0:
             same(reader.row(index), expected)
@@ -105,7 +106,7 @@ def same(got: dict[str, Any], expected: dict[str, Any]) -> None:
             raise AssertionError(f'field {field} of datapoint {expected.get("id")} differs')
 
 
-def one_by_one(reader: Reader, order: np.ndarray) -> Contestant:
+def one_by_one(reader: Reader, order: np.ndarray) -> Candidate:
     """Random rows, each dropped before the next."""
     indices = order.tolist()
 
@@ -113,12 +114,12 @@ def one_by_one(reader: Reader, order: np.ndarray) -> Contestant:
         for index in indices:
             reader.row(index)
 
-    return Contestant(run, len(indices))
+    return Candidate(run, len(indices))
 
 
 def batched(
     reader: Reader, order: np.ndarray, fields: tuple[str, ...], peer: Peer, *, as_list: bool | None = None
-) -> Contestant:
+) -> Candidate:
     """Random batches: arrays of indices for those that take them, lists for the others."""
     as_list = peer.module not in ('bags', 'lance', 'bagz', 'sackli') if as_list is None else as_list
     count = 50 if peer.module == 'bags' else 5
@@ -130,14 +131,14 @@ def batched(
         for batch in batches:
             reader.batch(batch, fields)
 
-    return Contestant(run, count * BATCH)
+    return Candidate(run, count * BATCH)
 
 
-def writes(peers: dict[str, Peer]) -> dict[str, Contestant]:
+def writes(peers: dict[str, Peer]) -> dict[str, Candidate]:
     """Writing and closing a smaller dataset, without waiting for the disk."""
     rows = [*data.rows(WRITTEN)]
     return {
-        name: Contestant(
+        name: Candidate(
             lambda path, peer=peers[name]: peer.write(path, rows),
             WRITTEN,
             before=lambda name=name: data.scratch(name.replace(' ', '-').replace(',', '')),

@@ -2,9 +2,9 @@
 
     python benchmarks/jpeg.py
 
-Every decoder is handed a memoryview, as a reader has it. "2 threads" is the time for two pictures at once,
-divided by two: as long as one alone if the decoder holds the GIL, half of it if there are two idle cores.
-Pictures: photographs of the examples, scaled up where a large one is wanted.
+Every decoder gets a memoryview, as from a reader. "2 threads" is the time of two pictures at once, divided
+by two: the same as with one thread if the decoder holds the GIL, half of it with two idle cores. The pictures
+are photographs of the examples, some of them scaled up.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ CANDIDATES = {
 
 
 def seconds(decode, data, threads):
-    """The best time a picture of several rounds, each long enough to be told from noise."""
+    """Seconds a picture in the fastest of five rounds of about 0.2 s."""
 
     def work(count):
         for _ in range(count):

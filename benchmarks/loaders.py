@@ -1,5 +1,4 @@
-"""Loaders of several libraries, which read the same pictures, decode them with the same function, and stack
-them.
+"""Loaders of several libraries, which all read the same JPEGs, decode them by the same function, and stack.
 
 Each is a class with the module it needs, `write`, which makes its files from JPEGs, and `open`, which
 returns a function that gives the batches of one epoch, in random order: uint8 arrays (BATCH, SIZE, SIZE,
@@ -212,7 +211,7 @@ class ArrayRecord:
 
 
 class Granular:
-    """Granular's loader, which is endless: an epoch is as many batches."""
+    """Granular's loader, which is endless: an epoch is a number of batches."""
 
     module = 'granular'
 

@@ -1,4 +1,4 @@
-"""Loading: pictures from JPEG to batches, and small arrays, in random order, beside the loaders of others."""
+"""Loading: JPEGs to batches, and small arrays to batches, in random order, beside other loaders."""
 
 import concurrent.futures
 import functools
@@ -14,8 +14,8 @@ import numpy as np
 import bags
 from benchmarks import data, report
 from benchmarks.loaders import BATCH, CORES, LOADERS, SIZE, decode
-from benchmarks.peers import present
-from benchmarks.timing import Contestant, race
+from benchmarks.peers import is_installed
+from benchmarks.timing import Candidate, time_interleaved
 
 PICTURES = 2_048
 ROWS, WIDTH, ROW_BATCH = 50_000, 1_024, 256
@@ -40,7 +40,7 @@ def pictures() -> list[bytes]:
         left, top = (int(rng.integers(size - SIZE + 1)) for size in photograph.size)
         stream = io.BytesIO()
         photograph.crop((left, top, left + SIZE, top + SIZE)).save(stream, 'JPEG', quality=90)
-        found[stream.getvalue()] = None  # Pieces of the night sky may be alike.
+        found[stream.getvalue()] = None  # Two pieces of the night sky may be equal.
         if len(found) == PICTURES:
             break
     return list(found)
@@ -52,23 +52,23 @@ def images(output: report.Report, *, quick: bool, only: Iterable[str] = ()) -> N
     kilobytes = sum(map(len, records)) / len(records) / 1000
     what = f'{PICTURES:,} JPEGs of {SIZE} x {SIZE}, {kilobytes:.0f} KB, in batches of {BATCH}'
     report.heading(f'Loading: {what}, us a picture')
-    contestants = {f'only decoding, {CORES} threads': Contestant(lambda _: decode_all(records), PICTURES)}
+    candidates = {f'only decoding, {CORES} threads': Candidate(lambda _: decode_all(records), PICTURES)}
     for name, loader in LOADERS.items():
-        if (only and name not in only) or not present(loader.module):
+        if (only and name not in only) or not is_installed(loader.module):
             continue
         try:
             folder = 'bags' if name.startswith('bags') else name.replace(' ', '-')
-            path = data.kept(f'loading-{folder}', lambda path, loader=loader: loader.write(path, records))
+            path = data.cached(f'loading-{folder}', lambda path, loader=loader: loader.write(path, records))
             data.warm(path)
             epoch = loader.open(path)
             check(epoch(), records)
-            contestants[name] = Contestant(lambda _, epoch=epoch: consume(epoch()), PICTURES)
+            candidates[name] = Candidate(lambda _, epoch=epoch: consume(epoch()), PICTURES)
         except Exception as error:
             print(f'  {name} left out: {type(error).__name__}: {str(error)[:200]}')
-    floors = {name: 0.9 if name.startswith('only') else 1.0 for name in contestants if 'bags' not in name}
-    timings = race(contestants, seconds=2.0 if quick else 20.0, least=9)
-    output.contest('pictures, decoded and stacked', timings, 'bags', floors)
-    contestants.clear()
+    floors = {name: 0.9 if name.startswith('only') else 1.0 for name in candidates if 'bags' not in name}
+    timings = time_interleaved(candidates, seconds=2.0 if quick else 20.0, min_rounds=9)
+    output.compare('pictures, decoded and stacked', timings, 'bags', floors)
+    candidates.clear()
     gc.collect()
 
 
@@ -93,7 +93,7 @@ def consume(batches: Iterable[Any]) -> None:
 
 
 def check(batches: Iterable[Any], records: list[bytes]) -> None:
-    """Nothing is timed that decodes otherwise, repeats, or does not shuffle."""
+    """Raises where a loader decodes wrong, repeats a picture, or does not shuffle."""
     expected = {decode(record).tobytes(): number for number, record in enumerate(records)}
     numbers = []
     for batch in batches:
@@ -110,10 +110,10 @@ def check(batches: Iterable[Any], records: list[bytes]) -> None:
 def arrays(output: report.Report, *, quick: bool) -> None:
     """Rows of 4 KB."""
     report.heading(f'Loading: {ROWS:,} rows of {WIDTH} float32, in batches of {ROW_BATCH}, us a row')
-    rows = data.kept('loading-rows.npy', write_rows)
+    rows = data.cached('loading-rows.npy', write_rows)
     data.warm(rows)
     mapped = np.load(rows, mmap_mode='r')
-    folder = data.kept('loading-rows-bags', functools.partial(write_bags, mapped))
+    folder = data.cached('loading-rows-bags', functools.partial(write_bags, mapped))
     data.warm(folder)
     loader = bags.Loader(bags.open(folder), ROW_BATCH, even='drop', workers=CORES)
     inline = bags.Loader(bags.open(folder), ROW_BATCH, even='drop', workers=0)
@@ -128,18 +128,18 @@ def arrays(output: report.Report, *, quick: bool) -> None:
             np.take(mapped, order[start : start + ROW_BATCH], axis=0)
 
     epochs = itertools.count()
-    contestants = {
-        'bags': Contestant(lambda _: consume_rows(loader.epoch(next(epochs)), count), count),
-        'bags, without workers': Contestant(lambda _: consume_rows(inline.epoch(next(epochs)), count), count),
-        'np.take': Contestant(take, count),
+    candidates = {
+        'bags': Candidate(lambda _: consume_rows(loader.epoch(next(epochs)), count), count),
+        'bags, without workers': Candidate(lambda _: consume_rows(inline.epoch(next(epochs)), count), count),
+        'np.take': Candidate(take, count),
     }
-    if present('loaderx'):
+    if is_installed('loaderx'):
         try:
-            contestants['loaderx'] = loaderx(mapped, count)
+            candidates['loaderx'] = loaderx(mapped, count)
         except Exception as error:
             print(f'  loaderx left out: {type(error).__name__}: {str(error)[:200]}')
-    timings = race(contestants, seconds=2.0 if quick else 10.0)
-    output.contest('random rows of 4 KB', timings, 'bags', {'np.take': 0.7, 'loaderx': 1.0})
+    timings = time_interleaved(candidates, seconds=2.0 if quick else 10.0)
+    output.compare('random rows of 4 KB', timings, 'bags', {'np.take': 0.7, 'loaderx': 1.0})
 
 
 def consume_rows(batches: Iterable[dict[str, np.ndarray]], expected: int) -> None:
@@ -160,8 +160,8 @@ def write_bags(rows: np.ndarray, path: Path) -> None:
             writer.append({'row': row})
 
 
-def loaderx(rows: np.ndarray, count: int) -> Contestant:
-    """loaderx, uncompressed, with the workers that were fastest."""
+def loaderx(rows: np.ndarray, count: int) -> Candidate:
+    """loaderx, uncompressed, with the number of workers that was fastest."""
     from loaderx import Loader
     from loaderx.sampler import Sampler
     from loaderx.zrecord import Dense
@@ -171,7 +171,7 @@ def loaderx(rows: np.ndarray, count: int) -> Contestant:
             for start in range(0, len(rows), 4096):
                 store.append(np.array(rows[start : start + 4096]))
 
-    path = data.kept('loading-rows-loaderx', write)
+    path = data.cached('loading-rows-loaderx', write)
     data.warm(path)
     store = Dense.open(str(path))
     sampler = Sampler(ROWS, ROW_BATCH, Sampler.Mode.CYCLIC, seed=1)
@@ -181,4 +181,4 @@ def loaderx(rows: np.ndarray, count: int) -> Contestant:
         for _ in range(count // ROW_BATCH):
             np.from_dlpack(next(stream)['row'])
 
-    return Contestant(run, count)
+    return Candidate(run, count)

@@ -1,4 +1,4 @@
-"""Records: bags.bag beside bagz and Säckli, hot, every combination of size, compression and operation."""
+"""Records: bags.bag beside bagz and Säckli, from the page cache, by size, compression and operation."""
 
 import dataclasses
 import importlib
@@ -10,31 +10,31 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import data, report
-from benchmarks.peers import present
-from benchmarks.timing import Contestant, Timing, race
+from benchmarks.peers import is_installed
+from benchmarks.timing import Candidate, Timing, time_interleaved
 
 LIBRARIES = {'bags': 'bags.bag', 'bagz': 'bagz', 'sackli': 'sackli'}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A size of records and how many of them a turn handles.
+    """A size of records and how many of them a run handles.
 
     Attributes:
         name: The size, as printed.
         size: Bytes a record, or their mean.
         count: Records in the file that is read.
         single: Records read one by one.
-        gathered: Records read in one call.
-        swept: Records read in order, and records written.
+        at_once: Records read in one call.
+        in_order: Records read in order, and records written.
     """
 
     name: str
     size: int
     count: int
     single: int
-    gathered: int
-    swept: int
+    at_once: int
+    in_order: int
 
 
 KINDS = (
@@ -42,7 +42,7 @@ KINDS = (
     Kind('4 KB', 4096, 20_000, 5_000, 1024, 20_000),
     Kind('1 MB', 1 << 20, 1024, 100, 1024, 128),
 )
-QUICK = (*KINDS[:2], dataclasses.replace(KINDS[2], gathered=256, swept=64))
+QUICK = (*KINDS[:2], dataclasses.replace(KINDS[2], at_once=256, in_order=64))
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Case:
         """The file a library wrote; uncompressed bags are the same bytes whoever writes them."""
         writer = f'-{library}' if self.extension == 'bagz' else ''
         name = f'records-{self.kind.size}-{self.sizes}-{self.content}{writer}.{self.extension}'
-        return data.kept(name, lambda path: write(module, path, self.records(self.kind.count)))
+        return data.cached(name, lambda path: write(module, path, self.records(self.kind.count)))
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,14 @@ class Cell:
 
 def libraries() -> dict[str, Any]:
     """The modules that are installed, by name."""
-    return {name: importlib.import_module(module) for name, module in LIBRARIES.items() if present(name)}
+    return {name: importlib.import_module(module) for name, module in LIBRARIES.items() if is_installed(name)}
 
 
 def main(output: report.Report, *, quick: bool, sizes: list[bool], contents: list[str]) -> None:
     """Prints the table; `sizes` says whether records vary in size, for each pass over the cells."""
     modules = libraries()
-    budget = {'seconds': 0.5, 'least': 3} if quick else {'seconds': 1.0, 'least': 5}
-    report.heading('Records, hot: us a record (cpu us), and the faster peer over bags')
+    budget = {'seconds': 0.5, 'min_rounds': 3} if quick else {'seconds': 1.0, 'min_rounds': 5}
+    report.heading('Records, from the page cache: us a record (cpu us), and the faster peer over bags')
     print('Each library reads the file it wrote: zstd records of bags carry a checksum, which it verifies.')
     cells = []
     for content, variable in itertools.product(contents, sizes):
@@ -115,24 +115,24 @@ def main(output: report.Report, *, quick: bool, sizes: list[bool], contents: lis
         print(f'{"":32}' + ''.join(f'{name:>11}{"":9}' for name in modules) + '  ratio')
         for kind, extension in itertools.product(QUICK if quick or variable else KINDS, ('bag', 'bagz')):
             case = Case(kind, extension, variable, content)
-            for operation, contestants in operations(case, modules):
+            for operation, candidates in operations(case, modules):
                 sequential = operation in ('for x in reader', 'read()')
                 floor = 0.5 if sequential and case.name.split() == ['100', 'B', 'zstd'] else 0.75
-                cell = Cell(operation, case, floor, race(contestants, **budget))
+                cell = Cell(operation, case, floor, time_interleaved(candidates, **budget))
                 cells.append(cell)
                 show(output, cell)
     totals(output, cells)
 
 
-def operations(case: Case, modules: dict[str, Any]) -> Iterator[tuple[str, dict[str, Contestant]]]:
-    """What is timed on one kind of file, each operation with a contestant a library."""
+def operations(case: Case, modules: dict[str, Any]) -> Iterator[tuple[str, dict[str, Candidate]]]:
+    """What is timed on one kind of file, each operation with a candidate a library."""
     kind = case.kind
     readers = {name: module.Reader(str(case.path(name, module))) for name, module in modules.items()}
     for reader in readers.values():
         check(reader, case)
-    order = data.order(max(kind.single, kind.gathered), kind.count)
-    single, gathered = order[: kind.single].tolist(), order[: kind.gathered]
-    listed = gathered.tolist()
+    order = data.order(max(kind.single, kind.at_once), kind.count)
+    single, at_once = order[: kind.single].tolist(), order[: kind.at_once]
+    listed = at_once.tolist()
 
     def one_by_one(reader: Any) -> None:
         for index in single:
@@ -142,24 +142,24 @@ def operations(case: Case, modules: dict[str, Any]) -> Iterator[tuple[str, dict[
         for _ in reader:
             pass
 
-    def reading(run: Callable[[Any], object], count: int, readers: dict[str, Any]) -> dict[str, Contestant]:
-        return {name: Contestant(lambda _, r=reader: run(r), count) for name, reader in readers.items()}
+    def reading(run: Callable[[Any], object], count: int, readers: dict[str, Any]) -> dict[str, Candidate]:
+        return {name: Candidate(lambda _, r=reader: run(r), count) for name, reader in readers.items()}
 
     yield 'single', reading(one_by_one, len(single), readers)
-    yield 'gather (list)', reading(lambda reader: reader.read_indices(listed), kind.gathered, readers)
-    yield 'gather (array)', reading(lambda reader: reader.read_indices(gathered), kind.gathered, readers)
-    if kind.swept < kind.count:
-        readers = {name: reader[: kind.swept] for name, reader in readers.items()}
-    yield 'for x in reader', reading(sweep, kind.swept, readers)
-    yield 'read()', reading(lambda reader: reader.read(), kind.swept, readers)
+    yield 'gather (list)', reading(lambda reader: reader.read_indices(listed), kind.at_once, readers)
+    yield 'gather (array)', reading(lambda reader: reader.read_indices(at_once), kind.at_once, readers)
+    if kind.in_order < kind.count:
+        readers = {name: reader[: kind.in_order] for name, reader in readers.items()}
+    yield 'for x in reader', reading(sweep, kind.in_order, readers)
+    yield 'read()', reading(lambda reader: reader.read(), kind.in_order, readers)
     yield 'write', writing(case, modules)
 
 
-def writing(case: Case, modules: dict[str, Any]) -> dict[str, Contestant]:
+def writing(case: Case, modules: dict[str, Any]) -> dict[str, Candidate]:
     """Writing a file and closing it, without waiting for the disk."""
-    records = list(case.records(case.kind.swept))
+    records = list(case.records(case.kind.in_order))
     return {
-        name: Contestant(
+        name: Candidate(
             lambda path, module=module: write(module, path, records),
             len(records),
             before=lambda name=name: data.scratch(f'{name}.{case.extension}'),
@@ -177,7 +177,7 @@ def write(module: Any, path: Path, records: Iterable[bytes]) -> None:
 
 
 def check(reader: Any, case: Case) -> None:
-    """Nothing is timed that reads wrong; it also touches every page."""
+    """Raises where a library reads wrong; reading also brings the file into the page cache."""
     for index, expected in enumerate(case.records(case.kind.count)):
         if reader[index] != expected:
             raise AssertionError(f'{type(reader).__module__}: record {index} differs')
@@ -192,8 +192,9 @@ def show(output: report.Report, cell: Cell) -> None:
             if not timing.error
             else timing.error[:20]
         )
-    what = f'records, {cell.case.sizes} {cell.case.content}, {cell.name}'
-    mark = output.floor(what, cell.ratio, cell.over(lambda timing: timing.best), cell.floor)
+    what = f'{cell.case.sizes} {cell.case.content}, {" ".join(cell.name.split())}'
+    output.collect(what, cell.timings, 'bags', 'us', faster_peer=cell.ratio)
+    mark = output.check(f'records, {what}', cell.ratio, cell.over(lambda timing: timing.best), cell.floor)
     print(f'{cell.name:32}{columns} {mark}'.rstrip(), flush=True)
 
 
@@ -209,7 +210,7 @@ def totals(output: report.Report, cells: list[Cell]) -> None:
     print('\nGeometric means')
     for operation, mean in means.items():
         print(f'{operation:32}{mean:6.2f}x')
-    # Of two ways to ask for the same, only the one that bags does worse counts.
+    # Of two operations with the same result, only the one with the lower ratio counts.
     pairs = (('gather (list)', 'gather (array)'), ('for x in reader', 'read()'))
     easier = [max(pair, key=lambda operation: means[operation]) for pair in pairs]
     counted = [cell for cell in cells if cell.operation not in easier]
@@ -217,6 +218,6 @@ def totals(output: report.Report, cells: list[Cell]) -> None:
         report.geometric(cell.over(measure) for cell in counted)
         for measure in (lambda timing: timing.wall, lambda timing: timing.best)
     )
-    print(f'{"all but the easier of a pair":32}{output.floor("records, geometric mean", mean, best, 1.1)}')
+    print(f'{"all but the easier of a pair":32}{output.check("records, geometric mean", mean, best, 1.1)}')
     worst = min(cells, key=lambda cell: cell.ratio / cell.floor)
     print(f'{"worst cell":32}{worst.ratio:6.2f}x  {worst.case.sizes} {worst.name}')

@@ -1,4 +1,4 @@
-"""Storages: random records and epochs over a wire, with latency and without, beside peers and clients."""
+"""Object stores: random records and epochs, with latency and without, beside peers and bare clients."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import numpy as np
 
 import bags
 from benchmarks import data, report
-from benchmarks.far import BUCKET, delayed, nginx, nginx_path
-from benchmarks.timing import Contestant, race
+from benchmarks.server import BUCKET, delayed, nginx, nginx_path
+from benchmarks.timing import Candidate, time_interleaved
 
 LATENCY = 0.02
 GATHER = 1024
@@ -51,14 +51,16 @@ def main(output: report.Report, *, quick: bool) -> None:
             timings = measure(records(root, address), quick)
             for ours, raw in RAW.items():
                 pair = {label: timings[label] for label in (ours, raw) if label in timings}
-                title = f'{GATHER} random records of 30 KB, {name}'
-                output.contest(title, pair, ours, {raw: floor}, unit='ms')
+                title = f'{GATHER} random records of 30 KB with {raw.split()[0]}, {name}'
+                output.compare(title, pair, ours, {raw: floor}, unit='ms')
             title, floors = f'epoch of {ROWS} rows of 4 fields, {name}', dict.fromkeys(PEERS, 1.0)
-            output.contest(title, measure(epochs(address), quick), 'bags', floors, unit='ms')
+            output.compare(title, measure(epochs(address), quick), 'bags', floors, unit='ms')
 
 
-def measure(contestants: dict[str, Contestant], quick: bool) -> dict[str, Any]:
-    return race(contestants, seconds=2 if quick else 20, least=2 if quick else 5, most=11)
+def measure(candidates: dict[str, Candidate], quick: bool) -> dict[str, Any]:
+    return time_interleaved(
+        candidates, seconds=2 if quick else 20, min_rounds=2 if quick else 5, max_rounds=11
+    )
 
 
 def row(number: int) -> dict[str, Any]:
@@ -72,11 +74,11 @@ def row(number: int) -> dict[str, Any]:
     }
 
 
-# What is on the storage.
+# Writing the datasets.
 
 
 def prepare(folder: Path) -> None:
-    """Writes what is not there yet."""
+    """Writes the datasets that do not exist yet."""
     folder.mkdir(parents=True, exist_ok=True)
     writers: dict[str, tuple[str, Callable[[Path], None]]] = {
         'records.bag': ('bags', write_records),
@@ -141,8 +143,8 @@ def write_webdataset(path: Path) -> None:
 # Random records.
 
 
-def records(root: Path, url: str) -> dict[str, Contestant]:
-    """Records of one bag, opened before: the bare clients are told where they are."""
+def records(root: Path, url: str) -> dict[str, Candidate]:
+    """Records of one bag that is open; the bare clients get the byte ranges."""
     path, key = f's3://{BUCKET}/records.bag', 'records.bag'
     limits = bags.bag.Reader(root / BUCKET / key)
     size = len(limits[0])
@@ -151,14 +153,14 @@ def records(root: Path, url: str) -> dict[str, Contestant]:
         chosen = np.random.default_rng().integers(0, RECORDS, GATHER)
         return chosen.tolist(), (chosen * size).tolist(), ((chosen + 1) * size).tolist()
 
-    found: dict[str, Contestant] = {}
+    found: dict[str, Candidate] = {}
     for client in ('obstore', 'fsspec'):
         options = {'endpoint_url': url, 'client': client, **KEYS}
         reader = bags.bag.Reader(path, storage_options=options, limits_storage='in_memory')
         check = reader.read_indices([5])[0]
         assert check == limits[5]
         name = 'bags' if client == 'obstore' else 'bags with s3fs'
-        found[name] = Contestant(lambda chosen, reader=reader: reader.read_indices(chosen[0]), GATHER, places)
+        found[name] = Candidate(lambda chosen, reader=reader: reader.read_indices(chosen[0]), GATHER, places)
     with contextlib.suppress(ImportError):
         import obstore
 
@@ -170,13 +172,13 @@ def records(root: Path, url: str) -> dict[str, Contestant]:
         def get_ranges(chosen: Any) -> object:
             return obstore.get_ranges(store, key, starts=chosen[1], ends=chosen[2], coalesce=0)
 
-        found['obstore get_ranges'] = Contestant(get_ranges, GATHER, places)
+        found['obstore get_ranges'] = Candidate(get_ranges, GATHER, places)
     with contextlib.suppress(ImportError):
         import s3fs
 
         system = s3fs.S3FileSystem(endpoint_url=url, **KEYS, skip_instance_cache=True)
         full = f'{BUCKET}/{key}'
-        found['s3fs cat_ranges'] = Contestant(
+        found['s3fs cat_ranges'] = Candidate(
             lambda chosen: system.cat_ranges([full] * GATHER, chosen[1], chosen[2]), GATHER, places
         )
     return found
@@ -185,15 +187,13 @@ def records(root: Path, url: str) -> dict[str, Contestant]:
 # Epochs.
 
 
-def epochs(url: str) -> dict[str, Contestant]:
-    """A pass over all rows, from opening on, without anything kept from the last."""
-    known = {'bags': True}
-    for name, module in PEERS.items():
-        known[name] = importlib.util.find_spec(module) is not None
+def epochs(url: str) -> dict[str, Candidate]:
+    """A pass over all rows, opening included, with an empty cache."""
+    installed = {name: importlib.util.find_spec(module) is not None for name, module in PEERS.items()}
     return {
-        name: Contestant(lambda folder, run=run: run(url, folder), ROWS, tempfile.mkdtemp, shutil.rmtree)
+        name: Candidate(lambda folder, run=run: run(url, folder), ROWS, tempfile.mkdtemp, shutil.rmtree)
         for name, run in EPOCHS.items()
-        if known[name]
+        if installed.get(name, True)
     }
 
 
@@ -201,7 +201,7 @@ def run_bags(url: str, _folder: str) -> None:
     options = {'endpoint_url': url, **KEYS}
     with contextlib.closing(bags.open(f's3://{BUCKET}/bags', storage_options=options)) as reader:
         count = sum(len(batch['id']) for batch in bags.Loader(reader, 64, shuffle=False, epochs=1))
-    assert count >= ROWS  # The last batch is filled up.
+    assert count >= ROWS  # The last batch is padded.
 
 
 def run_streaming(url: str, folder: str) -> None:
@@ -219,7 +219,7 @@ def run_litdata(url: str, folder: str) -> None:
     from litdata import StreamingDataset
     from litdata.streaming import downloader
 
-    # Else it speaks to servers with TLS alone.
+    # By default it only speaks TLS.
     vars(downloader)['_OBSTORE_CLIENT_OPTIONS']['allow_http'] = True
     dataset = StreamingDataset(
         f's3://{BUCKET}/litdata',

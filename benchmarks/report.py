@@ -1,86 +1,136 @@
-"""What is printed: numbers, ratios, and marks against the floors the library holds itself to."""
+"""What is printed and saved: times and ratios, and the ratios below the floor they should reach."""
 
+import datetime as dt
 import importlib.metadata
+import json
 import math
 import os
 import platform
+import re
 import statistics
-from collections.abc import Iterable, Sequence
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.timing import Timing
 
+RESULTS = Path(__file__).parent / 'results'
 PACKAGES = (
     *('bags', 'numpy', 'msgpack', 'zstandard', 'bagz', 'sackli', 'granular', 'array_record'),
-    *(
-        'mosaicml-streaming',
-        'pylance',
-        'datasets',
-        'pyarrow',
-        'torch',
-        'grain',
-        'webdataset',
-        'litdata',
-        'loaderx',
-    ),
+    *('mosaicml-streaming', 'pylance', 'datasets', 'pyarrow', 'torch', 'grain', 'webdataset', 'litdata'),
+    *('loaderx', 'obstore', 's3fs', 'av', 'torchcodec'),
 )
+SCALE = {'us': 1e6, 'ms': 1e3}
 
 
 class Report:
-    """Prints tables and remembers which floors were met.
+    """Prints tables, collects them for the file of results, and remembers which floors were reached.
 
     Attributes:
-        met: How many floors were reached.
+        command: What was run, for the file of results.
+        reached: How many floors were reached.
         below: A line for every ratio below its floor.
+        tables: The tables of the part that is measured now, by title.
     """
 
-    def __init__(self) -> None:
-        self.met = 0
+    def __init__(self, command: str) -> None:
+        self.command = command
+        self.reached = 0
         self.below: list[str] = []
+        self.tables: dict[str, dict[str, Any]] = {}
 
-    def floor(self, what: str, ratio: float, best: float, floor: float | None) -> str:
-        """The ratio as text, with a mark where there is a floor; NaN (not measured) has neither.
+    def check(self, what: str, ratio: float, best: float, floor: float | None) -> str:
+        """Returns a ratio as text, with a mark if it has a floor; nothing for NaN (not measured).
 
-        `best` is the ratio of the best turns, said where the medians are below the floor: if it is not, the
-        machine was busy.
+        `best` is the ratio of the fastest rounds, printed where the ratio of the medians is below the floor:
+        if `best` is above it, the machine was busy.
         """
         if math.isnan(ratio):
             return ''
         if floor is None:
             return f'{ratio:6.2f}x'
         if ratio >= floor:
-            self.met += 1
+            self.reached += 1
             return f'{ratio:6.2f}x  ok    >= {floor:g}'
-        said = f'{ratio:.2f}x, floor {floor:g}, best turns {best:.2f}x'
-        self.below.append(f'{what}: {said}')
-        return f'{ratio:6.2f}x  BELOW {floor:g}, best turns {best:.2f}x'
+        self.below.append(f'{what}: {ratio:.2f}x, floor {floor:g}, fastest rounds {best:.2f}x')
+        return f'{ratio:6.2f}x  BELOW {floor:g}, fastest rounds {best:.2f}x'
 
-    def contest(
-        self, title: str, timings: dict[str, Timing], ours: str, floors: dict[str, float], *, unit: str = 'us'
+    def compare(
+        self,
+        title: str,
+        timings: Mapping[str, Timing],
+        base: str,
+        floors: Mapping[str, float],
+        *,
+        unit: str = 'us',
     ) -> None:
-        """One line a contestant; a ratio is the peer's time over the time of `ours`."""
-        scale = {'us': 1e6, 'ms': 1e3}[unit]
+        """Prints and collects one line a candidate; a ratio is its time over the time of `base`."""
+        self.collect(title, timings, base, unit)
         print(f'\n{title:<44} {unit:>10} {"cpu":>10}   peer/bags')
-        base = timings.get(ours, Timing())
+        ours = timings.get(base, Timing())
         for name, timing in timings.items():
             if timing.error:
                 print(f'  {name:<42} failed: {timing.error[:90]}')
                 continue
-            ratio, best = timing.wall / base.wall, timing.best / base.best
-            mark = self.floor(f'{title}, {name}', ratio, best, floors.get(name))
-            print(f'  {name:<42} {timing.wall * scale:10.3f} {timing.cpu * scale:10.3f} {mark}'.rstrip())
+            ratio, best = timing.wall / ours.wall, timing.best / ours.best
+            mark = self.check(f'{title}, {name}', ratio, best, floors.get(name))
+            wall, cpu = timing.wall * SCALE[unit], timing.cpu * SCALE[unit]
+            print(f'  {name:<42} {wall:10.3f} {cpu:10.3f} {mark}'.rstrip(), flush=True)
+
+    def collect(self, title: str, timings: Mapping[str, Timing], base: str, unit: str, **more: float) -> None:
+        """Adds a table to the results of this part."""
+        ours = timings.get(base, Timing())
+        cells: dict[str, dict[str, Any]] = {}
+        for name, timing in timings.items():
+            figures = {
+                'median': timing.wall * SCALE[unit],
+                'cpu': timing.cpu * SCALE[unit],
+                'best': timing.best * SCALE[unit],
+                'ratio': timing.wall / ours.wall,
+            }
+            cells[name] = {'error': timing.error[:200]} if timing.error else rounded(figures)
+        self.tables[title] = {'unit': unit, **rounded(more), 'cells': cells}
+
+    def save(self, part: str, folder: Path = RESULTS) -> None:
+        """Writes the tables of a part to its file of results, and begins with the next part."""
+        if self.tables:
+            result = {
+                'part': part,
+                'command': self.command,
+                'date': dt.datetime.now(dt.UTC).date().isoformat(),
+                'commit': commit(),
+                'machine': machine(),
+                'system': f'{platform.platform()}, Python {platform.python_version()}',
+                'versions': {name: version for name in PACKAGES if (version := installed(name))},
+                'tables': self.tables,
+            }
+            folder.mkdir(exist_ok=True)
+            (folder / f'{part}.json').write_text(as_json(result), encoding='utf-8')
+        self.tables = {}
 
     def summary(self) -> None:
-        """How many floors were met, and every ratio below its floor."""
-        print(f'\n{self.met} floors met, {len(self.below)} not')
+        """Prints how many floors were reached, and every ratio below its floor."""
+        print(f'\n{self.reached} floors reached, {len(self.below)} not')
         for line in self.below:
             print(f'  {line}')
 
 
+def rounded(figures: Mapping[str, float]) -> dict[str, float]:
+    """Four digits of each figure that was measured."""
+    return {name: float(f'{value:.4g}') for name, value in figures.items() if not math.isnan(value)}
+
+
+def as_json(result: Mapping[str, Any]) -> str:
+    """JSON with one candidate a line."""
+    text = json.dumps(result, indent=2, ensure_ascii=False)
+    return re.sub(r'\{[^{}]*\}', lambda found: ' '.join(found[0].split()), text) + '\n'
+
+
 def geometric(ratios: Iterable[float]) -> float:
     """The geometric mean; NaN of nothing."""
-    known = [ratio for ratio in ratios if not math.isnan(ratio)]
-    return statistics.geometric_mean(known) if known else float('nan')
+    measured = [ratio for ratio in ratios if not math.isnan(ratio)]
+    return statistics.geometric_mean(measured) if measured else float('nan')
 
 
 def heading(title: str) -> None:
@@ -89,19 +139,34 @@ def heading(title: str) -> None:
 
 
 def environment(absent: Sequence[str], directory: Path) -> None:
-    """Prints what the numbers depend on: machine, versions, and the peers that are not installed."""
-    cpuinfo = Path('/proc/cpuinfo')
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = [line.partition(': ')[2] for line in lines if line.startswith('model name')]
+    """Prints the machine, the versions, and the peers that are not installed."""
     load = ', '.join(f'{value:.1f}' for value in os.getloadavg())
-    print(f'{[*models, platform.machine()][0]}, {os.cpu_count()} cores, load {load}')
+    print(f'{machine()}, load {load}')
     if os.getloadavg()[0] > (os.cpu_count() or 1) / 2:
-        print('The machine is busy: compare CPU times and best turns, too.')
+        print('The machine is busy: compare CPU times and fastest rounds, too.')
     print(f'{platform.platform()}, Python {platform.python_version()}')
     print(' · '.join(f'{name} {version}' for name in PACKAGES if (version := installed(name))))
     print(f'files in {directory}')
     for name in absent:
         print(f'skipped: {name} is not installed')
+
+
+def machine() -> str:
+    """The processor and its number of cores."""
+    cpuinfo = Path('/proc/cpuinfo')
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.partition(': ')[2] for line in lines if line.startswith('model name')]
+    return f'{[*models, platform.machine()][0]}, {os.cpu_count()} cores'
+
+
+def commit() -> str:
+    """The commit that is checked out, marked where files differ from it; empty where there is no git."""
+    command = ['git', 'describe', '--always', '--dirty', '--exclude', '*']
+    try:
+        done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ''
+    return done.stdout.strip()
 
 
 def installed(package: str) -> str:

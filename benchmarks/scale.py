@@ -10,66 +10,69 @@ import numpy as np
 
 from benchmarks import data, report
 from benchmarks.datasets import BATCH, COUNT, folder, one_by_one, opened
-from benchmarks.peers import PEERS, present
-from benchmarks.probe import memory
-from benchmarks.timing import Contestant, race
+from benchmarks.memory import memory
+from benchmarks.peers import PEERS, is_installed
+from benchmarks.timing import Candidate, time_interleaved
 
 SHARDS = (1, 100, 10_000)
-# Those that can: Granular keeps a descriptor a field and shard, Lance and HF take minutes to write so many.
+# Without Granular, which keeps a descriptor a field and shard, and Lance and HF, which take minutes to write.
 MANY = ('bags', 'bagz, one record', 'sackli, one record', 'mosaicml streaming')
 SHARDED = (*MANY, 'granular', 'lance', 'hf datasets')
-# Small bytes, so that what is measured is the way to them.
+# Small, so that the overhead of a read is measured, not copying the bytes.
 SIZE = 1000
 LARGE = 20_000_000
 
 
 def main(output: report.Report, *, quick: bool) -> None:
-    """Prints what opening and reading costs with many shards and with many rows."""
+    """Measures opening and reading with many shards and with many rows."""
     report.heading(f'Scale: {COUNT:,} datapoints in shards')
     for shards in SHARDS[:2] if quick else SHARDS:
         names = MANY if shards == max(SHARDS) else SHARDED
-        contest(
-            output, shards, [name for name in names if present(PEERS[name].module)], 1.0 if quick else 3.0
+        compare(
+            output,
+            shards,
+            [name for name in names if is_installed(PEERS[name].module)],
+            1.0 if quick else 3.0,
         )
-    if present('bags'):
+    if is_installed('bags'):
         large(output)
 
 
-def contest(output: report.Report, shards: int, names: list[str], seconds: float) -> None:
+def compare(output: report.Report, shards: int, names: list[str], seconds: float) -> None:
     """Tables for one number of shards."""
     peers = {name: PEERS[name] for name in names}
     paths = {name: folder(name, peer, COUNT // shards, SIZE) for name, peer in peers.items()}
     title = f'{shards:,} shard{"s" if shards > 1 else ""}'
-    opens = {name: Contestant(lambda _, n=name: peers[n].open(paths[n]).close(), 1) for name in peers}
-    output.contest(f'open, {title}', race(opens, seconds=seconds), 'bags', {}, unit='ms')
+    opens = {name: Candidate(lambda _, n=name: peers[n].open(paths[n]).close(), 1) for name in peers}
+    output.compare(f'open, {title}', time_interleaved(opens, seconds=seconds), 'bags', {}, unit='ms')
     readers = opened(peers, paths, SIZE)
     order = data.order(COUNT, COUNT)
-    rows = {name: one_by_one(reader, order[: peers[name].pace]) for name, reader in readers.items()}
-    output.contest(f'random row, {title}', race(rows, seconds=seconds), 'bags', {})
+    rows = {name: one_by_one(reader, order[: peers[name].rows_per_run]) for name, reader in readers.items()}
+    output.compare(f'random row, {title}', time_interleaved(rows, seconds=seconds), 'bags', {})
     for reader in readers.values():
         reader.close()
     readers.clear()
     gc.collect()
-    memory(paths)
+    memory(output, title, paths)
 
 
 def large(output: report.Report) -> None:
-    """A batch from 20 million rows beside one from 20 thousand: it may not cost what the table is long."""
+    """A batch from 20 million rows beside one from 20 thousand, which should take the same time."""
     import bags
 
     report.heading(f'A batch of {BATCH} from an int field')
     readers = {}
     for count in (COUNT, LARGE):
-        path = data.kept(f'rows-{count}', lambda path, count=count: build(path, count))
+        path = data.cached(f'rows-{count}', lambda path, count=count: build(path, count))
         readers[f'{count:,} rows'] = bags.open(str(path))
-    contestants = {name: Contestant(neighbours(reader), BATCH * 50) for name, reader in readers.items()}
-    output.contest('random batch of an int field', race(contestants), f'{COUNT:,} rows', {})
+    candidates = {name: Candidate(neighbours(reader), BATCH * 50) for name, reader in readers.items()}
+    output.compare('random batch of an int field', time_interleaved(candidates), f'{COUNT:,} rows', {})
     for reader in readers.values():
         reader.close()
 
 
 def neighbours(reader: Any) -> Callable[[Any], None]:
-    """Random batches from rows as near to each other at any size, as caches are not what is measured."""
+    """Random batches from as many neighbouring rows at any size, so that caches make no difference."""
     batches = [data.order(BATCH, COUNT, seed) + (len(reader) - COUNT) // 2 for seed in range(50)]
 
     def run(_: Any) -> None:
@@ -80,7 +83,7 @@ def neighbours(reader: Any) -> Callable[[Any], None]:
 
 
 def build(path: Path, count: int) -> None:
-    """A dataset of one int field, written by numpy as the format says: in seconds, not minutes."""
+    """Writes a dataset of one int field with numpy, in seconds instead of minutes."""
     path.mkdir()
     (path / 'spec.json').write_text(json.dumps({'id': 'int(8)'}))
     refs = np.zeros(count, np.dtype([('array', 'u1'), ('tag', 'u1'), ('id', '>u4')]))

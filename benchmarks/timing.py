@@ -1,4 +1,4 @@
-"""Interleaved timing: contestants take turns, and the median of their turns is what counts."""
+"""Interleaved timing: candidates take turns, and the median over the rounds counts."""
 
 import gc
 import math
@@ -8,23 +8,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-REST = 0.002  # Seconds in which the threads of the contestant before come to rest.
+PAUSE = 0.002  # Seconds before each run, in which the threads of the previous candidate become idle.
 
 
 def nothing(*args: object) -> None:
-    """Does nothing: the default before and after a turn."""
+    """Does nothing: the default before and after a run."""
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Candidate:
     """One thing to be timed.
 
     Attributes:
-        run: The timed part, given what `before` returned. Its result is dropped within the time taken, as
-            a training loop would.
-        count: How many units (records, datapoints, calls) one run handles.
-        before: What a turn needs that is not timed.
-        after: What a turn leaves behind, given what `before` returned.
+        run: The timed part, given what `before` returned. Its result is freed within the time measured, as
+            in a training loop.
+        count: Units (records, datapoints, calls) that one run handles.
+        before: Prepares a run; not timed.
+        after: Cleans up after a run, given what `before` returned; not timed.
     """
 
     run: Callable[[Any], object]
@@ -35,9 +35,9 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Timing:
-    """What a contestant took, in seconds a unit: medians over its turns, and the best turn's wall time.
+    """Seconds a unit: medians over the rounds, and the wall time of the fastest round.
 
-    `error` says why there is nothing.
+    `error` says why there are no figures.
     """
 
     wall: float = math.nan
@@ -46,59 +46,57 @@ class Timing:
     error: str = ''
 
 
-def race(
-    contestants: Mapping[str, Contestant], *, seconds: float = 1.5, least: int = 5, most: int = 41
+def time_interleaved(
+    candidates: Mapping[str, Candidate], *, seconds: float = 1.5, min_rounds: int = 5, max_rounds: int = 41
 ) -> dict[str, Timing]:
-    """Times contestants in turn, A B C, C B A, B C A, A C B and so on, after one warm-up turn each.
+    """Times candidates in rounds A B C, C B A, B C A, A C B and so on, after one warm-up run each.
 
-    Noise that lasts longer than a turn meets all of them alike, and none always follows the same other, whose
-    caches and freed memory it would find. Rounds go on until `seconds` are spent, at
-    least `least` and at most `most` of them. A contestant that fails is left out, with its error.
+    Noise that lasts longer than a round affects all of them alike, and none always follows the same other,
+    whose caches and freed memory it would find. Rounds end after `seconds`, but there are at least
+    `min_rounds` and at most `max_rounds`. A candidate that raises is left out, with its error.
     """
-    turns: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
+    runs: dict[str, list[tuple[float, float]]] = {name: [] for name in candidates}
     errors: dict[str, str] = {}
 
     def attempt(name: str) -> None:
         try:
-            turns[name].append(turn(contestants[name]))
+            runs[name].append(time_once(candidates[name]))
         except Exception as error:
             errors[name] = f'{type(error).__name__}: {error}'
-            gc.collect()  # What it held may be what the next one needs.
+            gc.collect()  # Frees what the failed candidate held; the next one may need it.
 
-    for name in contestants:
+    for name in candidates:
         attempt(name)
-        turns[name].clear()
-    # What was imported and prepared is not searched again when the collector runs within a turn.
+        runs[name].clear()
+    # Objects of imports and preparation are not traversed again by a collection within a run.
     gc.collect()
     gc.freeze()
     deadline = time.perf_counter() + seconds
-    for index in range(most):
-        names = [name for name in contestants if name not in errors]
+    for index in range(max_rounds):
+        names = [name for name in candidates if name not in errors]
         first = index // 2 % len(names) if names else 0
         for name in (names[first:] + names[:first])[:: -1 if index % 2 else 1]:
             attempt(name)
-        if index + 1 >= least and time.perf_counter() > deadline:
+        if index + 1 >= min_rounds and time.perf_counter() > deadline:
             break
     gc.unfreeze()
-    return {
-        name: Timing(error=errors[name]) if name in errors else median(turns[name]) for name in contestants
-    }
+    return {name: Timing(error=errors[name]) if name in errors else median(runs[name]) for name in candidates}
 
 
-def turn(contestant: Contestant) -> tuple[float, float]:
-    """One turn's wall and process time, in seconds a unit."""
-    state = contestant.before()
-    time.sleep(REST)
+def time_once(candidate: Candidate) -> tuple[float, float]:
+    """Wall and process time of one run, in seconds a unit."""
+    state = candidate.before()
+    time.sleep(PAUSE)
     try:
         cpu, wall = time.process_time(), time.perf_counter()
-        contestant.run(state)
+        candidate.run(state)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     finally:
-        contestant.after(state)
-    return wall / contestant.count, cpu / contestant.count
+        candidate.after(state)
+    return wall / candidate.count, cpu / candidate.count
 
 
-def median(turns: list[tuple[float, float]]) -> Timing:
-    """The middle of what the turns took."""
-    walls, cpus = zip(*turns, strict=True)
+def median(runs: list[tuple[float, float]]) -> Timing:
+    """Medians over runs."""
+    walls, cpus = zip(*runs, strict=True)
     return Timing(statistics.median(walls), statistics.median(cpus), min(walls))

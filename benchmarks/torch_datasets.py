@@ -1,4 +1,4 @@
-"""Datasets that peers want derived from classes of their own: imported where these are installed."""
+"""Datasets derived from the classes of peers, where these are installed."""
 
 from typing import Any
 

@@ -1,11 +1,8 @@
-"""Frames of a long video, side by side: bags, torchcodec and the plain loop of seeking and decoding with av.
+"""Frames of a long video: bags beside torchcodec and a loop of seeking and decoding with PyAV.
 
-    python -m benchmarks.video
-
-Milliseconds a call, medians of turns in alternation; and the part of the file that bags reads. The film is
-H.264 of 640 x 360 pixels with B-frames, ten minutes long, with a key frame every two seconds: that of the
-examples, again and again. All decode with one thread, as torchcodec does unless told; it needs
-FFmpeg's libraries.
+The video is ten minutes of H.264 of 640 x 360 pixels, with B-frames and a key frame every two seconds: the
+one of the examples, repeated. All decode with one thread, the default of torchcodec, which needs the
+libraries of FFmpeg.
 """
 
 from __future__ import annotations
@@ -20,15 +17,16 @@ import av
 import numpy as np
 
 from bags import Video
-from benchmarks.timing import Contestant, race
+from benchmarks import report
+from benchmarks.timing import Candidate, time_interleaved
 
-FILM = Path(__file__).parents[1] / 'examples/data/bunny.mp4'
+VIDEO = Path(__file__).parents[1] / 'examples/data/bunny.mp4'
 FRAMES, RATE, GROUP = 15_000, 25, 50
 
 
-def long_film(path):
-    """Encodes the film of the examples, and writes its packets until ten minutes are full."""
-    with av.open(str(FILM)) as source:
+def long_video(path):
+    """Encodes the video of the examples, and repeats its packets for ten minutes."""
+    with av.open(str(VIDEO)) as source:
         pictures = [frame.reformat(format='yuv420p') for frame in source.decode(video=0)][: 2 * GROUP]
     short = io.BytesIO()
     with av.open(short, 'w', format='mp4') as target:
@@ -45,10 +43,10 @@ def long_film(path):
         copy = target.add_stream_from_template(stream)
         packets = [packet for packet in source.demux(stream) if packet.size]
         length = round(len(packets) / RATE / stream.time_base)
-        for turn in range(FRAMES // len(packets)):
+        for repeat in range(FRAMES // len(packets)):
             for packet in packets:
                 again = av.Packet(bytes(packet))
-                again.pts, again.dts = packet.pts + turn * length, packet.dts + turn * length
+                again.pts, again.dts = packet.pts + repeat * length, packet.dts + repeat * length
                 again.time_base, again.stream, again.is_keyframe = packet.time_base, copy, packet.is_keyframe
                 target.mux(again)
 
@@ -62,7 +60,7 @@ class Bags:
 
 
 class Loop:
-    """What one writes with av: seek to the key frame before each frame that is not ahead, and decode."""
+    """A loop with PyAV: seek to the key frame before each frame that is not ahead, and decode."""
 
     def __init__(self, path):
         self.container = av.open(path)
@@ -100,7 +98,7 @@ class Approximate(Torchcodec):
     mode = 'approximate'
 
 
-CANDIDATES = {
+DECODERS = {
     'bags': Bags,
     'av, seek and decode': Loop,
     'torchcodec': Torchcodec,
@@ -108,8 +106,8 @@ CANDIDATES = {
 }
 
 
-def questions(count=12):
-    """What is asked, a list of calls for each."""
+def requests(count=12):
+    """The frames of each call, by the pattern of access."""
     chance = random.Random(0)
     starts = [chance.randrange(FRAMES - 16) for _ in range(count)]
     many = [[chance.randrange(FRAMES) for _ in range(32)] for _ in range(2)]
@@ -126,47 +124,51 @@ def questions(count=12):
     }
 
 
-def main():
+def main(output, *, quick):
+    """Prints one table a pattern of access."""
+    report.heading('Video: ms a call, one thread each')
     with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder) / 'film.mp4')
-        long_film(path)
+        path = str(Path(folder) / 'video.mp4')
+        long_video(path)
         size = Path(path).stat().st_size
-        print(f'{FRAMES} frames, {size / 1e6:.0f} MB, {8e-6 * size / FRAMES * RATE:.1f} Mbit/s\n')
-        makers = {}
-        for name, make in CANDIDATES.items():
+        print(f'{FRAMES} frames, {size / 1e6:.0f} MB, {8e-6 * size / FRAMES * RATE:.1f} Mbit/s')
+        opened = {}
+        for name, make in DECODERS.items():
             try:
-                makers[name] = make(path)
+                opened[name] = make(path)
             except (ImportError, RuntimeError, OSError) as exc:
                 print(f'{name} is left out: {str(exc).splitlines()[0]}')
-        print(f'{"milliseconds":34}' + ''.join(f'{name:>26}' for name in makers))
         opening = {
-            name: Contestant(lambda _, make=make: make(path).get(range(7500, 7516)), 1)
-            for name, make in CANDIDATES.items()
-            if name in makers
+            name: Candidate(lambda _, make=DECODERS[name]: make(path).get(range(7500, 7516)), 1)
+            for name in opened
         }
-        row('opening, and 16 frames', race(opening, seconds=3, least=3))
-        for title, calls in questions().items():
-            expected = [makers['bags'].get(numbers) for numbers in calls[:2]]
-            for name, made in makers.items():
-                for numbers, frames in zip(calls, expected, strict=False):
-                    difference = np.abs(made.get(numbers)[::5].astype(int) - frames[::5]).mean()
-                    assert difference < 2, (name, title, difference)
-            contestants = {
-                name: Contestant(
+        timings = time_interleaved(opening, seconds=1 if quick else 3, min_rounds=3)
+        output.compare('opening, and 16 frames', timings, 'bags', {}, unit='ms')
+        for title, calls in requests().items():
+            check(opened, calls[:2], title)
+            candidates = {
+                name: Candidate(
                     lambda _, made=made, calls=calls: [made.get(numbers) for numbers in calls], len(calls)
                 )
-                for name, made in makers.items()
+                for name, made in opened.items()
             }
-            row(title, race(contestants, seconds=4, least=3))
-        print(f'\nopening and a slice from the middle: bags reads {part(path):.2%} of the file')
+            timings = time_interleaved(candidates, seconds=1 if quick else 4, min_rounds=3)
+            output.compare(title, timings, 'bags', {}, unit='ms')
+        print(f'\nopening and a slice from the middle: bags reads {fraction_read(path):.2%} of the file')
 
 
-def row(title, timings):
-    print(f'{title:34}' + ''.join(f'{1000 * timing.wall:26.2f}' for timing in timings.values()), flush=True)
+def check(opened, calls, title):
+    """Raises where a decoder returns other frames than bags; rounding of colours may differ."""
+    for numbers in calls:
+        expected = opened['bags'].get(numbers)[::5]
+        for name, decoder in opened.items():
+            difference = np.abs(decoder.get(numbers)[::5].astype(int) - expected).mean()
+            if difference >= 2:
+                raise AssertionError(f'{name}, {title}: frames differ by {difference}')
 
 
-def part(path):
-    """The part of the file that is read for a first slice from the middle."""
+def fraction_read(path):
+    """The fraction of the file that a first slice from the middle reads."""
     total = 0
 
     class Counting(io.FileIO):
@@ -187,7 +189,3 @@ def part(path):
 
     Video(Source())[FRAMES // 2 : FRAMES // 2 + 16]
     return total / Path(path).stat().st_size
-
-
-if __name__ == '__main__':
-    main()

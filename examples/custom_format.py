@@ -1,4 +1,4 @@
-"""Adds a type of one's own: masks, one bit a pixel, compressed with zstd.
+"""Adds a custom type: masks, with one bit for each pixel, compressed with zstd.
 
 Run it with `python examples/custom_format.py [FOLDER]`.
 """
@@ -12,22 +12,22 @@ import numpy as np
 import bags
 
 
-# A format is a pair of functions. What stands in the type's parentheses, mask(480,640), they get as strings.
+# A format is a pair of functions. They get the arguments of the type, mask(480,640), as strings.
 def encode_mask(value: np.ndarray, height: str, width: str) -> bytes:
-    """Packs a boolean array of shape (height, width) to one bit a pixel."""
+    """Packs a boolean array of shape (height, width) into bits."""
     if value.shape != (int(height), int(width)):
         raise ValueError(f'expected a mask of shape ({height}, {width}), got {value.shape}')
     return np.packbits(value).tobytes()
 
 
 def decode_mask(data: bytes, height: str, width: str) -> np.ndarray:
-    """Unpacks what `encode_mask` packed."""
+    """Unpacks the bits of `encode_mask`."""
     shape = int(height), int(width)
     bits = np.unpackbits(np.frombuffer(data, np.uint8), count=shape[0] * shape[1])
     return bits.astype(bool).reshape(shape)
 
 
-# A mapping that is passed in is the whole set, so the built-in types are taken along.
+# These mappings replace the built-in types, so they include them.
 ENCODERS = {**bags.encoders, 'mask': encode_mask}
 DECODERS = {**bags.decoders, 'mask': decode_mask}
 
@@ -35,7 +35,7 @@ SPEC = {'name': 'utf8', 'masks': 'mask(480,640)[]'}
 
 
 def discs(count: int) -> np.ndarray:
-    """Makes masks to store: bool, shape (count, 480, 640), a disc in each."""
+    """Makes masks: bool, shape (count, 480, 640), with a disc in each."""
     y, x = np.ogrid[:480, :640]
     return np.stack([(x - 60 * k - 80) ** 2 + (y - 240) ** 2 < (20 + 15 * k) ** 2 for k in range(count)])
 
@@ -49,8 +49,8 @@ def main(folder: Path) -> None:
         try:
             writer.append({'name': 'too small', 'masks': [np.zeros((2, 2), bool)]})
         except bags.EncodeError as error:
-            # Nothing of a datapoint that does not encode is kept: the dataset is as it was.
-            print(f'refused: {error}')
+            # The datapoint is not written, not even its other fields.
+            print(f'rejected: {error}')
 
     with bags.open(folder, decoders=DECODERS) as reader:
         assert np.array_equal(reader[1]['masks'], discs(8))

@@ -1,4 +1,4 @@
-"""A tour of bags: writes a small dataset of real media, reads it back in every way, and draws what it read.
+"""A tour of bags: writes a small dataset of real media, reads it in several ways, and draws the result.
 
 Run it with `make demo`, or with `python examples/demo.py [FOLDER]`. The media and their authors are listed in
 examples/data/README.md.
@@ -18,33 +18,33 @@ import bags
 
 DATA = Path(__file__).parent / 'data'
 
-# What a datapoint consists of. Every field becomes one file per shard, and can be read without the others.
+# The fields of a datapoint. Each field is one file for each shard, and can be read without the others.
 SPEC = {
     'name': 'utf8',
     'caption': 'utf8',
-    'words': 'utf8[]',  # [] makes a sequence: any number of items, each readable by itself
-    'image': 'jpeg(92)',  # arguments go to the encoder, here the quality
-    'colours': 'array(float32,3,16)',  # of a fixed shape, so that a batch of them is one array
-    'clips': 'mp4(25)[]',  # a film as clips of one second, so that a slice of it is a few clips
-    'audio': 'flac?',  # ? makes a field optional: None where there is nothing to hear
+    'words': 'utf8[]',  # [] makes a sequence: any number of items, each of which can be read by itself
+    'image': 'jpeg(92)',  # arguments are passed to the encoder: here, the quality
+    'colours': 'array(float32,3,16)',  # a fixed shape, so that a batch is one array
+    'clips': 'mp4(25)[]',  # a video as clips of one second, so that a slice reads a few clips
+    'audio': 'flac?',  # ? makes a field optional: None where there is no audio
     'credits': 'json',
 }
 
 
 def datapoints() -> Iterator[dict[str, Any]]:
-    """Makes a datapoint of each captioned photograph, film and recording in the folder."""
+    """Makes a datapoint of each captioned photograph, video and recording in the folder."""
     credits = json.loads((DATA / 'credits.json').read_text(encoding='utf-8'))
     for name in sorted(credits):
-        photo, film, sound = (DATA / f'{name}{suffix}' for suffix in ('.jpg', '.mp4', '.flac'))
+        photo, video, sound = (DATA / f'{name}{suffix}' for suffix in ('.jpg', '.mp4', '.flac'))
         caption = (DATA / f'{name}.txt').read_text(encoding='utf-8').strip()
         clips: Any = []
         if photo.exists():
-            image: Any = photo  # A path goes in as the JPEG it is, byte for byte. Bytes would, too.
+            image: Any = photo  # The path of a JPEG, which is stored byte for byte. Its bytes work too.
             pixels = bags.decoders['jpeg'](photo.read_bytes())
-        elif film.exists():
-            frames = bags.decoders['mp4'](film.read_bytes())  # uint8, shape (time, height, width, 3)
-            clips = (frames[start : start + 25] for start in range(0, len(frames), 25))  # a generator will do
-            image = pixels = frames[0]  # An array is encoded, as the spec says.
+        elif video.exists():
+            frames = bags.decoders['mp4'](video.read_bytes())  # uint8, shape (time, height, width, 3)
+            clips = (frames[start : start + 25] for start in range(0, len(frames), 25))  # any iterable
+            image = pixels = frames[0]  # An array is encoded as the spec says.
         else:
             image = pixels = drawing.spectrogram(*bags.decoders['flac'](sound.read_bytes()))
         yield {
@@ -60,35 +60,33 @@ def datapoints() -> Iterator[dict[str, Any]]:
 
 
 def write(folder: Path) -> None:
-    """Writes the dataset, five datapoints to a shard; a large one would say `shard_size` instead."""
+    """Writes the dataset with five datapoints in each shard; use `shard_size` for a large one."""
     with bags.ShardedDatasetWriter(folder, SPEC, shard_length=5) as writer:
         for datapoint in datapoints():
             writer.append(datapoint)
 
 
 def describe(reader: Any, folder: Path) -> None:
-    """Prints what was written, a line a field."""
+    """Prints a line for each field."""
     counts = f'{len(reader)} datapoints, {reader.shards} shards, {len(reader.spec)} fields'
     print(f'{folder}: {counts}, {reader.size / 1e6:.1f} MB\n')
-    print(f'{"field":10}{"type":22}{"records":>8}{"bytes":>12}   kept in')
+    print(f'{"field":10}{"type":22}{"records":>8}{"bytes":>12}   files')
     for field, type in reader.spec.items():
         files = sorted(folder.glob(f'*/{field}.bag'))
-        records = sum(
-            len(bags.bag.Reader(file)) for file in files
-        )  # Every field is a file of records by itself.
+        records = sum(len(bags.bag.Reader(file)) for file in files)  # Each file is a bag of records.
         size = sum(file.stat().st_size for file in files)
         print(f'{field:10}{type:22}{records:8}{size:12,}   {folder}/*/{files[0].name}')
 
 
 def read(reader: Any) -> None:
-    """Reads in all the ways there are; no more of the files is touched than what is asked for."""
-    film = [*reader.field('name')].index(b'bunny')  # All records of one field, as they are stored.
-    show('a datapoint', f'reader[{film}]', reader[film])
-    show('some of its fields', f"reader[{film}, ('name', 'audio')]", reader[film, ('name', 'audio')])
+    """Reads rows, fields, items and batches, and nothing else of the files."""
+    video = [*reader.field('name')].index(b'bunny')  # The stored records of one field.
+    show('a datapoint', f'reader[{video}]', reader[video])
+    show('some of its fields', f"reader[{video}, ('name', 'audio')]", reader[video, ('name', 'audio')])
     show(
         'some items of its sequences',
-        f"reader[{film}, {{'clips': range(1, 3), 'words': slice(2, 5)}}]",
-        reader[film, {'clips': range(1, 3), 'words': slice(2, 5)}],
+        f"reader[{video}, {{'clips': range(1, 3), 'words': slice(2, 5)}}]",
+        reader[video, {'clips': range(1, 3), 'words': slice(2, 5)}],
     )
     show(
         'a batch, as columns',
@@ -96,21 +94,21 @@ def read(reader: Any) -> None:
         reader.batch([0, 7, 4], ('name', 'colours', 'image', 'words')),
     )
     show(
-        'a batch of a slice, which is a dataset too',
+        'a batch of a slice, which is a dataset itself',
         "reader[8:].batch(range(5), 'name')",
         reader[8:].batch(range(5), 'name'),
     )
 
 
 def show(what: str, code: str, values: dict[str, Any]) -> None:
-    """Prints what was asked and what came back."""
+    """Prints an expression and the shapes of its values."""
     print(f'\n{what}: {code}')
     for field, value in values.items():
         print(f'    {field:10}{summary(value)}')
 
 
 def summary(value: Any) -> str:
-    """Says in a line what a value is: arrays by their shape, and no more than four items of a list."""
+    """Summarizes a value in one line: arrays by their shape, and at most four items of a list."""
     if isinstance(value, np.ndarray):
         return f'{value.dtype} {value.shape}'
     if isinstance(value, tuple):
@@ -122,15 +120,15 @@ def summary(value: Any) -> str:
 
 
 def main(folder: Path) -> None:
-    """Writes, reads, draws."""
-    shutil.rmtree(folder, ignore_errors=True)  # A writer never overwrites: what is there has to go first.
+    """Writes, reads and draws."""
+    shutil.rmtree(folder, ignore_errors=True)  # Writers never overwrite a dataset.
     write(folder)
     with bags.open(folder) as reader:
         describe(reader, folder)
         read(reader)
         sheet = folder.parent / 'contact-sheet.png'
         drawing.contact_sheet(reader).save(sheet)
-    print(f'\ndrawn from what was read: {sheet}')
+    print(f'\ncontact sheet: {sheet}')
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""The pictures of the demo: what it computes from media to write, and draws from what it read."""
+"""The images of the demo: histograms, spectrograms and the contact sheet."""
 
 import textwrap
 import unicodedata
@@ -20,14 +20,14 @@ HEAT = np.array([[14, 12, 36], [76, 24, 102], [168, 46, 96], [236, 104, 40], [25
 
 
 def histogram(pixels: np.ndarray) -> np.ndarray:
-    """Counts the colours of an image: float32, shape (3, 16), a channel a row, each summing to 1."""
+    """Histogram of the colours of an image: float32, shape (3, 16), each channel summing to 1."""
     channels = pixels.reshape(-1, pixels.shape[2] if pixels.ndim == 3 else 1).T
     counts = np.stack([np.bincount(channel >> 4, minlength=16) for channel in channels])
     return np.broadcast_to(counts / channels.shape[1], (3, 16)).astype(np.float32)
 
 
 def spectrogram(samples: np.ndarray, rate: int) -> np.ndarray:
-    """Draws sound: uint8 RGB, time to the right, frequency up to 4 kHz upwards, loudness as brightness."""
+    """Draws a spectrogram: uint8 RGB, time to the right, frequency up to 4 kHz, loudness as brightness."""
     slices = np.lib.stride_tricks.sliding_window_view(samples.mean(axis=1), 512)[:: len(samples) // 640]
     power = np.abs(np.fft.rfft(slices * np.hanning(512)))[:, : 4000 * 512 // rate]
     level = (np.log10(power.T[::-1] + 1) - 2.8).clip(0, 2.4) / 2.4 * (len(HEAT) - 1)
@@ -36,13 +36,13 @@ def spectrogram(samples: np.ndarray, rate: int) -> np.ndarray:
 
 
 def contact_sheet(dataset: bags.Dataset) -> Image.Image:
-    """Draws the datapoints of the demo as cards, four to a row, and any film in a row of its own."""
-    # No clip is read to learn which datapoints have some, and none by the batch, which feeds all cards.
+    """Draws the datapoints of the demo as cards, four in a row, and each video in a row of its own."""
+    # Neither `lengths` nor the batch reads a clip.
     clips = dataset.lengths('clips')
-    films, others = np.flatnonzero(clips), np.flatnonzero(clips == 0)
+    videos, others = np.flatnonzero(clips), np.flatnonzero(clips == 0)
     batch = dataset.batch(others, ('caption', 'image', 'colours', 'audio', 'credits'))
 
-    rows = -(-len(others) // 4) + len(films)
+    rows = -(-len(others) // 4) + len(videos)
     height = HEAD + rows * (TALL + TEXT + GAP) - GAP + MARGIN
     sheet = Image.new('RGB', (FULL + 2 * MARGIN, height), PAPER)
     draw = ImageDraw.Draw(sheet)
@@ -60,13 +60,14 @@ def contact_sheet(dataset: bags.Dataset) -> Image.Image:
             draw.rectangle((left, top + TALL - 64, left + WIDTH - 1, top + TALL - 1), '#191714')
             wave(draw, audio[0], left + 8, top + TALL - 60, WIDTH - 16, 56, '#fbba2c')
 
-    for row, index in enumerate(films, start=-(-len(others) // 4)):
-        film = dataset[index, ('caption', 'clips', 'colours', 'audio', 'credits')]
+    for row, index in enumerate(videos, start=-(-len(others) // 4)):
+        video = dataset[index, ('caption', 'clips', 'colours', 'audio', 'credits')]
         left, top = corner(4 * row)
-        card(draw, left, top, FULL, film['caption'], film['credits'])
-        strip(sheet, np.concatenate(film['clips']), left, top)
-        bars(draw, film['colours'], left + WIDTH - 110, top + TALL + TEXT - 14)
-        wave(draw, film['audio'][0], left + WIDTH + GAP, top + TALL + 16, FULL - WIDTH - GAP - 20, 70, ACCENT)
+        card(draw, left, top, FULL, video['caption'], video['credits'])
+        strip(sheet, np.concatenate(video['clips']), left, top)
+        bars(draw, video['colours'], left + WIDTH - 110, top + TALL + TEXT - 14)
+        right = left + WIDTH + GAP
+        wave(draw, video['audio'][0], right, top + TALL + 16, FULL - WIDTH - GAP - 20, 70, ACCENT)
     return sheet
 
 
@@ -91,7 +92,7 @@ def bars(draw: Draw, colours: np.ndarray, left: int, bottom: int) -> None:
 
 
 def wave(draw: Draw, samples: np.ndarray, left: int, top: int, width: int, height: int, ink: str) -> None:
-    """Draws samples as their extent in every third column."""
+    """Draws a waveform."""
     columns = np.array_split(np.abs(samples).max(axis=1) / np.abs(samples).max(), width // 3)
     for index, column in enumerate(columns):
         extent = max(1, column.max() * height / 2)
@@ -100,7 +101,7 @@ def wave(draw: Draw, samples: np.ndarray, left: int, top: int, width: int, heigh
 
 
 def strip(sheet: Image.Image, frames: np.ndarray, left: int, top: int) -> None:
-    """Draws seven frames of a film, evenly spaced, as a strip of film."""
+    """Draws seven evenly spaced frames of a video as a film strip."""
     draw = ImageDraw.Draw(sheet)
     draw.rectangle((left, top, left + FULL - 1, top + TALL - 1), '#191714')
     for x in range(left + 6, left + FULL - 12, 24):
@@ -118,5 +119,5 @@ def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 def plain(text: str) -> str:
-    """Takes off the accents, which that font does not have."""
+    """Removes accents, which the font does not have."""
     return unicodedata.normalize('NFKD', text).encode('ascii', 'ignore').decode()

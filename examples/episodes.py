@@ -1,4 +1,4 @@
-"""Stores episodes of a robot as sequences, and reads windows of them as one would for training.
+"""Stores episodes of a robot as sequences, and reads windows of them as for training.
 
 Run it with `python examples/episodes.py [FOLDER]`.
 """
@@ -16,7 +16,7 @@ import bags
 SPEC = {
     'task': 'utf8',
     'success': 'bool',
-    # One item a step, all of one length. Each step can be read by itself.
+    # One item for each step. Each step can be read by itself.
     'camera': 'png[]',
     'joints': 'array(float32,2)[]',
     'reward': 'float(4)[]',
@@ -26,7 +26,7 @@ TASKS = ('reach the left corner', 'reach the middle', 'reach the right corner')
 
 
 def episodes(count: int) -> Iterator[dict[str, Any]]:
-    """Makes episodes of different lengths: a dot moves through a picture of 64 × 64 pixels to its goal."""
+    """Makes episodes of different lengths: a dot moves to its goal in an image of 64 × 64 pixels."""
     generator = np.random.default_rng(seed=0)
     for index in range(count):
         length = int(generator.integers(20, 60))
@@ -36,7 +36,7 @@ def episodes(count: int) -> Iterator[dict[str, Any]]:
         yield {
             'task': TASKS[index % 3],
             'success': True,
-            'camera': map(picture, joints),  # A generator or an iterator is consumed one step at a time.
+            'camera': map(picture, joints),  # An iterator is consumed one step at a time.
             'joints': joints,
             'reward': -np.linalg.norm(joints - goal, axis=1),
         }
@@ -57,23 +57,23 @@ def main(folder: Path) -> None:
             writer.append(episode)
 
     with bags.open(folder) as reader:
-        # How long the sequences are is known without reading them.
+        # The lengths of sequences are known without reading them.
         lengths = reader.lengths('reward')
         print(f'{len(reader)} episodes of {lengths.min()} to {lengths.max()} steps, {lengths.sum()} in all')
 
-        # Eight steps of one episode. Of the pictures, eight records are read and decoded, not the episode.
+        # Eight steps of one episode: eight images are read and decoded, not the whole episode.
         steps = range(10, 18)
         window = reader[3, {'task': True, 'camera': steps, 'joints': steps}]
         camera, joints = np.shape(window['camera']), np.shape(window['joints'])
         print(f'a window: {window["task"]!r}, camera {camera}, joints {joints}')
 
-        # Whole columns of small fields: sequences of several lengths come as one array and where each starts.
+        # Columns of small fields: sequences of different lengths are one array of values and their offsets.
         batch = reader.batch(range(len(reader)), ('joints', 'reward'))
         values, offsets = batch['reward'].values, batch['reward'].offsets
         returns = np.add.reduceat(values, offsets[:-1])
         print(f'all rewards: {values.dtype} {values.shape}; the best episode is {returns.argmax()}')
 
-        # Windows at random, as for training: choose an episode by its number of steps, then where to begin.
+        # Random windows, as for training: choose an episode by its number of steps, then the first step.
         generator = np.random.default_rng(seed=1)
         chosen = generator.choice(len(reader), size=4, p=lengths / lengths.sum())
         for index in chosen:

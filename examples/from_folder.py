@@ -1,4 +1,4 @@
-"""Turns a folder of pictures with captions, NAME.jpg beside NAME.txt, into a dataset.
+"""Converts a folder of images with captions, NAME.jpg and NAME.txt, into a dataset.
 
 Run it with `python examples/from_folder.py [PICTURES] [FOLDER]`.
 """
@@ -13,23 +13,23 @@ SPEC = {'name': 'utf8', 'image': 'jpeg', 'caption': 'utf8?'}
 
 
 def main(pictures: Path, folder: Path) -> None:
-    """Writes the dataset, then checks it against the files it was made of."""
+    """Writes the dataset, then compares it with the files."""
     shutil.rmtree(folder, ignore_errors=True)
     paths = sorted(pictures.glob('*.jpg'))
     with bags.ShardedDatasetWriter(folder, SPEC, shard_size=1 << 30) as writer:
         for path in paths:
             text = path.with_suffix('.txt')
             caption = text.read_text(encoding='utf-8').strip() if text.exists() else None
-            # The path of a JPEG goes in as it is: nothing is decoded, nothing is lost.
+            # The file is stored byte for byte, without decoding it.
             writer.append({'name': path.stem, 'image': path, 'caption': caption})
 
     with bags.open(folder) as reader:
         for index, caption in enumerate(reader.batch(range(len(reader)), 'caption')['caption']):
-            # What is decoded is the picture; what is stored is still the file.
+            # A row has the decoded image; the stored record is the file.
             height, width = reader[index, 'image']['image'].shape[:2]
             assert reader.file(index, 'image').read() == paths[index].read_bytes()
             print(f'{paths[index].name:18}{width:5} × {height:<5}{caption}')
-        print(f'{len(reader)} captioned pictures, {reader.size:,} bytes, in {folder}')
+        print(f'{len(reader)} captioned images, {reader.size:,} bytes, in {folder}')
 
 
 if __name__ == '__main__':

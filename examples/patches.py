@@ -1,4 +1,4 @@
-"""What both training examples learn from: patches of the demo's pictures, and which picture each is of."""
+"""The data of both training examples: patches of the demo's images, and the image that each is from."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,27 +9,27 @@ import numpy as np
 
 import bags
 
-SIZE = 48  # pixels across a patch
-PATCHES = 8  # of each picture in a batch
+SIZE = 48  # width and height of a patch
+PATCHES = 8  # from each image in a batch
 
 
 def dataset(folder: Path) -> Any:
-    """Opens the dataset of the demo, and writes it first where there is none."""
+    """Opens the dataset of the demo, and writes it if it does not exist."""
     if not folder.exists():
         demo.write(folder)
     return bags.open(folder)
 
 
 def cutter(reader: Any) -> Callable[..., dict[str, np.ndarray]]:
-    """Returns what makes patches of a batch of pictures; the threads of the loader run it."""
+    """Returns a transform that cuts patches from a batch of images; the threads of the loader call it."""
     labels = {str(name, 'utf-8'): label for label, name in enumerate(reader.field('name'))}
 
     def cut(batch: dict[str, Any], rng: np.random.Generator) -> dict[str, np.ndarray]:
-        # `rng` depends on the seed and the place in the order only: a run that goes on cuts the same patches.
+        # `rng` depends on the seed and the position only: a resumed run cuts the same patches.
         patches = np.empty((len(batch['image']), PATCHES, SIZE, SIZE, 3), np.float32)
-        for image, room in zip(batch['image'], patches, strict=True):
+        for image, target in zip(batch['image'], patches, strict=True):
             colour = image if image.ndim == 3 else image[:, :, None]
-            for patch in room:
+            for patch in target:
                 top, left = (int(rng.integers(size - SIZE + 1)) for size in image.shape[:2])
                 patch[:] = colour[top : top + SIZE, left : left + SIZE]
         chosen = np.array([labels[name] for name in batch['name']])

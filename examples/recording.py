@@ -1,4 +1,4 @@
-"""Stores a recording of a minute in two ways, reads slices of it at random, and says what each of them cost.
+"""Stores a recording of a minute in two ways, and measures how much a random slice of each reads.
 
 Run it with `python examples/recording.py [FOLDER [VIDEO]]`, with a video of your own if you have one.
 """
@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from bags.bag.record_file import RecordFile
 
 import bags
-from bags.bag.record_file import RecordFile
 
 FPS, SECONDS, HEIGHT, WIDTH = 25, 64, 180, 320
 LENGTH = 16  # frames of a slice
 SLICES = 40
 
 
-def film() -> Iterator[np.ndarray]:
-    """Draws discs that bounce over a moving ground, one frame of uint8 (180, 320, 3) at a time."""
+def frames() -> Iterator[np.ndarray]:
+    """Draws bouncing discs on a moving background, one frame of uint8 (180, 320, 3) at a time."""
     generator = np.random.default_rng(seed=0)
     size, speed = generator.uniform(10, 30, 5), generator.uniform(1, 5, (5, 2))
     colours = generator.integers(60, 256, (5, 3))
@@ -30,7 +30,7 @@ def film() -> Iterator[np.ndarray]:
     for number in range(FPS * SECONDS):
         frame = np.roll(ground, number, axis=1)
         for radius, (down, right), colour in zip(size, speed * number, colours, strict=True):
-            # Back and forth between the edges: a triangle wave.
+            # A triangle wave between the edges.
             top = abs((down + HEIGHT) % (2 * HEIGHT) - HEIGHT)
             left = abs((right + WIDTH) % (2 * WIDTH) - WIDTH)
             frame[(y - top) ** 2 + (x - left) ** 2 < radius**2] = colour
@@ -38,8 +38,8 @@ def film() -> Iterator[np.ndarray]:
 
 
 def record(path: Path) -> None:
-    """Makes the recording: an MP4 with a key frame at least every 32 frames."""
-    with bags.encoders['mp4'](film(), str(FPS)) as file, path.open('wb') as output:
+    """Encodes the recording: an MP4 with a key frame at least every 32 frames."""
+    with bags.encoders['mp4'](frames(), str(FPS)) as file, path.open('wb') as output:
         shutil.copyfileobj(file, output)
 
 
@@ -63,16 +63,16 @@ def author(path: Path, folder: Path) -> None:
 
 @contextlib.contextmanager
 def counted() -> Iterator[list[int]]:
-    """Notes how many bytes are read of records, as each is read."""
+    """Collects the sizes of reads from records."""
     sizes: list[int] = []
     read = RecordFile.read
 
-    def noting(self: RecordFile, size: int | None = -1) -> bytes:
+    def counting(self: RecordFile, size: int | None = -1) -> bytes:
         data = read(self, size)
         sizes.append(len(data))
         return data
 
-    RecordFile.read = noting  # type: ignore[method-assign]
+    RecordFile.read = counting  # type: ignore[method-assign]
     try:
         yield sizes
     finally:
@@ -80,7 +80,7 @@ def counted() -> Iterator[list[int]]:
 
 
 def measure(what: str, total: int, slices: list[Callable[[], np.ndarray]]) -> list[np.ndarray]:
-    """Reads slices, and prints what one of them took."""
+    """Reads slices, and prints the time and the bytes of each."""
     with counted() as sizes:
         start = time.perf_counter()
         found = [read() for read in slices]
@@ -91,7 +91,7 @@ def measure(what: str, total: int, slices: list[Callable[[], np.ndarray]]) -> li
 
 
 def main(folder: Path, path: Path | None = None) -> None:
-    """Records, stores, and reads."""
+    """Records, stores and reads."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if path is None:
@@ -101,8 +101,8 @@ def main(folder: Path, path: Path | None = None) -> None:
     total = path.stat().st_size
 
     with bags.open(folder / 'whole') as whole, bags.open(folder / 'clips') as clips:
-        video = whole[0]['recording']  # Handles: what they are asked for is what they read.
-        joined = bags.Clips(clips, 0, 'recording')
+        video = whole[0]['recording']  # Lazy: it reads what is sliced.
+        joined = bags.ClipSequence(clips, 0, 'recording')
         assert len(video) == len(joined)
         print(f'{len(video)} frames of {video.shape[1:]}, {video.duration:.0f} s, {total / 1e6:.1f} MB\n')
 
@@ -116,7 +116,7 @@ def main(folder: Path, path: Path | None = None) -> None:
             total,
             [lambda s=s: clips[0, {'recording': bags.frames(s, s + LENGTH)}]['recording'] for s in starts],
         )
-        # As training would have it: every slice a datapoint.
+        # As for training: each slice is a datapoint.
         view = bags.windows(clips, 'recording', LENGTH)
         windows = measure('windows', total, [lambda s=s: view[s]['recording'] for s in starts])
         measure('a frame at a time', total, [lambda s=s: video[s] for s in starts])

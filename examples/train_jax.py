@@ -1,7 +1,7 @@
-"""Trains a network with Flax, fed by Grain, saves a checkpoint on the way, and goes on from it exactly.
+"""Trains a network with Flax and Grain, and resumes from a checkpoint with the same losses.
 
-Run it with `python examples/train_jax.py [FOLDER]`. The network learns to tell from a patch which
-picture of the demo's dataset it is from.
+Run it with `python examples/train_jax.py [FOLDER]`. The network learns which image of the demo's
+dataset a patch is from.
 """
 
 import json
@@ -24,7 +24,7 @@ Params = Any
 
 
 class Network(nn.Module):
-    """A small convolutional network: patches in, a score for each of 13 pictures out."""
+    """A small convolutional network: patches in, a score for each of 13 images out."""
 
     @nn.compact
     def __call__(self, patch: jax.Array) -> jax.Array:
@@ -43,7 +43,7 @@ def loss_of(params: Params, batch: dict[str, jax.Array]) -> jax.Array:
 
 @jax.jit
 def update(state: tuple[Params, Any], batch: dict[str, jax.Array]) -> tuple[tuple[Params, Any], jax.Array]:
-    """A step: parameters and the state of the optimizer in, the next ones out."""
+    """One step: returns the next parameters and optimizer state, and the loss."""
     params, moments = state
     loss, gradients = jax.value_and_grad(loss_of)(params, batch)
     updates, moments = OPTIMIZER.update(gradients, moments, params)
@@ -51,7 +51,7 @@ def update(state: tuple[Params, Any], batch: dict[str, jax.Array]) -> tuple[tupl
 
 
 class Run:
-    """A training run: all that a checkpoint has to bring back."""
+    """A training run: everything that a checkpoint restores."""
 
     def __init__(self, reader: Any) -> None:
         loader = bags.Loader(
@@ -62,8 +62,8 @@ class Run:
             seed=1,
             transform=patches.cutter(reader),
         )
-        # A dataset of Grain, which takes what else its pipelines have to offer. The prefetch has the next two
-        # batches on the device while one is worked on; its state is that of the batch which was handed out.
+        # A Grain dataset, which can be part of any Grain pipeline. `prefetch` copies the next two batches to
+        # the device during a step; its state is that of the last batch it returned.
         dataset = bags.grain.iter_dataset(loader)
         self.batches = bags.jax.prefetch(dataset, 2)
         params = Network().init(jax.random.key(1), jnp.zeros((1, patches.SIZE, patches.SIZE, 3)))
@@ -71,7 +71,7 @@ class Run:
         self.step = 0
 
     def train(self, until: int, checkpoint: Path | None = None) -> list[float]:
-        """Takes steps, saving a checkpoint after some, and returns the loss of each."""
+        """Trains until a step, saves a checkpoint on the way, and returns the losses."""
         losses = []
         while self.step < until:
             self.state, loss = update(self.state, next(self.batches))
@@ -84,20 +84,20 @@ class Run:
         return losses
 
     def save(self, path: Path) -> None:
-        """Writes a checkpoint. The place in the data is a few numbers, as JSON."""
-        place = json.dumps({'step': self.step, 'batches': self.batches.get_state()})
-        path.write_bytes(flax.serialization.to_bytes({'state': self.state, 'place': place}))
+        """Writes a checkpoint. The position in the data is a few numbers, as JSON."""
+        position = json.dumps({'step': self.step, 'batches': self.batches.get_state()})
+        path.write_bytes(flax.serialization.to_bytes({'state': self.state, 'position': position}))
 
     def load(self, path: Path) -> None:
-        """Goes back to a checkpoint."""
-        saved = flax.serialization.from_bytes({'state': self.state, 'place': ''}, path.read_bytes())
-        self.state, place = saved['state'], json.loads(saved['place'])
-        self.batches.set_state(place['batches'])
-        self.step = place['step']
+        """Restores a checkpoint."""
+        saved = flax.serialization.from_bytes({'state': self.state, 'position': ''}, path.read_bytes())
+        self.state, position = saved['state'], json.loads(saved['position'])
+        self.batches.set_state(position['batches'])
+        self.step = position['step']
 
 
 def main(folder: Path) -> None:
-    """Trains, and trains the second part again from the checkpoint."""
+    """Trains, and trains again from the checkpoint."""
     checkpoint = folder.parent / 'train_jax.msgpack'
     with patches.dataset(folder) as reader:
         losses = Run(reader).train(STEPS, checkpoint)

@@ -1,7 +1,7 @@
-"""Trains a network with PyTorch, saves a checkpoint on the way, and goes on from it as if nothing had been.
+"""Trains a network with PyTorch, and resumes from a checkpoint with the same losses.
 
-Run it with `python examples/train_torch.py [FOLDER]`. The network learns to tell from a patch which
-picture of the demo's dataset it is from.
+Run it with `python examples/train_torch.py [FOLDER]`. The network learns which image of the demo's
+dataset a patch is from.
 """
 
 import sys
@@ -18,7 +18,7 @@ STEPS, SAVED = 60, 30
 
 
 def network() -> nn.Module:
-    """A small convolutional network: patches in, a score for each of 13 pictures out."""
+    """A small convolutional network: patches in, a score for each of 13 images out."""
 
     def layer(before: int, after: int) -> list[nn.Module]:
         return [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.GroupNorm(4, after), nn.GELU()]
@@ -28,10 +28,10 @@ def network() -> nn.Module:
 
 
 class Run:
-    """A training run: all that a checkpoint has to bring back."""
+    """A training run: everything that a checkpoint restores."""
 
     def __init__(self, reader: Any) -> None:
-        # Threads decode and cut ahead, the steps get tensors. Without `epochs` there is no end.
+        # Threads decode and cut patches ahead. Batches are tensors. Without `epochs`, the loader never ends.
         self.loader = bags.Loader(
             reader,
             batch_size=6,
@@ -47,7 +47,7 @@ class Run:
         self.step = 0
 
     def train(self, until: int, checkpoint: Path | None = None) -> list[float]:
-        """Takes steps, saving a checkpoint after some, and returns the loss of each."""
+        """Trains until a step, saves a checkpoint on the way, and returns the losses."""
         losses = []
         with iter(self.loader) as batches:
             while self.step < until:
@@ -67,12 +67,12 @@ class Run:
         return losses
 
     def save(self, path: Path) -> None:
-        """Writes a checkpoint. The place in the data is a few numbers, whatever was read ahead."""
+        """Writes a checkpoint. The position in the data is a few numbers."""
         parts = {'network': self.network, 'optimizer': self.optimizer, 'loader': self.loader}
         torch.save({name: part.state_dict() for name, part in parts.items()} | {'step': self.step}, path)
 
     def load(self, path: Path) -> None:
-        """Goes back to a checkpoint."""
+        """Restores a checkpoint."""
         state = torch.load(path)
         self.network.load_state_dict(state['network'])
         self.optimizer.load_state_dict(state['optimizer'])
@@ -81,7 +81,7 @@ class Run:
 
 
 def main(folder: Path) -> None:
-    """Trains, and trains the second part again from the checkpoint."""
+    """Trains, and trains again from the checkpoint."""
     checkpoint = folder.parent / 'train_torch.pt'
     with patches.dataset(folder) as reader:
         losses = Run(reader).train(STEPS, checkpoint)

@@ -1,4 +1,4 @@
-"""The examples run, as a newcomer would run them, and what they say is so."""
+"""The examples run as programs, and print what they should."""
 
 import json
 import os
@@ -45,14 +45,14 @@ def test_from_folder(tmp_path):
     pytest.importorskip('PIL')
     printed = run('from_folder.py', tmp_path)
     pictures = sorted(DATA.glob('*.jpg'))
-    assert f'{len(pictures)} captioned pictures' in printed
+    assert f'{len(pictures)} captioned images' in printed
     for path in pictures:
         assert path.with_suffix('.txt').read_text(encoding='utf-8').strip() in printed
 
 
 def test_custom_format(tmp_path):
     printed = run('custom_format.py', tmp_path)
-    assert 'refused' in printed
+    assert 'rejected' in printed
     assert 'expected a mask of shape (480, 640), got (2, 2)' in printed
     assert 'bool (480, 640)' in printed
 

@@ -134,7 +134,7 @@ class Dataset(abc.ABC):
     def __getitem__(self, key: slice | tuple[slice, Fields]) -> Dataset: ...
 
     @overload
-    def __getitem__(self, key: Indices | tuple[Indices, Fields]) -> dict[str, Column]: ...
+    def __getitem__(self, key: Indices | tuple[Indices, Fields]) -> dict[str, Any]: ...
 
     @overload
     def __getitem__(self, key: SupportsIndex | tuple[SupportsIndex, Fields]) -> Datapoint: ...
@@ -180,7 +180,7 @@ class Dataset(abc.ABC):
         """The same under the name that Grain calls."""
         return self.__getitems__(indices)
 
-    def batch(self, indices: Iterable[SupportsIndex], fields: Fields = None) -> dict[str, Column]:
+    def batch(self, indices: Iterable[SupportsIndex], fields: Fields = None) -> dict[str, Any]:
         """Returns columns of values.
 
         Args:

@@ -16,7 +16,7 @@ from bags.concurrency import map_concurrently
 from bags.dataset.batch import Column, Ragged, spread
 from bags.dataset.field import Field
 from bags.dataset.refs import MISSING
-from bags.dataset.selection import VIDEO_WORDS, FrameSelection, Items, PerRowItems, select_many
+from bags.dataset.selection import FrameSelection, Items, PerRowItems, select_many
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, offsets_of
 
@@ -30,7 +30,7 @@ IMMUTABLE = (str, bytes, int, float, type(None))
 
 def read_column(field: Field, refs: Any, items: Asked) -> Column:
     """Returns the column of a batch."""
-    if items is not True and _are_frames(field, items):
+    if items is not True and _are_frames(items):
         found = _frames(field, refs, items)
         shapes = {np.shape(frames) if frames is not None else None for frames in found}
         return np.stack(found) if len(shapes) == 1 and None not in shapes else found
@@ -47,7 +47,7 @@ def read_column(field: Field, refs: Any, items: Asked) -> Column:
 
 def read_values(field: Field, refs: Any, items: Asked) -> list[Any]:
     """Returns the values of rows, each as its row has it."""
-    if items is not True and _are_frames(field, items):
+    if items is not True and _are_frames(items):
         return _frames(field, refs, items)
     if not field.kind.sequence:
         field.check(refs, None)
@@ -66,7 +66,7 @@ def read_values(field: Field, refs: Any, items: Asked) -> list[Any]:
 
 def read_records(field: Field, refs: Any, items: Asked) -> list[bytes | None]:
     """Returns records undecoded: of plain fields, or of one item of each sequence."""
-    if _are_frames(field, items):
+    if _are_frames(items):
         return [bytes(encode_array(frames)) for frames in _frames(field, refs, items)]
     if field.kind.sequence:
         firsts, counts = refs
@@ -162,10 +162,8 @@ def _cut(values: list[Any], counts: Int64s) -> list[list[Any]]:
 # Frames of videos.
 
 
-def _are_frames(field: Field, items: Asked) -> bool:
-    return isinstance(items, FrameSelection) or (
-        isinstance(items, PerRowItems) and field.kind.word in VIDEO_WORDS
-    )
+def _are_frames(items: Asked) -> bool:
+    return isinstance(items, FrameSelection) or (isinstance(items, PerRowItems) and items.are_frames)
 
 
 def _frames(field: Field, refs: Any, items: Any) -> list[Any]:

@@ -26,7 +26,7 @@ def fingerprint(dataset: Any) -> str:
     """
     digest = hashlib.blake2b(digest_size=12)
     length = len(dataset)
-    types = getattr(dataset, 'types', None)
+    types = getattr(dataset, '_types', None)
     if types is None:
         digest.update(repr((type(dataset).__name__, length)).encode())
         return digest.hexdigest()

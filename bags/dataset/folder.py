@@ -28,6 +28,7 @@ from bags.errors import BagsError, CorruptError, SpecError
 from bags.storage import Store, store_to_read
 from bags.storage.memory_file import MemoryFile
 from bags.storage.options import AccessPattern, CacheMode, CachePolicy
+from bags.validation import refuse_unknown
 
 __all__ = ['Folder', 'ReadOptions', 'is_being_made', 'not_a_folder', 'open_store', 'reader_options']
 
@@ -68,11 +69,9 @@ def open_store(
         TypeError: An option that a dataset does not have.
         ValueError: An option of the cache without a cache.
     """
-    for name in options:
-        if name not in ReadOptions.__annotations__:
-            known = ', '.join(ReadOptions.__annotations__)
-            raise TypeError(f'unexpected option {name!r}: expected one of {known}')
-        if name.startswith('cache_') and name != 'cache_policy' and options.get('cache') is None:
+    refuse_unknown(options, ReadOptions.__annotations__)
+    for name in ('cache_size', 'cache_mode'):
+        if name in options and options.get('cache') is None:
             raise ValueError(f'{name}: has no effect without cache')
     asked = merge(
         ReaderOptions, None, {**options, 'filesystem': filesystem, 'storage_options': storage_options}

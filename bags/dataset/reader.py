@@ -23,14 +23,7 @@ from bags.dataset.refs import MISSING, BadRef
 from bags.dataset.refs_reader import RefsReader
 from bags.dataset.row_function import RowFunction, make_row_function
 from bags.dataset.schema import SchemaCache
-from bags.dataset.selection import (
-    VIDEO_WORDS,
-    PerRowItems,
-    Selection,
-    select_fields,
-    select_items,
-    select_many,
-)
+from bags.dataset.selection import PerRowItems, Selection, select_fields, select_items, select_many
 from bags.errors import CorruptError
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, check_index
@@ -205,7 +198,7 @@ class DatasetReader(Dataset):
         except BadRef as exc:
             raise CorruptError(self._refs.path, int(rows[exc.position]), exc.detail) from None
         if isinstance(items, PerRowItems):
-            if reader.kind.word in VIDEO_WORDS:
+            if items.are_frames:
                 return None
             assert items.starts is not None
             firsts, counts = firsts + items.starts, items.counts
@@ -221,7 +214,7 @@ class DatasetReader(Dataset):
         rows = np.array([row], np.int64)
         refs = self._fields.while_opening([field], lambda: self._refs.of(rows, [field]))[field]
         reader = self._fields[field]
-        if isinstance(items, PerRowItems) and reader.kind.word in VIDEO_WORDS:
+        if isinstance(items, PerRowItems) and items.are_frames:
             return io.BytesIO(encode_array(self._rows(rows, {field: items})[0][field]))
         firsts, counts = refs if reader.kind.sequence else (refs, None)
         try:

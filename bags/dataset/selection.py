@@ -39,6 +39,8 @@ class PerRowItems:
     """Number of items of each row, shape (B,)."""
     listed: Int64s | None = None
     """The items row after row, where `starts` is None."""
+    are_frames: bool = False
+    """Whether the items are frames of a video, or of a sequence of clips as one video."""
 
     @property
     def places(self) -> Int64s:
@@ -52,9 +54,9 @@ class PerRowItems:
         """Returns the items of some of the rows."""
         counts = self.counts[rows]
         if self.starts is not None:
-            return PerRowItems(self.starts[rows], counts)
+            return PerRowItems(self.starts[rows], counts, None, self.are_frames)
         firsts = (np.cumsum(self.counts) - self.counts)[rows]
-        return PerRowItems(None, counts, self.places[spread(firsts, counts)])
+        return PerRowItems(None, counts, self.places[spread(firsts, counts)], self.are_frames)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -114,12 +114,11 @@ class Windows(View):
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         rows, starts, counts = self._origins(indices)
         below = dict(selection)
-        made: dict[int, PerRowItems] = {}  # Mostly the same of all fields.
         for name, items in selection.items():
-            if name in self._fields:
-                if id(items) not in made:
-                    made[id(items)] = self._items_below(items, starts, counts)
-                below[name] = made[id(items)]
+            if name in self._video_fields:
+                below[name] = PerRowItems(starts, counts, are_frames=True)
+            elif name in self._fields:
+                below[name] = self._items_below(items, starts, counts)
         return self._datasets[0]._resolve(rows, below)
 
     def _items_below(self, items: Any, starts: Int64s, counts: Int64s) -> PerRowItems:

@@ -72,7 +72,7 @@ class ShardShuffled:
 
 def shard_lengths(dataset: Any) -> Int64s:
     """Returns the number of datapoints of each shard of a reader, or of each part of a `concat`."""
-    layout = getattr(dataset, 'layout', None)
+    layout = getattr(dataset, '_layout', None)
     if layout is None:
         return np.array([len(dataset)], np.int64)
     starts: Int64s = np.asarray(layout.starts, np.int64)

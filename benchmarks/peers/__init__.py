@@ -1,4 +1,4 @@
-"""Libraries that hold datapoints of several fields, each used as its documentation recommends.
+"""Libraries that store datapoints of several fields, each used as its documentation recommends.
 
 Every peer writes datapoints of `data.rows` and reads them back by row, by batch of some fields, and by
 scanning one numeric field. Where a library offers several ways, the one that was fastest here is used.
@@ -7,9 +7,9 @@ scanning one numeric field. Where a library offers several ways, the one that wa
 from benchmarks.peers.arrow import HuggingFace, Lance
 from benchmarks.peers.fields import Bags, Granular, Mosaic
 from benchmarks.peers.one_record import ArrayRecord, OneRecord
-from benchmarks.peers.protocol import Indices, Peer, Reader, present
+from benchmarks.peers.protocol import Indices, Peer, Reader, is_installed
 
-__all__ = ['PEERS', 'VARIANTS', 'Bags', 'Indices', 'Peer', 'Reader', 'present']
+__all__ = ['PEERS', 'VARIANTS', 'Bags', 'Indices', 'Peer', 'Reader', 'is_installed']
 
 PEERS: dict[str, Peer] = {
     'bags': Bags(),
@@ -21,7 +21,7 @@ PEERS: dict[str, Peer] = {
     'lance': Lance(),
     'hf datasets': HuggingFace(),
 }
-# What more work or memory gains; these read what the peer before the comma wrote, and have no floors.
+# With more memory or code of the caller; these read what the peer before the comma wrote, and have no floors.
 VARIANTS: dict[str, Peer] = {
     'granular, small fields in memory': Granular(cache_keys=('id', 'text')),
     'hf datasets, arrow by hand': HuggingFace(arrow=True),

@@ -1,4 +1,4 @@
-"""Libraries that hold Arrow tables: Lance and Hugging Face datasets."""
+"""Libraries that store Arrow tables: Lance and Hugging Face datasets."""
 
 import functools
 import os
@@ -17,7 +17,7 @@ FIELDS = ('id', 'text', 'vector', 'blob')
 class HuggingFace:
     """Hugging Face datasets, memory-mapped Arrow; `arrow` takes Arrow tables and converts them by hand."""
 
-    module, columnar, pace = 'datasets', True, 300
+    module, columnar, rows_per_run = 'datasets', True, 300
 
     def __init__(self, *, arrow: bool = False) -> None:
         self.arrow = arrow
@@ -101,7 +101,7 @@ class ArrowReader(HuggingFaceReader):
 class Lance:
     """Lance, random access by `take` with columns, scans by `to_table`."""
 
-    module, columnar, pace = 'lance', True, 30
+    module, columnar, rows_per_run = 'lance', True, 30
 
     def write(self, path: Path, rows: Iterable[Row], shard_length: int | None = None) -> None:
         import lance

@@ -1,4 +1,4 @@
-"""Libraries that hold fields apart, and give and take datapoints: bags, Granular and MosaicML Streaming."""
+"""Libraries with a column a field and an interface of datapoints: bags, Granular, MosaicML Streaming."""
 
 import atexit
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from benchmarks.peers.protocol import Columns, Indices, Reader, columns
 class Bags:
     """bags, an unsharded dataset unless there is a shard length."""
 
-    module, columnar, pace = 'bags', True, 2000
+    module, columnar, rows_per_run = 'bags', True, 2000
 
     def __init__(self, **options: Any) -> None:
         self.options = options
@@ -50,7 +50,7 @@ class BagsReader:
 class Granular:
     """Granular, one bag a field, with cached indexes; `cache_keys` holds small fields in memory."""
 
-    module, columnar, pace = 'granular', True, 500
+    module, columnar, rows_per_run = 'granular', True, 500
 
     def __init__(self, **options: Any) -> None:
         self.options = options
@@ -102,7 +102,7 @@ class GranularReader:
 class Mosaic:
     """MosaicML Streaming (MDS), reading from local disk."""
 
-    module, columnar, pace = 'streaming', True, 500
+    module, columnar, rows_per_run = 'streaming', True, 500
 
     def write(self, path: Path, rows: Iterable[Row], shard_length: int | None = None) -> None:
         from streaming import MDSWriter

@@ -1,4 +1,4 @@
-"""Libraries that hold a datapoint as one record: bagz, Säckli and ArrayRecord, with msgpack in it."""
+"""Libraries that store a datapoint as one record: bagz, Säckli and ArrayRecord, with msgpack in it."""
 
 import importlib
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from benchmarks.peers.protocol import Columns, Indices, Reader, chunks, columns
 class OneRecord:
     """bagz and Säckli, with the whole datapoint in one msgpack record."""
 
-    columnar, pace = False, 1000
+    columnar, rows_per_run = False, 1000
 
     def __init__(self, module: str) -> None:
         self.module = module
@@ -57,7 +57,7 @@ class OneRecordReader:
 class ArrayRecord:
     """ArrayRecord, unsharded, with the whole datapoint in one msgpack record, and one record a group."""
 
-    module, columnar, pace = 'array_record', False, 200
+    module, columnar, rows_per_run = 'array_record', False, 200
 
     def write(self, path: Path, rows: Iterable[Row], shard_length: int | None = None) -> None:
         from array_record.python import array_record_module as library

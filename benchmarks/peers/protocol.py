@@ -1,4 +1,4 @@
-"""What a peer can be asked to do, and what its adapters share."""
+"""The interface of a peer, and what its adapters share."""
 
 import importlib
 import importlib.util
@@ -27,7 +27,7 @@ class Reader(Protocol):
         """All values of an int field."""
 
     def close(self) -> None:
-        """Lets go of the files."""
+        """Closes the files."""
 
 
 class Peer(Protocol):
@@ -36,12 +36,12 @@ class Peer(Protocol):
     Attributes:
         module: What is imported; the peer is absent where that cannot be found.
         columnar: Whether fields are stored apart, rather than a datapoint as one record.
-        pace: How many rows are read in one turn of a race, for about ten milliseconds.
+        rows_per_run: How many rows are read in one timed run, for about ten milliseconds.
     """
 
     module: str
     columnar: bool
-    pace: int
+    rows_per_run: int
 
     def write(self, path: Path, rows: Iterable[Row], shard_length: int | None = None) -> None:
         """Writes a dataset, of one shard or of shards of so many datapoints."""
@@ -52,8 +52,8 @@ class Peer(Protocol):
 
 def columns(rows: Iterable[Row], fields: tuple[str, ...]) -> Columns:
     """Datapoints as columns, for libraries that only know rows."""
-    kept = list(rows)
-    return {field: [row[field] for row in kept] for field in fields}
+    found = list(rows)
+    return {field: [row[field] for row in found] for field in fields}
 
 
 def chunks(rows: Iterable[Row], length: int) -> Iterator[list[Row]]:
@@ -68,7 +68,7 @@ def chunks(rows: Iterable[Row], length: int) -> Iterator[list[Row]]:
         yield chunk
 
 
-def present(module: str) -> bool:
+def is_installed(module: str) -> bool:
     """Whether a library is installed and its import works."""
     if importlib.util.find_spec(module) is None:
         return False

@@ -1,4 +1,4 @@
-"""The page about PyTorch, Grain and JAX runs: its blocks are of `py`, which tests/test_docs.py leaves out."""
+"""The blocks `py` of the documentation run: those with PyTorch, Grain, JAX and Beam."""
 
 import os
 import re
@@ -15,11 +15,11 @@ DOCUMENTS = [path for path in sorted(ROOT.glob('docs/*.md')) if BLOCK.search(pat
 
 @pytest.mark.parametrize('path', DOCUMENTS, ids=lambda path: path.name)
 def test_blocks_run(path, tmp_path):
-    """In a process of its own, as PyTorch forks."""
+    """Each page runs in its own process, because PyTorch forks."""
     text = path.read_text('utf-8')
     lines = [''] * text.count('\n')
     for block in BLOCK.finditer(text):
-        # Each line in its place, so that a traceback points at the line in the document.
+        # Line numbers as in the document, for tracebacks.
         first = text.count('\n', 0, block.start(1))
         body = block[1].splitlines()
         lines[first : first + len(body)] = body

@@ -1,4 +1,4 @@
-"""The training examples run, as a newcomer would run them, and go on exactly where they were."""
+"""The training examples run as programs, and resume with the same losses."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize('name', ['train_torch', 'train_jax'])
-def test_training_goes_on_where_it_was(name, tmp_path):
+def test_training_resumes_with_the_same_losses(name, tmp_path):
     done = subprocess.run(
         [sys.executable, '-W', 'error', ROOT / f'examples/{name}.py'],
         check=False,

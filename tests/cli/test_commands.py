@@ -326,7 +326,7 @@ def test_copy(work, run):
     run('copy', 'episodes', 'packed', '--compression', 'words=19,id', '--shard-size', '1.5MB')
     assert os.path.exists('packed/000000/words.bagz')
     assert os.path.exists('packed/000000/meta.bag')
-    assert '(--resume goes on' in run('copy', 'episodes', 'half', code=1).stderr
+    assert '(--resume appends' in run('copy', 'episodes', 'half', code=1).stderr
     assert not os.path.exists('x')
     with open('episodes/000000/meta.bagz', 'r+b') as file:
         file.write(b'xxxx')

@@ -223,7 +223,7 @@ def test_videos_are_asked_at_the_same_time(s3_storage, proxy):
     dataset = bags.open(root, storage_options=s3_storage.through(proxy))
     assert (dataset[0]['film'] == frames).all()
     windows = bags.windows(dataset, 'film', 10, 10)
-    clips = bags.Clips(dataset, 0, 'clips')
+    clips = bags.ClipSequence(dataset, 0, 'clips')
     proxy.delay = 0.2
     for read, expected in [
         (lambda: windows.batch([0, 5, 10, 15])['film'], frames.reshape(4, 10, 32, 32, 3)),
@@ -232,7 +232,7 @@ def test_videos_are_asked_at_the_same_time(s3_storage, proxy):
         proxy.most = 0
         assert (read() == expected).all()
         assert proxy.most >= 4
-    some = bags.Clips(dataset, 0, 'clips')
+    some = bags.ClipSequence(dataset, 0, 'clips')
     with proxy.counted() as requests:
         assert (some[3:18] == frames[3:18]).all()
     assert {int(asked.partition('=')[2].partition('-')[0]) // 30_000 for _, _, asked in requests} == {0, 1}

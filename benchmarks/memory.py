@@ -1,4 +1,4 @@
-"""What an open dataset costs a process: `python -m benchmarks.probe PEER PATH` opens it in one of its own."""
+"""Memory, descriptors and maps of an open dataset: `python -m benchmarks.memory PEER PATH` measures one."""
 
 import json
 import os
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks import data
 from benchmarks.peers import PEERS, VARIANTS
+from benchmarks.report import Report
 
 ROWS = 2000
 
@@ -42,19 +43,26 @@ def status() -> tuple[float, float, int, int]:
     return own / 1024, kilobytes['RssFile'] / 1024, len(os.listdir('/proc/self/fd')), maps
 
 
-def memory(paths: dict[str, Path]) -> None:
-    """Prints a table of what each dataset costs, a process each."""
-    title = f'after open, and after {ROWS:,} random rows'
+def memory(output: Report, title: str, paths: dict[str, Path]) -> None:
+    """Prints and collects what each dataset costs, a process each."""
+    title = f'memory, {title}: after open, and after {ROWS:,} random rows'
     print(f'\n{title:<44}{"own MB":>14}{"mapped MB":>14}{"descriptors":>14}{"maps":>14}')
+    collected: dict[str, dict[str, object]] = {}
+    output.tables[title] = {'unit': 'own MB, mapped MB, descriptors, maps', 'cells': collected}
     for name, path in paths.items():
-        command = [sys.executable, '-m', 'benchmarks.probe', name, str(path)]
+        command = [sys.executable, '-m', 'benchmarks.memory', name, str(path)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=True)
         except (OSError, subprocess.CalledProcessError) as error:
-            reason = getattr(error, 'stderr', None) or str(error)
-            print(f'  {name:<42}failed: {reason.strip().splitlines()[-1][:60]}')
+            reason = (getattr(error, 'stderr', None) or str(error)).strip().splitlines()[-1]
+            print(f'  {name:<42}failed: {reason[:60]}')
+            collected[name] = {'error': reason[:200]}
             continue
         opened, read = json.loads(done.stdout.splitlines()[-1])
+        collected[name] = {
+            'opened': [round(value, 1) for value in opened],
+            'read': [round(value, 1) for value in read],
+        }
         cells = [
             f'{before:.{digits}f} {after:.{digits}f}'
             for before, after, digits in zip(opened, read, (1, 0, 0, 0), strict=True)

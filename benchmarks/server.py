@@ -1,4 +1,4 @@
-"""A storage on loopback: nginx on a folder, which S3 clients read from, and a wire that delays requests."""
+"""An object store on loopback: nginx serves a folder to S3 clients, and a proxy adds latency."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def nginx_path() -> str | None:
 
 @contextlib.contextmanager
 def nginx(root: Path) -> Iterator[str]:
-    """Serves a folder, whose first level are buckets; yields the address."""
+    """Serves a folder that contains a folder for each bucket; yields the address."""
     folder = root.parent / 'nginx'
     (folder / 'tmp').mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -48,9 +48,9 @@ def nginx(root: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def delayed(url: str, seconds: float) -> Iterator[str]:
-    """A wire to a server on which all that clients send takes so long; yields its address."""
+    """Runs a proxy that delays what clients send by so many seconds; yields its address."""
     port = free_port()
-    command = [sys.executable, '-m', 'benchmarks.far', str(port), url.rpartition(':')[2], str(seconds)]
+    command = [sys.executable, '-m', 'benchmarks.server', str(port), url.rpartition(':')[2], str(seconds)]
     with served(command, port) as address:
         yield address
 
@@ -71,14 +71,14 @@ def served(command: list[str], port: int) -> Iterator[str]:
 
 
 def free_port() -> int:
-    """A port nobody listens on."""
+    """A port that is not in use."""
     with socket.socket() as found:
         found.bind(('127.0.0.1', 0))
         return int(found.getsockname()[1])
 
 
-async def wire(port: int, target: int, seconds: float) -> None:
-    """Passes bytes on: those of clients late, in order, without holding up later ones."""
+async def proxy(port: int, target: int, seconds: float) -> None:
+    """Forwards bytes in order: those of clients after a delay, those of the server at once."""
 
     async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
@@ -121,5 +121,5 @@ async def wire(port: int, target: int, seconds: float) -> None:
 
 if __name__ == '__main__':
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(wire(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
+        asyncio.run(proxy(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
     os._exit(0)

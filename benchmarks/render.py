@@ -1,0 +1,202 @@
+"""Writes the tables of README from `benchmarks/results`: `python -m benchmarks.render`."""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / 'benchmarks/results'
+SECTION = re.compile(r'(<!-- benchmarks: (\w+) -->\n).*?(<!-- end -->)', re.DOTALL)
+Result = dict[str, Any]
+
+DATASET_COLUMNS = {
+    'bags': 'bags',
+    'bagz¹': 'bagz, one record',
+    'Säckli¹': 'sackli, one record',
+    'Granular': 'granular',
+    'Streaming (MDS)': 'mosaicml streaming',
+    'Lance': 'lance',
+    'HF datasets²': 'hf datasets',
+}
+DATASET_ROWS = {
+    'random row': 'random row',
+    'random row, raw': 'random row, raw',
+    'random batch of id and text': 'random batch of 256: id and text',
+    'random batch of id and vector': 'random batch of 256: id and vector',
+    'scan of the integers': 'scan of an int field',
+    'write': 'write',
+    'open, ms': 'open',
+}
+RECORD_COLUMNS = {
+    'one at random': 'single',
+    '1,024 at random': 'gather (list)',
+    'iteration': 'for x in reader',
+    '`read()`': 'read()',
+    'write': 'write',
+}
+COLD_COLUMNS = {
+    'bags': 'bags',
+    'Säckli, direct I/O': 'sackli DIRECT_IO',
+    'Säckli, random access': 'sackli RANDOM',
+    'Säckli': 'sackli',
+    'bagz': 'bagz',
+}
+PICTURE_COLUMNS = {
+    'decoding alone': 'only decoding, 2 threads',
+    'bags': 'bags',
+    'Grain + ArrayRecord': 'grain + array_record',
+    'LitData': 'litdata',
+    'WebDataset': 'webdataset',
+    'Granular': 'granular',
+    'PyTorch over files': 'PyTorch over files',
+    'Streaming (MDS)': 'mosaicml streaming',
+}
+ROW_COLUMNS = {'`np.take` of a memory map': 'np.take', 'bags': 'bags', 'loaderx': 'loaderx'}
+CLIENT_COLUMNS = {
+    'bags': ('bags', 'bags with s3fs'),
+    'the client alone': ('obstore get_ranges', 's3fs cat_ranges'),
+}
+EPOCH_COLUMNS = {
+    'bags': 'bags',
+    'LitData': 'LitData',
+    'Streaming (MDS)': 'MosaicML Streaming',
+    'WebDataset': 'WebDataset',
+}
+VIDEO_COLUMNS = {
+    'bags': 'bags',
+    'PyAV, a loop of seeks': 'av, seek and decode',
+    'torchcodec': 'torchcodec',
+    'torchcodec, approximate': 'torchcodec, approximate',
+}
+VIDEO_ROWS = (
+    'opening, and 16 frames',
+    '16 frames in a row',
+    'one frame',
+    '32 frames, sorted',
+    '32 frames, unsorted',
+)
+
+
+def datasets(result: Result) -> list[str]:
+    tables = result['tables']
+    # A reader in raw mode is a candidate of its own, which stands in the column of bags.
+    rows = {
+        label: [table(tables, title, 'bags, raw' if (label, name) == ('random row, raw', 'bags') else name)
+                for name in DATASET_COLUMNS.values()]
+        for label, title in DATASET_ROWS.items()
+    }  # fmt: skip
+    return markdown(DATASET_COLUMNS, rows)
+
+
+def records(result: Result) -> list[str]:
+    rows: dict[str, list[str]] = {}
+    for kind in ('plain', 'zstd'):
+        for size in ('100 B', '4 KB', '1 MB'):
+            titles = [f'fixed text, {size} {kind} {operation}' for operation in RECORD_COLUMNS.values()]
+            ratios = [result['tables'].get(title, {}).get('faster_peer') for title in titles]
+            rows[size + (', zstd' if kind == 'zstd' else '')] = [
+                '' if ratio is None else f'{ratio:.1f}' for ratio in ratios
+            ]
+    return markdown(RECORD_COLUMNS, rows)
+
+
+def cold(result: Result) -> list[str]:
+    return one_row(result, 'cold 4 KB plain', COLD_COLUMNS)
+
+
+def loading(result: Result) -> list[str]:
+    return one_row(result, 'pictures, decoded and stacked', PICTURE_COLUMNS)
+
+
+def rows(result: Result) -> list[str]:
+    return one_row(result, 'random rows of 4 KB', ROW_COLUMNS)
+
+
+def remote(result: Result) -> list[str]:
+    found = {}
+    for position, client in enumerate(('obstore', 's3fs')):
+        title = f'1024 random records of 30 KB with {client}, 20 ms a request'
+        found[client] = [table(result['tables'], title, names[position]) for names in CLIENT_COLUMNS.values()]
+    return markdown(CLIENT_COLUMNS, found)
+
+
+def epochs(result: Result) -> list[str]:
+    return one_row(result, 'epoch of 4000 rows of 4 fields, 20 ms a request', EPOCH_COLUMNS)
+
+
+def video(result: Result) -> list[str]:
+    columns = VIDEO_COLUMNS.values()
+    return markdown(
+        VIDEO_COLUMNS,
+        {title: [table(result['tables'], title, name) for name in columns] for title in VIDEO_ROWS},
+    )
+
+
+SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
+    'datasets': ('datasets', datasets),
+    'records': ('records', records),
+    'cold': ('cold', cold),
+    'loading': ('loading', loading),
+    'rows': ('loading', rows),
+    'remote': ('remote', remote),
+    'epochs': ('remote', epochs),
+    'video': ('video', video),
+}
+"""By the name of a section of README: the file of results, and what makes its lines."""
+
+
+def render(text: str, results: Path = RESULTS) -> str:
+    """Returns a document with the lines between its markers made from the files of results."""
+
+    def section(found: re.Match[str]) -> str:
+        part, make = SECTIONS[found[2]]
+        result = json.loads((results / f'{part}.json').read_text(encoding='utf-8'))
+        lines = [*make(result), *(['', caption(result)] if found[2] == part else [])]
+        return found[1] + ''.join(f'{line}\n' for line in lines) + found[3]
+
+    return SECTION.sub(section, text)
+
+
+def caption(result: Result) -> str:
+    """Returns how and where a part was measured."""
+    return (
+        f'`{result["command"]}`, {result["machine"]}, {result["system"].split(", ")[-1]}, {result["date"]}.'
+    )
+
+
+def table(tables: dict[str, Any], title: str, name: str) -> str:
+    """Returns the median of a candidate with two digits; empty if it was not measured."""
+    median = tables.get(title, {}).get('cells', {}).get(name, {}).get('median')
+    if median is None:
+        return ''
+    return f'{median:,.0f}' if median >= 99.5 else f'{float(f"{median:.2g}"):g}'
+
+
+def one_row(result: Result, title: str, columns: dict[str, str]) -> list[str]:
+    """Returns the table of one comparison, without the candidates that were not measured."""
+    cells = {label: table(result['tables'], title, name) for label, name in columns.items()}
+    measured = {label: cell for label, cell in cells.items() if cell}
+    return [line(measured), line('---' for _ in measured), line(measured.values())]
+
+
+def markdown(columns: Iterable[str], rows: dict[str, list[str]]) -> list[str]:
+    """Returns a table with a label before each row."""
+    columns = list(columns)
+    lines = [line(['', *columns]), line('---' for _ in ['', *columns])]
+    return [*lines, *(line([label, *cells]) for label, cells in rows.items())]
+
+
+def line(cells: Iterable[str]) -> str:
+    return ('| ' + ' | '.join(cells) + ' |').replace('|  |', '| |')
+
+
+def main() -> None:
+    """Writes README."""
+    path = ROOT / 'README.md'
+    path.write_text(render(path.read_text(encoding='utf-8')), encoding='utf-8')
+
+
+if __name__ == '__main__':
+    main()
