@@ -14,7 +14,6 @@ from bags.dataset.field import Field
 from bags.dataset.refs import MISSING
 from bags.dataset.selection import Each, FrameSelection, Items, select_many
 from bags.indexing import Int64s, offsets_of
-from bags.work_sharing import each
 
 __all__ = ['read_column', 'read_values']
 
@@ -175,4 +174,4 @@ def _frames(field: Field, refs: Any, selection: FrameSelection) -> list[Any]:
     def read(row: tuple[int, int]) -> Any:
         return field.frames(*row, selection)
 
-    return map_concurrently(read, list(rows), True) if field.bag.is_remote else each(read, list(rows))
+    return map_concurrently(read, list(rows), field.bag.is_remote)

@@ -19,7 +19,6 @@ from bags.dataset.videos import Films
 from bags.errors import BagsError, DecodeError
 from bags.formats.arrays import invalid_row
 from bags.indexing import Int64s, check_index
-from bags.work_sharing import each
 
 __all__ = ['Field']
 
@@ -169,8 +168,8 @@ class Field:
             return records
         try:
             if self.decoder.together is not None:
-                return self.decoder.together(records, each)
-            return each(decode, records) if self.decoder.is_long else list(map(decode, records))
+                return self.decoder.together(records)
+            return list(map(decode, records))
         except Exception:
             for index, record in zip(indices.tolist(), records, strict=True):
                 try:

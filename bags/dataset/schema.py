@@ -38,10 +38,8 @@ class Decoder:
         """Whether it takes a buffer over the file itself and does without a copy."""
         self.opens = opens
         """Whether it takes a `Record`, to open it when it is needed, instead of its bytes."""
-        self.together: Callable[[Sequence[Any], Callable[..., list[Any]]], list[Any]] | None = None
-        """Decodes several records, if that is quicker than one by one; takes what does work on each, too."""
-        self.is_long = False
-        """Whether it takes long, and lets other threads run: then they may help."""
+        self.together: Callable[[Sequence[Any]], list[Any]] | None = None
+        """Decodes several records, where that is quicker than one by one."""
         self.is_scalar = bool(self.dtype) and not isinstance(
             decode and decode(bytes(self.length)), np.ndarray
         )
@@ -76,7 +74,6 @@ def _decoder_for(kind: FieldType, decoders: Mapping[str, Callable[..., Any]], ra
     built_in = any(function is known for known in registry.decoders.values())
     if built_in:  # What wraps one has its attributes, but decodes otherwise.
         decoder.together = getattr(function, 'together', None)
-        decoder.is_long = getattr(function, 'is_long', False)
     decoder.aliases = built_in and not textual and not (fixed and decoder.length <= SMALL)
     return decoder
 

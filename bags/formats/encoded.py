@@ -65,8 +65,7 @@ def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Makes a decoder safe for bytes of any origin.
 
     The decorated function sees only whole files of its format. Whatever a foreign library raises on them
-    becomes a ValueError, here and nowhere else. It takes long, most of it without the GIL, so that threads
-    may share the decoding of several.
+    becomes a ValueError, here and nowhere else.
 
     Args:
         name: The format, as `identify` names it.
@@ -85,7 +84,6 @@ def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
                     raise
                 raise ValueError(f'damaged {name}: {str(exc) or type(exc).__name__}') from exc
 
-        vars(decode)['is_long'] = True
         return decode
 
     return decorate
