@@ -18,9 +18,7 @@ from bags.bag.uniform import Uniform, as_slice
 from bags.bag.zstd import Buffer, Zstd
 from bags.errors import CorruptError
 from bags.indexing import Int64s, check_index
-from bags.memory import aligned
 from bags.storage import File
-from bags.storage.heap import retain
 from bags.storage.mmap_file import gather
 from bags.storage.shared import share
 
@@ -29,7 +27,6 @@ __all__ = ['BagFile']
 WINDOW = 1 << 13  # Records of one size up to this are made in one numpy call.
 WIDEST = 1 << 10  # Records up to this are worth gathering with what follows them.
 FEW = 16  # Fewer records are sliced as quickly.
-ALIGNED = 1 << 16  # Bytes from which to align an array costs less than a copy that JAX would make of it.
 CHUNK = 1 << 12  # Frames decompressed at a time: more would leave the processor's cache before they are used.
 
 
@@ -236,13 +233,7 @@ class BagFile:
                 if self.uniform.holds(chosen) and int(np.maximum.reduce(indices)) < self.count:
                     self.file.expect(indices * length, (indices + 1) * length)
                     table = np.ndarray((self.count, length), np.uint8, buffer)
-                    size = len(indices) * length
-                    if size < ALIGNED:
-                        memory = np.empty(size, np.uint8)
-                    else:
-                        retain(2 * size + 4 * indices.nbytes)  # This, the last one, and what indices take.
-                        memory = aligned(size)
-                    rows = memory.reshape(len(indices), length)
+                    rows = np.empty((len(indices), length), np.uint8)
                     if isinstance(chosen, slice):
                         rows[:] = table[chosen]
                     else:

@@ -12,7 +12,6 @@ import numpy as np
 from bags.formats.encoded import Encoded, already_encoded, decodes
 from bags.formats.images import Pixels, check_size, image_quality, load, save
 from bags.formats.scalars import Buffer
-from bags.memory import aligned
 
 __all__ = ['decode_jpeg', 'decode_jpegs', 'encode_jpeg']
 
@@ -179,7 +178,7 @@ def _rooms(shapes: list[Shape | None]) -> list[Pixels | None]:
             rooms.append(None)
             continue
         if used + size > len(block):
-            block, used = aligned(max(size, min(BLOCK, left))), 0
+            block, used = np.empty(max(size, min(BLOCK, left)), np.uint8), 0
         rooms.append(block[used : used + size].reshape(shape))
         left, used = left - size, used + size
     return rooms
