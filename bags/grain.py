@@ -2,49 +2,82 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
+from bags.dataset.base import Dataset
+from bags.dataset.selection import Fields
 from bags.errors import MissingDependencyError
+from bags.loader.collate import CollateField
 from bags.loader.loader import Loader, check_loader
-from bags.loader.schedule import Place
-from bags.loader.worker_shard import Turn
+from bags.loader.schedule import Cursor, LastBatch
+from bags.loader.worker_shard import WorkerShard
+from bags.samplers import Sampler
 from bags.validation import integer
+from bags.workers.outcome import Partial
+
+if TYPE_CHECKING:
+    import grain
 
 __all__ = ['batches', 'iter_dataset']
 
 
-def batches(dataset: Any, batch_size: int, **options: Any) -> Any:
+def batches(
+    dataset: Dataset,
+    batch_size: int,
+    *,
+    fields: Fields = None,
+    shuffle: bool | Literal['shards'] = True,
+    seed: int = 0,
+    rank: int = 0,
+    world_size: int = 1,
+    last_batch: LastBatch = 'pad',
+    sampler: Sampler | None = None,
+    transform: Callable[..., Any] | None = None,
+    collate: Callable[[Any], Any] | Mapping[str, CollateField] | None = None,
+    to_device: Callable[[Any], Any] | None = None,
+    mask_column: str | None = None,
+) -> grain.MapDataset[Any]:
     """Returns a `grain.MapDataset` of batches: the fast way from a dataset into Grain.
 
-    An element is a dict of columns, read with one call. It is the batch that a `bags.Loader` with the same
-    options gives at that step, computed from its number: reading starts at once at any step, and where
-    Grain reads from is all its state. Elements beyond the length belong to the next epochs, in other
-    orders; so `repeat()` and all else of Grain do what they should.
+    An element is a dict of columns, read with one call: the batch that a `bags.Loader` with the same options
+    gives at that step. Elements beyond the length belong to the next epochs, in other orders, so `repeat()`
+    and other methods of Grain work. Any step is computed from its number alone, so resuming is immediate.
 
         training = bags.grain.batches(dataset, 64, fields=('image', 'label')).repeat()
-        training = training.to_iter_dataset(grain.ReadOptions(num_threads=4, prefetch_buffer_size=8))
+        training = training.to_iter_dataset(
+            grain.ReadOptions(num_threads=4, prefetch_buffer_size=8)
+        )
 
-    Each batch that Grain holds ready is one in memory, and it holds 500 unless told: give `ReadOptions`.
+    Give `ReadOptions`: Grain buffers 500 elements unless given a size, and each is a batch in memory.
 
     Args:
         dataset: A reader or a view.
-        batch_size: Datapoints of a batch on this host.
-        **options: As for `bags.Loader`: `fields`, `shuffle`, `seed`, `shard`, `even`, `sampler`, `transform`,
-            `collate`, `mask`. Those about workers have no meaning here.
+        batch_size: Datapoints of a batch on this rank.
+        fields: As for `bags.Loader`, as are all other options.
 
     Raises:
         MissingDependencyError: Grain is not installed.
         ValueError, KeyError, TypeError: As for `bags.Loader`.
     """
+    return _map_dataset(
+        Loader(
+            dataset, batch_size, fields=fields, shuffle=shuffle, seed=seed, rank=rank, world_size=world_size,
+            last_batch=last_batch, sampler=sampler, workers=0, transform=transform, collate=collate,
+            to_device=to_device, mask_column=mask_column,
+        )
+    )  # fmt: skip
+
+
+def _map_dataset(loader: Loader) -> grain.MapDataset[Any]:
     grain = import_grain()
-    loader = Loader(dataset, batch_size, **{**options, 'workers': 0})
 
     class Batches(grain.MapDataset):  # type: ignore[misc, name-defined, unused-ignore]
         """Batches by the number of the step."""
 
         def __init__(self) -> None:
             super().__init__()
-            self._recipe = loader.recipe(Place(), None)
+            self._maker = loader.batch_maker(Cursor(), None)
 
         def __len__(self) -> int:
             return len(loader)
@@ -56,13 +89,14 @@ def batches(dataset: Any, batch_size: int, **options: Any) -> Any:
             number += len(self) if number < 0 else 0
             if number < 0:
                 raise IndexError(f'index {index} out of range: there are {len(self)} batches')
-            (made,) = self._recipe.make(number, 1)
-            if made.error is not None:
+            made = self._maker.make(range(number, number + 1))
+            if isinstance(made, Partial):
                 raise made.error
-            return made.batch if loader.deliver is None else loader.deliver(made.batch)
+            (batch,) = made
+            return batch if loader.to_device is None else loader.to_device(batch)
 
         def __reduce__(self) -> Any:
-            return rebuilt, (dataset, batch_size, options)
+            return _map_dataset, (loader,)
 
         def __str__(self) -> str:
             return f'bags.grain.batches({loader!r})'
@@ -70,56 +104,51 @@ def batches(dataset: Any, batch_size: int, **options: Any) -> Any:
     return Batches()
 
 
-def rebuilt(dataset: Any, batch_size: int, options: dict[str, Any]) -> Any:
-    """Returns `batches` of a pickle."""
-    return batches(dataset, batch_size, **options)
-
-
-def iter_dataset(loader: Loader) -> Any:
+def iter_dataset(loader: Loader) -> grain.IterDataset[Any]:
     """Returns a loader as a `grain.IterDataset`.
 
-    Its iterators have the state of the loader, integers and texts, which Grain's checkpoints keep as they
-    are; `mp_prefetch` divides the batches over processes, in each of which they are made one by one.
+    Its iterators have the state of the loader, integers and strings, which Grain's checkpoints keep.
+    `mp_prefetch` divides the batches over processes; each makes its own in one thread.
 
     Raises:
         MissingDependencyError: Grain is not installed.
-        TypeError: What is no loader.
+        TypeError: Not a loader.
     """
     check_loader(loader)
-    return sliced(loader, 0, 1)
+    return _iter_dataset(loader, 0, 1)
 
 
-def sliced(loader: Loader, worker: int, workers: int) -> Any:
-    """Returns `iter_dataset`, or the part of it that falls to one of several workers."""
+def _iter_dataset(loader: Loader, worker: int, workers: int) -> grain.IterDataset[Any]:
+    """Returns the batches of one of several workers as a `grain.IterDataset`."""
     grain = import_grain()
 
-    class Iterated(grain.IterDataset):  # type: ignore[misc, name-defined, unused-ignore]
+    class Batches(grain.IterDataset):  # type: ignore[misc, name-defined, unused-ignore]
         """Batches one after the other."""
 
         def __init__(self) -> None:
             super().__init__()
-            self._turn = worker, workers
+            self._shard = worker, workers
 
         def __iter__(self) -> Any:
-            return Batches(*self._turn)
+            return Iterator(*self._shard)
 
         def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-            """Leaves the batches of other processes to them (Grain asks for that in a copy)."""
-            first, each = self._turn
-            self._turn = first + (sl.start or 0) * each, each * (sl.step or 1)
+            """Leaves the batches of other processes to them. Grain calls this on a copy."""
+            first, stride = self._shard
+            self._shard = first + (sl.start or 0) * stride, stride * (sl.step or 1)
 
         def __reduce__(self) -> Any:
-            return sliced, (loader, *self._turn)
+            return _iter_dataset, (loader, *self._shard)
 
         def __str__(self) -> str:
             return f'bags.grain.iter_dataset({loader!r})'
 
-    class Batches(grain.DatasetIterator):  # type: ignore[misc, name-defined, unused-ignore]
-        """The iterator, whose state is that of the loader."""
+    class Iterator(grain.DatasetIterator):  # type: ignore[misc, name-defined, unused-ignore]
+        """Iterates over the batches; its state is that of the loader."""
 
         def __init__(self, worker: int, workers: int) -> None:
             super().__init__()
-            self._batches = Turn(loader, worker, workers)
+            self._batches = WorkerShard(loader, worker, workers)
 
         def __next__(self) -> Any:
             self._assert_not_closed()
@@ -136,13 +165,17 @@ def sliced(loader: Loader, worker: int, workers: int) -> Any:
             self._batches.close()
 
         def __str__(self) -> str:
-            return f'the iterator of bags.grain.iter_dataset({loader!r})'
+            return f'iterator of bags.grain.iter_dataset({loader!r})'
 
-    return Iterated()
+    return Batches()
 
 
 def import_grain() -> Any:
-    """Imports Grain, or says how to install it."""
+    """Imports Grain.
+
+    Raises:
+        MissingDependencyError: It is not installed; says how to install it.
+    """
     try:
         import grain
     except ImportError as exc:

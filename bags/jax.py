@@ -1,4 +1,4 @@
-"""JAX: columns on devices, and the next batches on their way while one is worked on."""
+"""JAX: columns as arrays on devices, copied there ahead of their use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import collections
 import copy
 import functools
 from collections.abc import Iterable, Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
@@ -14,25 +14,30 @@ from bags.dataset.batch import Ragged, convert
 from bags.errors import MissingDependencyError
 from bags.validation import at_least
 
+if TYPE_CHECKING:
+    import jax
+
+    Placement: TypeAlias = jax.Device | jax.sharding.Sharding
+
 __all__ = ['Prefetch', 'device_put', 'prefetch']
 
 
-def device_put(batch: Any, sharding: Any = None) -> Any:
+def device_put(batch: Any, sharding: Placement | None = None) -> Any:
     """Returns a batch with arrays of JAX in place of its arrays.
 
-    They are sent straight from the memory they are in, without waiting until they are there. (On the CPU
-    JAX may go on using that memory: do not write to an array that was handed over.) Texts, bytes, lists of
-    numbers and whatever else is no array stay what they are. A `Ragged` stays one, with arrays of JAX for
-    `values`, `offsets` and `present`, and is a tree for JAX, which a jitted function takes.
+    The copies to the device are asynchronous. On the CPU, JAX may share the memory of an array: do not write
+    to the array afterwards. Strings, bytes, lists of numbers and other values stay as they are. A `Ragged`
+    stays one, with arrays of JAX for `values`, `offsets` and `present`; it is a pytree, which a jitted
+    function takes.
 
     Args:
-        batch: A dict of columns; lists, tuples and dicts inside it are gone through.
-        sharding: A device or a sharding of JAX; the default device unless given. If it spans the devices of
-            several hosts, the batch is what this host has of the global one.
+        batch: A dict of columns. Lists, tuples and dicts inside it are converted too.
+        sharding: A device or a sharding; the default device unless given. If it spans the devices of several
+            hosts, the batch is this host's part of the global one.
 
     Raises:
-        OverflowError: JAX holds integers in 32 bits, unless told not to, and these do not fit.
-        TypeError: JAX has no such dtype, or a `Ragged` is to be divided over devices: `pad` or `pack` it.
+        OverflowError: Integers that do not fit the 32 bits which JAX uses without `jax_enable_x64`.
+        TypeError: JAX has no such dtype, or a `Ragged` would be divided over devices: `pad` or `pack` it.
         MissingDependencyError: JAX is not installed.
     """
     jax = import_jax()
@@ -44,7 +49,7 @@ def device_put(batch: Any, sharding: Any = None) -> Any:
 
     def leaf(value: Any, where: str) -> Any:
         if isinstance(value, np.ndarray):
-            return put(fitting(value, where, wide))
+            return put(_supported(value, where, wide))
         if isinstance(value, Ragged):
             if not getattr(sharding, 'is_fully_replicated', True):
                 raise TypeError(
@@ -56,8 +61,8 @@ def device_put(batch: Any, sharding: Any = None) -> Any:
     return convert(batch, leaf)
 
 
-def fitting(array: np.ndarray[Any, Any], where: str, wide: bool) -> np.ndarray[Any, Any]:
-    """Returns an array that JAX takes as it is; it would cut integers of 64 bits without a word."""
+def _supported(array: np.ndarray[Any, Any], where: str, wide: bool) -> np.ndarray[Any, Any]:
+    """Returns an array that JAX takes unchanged: it would truncate 64-bit integers silently."""
     dtype = array.dtype
     field = f'field {where!r}' if where else 'the array'
     if dtype.kind not in 'biufcV' or dtype.names or dtype.char in 'gG':  # g: long doubles
@@ -76,17 +81,17 @@ def fitting(array: np.ndarray[Any, Any], where: str, wide: bool) -> np.ndarray[A
     return array
 
 
-def prefetch(batches: Iterable[Any], size: int = 2, sharding: Any = None) -> Prefetch:
-    """Iterates over batches on devices, with the next ones on their way.
+def prefetch(batches: Iterable[Any], size: int = 2, sharding: Placement | None = None) -> Prefetch:
+    """Iterates over batches on devices, and copies the next ones there ahead.
 
     Args:
         batches: A `bags.Loader`, a dataset of Grain, or any iterable of batches.
-        size: How many batches are on devices beside the one that is worked on.
+        size: How many batches to copy ahead.
         sharding: As for `device_put`.
 
     Returns:
-        An iterator. Its `get_state` and `set_state` are those of the iterator of `batches`, as of the batch
-        that was handed out last: what was fetched ahead is not lost.
+        An iterator. Its `get_state` and `set_state` are those of the iterator of `batches`, after the last
+        delivered batch: batches copied ahead do not count.
     """
     if not isinstance(batches, Iterable):
         raise TypeError(f'batches: expected a Loader or another iterable, got {batches!r:.200}')
@@ -94,9 +99,9 @@ def prefetch(batches: Iterable[Any], size: int = 2, sharding: Any = None) -> Pre
 
 
 class Prefetch(Iterator[Any]):
-    """What `prefetch` returns."""
+    """Batches on devices; made by `prefetch`."""
 
-    def __init__(self, source: Iterator[Any], size: int, sharding: Any) -> None:
+    def __init__(self, source: Iterator[Any], size: int, sharding: Placement | None) -> None:
         self._source = source
         self._size = size
         self._sharding = sharding
@@ -123,12 +128,12 @@ class Prefetch(Iterator[Any]):
         return self
 
     def get_state(self) -> Any:
-        """Returns where the iterator is, to go on from there."""
+        """Returns the state of the iterator of `batches` after the last delivered batch."""
         self._expect_state()
         return copy.deepcopy(self._state)
 
     def set_state(self, state: Any) -> None:
-        """Goes to where an iterator was."""
+        """Resumes from a state."""
         self._expect_state()
         self._ahead.clear()
         self._source.set_state(state)  # type: ignore[attr-defined]
@@ -142,7 +147,11 @@ class Prefetch(Iterator[Any]):
 
 @functools.cache
 def import_jax() -> Any:
-    """Imports JAX, or says how to install it, and tells it what a `Ragged` is."""
+    """Imports JAX, and registers `Ragged` as a pytree.
+
+    Raises:
+        MissingDependencyError: JAX is not installed; says how to install it.
+    """
     try:
         import jax
     except ImportError as exc:

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from bags.dataset.batch import Ragged, convert
 from bags.errors import MissingDependencyError
 from bags.loader.loader import Loader, check_loader
-from bags.loader.worker_shard import Turn
+from bags.loader.worker_shard import WorkerShard
 from bags.validation import at_least
+
+if TYPE_CHECKING:
+    import torch
+    from torch.utils.data import IterableDataset as TorchIterableDataset
+
+    Base: TypeAlias = TorchIterableDataset[Any]
+else:
+    Base = object
 
 __all__ = ['IterableDataset', 'to_torch']
 
-VIEWED = {'bfloat16': 'i2', 'float8_e4m3fn': 'i1', 'float8_e5m2': 'i1'}
-"""Dtypes of ml_dtypes that PyTorch has, by integers of their size."""
+VIEWED_AS = {'bfloat16': 'i2', 'float8_e4m3fn': 'i1', 'float8_e5m2': 'i1'}
+"""Dtypes of ml_dtypes that PyTorch has too, and the integers of their size."""
 
 
 def to_torch(
     batch: Any,
-    device: Any = None,
+    device: torch.device | str | int | None = None,
     pin: bool = False,
     non_blocking: bool = True,
     *,
@@ -30,18 +37,18 @@ def to_torch(
 ) -> Any:
     """Returns a batch with tensors in place of its arrays.
 
-    A tensor on the CPU is the array's memory, not a copy: writing to one writes to the other. (Copied are
-    arrays that PyTorch cannot share: read-only ones, and those of foreign byte order or negative strides.)
+    A tensor on the CPU shares the array's memory: writing to one writes to the other. Arrays that PyTorch
+    cannot share are copied: read-only ones, and those of foreign byte order or negative strides.
 
     Args:
-        batch: A dict of columns; lists, tuples and dicts inside it are gone through. Texts, bytes, numbers,
-            None and whatever else is no array stay what they are.
-        device: Where the tensors go; on the CPU unless given.
-        pin: By way of page-locked memory, which a copy to an accelerator can be read from while the program
-            goes on. It is a copy by itself. Without an accelerator nothing is pinned.
+        batch: A dict of columns. Lists, tuples and dicts inside it are converted too. Strings, bytes,
+            numbers, None and other values stay as they are.
+        device: Where the tensors go; the CPU unless given.
+        pin: Copies through page-locked memory, from which an accelerator can copy while the program runs on.
+            Without an accelerator nothing is pinned.
         non_blocking: Does not wait for copies from pinned memory to a device.
-        nested: A `Ragged` becomes a nested tensor of jagged layout, which has no place for `present`.
-            Otherwise it stays a `Ragged`, with tensors for `values`, `offsets` and `present`.
+        nested: Makes a nested tensor of jagged layout of a `Ragged`, without its `present`. Otherwise it
+            stays a `Ragged`, with tensors for `values`, `offsets` and `present`.
 
     Raises:
         TypeError: PyTorch has no such dtype; the message names the field.
@@ -54,12 +61,12 @@ def to_torch(
         is_pinned = pin and tensor.device.type == 'cpu'
         if is_pinned:
             tensor = tensor.pin_memory()
-        # From memory that is not pinned only some accelerators copy in time, and this may be gone soon.
+        # Memory that is not pinned may be freed before an asynchronous copy has read it.
         return tensor if device is None else tensor.to(device, non_blocking=non_blocking and is_pinned)
 
     def leaf(value: Any, where: str) -> Any:
         if isinstance(value, np.ndarray):
-            return placed(share(torch, value, where))
+            return placed(_tensor(torch, value, where))
         if isinstance(value, Ragged):
             values, offsets = leaf(value.values, where), leaf(value.offsets, where)
             if nested:
@@ -70,26 +77,26 @@ def to_torch(
     return convert(batch, leaf)
 
 
-class IterableDataset:
+class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where PyTorch is not installed
     """The batches of a loader as an iterable dataset of PyTorch, for its `DataLoader` with `batch_size=None`.
 
         batches = bags.torch.IterableDataset(bags.Loader(dataset, 64, epochs=1))
         for batch in DataLoader(batches, batch_size=None, num_workers=4): ...
 
-    The workers of a `DataLoader` take turns, so that any number of them gives the batches of the loader in
-    its order; each makes its own, by itself, and has no threads. A `StatefulDataLoader` goes on where it
-    was. Arrays arrive as tensors, as `to_torch` makes them, in shared memory if they come from workers.
+    With any number of workers, a `DataLoader` gives the batches of the loader in its order: each worker makes
+    every n-th batch, in its own thread. A `StatefulDataLoader` resumes where it was. Arrays arrive as
+    tensors, as from `to_torch`, in shared memory if they come from workers.
 
     Args:
-        loader: Whose batches. If it has no `shard`, it gets that of this process.
-        rank: Which process of a distributed run this is; unless given, what `torch.distributed` says now,
-            if it is initialised.
-        world_size: Of how many.
+        loader: Whose batches. If its `world_size` is 1, it gets the rank of this process.
+        rank: Which process of a distributed run this is; unless given, that of `torch.distributed`, if it is
+            initialised now.
+        world_size: Number of processes.
         tensors: False leaves the arrays of numpy.
 
     Raises:
-        TypeError: What is no loader.
-        ValueError: A loader with a shard of its own, and another rank; or one without the other.
+        TypeError: Not a loader.
+        ValueError: A loader of another rank; or a rank without a world size.
         MissingDependencyError: PyTorch is not installed.
     """
 
@@ -97,15 +104,15 @@ class IterableDataset:
         self, loader: Loader, rank: int | None = None, world_size: int | None = None, *, tensors: bool = True
     ) -> None:
         check_loader(loader)
-        self._adopt()
+        self._register()
         self.loader = _on_this_rank(loader, rank, world_size)
         self.tensors = tensors
-        # In shared memory, as workers that stay for several epochs are to see it change.
+        # In shared memory, for workers that live for several epochs to see it change.
         self._epoch = import_torch().full((), -1).share_memory_()
 
     @classmethod
-    def _adopt(cls) -> None:
-        # Registered, not derived: the class is there, with its documentation, before PyTorch is imported.
+    def _register(cls) -> None:
+        # Not derived: the class exists, with its documentation, before PyTorch is imported.
         import_torch().utils.data.IterableDataset.register(cls)
 
     def set_epoch(self, epoch: int) -> None:
@@ -116,11 +123,8 @@ class IterableDataset:
         info = import_torch().utils.data.get_worker_info()
         worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
         epoch = int(self._epoch)
-        loader = self.loader
-        if info is not None:
-            loader = copy.copy(loader)
-            loader.workers = 0
-        kind = Tensors if self.tensors else Turn
+        loader = self.loader if info is None else self.loader.without_workers()
+        kind = TensorShard if self.tensors else WorkerShard
         return kind(loader, worker, workers, None if epoch < 0 else epoch)
 
     def __len__(self) -> int:
@@ -136,14 +140,14 @@ class IterableDataset:
         return self.loader.epochs * len(self.loader)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._adopt()
+        self._register()
         self.__dict__.update(state)
 
     def __repr__(self) -> str:
         return f'bags.torch.IterableDataset({self.loader!r})'
 
 
-class Tensors(Turn):
+class TensorShard(WorkerShard):
     """Batches as tensors."""
 
     def __next__(self) -> Any:
@@ -155,17 +159,18 @@ def _on_this_rank(loader: Loader, rank: int | None, world_size: int | None) -> L
         raise ValueError(f'expected rank and world_size, got {rank} and {world_size}')
     if rank is None or world_size is None:
         distributed = import_torch().distributed
-        if loader.shard != (0, 1) or not (distributed.is_available() and distributed.is_initialized()):
+        if loader.world_size > 1 or not (distributed.is_available() and distributed.is_initialized()):
             return loader
         rank, world_size = distributed.get_rank(), distributed.get_world_size()
-    elif loader.shard not in ((0, 1), (rank, world_size)):
+    elif loader.world_size > 1 and (loader.rank, loader.world_size) != (rank, world_size):
         raise ValueError(
-            f'expected a loader without a shard, or of ({rank}, {world_size}), got {loader.shard}'
+            f'expected a loader of rank {rank} of {world_size}, or without a rank, '
+            f'got one of rank {loader.rank} of {loader.world_size}'
         )
-    return loader.on_shard(rank, world_size)
+    return loader.on_rank(rank, world_size)
 
 
-def share(torch: Any, array: np.ndarray[Any, Any], where: str) -> Any:
+def _tensor(torch: Any, array: np.ndarray[Any, Any], where: str) -> Any:
     """Returns a tensor over the memory of an array, or of a copy where PyTorch cannot share it."""
     dtype = array.dtype
     if not dtype.isnative:
@@ -173,8 +178,8 @@ def share(torch: Any, array: np.ndarray[Any, Any], where: str) -> Any:
     elif not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()
     try:
-        if dtype.name in VIEWED:
-            return torch.from_numpy(array.view(VIEWED[dtype.name])).view(getattr(torch, dtype.name))
+        if dtype.name in VIEWED_AS:
+            return torch.from_numpy(array.view(VIEWED_AS[dtype.name])).view(getattr(torch, dtype.name))
         return torch.from_numpy(array)
     except TypeError as exc:
         field = f'field {where!r}' if where else 'the array'
@@ -184,7 +189,11 @@ def share(torch: Any, array: np.ndarray[Any, Any], where: str) -> Any:
 
 
 def import_torch() -> Any:
-    """Imports PyTorch, or says how to install it."""
+    """Imports PyTorch.
+
+    Raises:
+        MissingDependencyError: It is not installed; says how to install it.
+    """
     try:
         import torch
     except ImportError as exc:

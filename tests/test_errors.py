@@ -96,7 +96,7 @@ def numbers(tmp_path):
         (lambda d, path: bags.select(d, np.ones(4, bool)), IndexError, 'mask of shape'),
         (lambda d, path: bags.concat(d), TypeError, 'expected several datasets, got a DatasetReader alone'),
         (lambda d, path: bags.Index(d), TypeError, 'Index: expected records'),
-        (lambda d, path: bags.Loader(d, 3, shard=2), TypeError, 'shard: expected a pair'),
+        (lambda d, path: bags.Loader(d, 3, rank=2), ValueError, 'rank: expected less than world_size'),
         (lambda d, path: bags.Loader(d, 3, transform=3), TypeError, 'transform: expected a function, got 3'),
         (lambda d, path: bags.copy(d, path, add={'x': len}), TypeError, "add: .* for field 'x'"),
         (lambda d, path: bags.copy(d, path, compression='id'), TypeError, 'compression: expected names'),

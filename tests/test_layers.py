@@ -14,7 +14,7 @@ PACKAGE = Path(bags.__file__).parent
 MODULES = sorted(PACKAGE.rglob('*.py'))
 LAYERS = [
     {'errors'},
-    {'validation', 'indexing', 'concurrency', 'progress', 'memory', 'work_sharing'},
+    {'validation', 'indexing', 'concurrency', 'progress'},
     {'workers'},
     {'storage'},
     {'bag', 'formats'},

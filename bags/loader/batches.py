@@ -1,78 +1,58 @@
-"""How a batch is made: its place in the order, its datapoints, their columns, and what is done to these.
-
-A recipe is what all workers share. It has no state that matters: a step's batch is the same whoever makes
-it, together with which others, and whenever.
-"""
+"""Makes the batch of a step: finds its datapoints, reads their columns, then transforms and collates them."""
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
-from typing import Any
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bags.dataset.batch import Column, Ragged
-from bags.dataset.selection import Fields
+from bags.dataset.batch import Ragged
+from bags.dataset.selection import Fields, select_fields
+from bags.dataset.spec import Spec, parse_spec
 from bags.errors import BagsError, StackError
 from bags.indexing import Int64s
-from bags.loader.schedule import Step, Steps, Turns
-from bags.memory import Pool
+from bags.loader.schedule import Schedule, Step
 from bags.samplers import Sampler
+from bags.workers.outcome import Partial
 
-__all__ = ['MASK', 'Made', 'Recipe', 'part_of', 'size_of']
+__all__ = ['MASK', 'PLAN_STEPS', 'BatchMaker', 'types_of']
+
+MASK = '_mask'
+"""Column that marks repeats with False, in batches that have any."""
+PLAN_STEPS = 64
+"""Steps whose datapoints are sampled with one call: it takes 50 us however few they are."""
+MAX_PLANS = 4
+NUMBERS = ('int', 'uint', 'float', 'bool')  # Words of types.
+SHOWN_DATAPOINTS = 8  # In an error's note.
 
 Batch = dict[str, Any]
 
-MASK = '_mask'
-"""The column of a batch with repeats that is False for them."""
-NUMBERS = ('int', 'uint', 'float', 'bool')
-TOGETHER = 1 << 13  # Datapoints whose order is found together: a sampler has its costs by the call.
-REMEMBERED = 4
-SHOWN = 8  # Datapoints that a message lists.
+
+class Plan(NamedTuple):
+    """The datapoints of consecutive steps."""
+
+    steps: list[Step]
+    indices: Int64s
+    offsets: list[int]
+    """Where the indices of each step begin, and the end of the last."""
 
 
-@dataclasses.dataclass(slots=True)
-class Made:
-    """A batch, or why there is none."""
-
-    batch: Any
-    number: int
-    """Of the step."""
-    size: int = 0
-    """Bytes, about."""
-    error: BaseException | None = None
-
-    def deliver(self, how: Callable[[Any], Any] | None) -> Any:
-        """Returns the batch, after what is done to it last; or raises why there is none.
-
-        The error stays with whoever catches it: its traceback has what it was raised from, and were it kept
-        here too, that would be a cycle, with open files.
-        """
-        if self.error is not None:
-            error, self.error = self.error, None
-            try:
-                raise error
-            finally:
-                del error
-        return self.batch if how is None else how(self.batch)
-
-
-class Recipe:
-    """Makes the batches of steps, by number.
+class BatchMaker:
+    """Makes batches by the number of their step: the same ones in any order, thread or process.
 
     Args:
         dataset: Where datapoints are read.
         fields: Which fields of them.
         sampler: Which datapoint is at a position.
-        steps: Which positions a step has.
-        seed: What random numbers of `transform` depend on, with the epoch and the position.
-        transform: Takes a batch, and `rng` if it has a parameter of that name; returns one.
-        collate: Takes what that returns.
-        mask: A column for every batch that is False for repeats.
-        memory: Where large columns are.
+        schedule: Which positions a step has.
+        seed: Of the random numbers of `transform`, with the epoch and the position.
+        transform: Takes a batch, and `rng` if it has a parameter of that name; returns a batch.
+        collate: Takes what `transform` returns.
+        mask_column: A column of every batch that is False for repeats.
     """
 
     def __init__(
@@ -80,133 +60,102 @@ class Recipe:
         dataset: Any,
         fields: Fields,
         sampler: Sampler,
-        steps: Steps | Turns,
+        schedule: Schedule,
         seed: int,
         transform: Callable[..., Any] | None,
         collate: Callable[[Any], Any] | None,
-        mask: str | None,
-        memory: Pool,
+        mask_column: str | None,
     ) -> None:
-        self.dataset, self.fields, self.sampler, self.steps = dataset, fields, sampler, steps
-        self.seed, self.transform, self.collate, self.mask = seed, transform, collate, mask
-        self.memory = memory
-        self._takes_rng = transform is not None and takes_rng(transform)
-        self._types = getattr(dataset, '_types', {})
-        self._ahead = max(1, TOGETHER // steps.batch_size)
-        self._planned: dict[int, tuple[Int64s, list[int]]] = {}
+        self.dataset, self.fields, self.sampler, self.schedule = dataset, fields, sampler, schedule
+        self.seed, self.transform, self.collate, self.mask_column = seed, transform, collate, mask_column
+        self._takes_rng = transform is not None and _takes_rng(transform)
+        self._types = types_of(dataset) or {}
+        self._is_plain = transform is None and collate is None and mask_column is None
+        self._plans: dict[int, Plan] = {}
 
-    def make(self, number: int, count: int) -> Iterator[Made]:
-        """Makes the batches of consecutive steps, read together; the last one is that which fails."""
-        while count > 0:
-            block, within = divmod(number, self._ahead)
-            here = min(count, self._ahead - within)
-            try:
-                indices, cuts = self._plan(block)
-            except Exception as exc:
-                exc.add_note('in sampler')
-                yield Made(None, number, error=exc)
-                return
-            cuts = cuts[within : within + here + 1]
-            for made in self._make_from(number, indices[cuts[0] : cuts[-1]], cuts):
-                yield made
-                if made.error is not None:
-                    return
-            number, count = number + here, count - here
+    def make(self, numbers: range) -> list[Any] | Partial:
+        """Returns the batches of consecutive steps, all of one plan.
 
-    def _plan(self, block: int) -> tuple[Int64s, list[int]]:
-        """Returns the datapoints of a block of steps, and where those of each begin."""
-        known = self._planned.get(block)
-        if known is not None:
-            return known
-        number, count = block * self._ahead, self._ahead
-        if self.steps.total is not None:
-            count = min(count, self.steps.total - number)
-        parts, sizes = [], []
-        for epoch, positions, lengths in self.steps.positions(number, count):
-            parts.append(self.sampler.take(epoch, positions))
-            sizes += lengths
-        plan = np.concatenate(parts), [0, *itertools.accumulate(sizes)]
-        if len(plan[0]) != plan[1][-1]:
-            raise ValueError(
-                f'{self.sampler!r:.200}: expected a datapoint for each of {plan[1][-1]} positions, '
-                f'got {len(plan[0])}'
-            )
-        # What is remembered costs time only, where threads are in each other's way.
-        while len(self._planned) >= REMEMBERED:
-            self._planned.pop(next(iter(self._planned)), None)
-        self._planned[block] = plan
+        Returns:
+            The batches, or a `Partial` with those before an error. That says which datapoints it is about,
+            and whether it was raised by the sampler, the dataset, `transform` or `collate`.
+        """
+        batches: list[Any] = []
+        try:
+            block, first = divmod(numbers.start, PLAN_STEPS)
+            plan = self._plans.get(block) or self._plan(block)
+            offsets = plan.offsets[first : first + len(numbers) + 1]
+            together = self._read_together(plan.indices, offsets) if len(numbers) > 1 else None
+            for place, step in enumerate(plan.steps[first : first + len(numbers)]):
+                indices = plan.indices[offsets[place] : offsets[place + 1]]
+                batch = self._read(indices) if together is None else together[place]
+                if not self._is_plain or step.stop > self.schedule.length:
+                    batch = self._transformed(batch, step, indices)
+                batches.append(batch)
+        except Exception as exc:
+            return Partial(batches, exc)
+        return batches
+
+    def _plan(self, block: int) -> Plan:
+        """Samples the datapoints of consecutive steps, and remembers them."""
+        stop, total = (block + 1) * PLAN_STEPS, self.schedule.total
+        stop = stop if total is None else min(stop, total)
+        steps = [self.schedule[number] for number in range(block * PLAN_STEPS, stop)]
+        sampled = [
+            self._sampled(epoch, list(group))
+            for epoch, group in itertools.groupby(steps, operator.attrgetter('epoch'))
+        ]
+        counts = itertools.accumulate(step.stop - step.start for step in steps)
+        plan = Plan(steps, np.concatenate(sampled), [0, *counts])
+        while len(self._plans) >= MAX_PLANS:  # Another thread may remove the same one.
+            self._plans.pop(next(iter(self._plans), -1), None)
+        self._plans[block] = plan
         return plan
 
-    def _make_from(self, number: int, indices: Int64s, cuts: list[int]) -> Iterator[Made]:
-        columns = self._read_together(indices) if len(cuts) > 2 else None
-        each = 0 if columns is None else sum(map(size_of, columns.values())) // (len(cuts) - 1)
-        steps, finished = self.steps, self.transform is None and self.collate is None and self.mask is None
-        begin = cuts[0]
-        for start, stop in itertools.pairwise(cuts):
-            start, stop = start - begin, stop - begin
-            try:
-                if columns is None:
-                    batch = self._read(indices[start:stop])
-                    each = sum(map(size_of, batch.values()))
-                else:
-                    batch = {name: part_of(column, start, stop) for name, column in columns.items()}
-                if not finished or steps.wraps(number):
-                    batch = self._finish(batch, steps[number], indices[start:stop])
-                yield Made(batch, number, each)
-            except Exception as exc:
-                yield Made(None, number, error=exc)
-                return
-            number += 1
-
-    def _read_together(self, indices: Int64s) -> dict[str, Column] | None:
-        """Reads several batches as one; None if they had better be read one by one."""
+    def _sampled(self, epoch: int, steps: list[Step]) -> Int64s:
+        positions = np.concatenate([np.arange(step.start, step.stop) for step in steps])
         try:
-            with self.memory.lent():
-                columns: dict[str, Column] = self.dataset.batch(indices, self.fields)
-        except Exception:
-            return None  # The one that cannot be read is met again.
-        for name, column in columns.items():
-            kind = self._types.get(name)
-            if isinstance(column, list) and kind is not None and kind.word in NUMBERS and not kind.optional:
-                return None  # Of old datasets: numbers of one batch may fit an array, and another's not.
-        return columns
+            indices = self.sampler.take(epoch, positions % self.schedule.length)
+            if len(indices) != len(positions):
+                raise ValueError(
+                    f'{self.sampler!r:.200}: expected a datapoint for each of {len(positions)} positions, '
+                    f'got {len(indices)}'
+                )
+        except Exception as exc:
+            exc.add_note('in sampler')
+            raise
+        return indices
 
     def _read(self, indices: Int64s) -> Batch:
         try:
-            with self.memory.lent():
-                batch: Batch = self.dataset.batch(indices, self.fields)
+            batch: Batch = self.dataset.batch(indices, self.fields)
         except Exception as exc:
             raise self._located(indices, exc) from exc.__cause__
         return batch
 
-    def _located(self, indices: Int64s, exc: Exception) -> Exception:
-        """Returns the error of the first datapoint that cannot be read, saying which it is, and the field."""
-        for index in indices.tolist():
-            try:
-                self.dataset.batch([index], self.fields)
-            except Exception as found:
-                return _placed(found, index, self._field_at(index))
-        return _noted(exc, f'while datapoints {_some(indices)} were read, each of which can be by itself')
+    def _read_together(self, indices: Int64s, offsets: list[int]) -> list[Batch] | None:
+        """Reads several batches with one call; None if they must be read one by one."""
+        try:
+            columns = self.dataset.batch(indices[offsets[0] : offsets[-1]], self.fields)
+        except Exception:
+            return None  # To find the batch that cannot be read.
+        for name, column in columns.items():
+            kind = self._types.get(name)
+            if isinstance(column, list) and kind is not None and kind.word in NUMBERS and not kind.optional:
+                return None  # Of Bags 0.x: the numbers of some batches fit an array, and of others do not.
+        ranges = [(start - offsets[0], stop - offsets[0]) for start, stop in itertools.pairwise(offsets)]
+        parts = [
+            [_rows(column, start, stop) for start, stop in ranges]
+            if isinstance(column, Ragged)
+            else [column[start:stop] for start, stop in ranges]
+            for column in columns.values()
+        ]
+        return [dict(zip(columns, values, strict=True)) for values in zip(*parts, strict=True)] or None
 
-    def _field_at(self, index: int) -> str | None:
-        """Returns the first field of a datapoint that cannot be read."""
-        for name, items in self._selection().items():
-            try:
-                self.dataset.batch([index], {name: items})
-            except Exception:
-                return name
-        return None
-
-    def _selection(self) -> dict[str, Any]:
-        from bags.dataset.selection import select_fields
-
-        return select_fields(self.fields, self._types)
-
-    def _finish(self, batch: Any, step: Step, indices: Int64s) -> Any:
-        wrapped = step.stop > self.steps.length
-        if self.mask is not None or wrapped:
-            batch[self.mask or MASK] = np.arange(step.start, step.stop) < self.steps.length
-        what = 'transform'
+    def _transformed(self, batch: Any, step: Step, indices: Int64s) -> Any:
+        length, stage = self.schedule.length, 'transform'
+        if self.mask_column is not None or step.stop > length:
+            batch[self.mask_column or MASK] = np.arange(step.start, step.stop) < length
         try:
             if self.transform is not None:
                 if self._takes_rng:
@@ -216,63 +165,72 @@ class Recipe:
                     batch = self.transform(batch)
                 if batch is None:
                     raise TypeError('transform: expected it to return the batch, got None')
-            what = 'collate'
+            stage = 'collate'
             return batch if self.collate is None else self.collate(batch)
         except StackError as exc:
             if len(exc.shapes) != len(indices):
                 raise
             raise StackError(exc.shapes, exc.field, indices.tolist()) from None
+        except StopIteration as exc:  # Raised as it is, it would end the loop over the loader without a word.
+            raise RuntimeError(f'{stage} raised StopIteration') from exc
         except Exception as exc:
-            exc.add_note(f'in {what} of the batch of datapoints {_some(indices)} (epoch {step.epoch})')
+            exc.add_note(f'in {stage} of the batch of datapoints {_listed(indices)} (epoch {step.epoch})')
             raise
 
+    # Errors.
 
-def takes_rng(transform: Callable[..., Any]) -> bool:
-    """Tells whether a function has a parameter `rng`."""
+    def _located(self, indices: Int64s, exc: Exception) -> Exception:
+        """Returns the error of the first datapoint that cannot be read, which names it and the field."""
+        for index in indices.tolist():
+            try:
+                self.dataset.batch([index], self.fields)
+            except Exception as found:
+                return _placed(found, index, self._unreadable_field(index))
+        exc.add_note(f'reading datapoints {_listed(indices)} together, each of which can be read by itself')
+        return exc
+
+    def _unreadable_field(self, index: int) -> str | None:
+        for name, items in select_fields(self.fields, self._types).items():
+            try:
+                self.dataset.batch([index], {name: items})
+            except Exception:
+                return name
+        return None
+
+
+def types_of(dataset: Any) -> Spec | None:
+    """Returns the types of a dataset's fields; None for an object without a spec."""
+    spec = getattr(dataset, 'spec', None)
+    return None if spec is None else parse_spec(spec)
+
+
+def _rows(column: Ragged, start: int, stop: int) -> Ragged:
+    """Returns consecutive rows, without a copy."""
+    offsets = column.offsets[start : stop + 1]
+    present = None if column.present is None else column.present[start:stop]
+    return Ragged(column.values[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0], present)
+
+
+def _takes_rng(transform: Callable[..., Any]) -> bool:
     try:
         return 'rng' in inspect.signature(transform).parameters
-    except (TypeError, ValueError):
+    except (TypeError, ValueError):  # Some built-in functions have no signature.
         return False
 
 
-def _some(indices: Int64s) -> str:
-    shown = ', '.join(map(str, indices[:SHOWN].tolist()))
-    return shown if len(indices) <= SHOWN else f'{shown}, … ({len(indices)} in all)'
-
-
-def _noted(exc: Exception, note: str) -> Exception:
-    exc.add_note(note)
-    return exc
+def _listed(indices: Int64s) -> str:
+    shown = ', '.join(map(str, indices[:SHOWN_DATAPOINTS].tolist()))
+    return shown if len(indices) <= SHOWN_DATAPOINTS else f'{shown}, … ({len(indices)} in all)'
 
 
 def _placed(exc: Exception, index: int, field: str | None) -> Exception:
-    """Has an error say where it is from: in its message, or, if it is none of ours, in a note."""
+    """Adds the datapoint and the field: to the message of our own errors, as a note to all others."""
     where = f'datapoint {index}' + (f', field {field!r}' if field is not None else '')
     if not isinstance(exc, BagsError):
-        return _noted(exc, where)
+        exc.add_note(where)
+        return exc
     exc.args = (f'{where}: {exc}', *exc.args[1:])
     exc.__dict__['datapoint'] = index
     if field is not None:
         exc.__dict__['field'] = field
     return exc
-
-
-def part_of(column: Column, start: int, stop: int) -> Column:
-    """Returns consecutive rows of a column: of arrays, a view."""
-    if isinstance(column, Ragged):
-        offsets = column.offsets[start : stop + 1]
-        present = None if column.present is None else column.present[start:stop]
-        return Ragged(column.values[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0], present)
-    return column[start:stop]
-
-
-def size_of(column: Any) -> int:
-    """Returns about how many bytes a column takes."""
-    if isinstance(column, np.ndarray):
-        return column.nbytes
-    if isinstance(column, Ragged):
-        return column.values.nbytes + column.offsets.nbytes
-    if isinstance(column, list) and column:
-        first = column[0]
-        return len(column) * (first.nbytes if isinstance(first, np.ndarray) else 1000)
-    return 0

@@ -1,10 +1,10 @@
-"""Columns of sequences or arrays of different sizes as single arrays: padded, stacked or packed."""
+"""Makes single arrays of columns of sequences or arrays: padded, stacked or packed."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,22 +13,24 @@ from bags.dataset.batch import Ragged
 from bags.errors import StackError
 from bags.indexing import offsets_of
 
-__all__ = ['Packed', 'Padded', 'collator', 'pack', 'pad', 'stack']
+__all__ = ['CollateField', 'Packed', 'Padded', 'collate_function', 'pack', 'pad', 'stack']
 
 Array = npt.NDArray[Any]
+NUMBERS = (int, float, complex, np.generic)
+CollateField = Callable[[Any], Any] | Literal['pad', 'stack', 'pack']
 
 
 class Padded(NamedTuple):
-    """Sequences of one batch, all made as long as the longest."""
+    """The sequences of a batch, filled up to one length."""
 
     values: Array
     """Shape (B, length, *shape)."""
     lengths: npt.NDArray[np.int32]
-    """Items of each sequence that are not padding, shape (B,)."""
+    """Items of each sequence before padding, shape (B,)."""
 
 
 class Packed(NamedTuple):
-    """Sequences of one batch, one after the other: the form that attention over varying lengths takes."""
+    """The sequences of a batch, one after the other: the form that variable-length attention takes."""
 
     values: Array
     """Shape (items, *shape)."""
@@ -36,15 +38,22 @@ class Packed(NamedTuple):
     """Where each sequence begins, and the end of the last, shape (B + 1,): `cu_seqlens`."""
 
 
+@overload
+def pad(
+    column: Mapping[str, Any], length: int | None = None, *, value: Any = 0, multiple: int = 1
+) -> dict[str, Any]: ...
+@overload
+def pad(
+    column: Ragged | Sequence[Any], length: int | None = None, *, value: Any = 0, multiple: int = 1
+) -> Padded: ...
 def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int = 1) -> Any:
-    """Makes the sequences of a column equally long.
+    """Fills up the sequences of a column to one length.
 
     Args:
-        column: A `Ragged`, or a list of arrays or of lists of numbers; or a batch, for all of its columns
-            that are such.
-        length: To which length; that of the longest, unless given.
+        column: A `Ragged`, or a list of arrays or of lists of numbers; or a batch, for all such columns.
+        length: To which length; that of the longest unless given.
         value: What to fill up with.
-        multiple: Of what the length is to be a multiple.
+        multiple: Rounds the length up to a multiple of this.
 
     Returns:
         A `Padded`: the array (B, length, *shape), and the lengths before. A missing sequence has length 0.
@@ -54,7 +63,7 @@ def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int
         ValueError: A sequence longer than `length`.
     """
     if isinstance(column, Mapping):
-        return _each(functools.partial(pad, length=length, value=value, multiple=multiple), column)
+        return _columns(functools.partial(pad, length=length, value=value, multiple=multiple), column)
     ragged = _as_ragged(column)
     lengths = ragged.lengths
     longest = int(lengths.max(initial=0))
@@ -67,6 +76,10 @@ def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int
     return Padded(values, lengths.astype(np.int32))
 
 
+@overload
+def stack(column: Mapping[str, Any]) -> dict[str, Any]: ...
+@overload
+def stack(column: Ragged | Array | Sequence[Any]) -> Array: ...
 def stack(column: Any) -> Any:
     """Makes one array of the values of a column, which must have one shape.
 
@@ -74,64 +87,61 @@ def stack(column: Any) -> Any:
         column: A `Ragged`, or a list of arrays, numbers or lists of them; or a batch, for all such columns.
 
     Returns:
-        The array, shape (B, *shape); over the memory of the values if they lie in it side by side, as JPEGs
-        of one batch and size do.
+        The array, shape (B, *shape). It is a view where the values are adjacent in memory, as JPEGs of one
+        batch and shape are.
 
     Raises:
-        StackError: Values of different shapes, or one that is missing; says which.
+        StackError: Values of different shapes, or a missing one; says which.
     """
     if isinstance(column, Mapping):
-        return _each(stack, column)
+        return _columns(stack, column)
     if isinstance(column, np.ndarray):
         return column
-    arrays = [None if value is None else np.asarray(value) for value in column]
-    shapes = [None if array is None else array.shape for array in arrays]
+    values = [None if value is None else np.asarray(value) for value in column]
+    arrays = [array for array in values if array is not None]
+    shapes = [None if array is None else array.shape for array in values]
     if len(set(shapes)) > 1 or None in shapes:
         raise StackError(shapes)
     if not arrays:
         return np.empty(0)
-    found: list[Array] = arrays  # type: ignore[assignment]
-    return _side_by_side(found) if _are_side_by_side(found) else np.stack(found)
+    return np.stack(arrays) if (view := _adjacent(arrays)) is None else view
 
 
-def _are_side_by_side(arrays: list[Array]) -> bool:
-    """Tells whether arrays lie in one block of memory with nothing between, as pictures of a batch may."""
-    first, count = arrays[0], len(arrays)
-    if count < 2 or not isinstance(first.base, np.ndarray) or not first.nbytes:
-        return False
-    start, size, dtype = first.__array_interface__['data'][0], first.nbytes, first.dtype
-    return all(
-        array.base is first.base
-        and array.dtype == dtype
-        and array.flags.c_contiguous
-        and array.__array_interface__['data'][0] == place
-        for array, place in zip(arrays, range(start, start + count * size, size), strict=True)
-    )
+def _adjacent(arrays: list[Array]) -> Array | None:
+    """Returns arrays of one shape as one view, if they follow one another in one block of memory."""
+    first, size = arrays[0], arrays[0].nbytes
+    start = first.__array_interface__['data'][0]
+    if not size or not isinstance(first.base, np.ndarray):
+        return None
+    for place, array in enumerate(arrays):
+        if array.base is not first.base or array.dtype != first.dtype or not array.flags.c_contiguous:
+            return None
+        if array.__array_interface__['data'][0] != start + place * size:
+            return None
+    return np.lib.stride_tricks.as_strided(first, (len(arrays), *first.shape), (size, *first.strides))
 
 
-def _side_by_side(arrays: list[Array]) -> Array:
-    first = arrays[0]
-    shape, strides = (len(arrays), *first.shape), (first.nbytes, *first.strides)
-    return np.lib.stride_tricks.as_strided(first, shape, strides)
-
-
+@overload
+def pack(column: Mapping[str, Any], *, dtype: npt.DTypeLike = np.int32) -> dict[str, Any]: ...
+@overload
+def pack(column: Ragged | Sequence[Any], *, dtype: npt.DTypeLike = np.int32) -> Packed: ...
 def pack(column: Any, *, dtype: npt.DTypeLike = np.int32) -> Any:
-    """Lays the sequences of a column one after the other.
+    """Concatenates the sequences of a column.
 
     Args:
         column: As for `pad`.
         dtype: Of the offsets.
 
     Returns:
-        A `Packed`: the values (items, *shape), and the cumulative lengths (B + 1,). A missing sequence
-        is empty.
+        A `Packed`: the values (items, *shape), and the cumulative lengths (B + 1,). A missing sequence is
+        empty.
 
     Raises:
         StackError: Items of different shapes.
         ValueError: More items than the dtype can count.
     """
     if isinstance(column, Mapping):
-        return _each(functools.partial(pack, dtype=dtype), column)
+        return _columns(functools.partial(pack, dtype=dtype), column)
     ragged = _as_ragged(column)
     most = np.iinfo(np.dtype(dtype)).max
     if int(ragged.offsets[-1]) > most:
@@ -139,88 +149,83 @@ def pack(column: Any, *, dtype: npt.DTypeLike = np.int32) -> Any:
     return Packed(ragged.values, ragged.offsets.astype(dtype))
 
 
-def _each(work: Callable[[Any], Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Does work on those columns of a batch that are not arrays, but could be."""
-    done: dict[str, Any] = {}
+def _columns(collate: Callable[[Any], Any], batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Collates those columns of a batch that are not arrays yet, but can be."""
+    collated: dict[str, Any] = {}
     for name, column in batch.items():
-        try:
-            done[name] = work(column) if _is_arrays(column, work is stack) else column
-        except StackError as exc:
-            raise StackError(exc.shapes, name) from None
-        except ValueError as exc:
-            exc.add_note(f'field {name!r}')
-            raise
-    return done
+        can_be = _can_be_array(column, numbers=collate is stack)
+        collated[name] = _collated(collate, name, column) if can_be else column
+    return collated
 
 
-def _is_arrays(column: Any, scalars: bool) -> bool:
+def _collated(collate: Callable[[Any], Any], name: str, column: Any) -> Any:
+    """Returns a collated column; its error names the field."""
+    try:
+        return collate(column)
+    except StackError as exc:
+        raise StackError(exc.shapes, name) from None
+    except Exception as exc:
+        exc.add_note(f'field {name!r}')
+        raise
+
+
+def _can_be_array(column: Any, *, numbers: bool) -> bool:
+    """Whether a column is a `Ragged`, or a list of arrays, of lists of numbers, or (if asked) of numbers."""
     if isinstance(column, Ragged):
         return True
     if not isinstance(column, list):
         return False
-    kinds: Any = (np.ndarray, list, int, float, complex, np.generic) if scalars else (np.ndarray, list)
-    there = [value for value in column if value is not None]
-    return bool(there) and all(
-        isinstance(value, kinds) and not (isinstance(value, list) and not _is_numbers(value))
-        for value in there
+    kinds = (np.ndarray, *NUMBERS) if numbers else np.ndarray
+    present = [value for value in column if value is not None]
+    return bool(present) and all(
+        all(isinstance(item, (np.ndarray, *NUMBERS)) for item in value)
+        if isinstance(value, list)
+        else isinstance(value, kinds)
+        for value in present
     )
-
-
-def _is_numbers(values: list[Any]) -> bool:
-    return all(isinstance(value, int | float | complex | np.ndarray | np.generic) for value in values)
 
 
 def _as_ragged(column: Any) -> Ragged:
     if isinstance(column, Ragged):
         return column
-    if isinstance(column, np.ndarray):
-        column = list(column)
     arrays = [None if value is None else np.asarray(value) for value in column]
-    shapes = [None if array is None else array.shape[1:] for array in arrays if array is None or array.size]
-    if len(set(shapes) - {None}) > 1:
+    present = [array for array in arrays if array is not None]
+    filled = [array for array in present if array.size]
+    if len({array.shape[1:] for array in filled}) > 1:
         raise StackError([None if array is None else array.shape for array in arrays])
-    if any(array is not None and not array.ndim for array in arrays):
+    if not all(array.ndim for array in present):
         raise TypeError('expected sequences, got single numbers')
     counts = np.array([0 if array is None else len(array) for array in arrays], np.int64)
-    there = [array for array in arrays if array is not None and array.size]
-    some = there or [array for array in arrays if array is not None]
-    values = np.concatenate(some) if some else np.empty(0)
+    values = np.concatenate(filled or present) if present else np.empty(0)
     return Ragged(values, offsets_of(counts))
 
 
-def collator(collate: Any) -> Callable[[Any], Any] | None:
-    """Returns what a loader is given as `collate` as a function of a batch.
+def collate_function(collate: Any) -> Callable[[Any], Any] | None:
+    """Returns a loader's `collate` option as a function of a batch.
 
     Raises:
         TypeError: Neither a function nor a mapping of fields to functions.
     """
-    if collate is None or (callable(collate) and not isinstance(collate, Mapping)):
-        return collate
-    if not isinstance(collate, Mapping):
+    if isinstance(collate, Mapping):
+        named = {'pad': pad, 'stack': stack, 'pack': pack}
+        functions: dict[str, Any] = {}
+        for name, given in collate.items():
+            functions[name] = named.get(given, given) if isinstance(given, str) else given
+            if not callable(functions[name]):
+                raise TypeError(
+                    f"collate: expected a function, 'pad', 'stack' or 'pack' for {name!r}, got {given!r}"
+                )
+        return functools.partial(_fields, functions)
+    if collate is not None and not callable(collate):
         raise TypeError(f'collate: expected a function or a mapping of fields to functions, got {collate!r}')
-    named = {'pad': pad, 'stack': stack, 'pack': pack}
-    functions = {}
-    for name, function in collate.items():
-        if isinstance(function, str):
-            function = named.get(function, function)
-        if not callable(function):
-            raise TypeError(
-                f"collate: expected a function, 'pad', 'stack' or 'pack' for {name!r}, got {function!r}"
-            )
-        functions[name] = function
-    return functools.partial(_by_field, functions)
+    return collate  # type: ignore[no-any-return]
 
 
-def _by_field(functions: Mapping[str, Callable[[Any], Any]], batch: Any) -> dict[str, Any]:
-    done = dict(batch)
+def _fields(functions: Mapping[str, Callable[[Any], Any]], batch: Any) -> dict[str, Any]:
+    """Collates the columns of a batch that have a function."""
+    collated = dict(batch)
     for name, function in functions.items():
-        if name not in done:
-            raise KeyError(f'collate: no field {name!r}; those there are: {", ".join(map(repr, done))}')
-        try:
-            done[name] = function(done[name])
-        except StackError as exc:
-            raise StackError(exc.shapes, name) from None
-        except Exception as exc:
-            exc.add_note(f'field {name!r}')
-            raise
-    return done
+        if name not in collated:
+            raise KeyError(f'collate: no field {name!r}; those there are: {", ".join(map(repr, collated))}')
+        collated[name] = _collated(function, name, collated[name])
+    return collated

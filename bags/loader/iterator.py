@@ -1,53 +1,61 @@
-"""Batches of a loader, one after the other, and where a run of them has come to."""
+"""Iterates over the batches of a loader: counts what is delivered, and ends the workers."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, Self
 
-from bags.loader.schedule import Place, Steps, Turns
-from bags.loader.signals import held_back
+from bags.loader.schedule import Cursor
+from bags.loader.state import Progress, State
+from bags.workers.signals import delay_interrupts
 
-if TYPE_CHECKING:
-    from bags.loader.loader import Loader
-
-__all__ = ['LoaderIterator', 'Standing']
+__all__ = ['LoaderIterator', 'Source', 'Workers']
 
 
-class Standing:
-    """How far an iterator has come; all that a loader keeps of it."""
+class Workers(Iterator[Any], Protocol):
+    """Make batches, and return them in order."""
 
-    def __init__(self, steps: Steps | Turns) -> None:
-        self._steps = steps
-        self.number = -1
-        """The last step that was delivered."""
+    def close(self) -> None: ...
+
+
+class Source(Protocol):
+    """What an iterator needs of its loader."""
 
     @property
-    def place(self) -> Place:
-        return self._steps.begin if self.number < 0 else self._steps[self.number].after
+    def to_device(self) -> Callable[[Any], Any] | None: ...
+
+    def start(
+        self, begin: Cursor, epochs: int | None, skip: int, stride: int
+    ) -> tuple[Workers, Progress]: ...
+
+    def state_at(self, cursor: Cursor) -> State: ...
+
+    def cursor_from(self, state: Any) -> Cursor: ...
 
 
 class LoaderIterator(Iterator[Any]):
-    """Batches, one after the other, from a place on.
+    """Batches of a loader, from a cursor on.
 
-    Its threads or processes end with it: at the end, with `close`, on an error, or when nobody has it. After
-    Ctrl-C it goes on with the batch that would have been next, if it is asked for it.
+    Its threads or processes end with it: at the end, on `close`, on an error, or when it is garbage. After
+    Ctrl-C the next call resumes with the batch that was interrupted.
     """
 
-    _is_interrupted = False
+    _must_start = False  # After an interrupt.
+    _workers: Iterator[Any]
+    _closer: Callable[[], Any]
 
-    def __init__(self, loader: Loader, begin: Place, epochs: int | None) -> None:
+    def __init__(self, loader: Source, begin: Cursor, epochs: int | None) -> None:
         self._loader = loader
         self._epochs = epochs
         self._start(begin)
 
-    def _start(self, begin: Place, turns: tuple[int, int] = (0, 1)) -> None:
+    def _start(self, begin: Cursor, skip: int = 0, stride: int = 1) -> None:
         closer = None
         try:
-            with held_back():
-                self._workers, self._standing = self._loader.start(begin, self._epochs, turns)
-                # Also at the end of the interpreter, before what the workers need is gone.
+            with delay_interrupts():
+                self._workers, self._progress = self._loader.start(begin, self._epochs, skip, stride)
+                # Called at the end of the interpreter too, while what the workers need is still there.
                 self._closer = closer = weakref.finalize(self, self._workers.close)
         except BaseException:
             if closer is not None:
@@ -58,33 +66,34 @@ class LoaderIterator(Iterator[Any]):
         return self
 
     def __next__(self) -> Any:
+        delivered = None
         try:
-            made = self._workers.get()
-            if made is None:
-                if self._is_interrupted:
-                    self._go_on()
-                    return next(self)
-                self.close()
-                raise StopIteration
-            batch = made.deliver(self._loader.deliver)
-            self._standing.number = made.number
+            if self._must_start:
+                self._resume()
+            delivered = self._progress.delivered
+            batch, to_device = next(self._workers), self._loader.to_device
+            if to_device is not None:
+                batch = to_device(batch)
+            self._progress.delivered += 1
+            return batch  # noqa: TRY300 - here an interrupt still takes the count back
         except KeyboardInterrupt:
             self.close()
-            self._is_interrupted = True  # Whatever had been made: it is made again.
+            if delivered is not None:
+                self._progress.delivered = delivered
+            self._must_start = True
             raise
         except BaseException:
             self.close()
             raise
-        return batch
 
-    def _go_on(self) -> None:
-        """Starts anew where this has come to."""
-        self._is_interrupted = False
-        self._start(self._standing.place)
+    def _resume(self) -> None:
+        """Starts new workers, at the batch that is due."""
+        self._must_start = False
+        self._start(self._progress.cursor)
 
     def close(self) -> None:
         """Ends the workers; there are no more batches."""
-        self._is_interrupted = False
+        self._must_start = False
         self._closer()
 
     def __enter__(self) -> Self:
@@ -93,26 +102,26 @@ class LoaderIterator(Iterator[Any]):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Returns where this has come to, as `Loader.state_dict`."""
-        return self._loader.state_at(self._standing.place)
+    def state_dict(self) -> State:
+        """Returns the state after the last delivered batch, as `Loader.state_dict`."""
+        return self._loader.state_at(self._progress.cursor)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from where another iterator had come to.
+    def load_state_dict(self, state: State) -> None:
+        """Resumes from the state of another iterator or loader.
 
         Raises:
             ValueError: As `Loader.load_state_dict`.
         """
-        place = self._loader.place_of(state)
+        cursor = self._loader.cursor_from(state)
         self.close()
-        self._start(place)
+        self._start(cursor)
 
-    # Names by which Grain has them.
+    # The names Grain uses.
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Returns `state_dict()`."""
         return self.state_dict()
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Does `load_state_dict(state)`."""
+    def set_state(self, state: State) -> None:
+        """Calls `load_state_dict(state)`."""
         self.load_state_dict(state)

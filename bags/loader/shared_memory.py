@@ -1,22 +1,37 @@
-"""Memory that processes share, without a name: there is nothing to clean up, however they end."""
+"""Batches from a worker process to its parent, through memory that both have.
+
+The memory holds, each part at a multiple of 64 bytes:
+
+    sizes of the parts that follow, int64 | array | … | the batch, pickled without its arrays
+
+The message in the pipe is only the number of parts. So it is never cut in half when the process is killed,
+which would make the parent wait for the rest for as long as another process has the pipe open.
+"""
 
 from __future__ import annotations
 
 import mmap
 import os
+import pickle
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from bags.memory import ALIGNMENT
+import numpy as np
 
-__all__ = ['Arena']
+from bags.workers.processes import TASKS_PER_WORKER
 
-STEP = 1 << 20
+__all__ = ['SharedMemory', 'SharedMemoryTransport']
+
+ALIGNMENT = 64  # Of arrays: a cache line.
+GROWTH_STEP = 1 << 20
 
 
-class Arena:
-    """A file in memory that grows as it is written to. It is sent to a process when that is spawned."""
+class SharedMemory:
+    """A file in memory without a name, which grows as it is written to.
+
+    It is sent to a process when that starts. The system frees it when both processes have closed it or ended.
+    """
 
     def __init__(self, fd: int | None = None) -> None:
         self._fd = _create() if fd is None else fd
@@ -27,49 +42,88 @@ class Arena:
 
         return _received, (DupFd(self._fd),)
 
-    def _mapped(self, size: int) -> mmap.mmap:
-        """Returns a map of at least `size` bytes, which the file has."""
-        if self._map is None or len(self._map) < size:
-            self._map = mmap.mmap(self._fd, os.fstat(self._fd).st_size)
-        return self._map
-
-    def write(self, buffers: Sequence[memoryview]) -> list[int]:
-        """Writes buffers, one after the other, each at a multiple of the alignment; returns where.
+    def write(self, parts: Sequence[memoryview]) -> None:
+        """Writes parts, one after the other, each at a multiple of the alignment.
 
         Raises:
-            OSError: There is no memory for them.
+            OSError: Out of memory.
         """
-        offsets, end = [], 0
-        for buffer in buffers:
-            offsets.append(end)
-            end += -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT
-        if not end:
-            return offsets
+        sizes = [part.nbytes for part in parts]
+        offsets, end = _layout(np.array(sizes, np.int64), 0)
         if os.fstat(self._fd).st_size < end:
-            # Memory that is only promised would end the process where there is none.
+            size = -(-(end + end // 4) // GROWTH_STEP) * GROWTH_STEP
+            # Allocated now: memory that the system cannot provide later would kill the process.
             allocate = getattr(os, 'posix_fallocate', None)
-            size = -(-(end + end // 4) // STEP) * STEP
             if allocate is None:
                 os.ftruncate(self._fd, size)
             else:
                 allocate(self._fd, 0, size)
-        target = memoryview(self._mapped(end))
-        for offset, buffer in zip(offsets, buffers, strict=True):
-            target[offset : offset + buffer.nbytes] = buffer
-        return offsets
+        target = self.view(end)
+        for offset, size, part in zip(offsets.tolist(), sizes, parts, strict=True):
+            target[offset : offset + size] = part
 
     def view(self, size: int) -> memoryview:
-        """Returns its first bytes, which another process has written."""
-        return memoryview(self._mapped(size))[:size] if size else memoryview(b'')
+        """Returns the first bytes."""
+        if self._map is None or len(self._map) < size:
+            self._map = mmap.mmap(self._fd, os.fstat(self._fd).st_size)
+        return memoryview(self._map)[:size]
 
-    def close(self, close: Callable[[int], None] = os.close) -> None:
+    def close(self) -> None:
         self._map = None
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            close(fd)
+            os.close(fd)
 
     def __del__(self) -> None:
         self.close()
+
+
+class SharedMemoryTransport:
+    """Passes the batches of one process on. Its arrays are copied twice: into the memory and out of it."""
+
+    def __init__(self) -> None:
+        self._memories = [SharedMemory() for _ in range(TASKS_PER_WORKER)]
+        self._turn = 0
+
+    def encode(self, batch: Any) -> tuple[int, int]:
+        """Writes a batch to memory; returns which memory, and the number of parts."""
+        buffers: list[pickle.PickleBuffer] = []
+        data = pickle.dumps(batch, 5, buffer_callback=buffers.append)
+        parts = [*(buffer.raw() for buffer in buffers), memoryview(data)]
+        sizes = np.array([part.nbytes for part in parts], np.int64)
+        turn = self._turn
+        self._turn = (turn + 1) % TASKS_PER_WORKER
+        self._memories[turn].write([sizes.data.cast('B'), *parts])
+        return turn, len(parts)
+
+    def decode(self, message: tuple[int, int]) -> Any:
+        """Returns the batch, with arrays that own their memory."""
+        turn, count = message
+        memory = self._memories[turn]
+        sizes = np.frombuffer(memory.view(8 * count), np.int64)
+        offsets, end = _layout(sizes, _aligned(sizes.nbytes))
+        first, last = int(offsets[0]), int(offsets[-1])
+        view = memory.view(end)
+        # One copy of all arrays, into memory that they share.
+        own = np.frombuffer(view[first:last], np.uint8).copy().data
+        starts = (offsets[:-1] - first).tolist()
+        arrays = [own[a : a + size] for a, size in zip(starts, sizes[:-1].tolist(), strict=True)]
+        return pickle.loads(view[last:], buffers=arrays)  # noqa: S301 - from a process of ours
+
+    def close(self) -> None:
+        for memory in self._memories:
+            memory.close()
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _layout(sizes: np.ndarray[Any, np.dtype[np.int64]], start: int) -> tuple[np.ndarray[Any, Any], int]:
+    """Returns where parts of these sizes begin, and where the last one ends."""
+    spaces = -(-sizes // ALIGNMENT) * ALIGNMENT
+    offsets = start + np.cumsum(spaces) - spaces
+    return offsets, int(offsets[-1] + sizes[-1])
 
 
 def _create() -> int:
@@ -81,5 +135,5 @@ def _create() -> int:
     return fd
 
 
-def _received(handle: Any) -> Arena:
-    return Arena(handle.detach())
+def _received(handle: Any) -> SharedMemory:
+    return SharedMemory(handle.detach())

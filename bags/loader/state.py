@@ -1,4 +1,4 @@
-"""Where a run has come to, as integers and strings, and back. No I/O."""
+"""The state of a run as a dict of integers and strings, and back. No I/O."""
 
 from __future__ import annotations
 
@@ -6,40 +6,58 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
-from bags.loader.schedule import Place
+from bags.loader.schedule import Cursor, Schedule
 
-__all__ = ['State', 'place_of', 'state_of']
+__all__ = ['Progress', 'State', 'cursor_from', 'state_at']
 
 State = dict[str, Any]
 
-SAME = {
+MUST_MATCH = {
     'dataset': ('dataset', 'fingerprint of the dataset'),
     'seed': ('run', 'seed'),
     'sampler': ('run', 'sampler'),
 }
-"""What two runs must have in common for one to go on from where the other has come to."""
+"""What must be equal for one run to resume from the state of another."""
 
 
-def state_of(place: Place, *, seed: int, sampler: str, dataset: str) -> State:
-    """Returns a place of a run as what can be saved."""
+class Progress:
+    """How far an iterator has come."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self.delivered = 0
+        """Steps delivered so far."""
+
+    @property
+    def cursor(self) -> Cursor:
+        return self._schedule[self.delivered - 1].after if self.delivered else self._schedule.begin
+
+
+def state_at(cursor: Cursor, *, seed: int, sampler: str, dataset: str) -> State:
+    """Returns the state of a run at a cursor."""
     return {
         'seed': seed,
-        'epoch': place.epoch,
-        'consumed': place.consumed,
+        'epoch': cursor.epoch,
+        'consumed': cursor.consumed,
         'sampler': sampler,
         'dataset': dataset,
     }
 
 
-def place_of(state: Any, own: State, length: int) -> Place:
-    """Returns the place that a state tells, for a run that has epochs of `length` and a state like `own`.
+def cursor_from(state: Any, own: State, length: int) -> Cursor:
+    """Returns the cursor of a state, after checking that it belongs to this run.
+
+    Args:
+        state: The state to check.
+        own: A state of this run.
+        length: Positions in an epoch of this run.
 
     Raises:
-        ValueError: It is of another run, or no state.
+        ValueError: The state is of another run, or is not a state.
     """
     if not isinstance(state, Mapping) or not own.keys() <= state.keys():
         raise ValueError(f'state: expected a dict of {", ".join(own)}, got {state!r:.200}')
-    for key, (whose, what) in SAME.items():
+    for key, (whose, what) in MUST_MATCH.items():
         if state[key] != own[key]:
             raise ValueError(
                 f'state of another {whose}: expected the {what} {own[key]!r} of this loader, '
@@ -57,4 +75,4 @@ def place_of(state: Any, own: State, length: int) -> Place:
             f'state: expected an epoch of at least 0 and at most {length} datapoints '
             f'consumed, got {epoch} and {consumed}'
         )
-    return Place(epoch, consumed)
+    return Cursor(epoch, consumed)

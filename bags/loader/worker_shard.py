@@ -1,72 +1,68 @@
-"""Batches of a loader for workers of other libraries, which take turns: each makes one of so many."""
+"""The batches of one of several workers of another library, such as PyTorch's `DataLoader`."""
 
 from __future__ import annotations
 
-import copy
-from typing import Any
-
 from bags.loader.iterator import LoaderIterator
 from bags.loader.loader import Loader
-from bags.loader.schedule import Place
+from bags.loader.schedule import Cursor
+from bags.loader.state import Progress, State
 
-__all__ = ['Turn']
+__all__ = ['WorkerShard']
 
 
-class Turn(LoaderIterator):
-    """The batches of one worker: `worker`, `worker + workers`, and so on, of those of a loader.
+class WorkerShard(LoaderIterator):
+    """Every `workers`-th batch of a loader, from batch `worker` on.
 
-    Workers that are asked in turn give what the loader by itself does. Nothing is started before the first
+    One batch of each worker in turn gives the batches of the loader. Nothing is started before the first
     batch is asked for.
 
     Args:
-        loader: Whose batches. If there are several workers, its own are not used: each makes batches itself.
-        worker: Which worker this is,
-        workers: and of how many.
+        loader: Whose batches. With several workers, each makes its batches in its own thread.
+        worker: Which worker this is.
+        workers: Number of workers.
         epoch: Only this one; unless given, all from where the loader begins.
     """
 
     def __init__(self, loader: Loader, worker: int = 0, workers: int = 1, epoch: int | None = None) -> None:
-        if workers > 1:
-            loader = copy.copy(loader)
-            loader.workers = 0
-        self._loader = loader
-        self._each = workers
-        self._place = loader.begin if epoch is None else Place(epoch)
+        self._loader: Loader = loader if workers == 1 else loader.without_workers()
         self._epochs = loader.epochs if epoch is None else epoch + 1
-        self._skip = worker
-        self._is_started = False
+        self._count = workers
+        self._workers, self._closer = iter(()), _nothing
+        self._set(loader.begin if epoch is None else Cursor(epoch), worker)
 
-    def __next__(self) -> Any:
-        if not self._is_started:
-            self._go_on()
-        batch = super().__next__()
-        self._place, self._skip = self._standing.place, self._each - 1
-        return batch
+    def _set(self, cursor: Cursor, skip: int) -> None:
+        """Goes to a cursor, from which on so many batches are those of other workers."""
+        self._begin = cursor, skip
+        self._progress = Progress(self._loader.schedule(cursor, self._epochs, skip, self._count))
+        self._must_start = True
 
-    def _go_on(self) -> None:
-        self._is_interrupted = False
-        self._start(self._place, (self._skip, self._each))
-        self._is_started = True
+    def _place(self) -> tuple[Cursor, int]:
+        """Returns the cursor, and how many batches from there on are those of other workers."""
+        return (self._progress.cursor, self._count - 1) if self._progress.delivered else self._begin
 
-    def state_dict(self) -> dict[str, Any]:
-        """Returns where the worker is: the state of the loader, and how many batches are others' turn."""
-        return {**self._loader.state_at(self._place), 'skip': self._skip, 'workers': self._each}
+    def _resume(self) -> None:
+        self._begin = cursor, skip = self._place()
+        self._must_start = False
+        self._start(cursor, skip, self._count)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where a worker had come to; if there is but one, it may be the state of a loader.
+    def state_dict(self) -> State:
+        """Returns the state of the loader after this worker's last batch, and how many batches to skip."""
+        cursor, skip = self._place()
+        return {**self._loader.state_at(cursor), 'skip': skip, 'workers': self._count}
+
+    def load_state_dict(self, state: State) -> None:
+        """Resumes from the state of a worker; with one worker, it may be the state of a loader.
 
         Raises:
-            ValueError: The state of another dataset or run, or of other workers.
+            ValueError: The state of another dataset or run, or of another number of workers.
         """
-        place = self._loader.place_of(state)
+        cursor = self._loader.cursor_from(state)
         skip, workers = int(state.get('skip', 0)), int(state.get('workers', 1))
-        if workers != self._each:
-            raise ValueError(f'state: expected that of {self._each} workers, got that of {workers}')
+        if workers != self._count:
+            raise ValueError(f'state: expected that of {self._count} workers, got that of {workers}')
         self.close()
-        self._is_started = False
-        self._place, self._skip = place, skip
+        self._set(cursor, skip)
 
-    def close(self) -> None:
-        """Ends what makes the batches; there are no more."""
-        if self._is_started:
-            super().close()
+
+def _nothing() -> None:
+    """Closes workers that were not started."""

@@ -55,6 +55,10 @@ def do(work: Callable[[Any], Any], task: Any) -> tuple[Any, BaseException | None
         result = work(task)
     except BaseException as exc:
         return None, exc, time.perf_counter() - start
-    if isinstance(result, Partial):
-        return result.result, result.error, time.perf_counter() - start
-    return result, None, time.perf_counter() - start
+    try:
+        if isinstance(result, Partial):
+            return result.result, result.error, time.perf_counter() - start
+        return result, None, time.perf_counter() - start
+    finally:
+        # The traceback of a partial's error refers to this frame, which would refer to the error.
+        del result

@@ -93,7 +93,8 @@ class WorkerPool:
     ) -> Iterator[Outcome]:
         """Does tasks, taken from the iterable as workers become free, and yields their outcomes.
 
-        From a failed task on no other begins until its outcome has been yielded.
+        Workers begin at once, not when the first outcome is asked for. From a failed task on no other begins
+        until its outcome has been yielded.
 
         Args:
             tasks: The tasks.
@@ -102,9 +103,7 @@ class WorkerPool:
             max_held_bytes: No task begins while done ones that were not yielded hold so many bytes.
         """
         if not self._workers:
-            for task in tasks:
-                yield self.wait(self.submit(task))
-            return
+            return (self.wait(self.submit(task)) for task in tasks)
         tasks = iter(tasks)
         ahead = self._max_running if ahead is None else ahead
         begun: deque[Outcome] = deque()
@@ -122,19 +121,22 @@ class WorkerPool:
                     return
                 begun.append(self.submit(task))
 
-        begin()
-        while begun:
-            outcome = _next_of(begun, ordered)
-            if outcome is None:
-                self._receive(True)
+        def outcomes() -> Iterator[Outcome]:
+            while begun:
+                outcome = _next_of(begun, ordered)
+                if outcome is None:
+                    self._receive(True)
+                    begin()
+                    continue
+                begun.remove(outcome)
+                self._receive(False)
+                begin()  # So that workers have tasks while the caller is busy.
+                yield outcome
+                del outcome
                 begin()
-                continue
-            begun.remove(outcome)
-            self._receive(False)
-            begin()  # So that workers have tasks while the caller is busy.
-            yield outcome
-            del outcome
-            begin()
+
+        begin()
+        return outcomes()
 
     def _receive(self, wait: bool) -> None:
         self._check()

@@ -220,8 +220,8 @@ def test_batches_are_those_of_the_loader(make, kind, kit):
 
 def test_batches_of_some_fields_on_some_hosts(make):
     dataset, _ = make('views')
-    options = {'fields': ('id', 'grid'), 'even': 'drop', 'shuffle': False}
-    parts = [bags.grain.batches(dataset, 3, shard=(host, 2), **options) for host in range(2)]
+    options = {'fields': ('id', 'grid'), 'last_batch': 'drop', 'shuffle': False}
+    parts = [bags.grain.batches(dataset, 3, rank=host, world_size=2, **options) for host in range(2)]
     assert list(parts[0][0]) == ['id', 'grid']
     assert [number for pair in zip(*map(numbers, parts), strict=True) for ids in pair for number in ids] == [
         row['id'] for row in list(dataset)[: len(dataset) // 6 * 6]

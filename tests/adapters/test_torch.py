@@ -11,7 +11,7 @@ from torch.utils import data
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import bags
-from bags.loader.worker_shard import Turn
+from bags.loader.worker_shard import WorkerShard
 
 WORKERS = [(0, None), (2, 'fork')]
 # Spawned workers import torch, which takes seconds: they get the kind that holds all others.
@@ -287,14 +287,14 @@ def test_ranks_share_the_batches(make):
     dataset, rows = make('views')
     found = []
     for rank in range(3):
-        batches = bags.torch.IterableDataset(loader(dataset, epochs=1, even=False), rank, 3)
+        batches = bags.torch.IterableDataset(loader(dataset, epochs=1, last_batch='partial'), rank, 3)
         stream = data.DataLoader(batches, batch_size=None, num_workers=2, multiprocessing_context='fork')
         found += [number for ids in numbers(stream) for number in ids]
     assert sorted(found) == sorted(row['id'] for row in rows)
     with pytest.raises(ValueError, match='rank and world_size'):
         bags.torch.IterableDataset(loader(dataset), 1)
-    with pytest.raises(ValueError, match='shard'):
-        bags.torch.IterableDataset(loader(dataset, shard=(0, 2)), 1, 2)
+    with pytest.raises(ValueError, match='expected a loader of rank 1 of 2'):
+        bags.torch.IterableDataset(loader(dataset, world_size=2), 1, 2)
     with pytest.raises(TypeError, match=r'expected a bags\.Loader, got '):
         bags.torch.IterableDataset(dataset)
     with pytest.raises(TypeError, match="epoch: expected an integer, got 'x'"):
@@ -306,9 +306,10 @@ def test_the_rank_is_that_of_the_process_group(make, tmp_path):
     torch.distributed.init_process_group('gloo', f'file://{tmp_path}/group', rank=0, world_size=1)
     try:
         batches = iterable(dataset)
-        assert batches.loader.shard == (0, 1)
+        assert (batches.loader.rank, batches.loader.world_size) == (0, 1)
         assert numbers(batches) == numbers(loader(dataset))
-        assert iterable(dataset, shard=(1, 2)).loader.shard == (1, 2)
+        own = iterable(dataset, rank=1, world_size=2).loader
+        assert (own.rank, own.world_size) == (1, 2)
     finally:
         torch.distributed.destroy_process_group()
 
@@ -336,17 +337,17 @@ def test_a_stateful_loader_of_batches_goes_on_where_it_was(make, workers):
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 def test_the_state_of_other_workers_is_refused(make):
     dataset, _ = make('views')
-    turn = Turn(loader(dataset), 0, 2)
-    next(turn)
+    shard = WorkerShard(loader(dataset), 0, 2)
+    next(shard)
     with pytest.raises(ValueError, match='1 workers, got that of 2'):
-        iter(iterable(dataset)).load_state_dict(turn.state_dict())
+        iter(iterable(dataset)).load_state_dict(shard.state_dict())
     with pytest.raises(ValueError, match='seed'):
         iter(iterable(dataset, seed=4)).load_state_dict(iter(iterable(dataset)).state_dict())
 
 
 def test_tensors_straight_from_the_loader(make):
     dataset, _ = make('views')
-    found = loader(dataset, deliver=bags.torch.to_torch)
+    found = loader(dataset, to_device=bags.torch.to_torch)
     for batch, expected in zip(found, loader(dataset), strict=True):
         assert isinstance(batch['grid'], torch.Tensor)
         assert batch['id'].tolist() == expected['id'].tolist()

@@ -83,7 +83,7 @@ def ways(reader, name):
         yield 'all items', everything, lambda: batch(reader, everything, slice(None))
         windows = bags.windows(reader, name, 1)
         yield 'windows', everything, lambda: regroup(windows, count, batch(windows, range(len(windows))))
-    loader = bags.Loader(reader, 4, fields=name, shuffle=False, epochs=1, workers=0, even=False)
+    loader = bags.Loader(reader, 4, fields=name, shuffle=False, epochs=1, workers=0, last_batch='partial')
     yield (
         'loader',
         everything,

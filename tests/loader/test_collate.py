@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bags
-from bags.loader.collate import collator
+from bags.loader.collate import collate_function
 
 RAGGED = bags.Ragged(np.arange(6, dtype='f4').reshape(6, 1), np.array([0, 2, 2, 6]))
 
@@ -66,7 +66,7 @@ def test_of_a_batch_those_columns_that_are_no_arrays_yet():
 
 
 def test_by_field():
-    collate = collator({'s': 'pad', 'n': bags.pack})
+    collate = collate_function({'s': 'pad', 'n': bags.pack})
     done = collate({'s': RAGGED, 'n': [[1], [2, 3]], 'other': 5})
     assert done['s'].values.shape == (3, 4, 1)
     assert done['n'].offsets.tolist() == [0, 1, 3]
@@ -74,11 +74,11 @@ def test_by_field():
     with pytest.raises(KeyError, match="no field 's'"):
         collate({'n': [[1]]})
     with pytest.raises(bags.StackError, match="field 's'"):
-        collator({'s': 'stack'})({'s': RAGGED})
+        collate_function({'s': 'stack'})({'s': RAGGED})
     with pytest.raises(TypeError, match='expected a function'):
-        collator(5)
+        collate_function(5)
     with pytest.raises(TypeError, match="'pad', 'stack' or 'pack' for 's', got 'sum'"):
-        collator({'s': 'sum'})
+        collate_function({'s': 'sum'})
 
 
 def test_stacking_what_lies_side_by_side_copies_nothing():

@@ -61,10 +61,12 @@ def has_no_threads():
 
 
 def test_batches_are_what_the_dataset_gives(dataset):
-    order = np.concatenate([batch['id'] for batch in bags.Loader(dataset, 10, epochs=1, even=False)])
+    order = np.concatenate(
+        [batch['id'] for batch in bags.Loader(dataset, 10, epochs=1, last_batch='partial')]
+    )
     assert sorted(order.tolist()) == list(range(COUNT))
     expected = [dataset.batch(order[start : start + 10]) for start in range(0, COUNT, 10)]
-    assert same(bags.Loader(dataset, 10, epochs=1, even=False), expected)
+    assert same(bags.Loader(dataset, 10, epochs=1, last_batch='partial'), expected)
 
 
 @pytest.mark.parametrize('view', ['select', 'concat', 'join', 'slice'])
@@ -76,7 +78,7 @@ def test_any_view_is_loaded(dataset, view):
         'slice': lambda: dataset[5:60],
     }
     made = views[view]()
-    found = flat(bags.Loader(made, 7, epochs=1, even=False))
+    found = flat(bags.Loader(made, 7, epochs=1, last_batch='partial'))
     assert sorted(found) == sorted(row['id'] for row in made)
 
 
@@ -90,12 +92,12 @@ def test_fields(dataset):
 
 
 def test_epochs_differ_and_do_not_mix(dataset):
-    batches = ids(bags.Loader(dataset, 10, epochs=3, even=False))
+    batches = ids(bags.Loader(dataset, 10, epochs=3, last_batch='partial'))
     assert [len(batch) for batch in batches] == [*[10] * 10, 3] * 3
     epochs = [list(itertools.chain(*batches[start : start + 11])) for start in (0, 11, 22)]
     assert all(sorted(epoch) == list(range(COUNT)) for epoch in epochs)
     assert epochs[0] != epochs[1] != epochs[2]
-    loader = bags.Loader(dataset, 10, even=False)
+    loader = bags.Loader(dataset, 10, last_batch='partial')
     assert [flat(loader.epoch(epoch)) for epoch in (1, 2, 1)] == [epochs[1], epochs[2], epochs[1]]
     assert len(loader) == 11
     endless = iter(loader)
@@ -108,31 +110,36 @@ def test_epochs_differ_and_do_not_mix(dataset):
 def test_seeds_and_no_shuffle(dataset):
     orders = [flat(bags.Loader(dataset, 10, seed=seed, epochs=1)) for seed in (0, 1, 2**80, -1)]
     assert len(set(map(tuple, orders))) == 4
-    assert flat(bags.Loader(dataset, 10, shuffle=False, epochs=1, even=False)) == list(range(COUNT))
-    shards = flat(bags.Loader(dataset, 10, shuffle='shards', epochs=1, even=False))
+    assert flat(bags.Loader(dataset, 10, shuffle=False, epochs=1, last_batch='partial')) == list(range(COUNT))
+    shards = flat(bags.Loader(dataset, 10, shuffle='shards', epochs=1, last_batch='partial'))
     assert sorted(shards) == list(range(COUNT)) != shards
 
 
 def test_repeats_are_marked(dataset):
     for mask, name in ((None, '_mask'), ('counts', 'counts')):
-        batches = list(bags.Loader(dataset, 10, epochs=1, mask=mask))
+        batches = list(bags.Loader(dataset, 10, epochs=1, mask_column=mask))
         assert batches[-1][name].tolist() == [True] * 3 + [False] * 7
         assert batches[-1]['id'][3:].tolist() == batches[0]['id'][:7].tolist()
         assert all((name in batch) == bool(mask) for batch in batches[:-1])
-    assert '_mask' not in next(iter(bags.Loader(dataset, 10, even=False)))
-    assert all(batch['m'].all() for batch in bags.Loader(dataset, 10, even='drop', epochs=1, mask='m'))
+    assert '_mask' not in next(iter(bags.Loader(dataset, 10, last_batch='partial')))
+    assert all(
+        batch['m'].all() for batch in bags.Loader(dataset, 10, last_batch='drop', epochs=1, mask_column='m')
+    )
 
 
-@pytest.mark.parametrize('even', ['pad', 'drop', False])
-def test_hosts_share_an_epoch(dataset, even):
-    single = flat(bags.Loader(dataset, 6, epochs=2, even=False))
+@pytest.mark.parametrize('last_batch', ['pad', 'drop', 'partial'])
+def test_ranks_share_an_epoch(dataset, last_batch):
+    single = flat(bags.Loader(dataset, 6, epochs=2, last_batch='partial'))
     for hosts in (1, 2, 3, 5):
-        loaders = [bags.Loader(dataset, 4, epochs=2, even=even, shard=(host, hosts)) for host in range(hosts)]
+        loaders = [
+            bags.Loader(dataset, 4, epochs=2, last_batch=last_batch, rank=host, world_size=hosts)
+            for host in range(hosts)
+        ]
         streams = [list(loader) for loader in loaders]
         for epoch in range(2):
             mine = [list(loader.epoch(epoch)) for loader in loaders]
             whole = single[epoch * COUNT : (epoch + 1) * COUNT]
-            if even is False:
+            if last_batch == 'partial':
                 assert sorted(flat(itertools.chain(*mine))) == list(range(COUNT))
             else:
                 assert (
@@ -141,7 +148,7 @@ def test_hosts_share_an_epoch(dataset, even):
                 together = [flat(batches) for batches in zip(*mine, strict=True)]
                 order = list(itertools.chain(*together))
                 assert order[:COUNT] == whole[: len(order)]
-                if even == 'pad':
+                if last_batch == 'pad':
                     counted = [
                         index
                         for batch in itertools.chain(*mine)
@@ -162,7 +169,7 @@ def test_hosts_share_an_epoch(dataset, even):
 @pytest.mark.parametrize('workers', [0, 1, 4])
 @pytest.mark.parametrize('prefetch', [None, 1, 3])
 def test_any_number_of_workers_makes_the_same_batches(dataset, workers, prefetch):
-    options = {'epochs': 3, 'transform': augment, 'mask': 'm'}
+    options = {'epochs': 3, 'transform': augment, 'mask_column': 'm'}
     expected = list(bags.Loader(dataset, 7, workers=0, **options))
     assert same(bags.Loader(dataset, 7, workers=workers, prefetch=prefetch, **options), expected)
 
@@ -222,39 +229,18 @@ def test_a_decoder_around_a_built_in_one_is_used(tmp_path, kit, workers):
     assert dataset[0]['image'].shape == (8, 8, 3)
 
 
-def test_threads_share_the_last_batch(tmp_path, kit, monkeypatch):
-    simplejpeg = pytest.importorskip('simplejpeg')
-    shades = np.random.default_rng(0).integers(0, 256, (20, 40, 40, 3), np.uint8)
-    dataset = bags.open(kit.fill(tmp_path / 'x', [{'image': one} for one in shades], {'image': 'jpeg'}))
-    expected = bags.stack(dataset.batch(range(20))['image'])
-    decode, threads, all_there = simplejpeg.decode_jpeg, set(), threading.Event()
-
-    def wait(*args, **options):
-        threads.add(threading.get_ident())
-        if len(threads) == 3:
-            all_there.set()
-        assert all_there.wait(30)
-        return decode(*args, **options)
-
-    monkeypatch.setattr(simplejpeg, 'decode_jpeg', wait)
-    loader = bags.Loader(dataset, 20, shuffle=False, epochs=1, collate=bags.stack, workers=3)
-    (batch,) = loader
-    assert np.array_equal(batch['image'], expected)
-    assert len(threads) == 3
-
-
-def test_transform_collate_and_deliver_follow_one_another(dataset):
+def test_transform_collate_and_to_device_follow_one_another(dataset):
     main = threading.current_thread()
 
     def transform(batch):
         return {'ids': batch['id'].tolist(), 'nums': batch['nums']}
 
-    def deliver(batch):
+    def to_device(batch):
         assert threading.current_thread() is main
         return batch['nums'], batch['ids']
 
     loader = bags.Loader(
-        dataset, 5, shuffle=False, transform=transform, collate={'nums': bags.pack}, deliver=deliver
+        dataset, 5, shuffle=False, transform=transform, collate={'nums': bags.pack}, to_device=to_device
     )
     packed, indices = next(iter(loader))
     assert indices == [0, 1, 2, 3, 4]
@@ -344,10 +330,10 @@ def test_states_of_other_runs_are_refused(dataset, tmp_path, kit):
 
 
 def test_samplers_of_all_kinds(dataset):
-    found = flat(bags.Loader(dataset, 10, sampler=Random(COUNT, samples=500), epochs=1, even=False))
+    found = flat(bags.Loader(dataset, 10, sampler=Random(COUNT, samples=500), epochs=1, last_batch='partial'))
     assert len(found) == 500
     mixed = bags.concat([dataset[:3], dataset[3:]])
-    found = flat(bags.Loader(mixed, 10, sampler=Mixture([3, 100], [1, 1]), epochs=1, even='drop'))
+    found = flat(bags.Loader(mixed, 10, sampler=Mixture([3, 100], [1, 1]), epochs=1, last_batch='drop'))
     assert sum(index < 3 for index in found) == 50
     sampler = Bucketed(dataset.lengths('nums'), 5)
     loader = bags.Loader(dataset, 5, sampler=sampler, fields='nums', epochs=1, collate=bags.pad)
@@ -363,7 +349,10 @@ def test_a_sampler_of_ones_own(dataset):
         def take(self, epoch, positions):
             return COUNT - 1 - positions
 
-    assert flat(bags.Loader(dataset, 10, sampler=Backwards(), epochs=1, even=False)) == [*range(COUNT)][::-1]
+    assert (
+        flat(bags.Loader(dataset, 10, sampler=Backwards(), epochs=1, last_batch='partial'))
+        == [*range(COUNT)][::-1]
+    )
 
     class Broken(Backwards):
         def take(self, epoch, positions):
@@ -405,7 +394,7 @@ def test_errors_come_in_their_place(dataset, workers):
 
 
 @pytest.mark.parametrize('workers', [0, 2])
-@pytest.mark.parametrize('where', ['transform', 'deliver'])
+@pytest.mark.parametrize('where', ['transform', 'to_device'])
 def test_an_error_keeps_no_loader(dataset, workers, where):
     def fails(batch):
         if 50 in batch['id']:

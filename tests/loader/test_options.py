@@ -9,23 +9,25 @@ WRONG = [
     # What cannot be.
     ({'batch_size': 104}, ValueError, 'batch_size: expected at most the 103 datapoints there are, got 104'),
     (
-        {'batch_size': 60, 'even': 'drop', 'shard': (0, 2)},
+        {'batch_size': 60, 'last_batch': 'drop', 'world_size': 2},
         ValueError,
-        'the 51 .* for each of 2 hosts, got 60',
+        'the 51 .* for each of 2 ranks, got 60',
     ),
     ({'batch_size': 0}, ValueError, 'batch_size: expected at least 1, got 0'),
-    ({'shard': (2, 2)}, ValueError, r'shard: expected a number below that of hosts, got \(2, 2\)'),
-    ({'shard': (-1, 2)}, ValueError, r'shard: .*got \(-1, 2\)'),
-    ({'shard': (0, 104)}, ValueError, 'shard: expected at most as many hosts as the 103 .*, got 104'),
-    ({'even': 'maybe'}, ValueError, "even: expected 'pad', 'drop' or False, got 'maybe'"),
-    ({'even': True}, ValueError, 'even: .*got True'),
+    ({'rank': 2, 'world_size': 2}, ValueError, r'rank: expected less than world_size \(2\), got 2'),
+    ({'rank': 1}, ValueError, r'rank: expected less than world_size \(1\), got 1'),
+    ({'rank': -1, 'world_size': 2}, ValueError, 'rank: expected at least 0, got -1'),
+    ({'world_size': 0}, ValueError, 'world_size: expected at least 1, got 0'),
+    ({'world_size': 104}, ValueError, 'world_size: expected at most the 103 datapoints there are, got 104'),
+    ({'last_batch': 'maybe'}, ValueError, "last_batch: expected 'pad' or 'drop' or 'partial', got 'maybe'"),
+    ({'last_batch': False}, ValueError, 'last_batch: .*got False'),
     ({'fields': 'nope'}, KeyError, "no field 'nope'; those there are: 'id'"),
     ({'fields': ('id', 'nope')}, KeyError, "no field 'nope'"),
     ({'workers': -1}, ValueError, 'workers: expected at least 0, got -1'),
     ({'prefetch': 0}, ValueError, 'prefetch: expected at least 1 or None, got 0'),
     ({'epochs': -1}, ValueError, 'epochs: expected at least 0 or None, got -1'),
     ({'shuffle': 'all'}, ValueError, "shuffle: expected True, False or 'shards', got 'all'"),
-    ({'mask': 'id'}, ValueError, "mask: expected a name that is no field, got 'id'"),
+    ({'mask_column': 'id'}, ValueError, "mask_column: expected a name that is not a field, got 'id'"),
     # Of other kinds.
     ({'batch_size': '3'}, TypeError, "batch_size: expected an integer, got '3'"),
     ({'batch_size': 2.5}, TypeError, 'batch_size: expected an integer, got 2.5'),
@@ -34,10 +36,9 @@ WRONG = [
     ({'epochs': 'x'}, TypeError, "epochs: expected an integer or None, got 'x'"),
     ({'workers': 'x'}, TypeError, "workers: expected an integer, got 'x'"),
     ({'prefetch': 1.5}, TypeError, 'prefetch: expected an integer or None, got 1.5'),
-    ({'processes': 4}, TypeError, 'processes: expected True or False, got 4; how many says workers='),
-    ({'shard': 3}, TypeError, 'shard: expected a pair of host and hosts, got 3'),
-    ({'shard': (0, 1, 2)}, TypeError, 'shard: expected a pair'),
-    ({'shard': ('0', 2)}, TypeError, "shard: expected an integer, got '0'"),
+    ({'processes': 4}, TypeError, 'processes: expected True or False, got 4; workers= is their number'),
+    ({'rank': '0', 'world_size': 2}, TypeError, "rank: expected an integer, got '0'"),
+    ({'world_size': None}, TypeError, 'world_size: expected an integer, got None'),
     ({'sampler': [3, 1, 2]}, TypeError, 'sampler: expected one of bags.samplers, .*, got list'),
     ({'sampler': range(9)}, TypeError, 'sampler: .*, got range'),
     ({'sampler': Shuffled(104)}, ValueError, 'sampler: .* at most the 103 datapoints .*, got one of 104'),
@@ -45,9 +46,9 @@ WRONG = [
     ({'sampler': Shuffled}, TypeError, 'sampler: .*, got the class Shuffled'),
     ({'shuffle': 3}, ValueError, 'shuffle: .*, got 3'),
     ({'fields': 3}, TypeError, 'fields: expected a name, names or a mapping of them, got 3'),
-    ({'mask': 3}, TypeError, 'mask: expected the name of a column, got 3'),
+    ({'mask_column': 3}, TypeError, 'mask_column: expected the name of a column, got 3'),
     ({'transform': 'x'}, TypeError, "transform: expected a function, got 'x'"),
-    ({'deliver': 3}, TypeError, 'deliver: expected a function, got 3'),
+    ({'to_device': 3}, TypeError, 'to_device: expected a function, got 3'),
     ({'collate': 3}, TypeError, 'collate: expected a function or a mapping'),
     ({'collate': {'x': 3}}, TypeError, "collate: expected a function, .* for 'x', got 3"),
     ({'transform': lambda batch: batch, 'processes': True}, TypeError, 'transform: .* can be pickled'),
@@ -86,12 +87,13 @@ def test_an_empty_shard_is_no_hindrance(tmp_path, kit, rows):
     dataset = bags.open(tmp_path / 'x')
     for shuffle in (True, 'shards'):
         loaders = [
-            bags.Loader(dataset, 2, shuffle=shuffle, epochs=1, even=False, shard=(n, 2)) for n in (0, 1)
+            bags.Loader(dataset, 2, shuffle=shuffle, epochs=1, last_batch='partial', rank=n, world_size=2)
+            for n in (0, 1)
         ]
         found = [index for loader in loaders for batch in loader for index in batch['id'].tolist()]
         assert sorted(found) == [0, 1, 2, 20, 21, 22, 23]
-    with pytest.raises(ValueError, match='as many hosts as the 7 datapoints, got 8'):
-        loaders[0].on_shard(0, 8)
+    with pytest.raises(ValueError, match='world_size: expected at most the 7 datapoints there are, got 8'):
+        loaders[0].on_rank(0, 8)
 
 
 def test_what_is_no_dataset():

@@ -50,7 +50,7 @@ VIEWS = """
         return batch
 
     def stream(dataset, **options):
-        options = {'epochs': 2, 'transform': noise, 'mask': 'counts', **options}
+        options = {'epochs': 2, 'transform': noise, 'mask_column': 'counts', **options}
         return [mark(batch) for batch in bags.Loader(dataset, options.pop('batch_size', 7), **options)]
 """
 
@@ -139,10 +139,10 @@ def rows_of(batches):
 @pytest.mark.parametrize('hosts', [1, 2, 3])
 def test_hosts_together_have_the_epoch_of_one(view, hosts):
     """In its order too, where all of their batches are whole."""
-    options = {'epochs': 1, 'even': False, 'seed': 5}
+    options = {'epochs': 1, 'last_batch': 'partial', 'seed': 5}
     single = rows_of(bags.Loader(view, 6, **options))
     assert len(single) == len(view)
-    parts = [list(bags.Loader(view, 4, shard=(host, hosts), **options)) for host in range(hosts)]
+    parts = [list(bags.Loader(view, 4, rank=host, world_size=hosts, **options)) for host in range(hosts)]
     steps = list(itertools.zip_longest(*parts))
     together = [row for step in steps for row in rows_of(batch for batch in step if batch is not None)]
     assert together == single
@@ -151,12 +151,12 @@ def test_hosts_together_have_the_epoch_of_one(view, hosts):
 @pytest.mark.parametrize('before', [1, 2, 3])
 @pytest.mark.parametrize('after', [1, 2, 3])
 def test_a_run_goes_on_with_other_hosts_batches_and_workers(view, before, after):
-    options = {'epochs': 1, 'even': False, 'seed': 5}
+    options = {'epochs': 1, 'last_batch': 'partial', 'seed': 5}
     single = rows_of(bags.Loader(view, 1, **options))
     chance = random.Random(before * 10 + after)
     for _ in range(3):
         size, steps = chance.randrange(1, 6), chance.randrange(1, 4)
-        loaders = [bags.Loader(view, size, shard=(host, before), **options) for host in range(before)]
+        loaders = [bags.Loader(view, size, rank=host, world_size=before, **options) for host in range(before)]
         taken, states = [], []
         for loader in loaders:
             with iter(loader) as batches:
@@ -165,7 +165,7 @@ def test_a_run_goes_on_with_other_hosts_batches_and_workers(view, before, after)
         assert all(state == states[0] for state in states)
         size, rest = chance.randrange(1, 15), []
         for host in range(after):
-            loader = bags.Loader(view, size, shard=(host, after), workers=host, **options)
+            loader = bags.Loader(view, size, rank=host, world_size=after, workers=host, **options)
             loader.load_state_dict(states[0])
             rest.append(list(loader))
         found = [

@@ -4,22 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.loader.schedule import Place, Steps
+from bags.loader.schedule import Cursor, Schedule
 
-START = Place()
+START = Cursor()
 RUNS = st.fixed_dictionaries(
     {
         'length': st.integers(1, 60),
         'batch_size': st.integers(1, 8),
         'hosts': st.integers(1, 5),
-        'even': st.sampled_from(['pad', 'drop', False]),
+        'last_batch': st.sampled_from(['pad', 'drop', 'partial']),
     }
 ).filter(lambda run: run['length'] >= run['hosts'])
 
 
 def hosts_of(run, epochs, begin=START):
     return [
-        Steps(run['length'], run['batch_size'], (host, run['hosts']), run['even'], epochs, begin)
+        Schedule(run['length'], run['batch_size'], host, run['hosts'], run['last_batch'], epochs, begin)
         for host in range(run['hosts'])
     ]
 
@@ -39,10 +39,10 @@ def test_hosts_take_the_whole_epoch(run, epochs):
         expected = {
             'pad': -(-length // together) * together,
             'drop': length // together * together,
-            False: length,
+            'partial': length,
         }
-        assert positions == list(range(expected[run['even']]))
-    if run['even'] is not False:
+        assert positions == list(range(expected[run['last_batch']]))
+    if run['last_batch'] != 'partial':
         assert len({steps.total for steps in hosts}) == 1
         assert all(len(part) == run['batch_size'] for steps in hosts for _, part in taken(steps))
     else:
@@ -53,12 +53,12 @@ def test_hosts_take_the_whole_epoch(run, epochs):
 @given(RUNS, st.data())
 def test_after_any_step_what_was_taken_is_the_beginning(run, data):
     # Where hosts may take different numbers of steps, they are in different epochs after the first.
-    hosts = hosts_of(run, 1 if run['even'] is False else 2)
+    hosts = hosts_of(run, 1 if run['last_batch'] == 'partial' else 2)
     done = data.draw(st.integers(0, min(steps.total for steps in hosts)))
     if not done:
         return
     places = {steps[done - 1].after for steps in hosts if steps.total > done} or {hosts[0][done - 1].after}
-    if run['even'] is not False:
+    if run['last_batch'] != 'partial':
         assert len(places) == 1
     for place in places:
         parts = [part for steps in hosts for e, part in taken(steps)[:done] if e == place.epoch]
@@ -67,13 +67,13 @@ def test_after_any_step_what_was_taken_is_the_beginning(run, data):
 
 @given(RUNS, RUNS, st.data())
 def test_other_hosts_go_on_from_any_step(run, other, data):
-    other = {**other, 'length': run['length'], 'even': False}
+    other = {**other, 'length': run['length'], 'last_batch': 'partial'}
     if other['hosts'] > run['length']:
         return
-    hosts = hosts_of({**run, 'even': False}, 1)
+    hosts = hosts_of({**run, 'last_batch': 'partial'}, 1)
     most = min(steps.total for steps in hosts)
     done = data.draw(st.integers(0, most))
-    place = hosts[0][done - 1].after if done else Place()
+    place = hosts[0][done - 1].after if done else Cursor()
     if place.epoch:
         return
     before = [p for steps in hosts for _, part in taken(steps)[:done] for p in part]
@@ -81,25 +81,18 @@ def test_other_hosts_go_on_from_any_step(run, other, data):
     assert sorted(before + after) == list(range(run['length']))
 
 
-@given(RUNS, st.integers(1, 3), st.data())
-def test_positions_of_many_steps_are_those_of_each(run, epochs, data):
-    for steps in hosts_of(run, epochs):
-        if not steps.total:
-            continue
-        first = data.draw(st.integers(0, steps.total - 1))
-        count = data.draw(st.integers(1, steps.total - first))
-        expected = [(e, [p % run['length'] for p in part]) for e, part in taken(steps)][first : first + count]
-        found = []
-        for epoch, positions, sizes in steps.positions(first, count):
-            places = iter(positions.tolist())
-            found += [(epoch, [next(places) for _ in range(size)]) for size in sizes]
-        assert found == expected
+@given(RUNS, st.integers(1, 3), st.integers(1, 4), st.integers(0, 9))
+def test_workers_share_the_steps(run, epochs, stride, skip):
+    options = run['length'], run['batch_size'], 0, run['hosts'], run['last_batch'], epochs, START
+    whole = taken(Schedule(*options))
+    workers = [taken(Schedule(*options, skip + worker, stride)) for worker in range(stride)]
+    assert workers == [whole[skip + worker :: stride] for worker in range(stride)]
 
 
 @pytest.mark.parametrize('epochs', [None, 0, 1, 5])
 def test_how_many(epochs):
-    steps = Steps(10, 4, (0, 1), 'pad', epochs, Place(2, 8))
-    assert (steps.first, steps.each) == (1, 3)
+    steps = Schedule(10, 4, 0, 1, 'pad', epochs, Cursor(2, 8))
+    assert (steps.first_epoch_steps, steps.epoch_steps) == (1, 3)
     assert steps.total == {None: None, 0: 0, 1: 0, 5: 7}[epochs]
     assert steps[0] == (2, 8, 12, (3, 0))
     assert steps[1] == (3, 0, 4, (3, 4))

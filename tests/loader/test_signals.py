@@ -1,11 +1,8 @@
 """Ctrl-C ends a program and its workers, wherever it finds them."""
 
 import signal
-import threading
 
 import pytest
-
-from bags.loader.signals import blocked, held_back
 
 # Raises SIGINT at one of the lines that are run while an iterator is made; tells whether it came to that
 # line, and whether no iterator came of it.
@@ -61,16 +58,16 @@ def test_ctrl_c_while_workers_start_leaves_nothing(script, processes, times):
     assert script(code, functions=INTERRUPTED, timeout=500) == (0, 'done\n', '')
 
 
-@pytest.mark.parametrize('kind', ['inline', 'threads', 'processes', 'turns'])
+@pytest.mark.parametrize('kind', ['inline', 'threads', 'processes', 'shard'])
 def test_an_iterator_goes_on_after_ctrl_c(script, kind):
     """With the batch that would have been next, wherever it was interrupted."""
     code = f"""
-        from bags.loader.worker_shard import Turn
+        from bags.loader.worker_shard import WorkerShard
 
         kind = {kind!r}
         options = {{'processes': kind == 'processes', 'workers': 2 * (kind in ('threads', 'processes'))}}
         one = loader(epochs=4, transform=augment, **options)
-        batches = Turn(one, 1, 2) if kind == 'turns' else iter(one)
+        batches = WorkerShard(one, 1, 2) if kind == 'shard' else iter(one)
         chance = random.Random(0)
         left = chance.randrange(1, 60)
 
@@ -95,14 +92,14 @@ def test_an_iterator_goes_on_after_ctrl_c(script, kind):
                 left = chance.randrange(1, 100)
                 assert not active_children() and threading.active_count() == 1
                 if found:
-                    assert batches.state_dict()['epoch'] == len(found) * (1 + (kind == 'turns')) // 15
+                    assert batches.state_dict()['epoch'] == len(found) * (1 + (kind == 'shard')) // 15
             except StopIteration:
                 sys.settrace(None)
                 break
         assert times > 3
         found += batches
         expected = list(loader(epochs=4, transform=augment, processes=False))
-        assert same(found, expected[1::2] if kind == 'turns' else expected), len(found)
+        assert same(found, expected[1::2] if kind == 'shard' else expected), len(found)
         print('done')
     """
     assert script(code) == (0, 'done\n', '')
@@ -139,44 +136,3 @@ def test_ctrl_c_of_a_terminal_is_seen_by_the_program_alone(script):
         print(bool(seen))
     """
     assert script(code) == (0, 'True\n', '')
-
-
-# By themselves.
-
-
-def test_a_signal_comes_at_the_end():
-    done = []
-
-    def work():
-        with held_back():
-            with held_back(), blocked():
-                signal.raise_signal(signal.SIGINT)
-                done.append(1)
-            done.append(2)
-        done.append(3)
-
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert done == [1, 2]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
-
-
-def test_errors_pass_through():
-    with pytest.raises(ZeroDivisionError), held_back(), blocked():
-        _ = 1 / 0
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])
-
-
-def test_other_threads_hold_nothing_back():
-    found = []
-
-    def work():
-        with held_back():
-            found.append(signal.getsignal(signal.SIGINT))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert found == [signal.default_int_handler]
