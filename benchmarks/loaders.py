@@ -42,7 +42,7 @@ class Bags:
 
     def open(self, path: Path) -> Batches:
         epochs = itertools.count()
-        loader = bags.Loader(bags.open(path), BATCH, even='drop', collate=bags.stack, workers=CORES)
+        loader = bags.Loader(bags.open(path), BATCH, last_batch='drop', collate=bags.stack, workers=CORES)
         return lambda: (batch['image'] for batch in loader.epoch(next(epochs)))
 
 
@@ -52,7 +52,7 @@ class BagsInTorch(Bags):
     module = 'torch'
 
     def open(self, path: Path) -> Batches:
-        loader = bags.Loader(bags.open(path), BATCH, even='drop', collate=bags.stack)
+        loader = bags.Loader(bags.open(path), BATCH, last_batch='drop', collate=bags.stack)
         batches, epochs = bags.torch.IterableDataset(loader), itertools.count()
         stream = torch_loader(batches, batch_size=None)
 
@@ -71,7 +71,7 @@ class BagsInGrain(Bags):
     def open(self, path: Path) -> Batches:
         import grain
 
-        batches = bags.grain.batches(bags.open(path), BATCH, even='drop', collate=bags.stack)
+        batches = bags.grain.batches(bags.open(path), BATCH, last_batch='drop', collate=bags.stack)
         stream = batches.to_iter_dataset(grain.ReadOptions(num_threads=CORES, prefetch_buffer_size=2 * CORES))
         return lambda: (batch['image'] for batch in stream)
 

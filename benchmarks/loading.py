@@ -115,8 +115,8 @@ def arrays(output: report.Report, *, quick: bool) -> None:
     mapped = np.load(rows, mmap_mode='r')
     folder = data.cached('loading-rows-bags', functools.partial(write_bags, mapped))
     data.warm(folder)
-    loader = bags.Loader(bags.open(folder), ROW_BATCH, even='drop', workers=CORES)
-    inline = bags.Loader(bags.open(folder), ROW_BATCH, even='drop', workers=0)
+    loader = bags.Loader(bags.open(folder), ROW_BATCH, last_batch='drop', workers=CORES)
+    inline = bags.Loader(bags.open(folder), ROW_BATCH, last_batch='drop', workers=0)
     batch = next(iter(bags.Loader(bags.open(folder), ROW_BATCH, shuffle=False, workers=0)))
     if not np.array_equal(batch['row'], mapped[:ROW_BATCH]):
         raise AssertionError('the rows differ')

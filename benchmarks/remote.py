@@ -106,7 +106,7 @@ def write_bags(path: Path) -> None:
     with bags.ShardedDatasetWriter(path, SPEC, shard_length=-(-ROWS // SHARDS)) as writer:
         for number in range(ROWS):
             writer.append(row(number))
-    bags.index(path)
+    bags.consolidate(path)
 
 
 def write_mds(path: Path) -> None:

@@ -50,9 +50,9 @@ def author(path: Path, folder: Path) -> None:
 
     copied = []
 
-    def clips() -> Iterator[bags.Clip]:
+    def clips() -> Iterator[bags.EncodedClip]:
         # One clip is in memory at a time, however long the recording is.
-        for clip in bags.clips(path, frames=64):
+        for clip in bags.cut_clips(path, frames=64):
             copied.append(clip.copied)
             yield clip
 
@@ -102,7 +102,7 @@ def main(folder: Path, path: Path | None = None) -> None:
 
     with bags.open(folder / 'whole') as whole, bags.open(folder / 'clips') as clips:
         video = whole[0]['recording']  # Lazy: it reads what is sliced.
-        joined = bags.Clips(clips, 0, 'recording')
+        joined = bags.ClipSequence(clips, 0, 'recording')
         assert len(video) == len(joined)
         print(f'{len(video)} frames of {video.shape[1:]}, {video.duration:.0f} s, {total / 1e6:.1f} MB\n')
 

@@ -36,10 +36,10 @@ class Run:
             reader,
             batch_size=6,
             fields=('name', 'image'),
-            even='drop',
+            last_batch='drop',
             seed=1,
             transform=patches.cutter(reader),
-            deliver=bags.torch.to_torch,
+            to_device=bags.torch.to_torch,
         )
         torch.manual_seed(1)
         self.network = network()
