@@ -19,10 +19,8 @@ TYPED_BLOCK = re.compile(r'^```py(?:thon)?\n(.*?)^```', re.DOTALL | re.MULTILINE
 """Also the blocks with PyTorch, Grain and JAX, which tests/adapters/test_docs.py runs."""
 FRAMEWORKS = ('apache_beam', 'grain', 'jax', 'torch')
 COLUMNS = 'the columns of a batch are typed as a union'
-OPENED = 'what bags.open returns has no `shards` and `size`'
 KNOWN_TO_FAIL = {
     'README.md': COLUMNS,
-    'docs/authoring.md': OPENED,
     'docs/cloud.md': COLUMNS,
     'docs/sequences.md': COLUMNS,
     'docs/training.md': COLUMNS,
