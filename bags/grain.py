@@ -14,6 +14,7 @@ from bags.loader.schedule import Cursor, LastBatch
 from bags.loader.worker_shard import WorkerShard
 from bags.samplers import Sampler
 from bags.validation import integer
+from bags.workers.outcome import Partial
 
 if TYPE_CHECKING:
     import grain
@@ -88,7 +89,10 @@ def _map_dataset(loader: Loader) -> grain.MapDataset[Any]:
             number += len(self) if number < 0 else 0
             if number < 0:
                 raise IndexError(f'index {index} out of range: there are {len(self)} batches')
-            batch = self._maker.make(number)
+            made = self._maker.make(range(number, number + 1))
+            if isinstance(made, Partial):
+                raise made.error
+            (batch,) = made
             return batch if loader.to_device is None else loader.to_device(batch)
 
         def __reduce__(self) -> Any:

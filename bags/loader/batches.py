@@ -6,26 +6,38 @@ import inspect
 import itertools
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bags.dataset.batch import Ragged
 from bags.dataset.selection import Fields, select_fields
 from bags.errors import BagsError, StackError
 from bags.indexing import Int64s
 from bags.loader.schedule import Schedule, Step
 from bags.samplers import Sampler
+from bags.workers.outcome import Partial
 
-__all__ = ['MASK', 'BatchMaker']
+__all__ = ['MASK', 'PLAN_STEPS', 'BatchMaker']
 
 MASK = '_mask'
 """Column that marks repeats with False, in batches that have any."""
-PLAN_STEPS = 64  # Sampled with one call, which takes 50 us however few positions it samples.
+PLAN_STEPS = 64
+"""Steps whose datapoints are sampled with one call: it takes 50 us however few they are."""
 MAX_PLANS = 4
-SHOWN_DATAPOINTS = 8  # Listed in an error's note.
+NUMBERS = ('int', 'uint', 'float', 'bool')  # Words of types.
+SHOWN_DATAPOINTS = 8  # In an error's note.
 
-Plan = list[tuple[Step, Int64s]]
-"""Steps, each with its datapoints."""
+Batch = dict[str, Any]
+
+
+class Plan(NamedTuple):
+    """The datapoints of consecutive steps."""
+
+    steps: list[Step]
+    indices: Int64s
+    offsets: list[int]
+    """Where the indices of each step begin, and the end of the last."""
 
 
 class BatchMaker:
@@ -56,42 +68,50 @@ class BatchMaker:
         self.dataset, self.fields, self.sampler, self.schedule = dataset, fields, sampler, schedule
         self.seed, self.transform, self.collate, self.mask_column = seed, transform, collate, mask_column
         self._takes_rng = transform is not None and _takes_rng(transform)
+        self._types = getattr(dataset, 'types', {})
+        self._is_plain = transform is None and collate is None and mask_column is None
         self._plans: dict[int, Plan] = {}
 
-    def make(self, number: int) -> Any:
-        """Returns the batch of a step.
+    def make(self, numbers: range) -> list[Any] | Partial:
+        """Returns the batches of consecutive steps, all of one plan.
 
-        Raises:
-            Exception: What the sampler, the dataset, `transform` or `collate` raises, with a note or message
-                that says which, and of which datapoints.
+        Returns:
+            The batches, or a `Partial` with those before an error. That says which datapoints it is about,
+            and whether it was raised by the sampler, the dataset, `transform` or `collate`.
         """
-        block, within = divmod(number, PLAN_STEPS)
-        step, indices = (self._plans.get(block) or self._plan(block))[within]
+        batches: list[Any] = []
         try:
-            batch = self.dataset.batch(indices, self.fields)
+            block, first = divmod(numbers.start, PLAN_STEPS)
+            plan = self._plans.get(block) or self._plan(block)
+            offsets = plan.offsets[first : first + len(numbers) + 1]
+            together = self._read_together(plan.indices, offsets) if len(numbers) > 1 else None
+            for place, step in enumerate(plan.steps[first : first + len(numbers)]):
+                indices = plan.indices[offsets[place] : offsets[place + 1]]
+                batch = self._read(indices) if together is None else together[place]
+                if not self._is_plain or step.stop > self.schedule.length:
+                    batch = self._transformed(batch, step, indices)
+                batches.append(batch)
         except Exception as exc:
-            raise self._located(indices, exc) from exc.__cause__
-        length = self.schedule.length
-        if self.mask_column is not None or step.stop > length:
-            batch[self.mask_column or MASK] = np.arange(step.start, step.stop) < length
-        if self.transform is None and self.collate is None:
-            return batch
-        return self._transformed(batch, step, indices)
+            return Partial(batches, exc)
+        return batches
 
     def _plan(self, block: int) -> Plan:
         """Samples the datapoints of consecutive steps, and remembers them."""
         stop, total = (block + 1) * PLAN_STEPS, self.schedule.total
         stop = stop if total is None else min(stop, total)
         steps = [self.schedule[number] for number in range(block * PLAN_STEPS, stop)]
-        plan: Plan = []
-        for epoch, group in itertools.groupby(steps, operator.attrgetter('epoch')):
-            plan += self._sampled(epoch, list(group))
-        while len(self._plans) >= MAX_PLANS:  # Several threads may be here: each forgets one plan at least.
+        sampled = [
+            self._sampled(epoch, list(group))
+            for epoch, group in itertools.groupby(steps, operator.attrgetter('epoch'))
+        ]
+        counts = itertools.accumulate(step.stop - step.start for step in steps)
+        plan = Plan(steps, np.concatenate(sampled), [0, *counts])
+        while len(self._plans) >= MAX_PLANS:  # Another thread may remove the same one.
             self._plans.pop(next(iter(self._plans), -1), None)
         self._plans[block] = plan
         return plan
 
-    def _sampled(self, epoch: int, steps: list[Step]) -> Plan:
+    def _sampled(self, epoch: int, steps: list[Step]) -> Int64s:
         positions = np.concatenate([np.arange(step.start, step.stop) for step in steps])
         try:
             indices = self.sampler.take(epoch, positions % self.schedule.length)
@@ -103,11 +123,38 @@ class BatchMaker:
         except Exception as exc:
             exc.add_note('in sampler')
             raise
-        ends = np.cumsum([step.stop - step.start for step in steps])
-        return list(zip(steps, np.split(indices, ends[:-1]), strict=True))
+        return indices
+
+    def _read(self, indices: Int64s) -> Batch:
+        try:
+            batch: Batch = self.dataset.batch(indices, self.fields)
+        except Exception as exc:
+            raise self._located(indices, exc) from exc.__cause__
+        return batch
+
+    def _read_together(self, indices: Int64s, offsets: list[int]) -> list[Batch] | None:
+        """Reads several batches with one call; None if they must be read one by one."""
+        try:
+            columns = self.dataset.batch(indices[offsets[0] : offsets[-1]], self.fields)
+        except Exception:
+            return None  # To find the batch that cannot be read.
+        for name, column in columns.items():
+            kind = self._types.get(name)
+            if isinstance(column, list) and kind is not None and kind.word in NUMBERS and not kind.optional:
+                return None  # Of Bags 0.x: the numbers of some batches fit an array, and of others do not.
+        ranges = [(start - offsets[0], stop - offsets[0]) for start, stop in itertools.pairwise(offsets)]
+        parts = [
+            [_rows(column, start, stop) for start, stop in ranges]
+            if isinstance(column, Ragged)
+            else [column[start:stop] for start, stop in ranges]
+            for column in columns.values()
+        ]
+        return [dict(zip(columns, values, strict=True)) for values in zip(*parts, strict=True)] or None
 
     def _transformed(self, batch: Any, step: Step, indices: Int64s) -> Any:
-        stage = 'transform'
+        length, stage = self.schedule.length, 'transform'
+        if self.mask_column is not None or step.stop > length:
+            batch[self.mask_column or MASK] = np.arange(step.start, step.stop) < length
         try:
             if self.transform is not None:
                 if self._takes_rng:
@@ -142,12 +189,19 @@ class BatchMaker:
         return exc
 
     def _unreadable_field(self, index: int) -> str | None:
-        for name, items in select_fields(self.fields, getattr(self.dataset, 'types', {})).items():
+        for name, items in select_fields(self.fields, self._types).items():
             try:
                 self.dataset.batch([index], {name: items})
             except Exception:
                 return name
         return None
+
+
+def _rows(column: Ragged, start: int, stop: int) -> Ragged:
+    """Returns consecutive rows, without a copy."""
+    offsets = column.offsets[start : stop + 1]
+    present = None if column.present is None else column.present[start:stop]
+    return Ragged(column.values[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0], present)
 
 
 def _takes_rng(transform: Callable[..., Any]) -> bool:

@@ -16,7 +16,7 @@ from bags.loader.batches import BatchMaker
 from bags.loader.collate import CollateField, collate_function
 from bags.loader.iterator import LoaderIterator, Workers
 from bags.loader.options import check_counts, check_fields, check_functions, check_rank, check_sampler
-from bags.loader.prefetch import Inline, Prefetched
+from bags.loader.prefetch import Prefetched
 from bags.loader.schedule import Cursor, LastBatch, Schedule
 from bags.loader.state import Progress, State, cursor_from, state_at
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
@@ -26,7 +26,6 @@ from bags.workers.processes import check_sendable
 __all__ = ['Loader', 'check_loader']
 
 MAX_WORKERS = 16  # Unless given. Threads that wait for a network are this many on any machine.
-PREFETCH_PER_WORKER = 2
 
 
 class Loader:
@@ -55,7 +54,8 @@ class Loader:
             given, one a core, or 16 threads for a remote dataset.
         processes: Workers are processes, for a `transform` that holds the GIL. All options must then be
             picklable, and a script needs `if __name__ == '__main__':`.
-        prefetch: Batches that are made ahead at most; two for each worker unless given.
+        prefetch: Batches that are made ahead at most. Unless given, two for each worker, and more of those
+            that take less than a millisecond.
         transform: Called with each batch by the workers; returns a batch. If it has a parameter `rng`, it
             gets a numpy `Generator` that depends on the seed, the epoch and the position only.
         collate: Called with what `transform` returns: `bags.pad`, `bags.stack`, `bags.pack`, a mapping of
@@ -183,10 +183,7 @@ class Loader:
     def start(self, begin: Cursor, epochs: int | None, skip: int, stride: int) -> tuple[Workers, Progress]:
         """Starts workers at a cursor; returns them and the progress that their iterator updates."""
         maker = self.batch_maker(begin, epochs, skip, stride)
-        workers: Workers = Inline(maker)
-        if self.workers:
-            prefetch = self.prefetch or PREFETCH_PER_WORKER * self.workers
-            workers = Prefetched(maker, self.workers, self.processes, prefetch)
+        workers = Prefetched(maker, self.workers, self.processes, self.prefetch)
         self._progress = Progress(maker.schedule)
         return workers, self._progress
 

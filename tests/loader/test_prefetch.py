@@ -1,8 +1,36 @@
-"""Worker processes end when the process that started them does, however that was."""
+"""Batches are made ahead: alone or several a task, by workers that end with the process that started them."""
 
 import signal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bags.loader.batches import PLAN_STEPS
+from bags.loader.prefetch import TASK_SECONDS, Tasks
+
+
+@given(st.integers(0, 500), st.integers(1, 70), st.lists(st.floats(0, 10), min_size=1))
+def test_tasks_divide_the_steps(total, max_length, seconds):
+    tasks, found = Tasks(total, max_length), []
+    for number, task in enumerate(tasks):
+        assert 1 <= len(task) <= max_length
+        assert task[0] // PLAN_STEPS == task[-1] // PLAN_STEPS
+        found += task
+        tasks.adapt(len(task), seconds[number % len(seconds)])
+    assert found == list(range(total))
+    assert list(tasks) == []
+
+
+def test_tasks_take_as_many_batches_as_are_made_in_their_time():
+    tasks = Tasks(None, PLAN_STEPS)
+    assert len(next(tasks)) == 1
+    tasks.adapt(1, TASK_SECONDS / 8.5)
+    assert len(next(tasks)) == 8
+    tasks.adapt(8, 100)
+    assert len(next(tasks)) == 1
+    tasks.adapt(1, 0)
+    assert next(tasks).stop == PLAN_STEPS
 
 
 @pytest.mark.parametrize('how', ['idle', 'stuck', 'forked'])
