@@ -1,16 +1,16 @@
-"""Orders of datapoints: which one is at a position of an epoch. Pure: no state, no I/O.
+"""Orders of datapoints: which one is at a position of an epoch. No I/O.
 
-Sequential     one after the other
-Sliding        windows that overlap or leave gaps, around the end to the beginning
-Shuffled       all of them, each once, anywhere
-ShardShuffled  each once, a few shards at a time
-Random         any, with replacement
+Sequential     in order
+Sliding        in windows that overlap or leave gaps, wrapping around at the end
+Shuffled       each once, in random order
+ShardShuffled  each once, in random order, a few shards at a time
+Random         drawn with replacement
 Mixture        of several datasets, in given proportions
 Bucketed       each once, in batches of similar length
 
-A sampler of your own has `__len__`, the positions of an epoch; `take(epoch, positions)`, which returns the
-indices at positions; and a `repr` that tells it from others. If it has `datapoints`, a loader sees at once
-whether its dataset has so many.
+Your own sampler needs `__len__`, the positions of an epoch; `take(epoch, positions)`, which returns the
+indices at positions; and a `repr` that differs from that of samplers of other orders. With an attribute
+`datapoints`, a loader checks at once that its dataset is large enough.
 """
 
 from bags.samplers.buckets import Bucketed

@@ -13,23 +13,23 @@ from bags.validation import at_least, integer
 
 __all__ = ['Bucketed']
 
-POOL = 64  # Batches that are made together, so that each finds datapoints of similar length.
+POOL_BATCHES = 64
 
 
 class Bucketed:
     """Each datapoint once, in batches of similar length, so that little of them is padding.
 
-    Batches are cut from pools: each of 64 batches of random datapoints, sorted by length. Their order is
-    random within the pool.
+    Random datapoints for 64 batches are sorted by length and cut into batches, whose order is then random.
 
     Args:
         lengths: Of each datapoint, as `dataset.lengths(field)` returns them without reading any payload.
-        batch_size: Of all hosts together.
+        batch_size: Of all ranks together.
         seed: Of the order, with the epoch.
-        pool: Batches of a pool: more of them are more alike in themselves, and less random.
+        pool: Batches that are sorted together: the larger, the more similar their lengths, and the less
+            random the batches.
     """
 
-    def __init__(self, lengths: Any, batch_size: int, seed: int = 0, *, pool: int = POOL) -> None:
+    def __init__(self, lengths: Any, batch_size: int, seed: int = 0, *, pool: int = POOL_BATCHES) -> None:
         self.lengths = np.array(lengths, np.int64).reshape(-1)
         self.datapoints = len(self.lengths)
         self.batch_size = at_least('batch_size', batch_size, 1)
@@ -47,7 +47,7 @@ class Bucketed:
             start, stop = number * size, min(len(self.lengths), (number + 1) * size)
             chosen = Permutation(len(self.lengths), self.seed, epoch)(np.arange(start, stop))
             chosen = chosen[np.argsort(self.lengths[chosen], kind='stable')]
-            # A batch that is not whole stays where it is: at the end.
+            # A batch that is not full stays at the end.
             count = len(chosen) // self.batch_size
             whole = chosen[: count * self.batch_size].reshape(count, self.batch_size)
             order = Permutation(count, self.seed, epoch, number)(np.arange(count))

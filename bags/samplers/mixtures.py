@@ -1,4 +1,4 @@
-"""Several datasets in given proportions, which hold exactly."""
+"""Several datasets mixed in exact proportions."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from bags.validation import at_least, integer
 
 __all__ = ['Mixture']
 
-CYCLE = 1 << 22  # Positions after which the schedule of a mixture repeats, at most.
+MAX_CYCLE = 1 << 22  # Positions after which the schedule of a mixture repeats.
 
 
 class Mixture:
-    """Several datasets, one after the other in a `concat`, in given proportions.
+    """Several datasets, concatenated by `bags.concat`, in given proportions.
 
-    The proportions are exact: over a whole cycle of the schedule, which weights of 3 and 1 have after 4
-    positions, and weights of 0.7 and 0.3 after 10; within one, each is spread evenly. Of each dataset, every
-    datapoint comes once before any comes again. So it goes on over epochs.
+    The proportions are exact over each cycle of the schedule: of 4 positions for weights of 3 and 1, of 10
+    for weights of 0.7 and 0.3. Within a cycle each dataset is spread evenly. Every datapoint of a dataset
+    comes once before any comes again, across epochs.
 
     Args:
         lengths: Datapoints of each dataset.
-        weights: Their shares; of any sum. Fractions with denominators up to a million are exact.
+        weights: Their shares, of any sum. Fractions with denominators up to a million are exact.
         seed: Of the order of each dataset.
-        shuffle: False takes each of them in order.
+        shuffle: False takes each dataset in order.
         samples: Positions of an epoch; the sum of the lengths unless given.
     """
 
@@ -48,7 +48,7 @@ class Mixture:
             raise ValueError(
                 f'weights: expected one for each of {len(self.lengths)} datasets, got {len(weights)}'
             )
-        self.counts = _whole(weights)
+        self.counts = _integers(weights)
         """Positions of each dataset in a cycle."""
         for number, (length, count) in enumerate(zip(self.lengths, self.counts, strict=True)):
             if count and not length:
@@ -66,7 +66,7 @@ class Mixture:
         return self.samples
 
     def place(self, epoch: int, positions: Int64s) -> tuple[Int64s, Int64s]:
-        """Returns the dataset at each position, and how many of it came before, from the first epoch on."""
+        """Returns the dataset at each position, and how many of its datapoints came before, in all epochs."""
         cycle, slot = np.divmod(positions + epoch * self.samples, len(self._owners))
         owners = self._owners[slot]
         return owners, cycle * np.array(self.counts, np.int64)[owners] + self._ranks[slot]
@@ -91,8 +91,8 @@ class Mixture:
         return f'Mixture({self.lengths}, {self.counts}, {order}, samples={self.samples})'
 
 
-def _whole(weights: Sequence[Any]) -> list[int]:
-    """Returns whole numbers in the proportions of weights."""
+def _integers(weights: Sequence[Any]) -> list[int]:
+    """Returns integers in the proportions of weights."""
     for number, weight in enumerate(weights):
         if not hasattr(weight, '__float__'):
             raise TypeError(f'weights: expected numbers, got {weight!r:.200} for dataset {number}')
@@ -108,18 +108,18 @@ def _whole(weights: Sequence[Any]) -> list[int]:
     common = math.lcm(*(share.denominator for share in shares))
     counts = [int(share * common) for share in shares]
     divisor = math.gcd(*counts)
-    if sum(counts) // divisor <= CYCLE:
+    if sum(counts) // divisor <= MAX_CYCLE:
         return [count // divisor for count in counts]
-    # Too long a cycle: the nearest of this one, those first that are cut off most.
-    counts = [int(share * CYCLE / total) for share in shares]
-    most = sorted(range(len(shares)), key=lambda owner: counts[owner] - shares[owner] * CYCLE / total)
-    for owner in most[: CYCLE - sum(counts)]:
+    # Too long a cycle: round to one of the maximal length, up where rounding down cuts off most.
+    counts = [int(share * MAX_CYCLE / total) for share in shares]
+    by_loss = sorted(range(len(shares)), key=lambda owner: counts[owner] - shares[owner] * MAX_CYCLE / total)
+    for owner in by_loss[: MAX_CYCLE - sum(counts)]:
         counts[owner] += 1
     return counts
 
 
 def _schedule(counts: Sequence[int]) -> tuple[Int64s, Int64s]:
-    """Returns whose each slot of a cycle is, spread evenly, and how many of the owner's come before it."""
+    """Returns the dataset of each slot of a cycle, spread evenly, and how many of its slots come before."""
     owners = np.repeat(np.arange(len(counts)), counts)
     ranks = np.concatenate([np.arange(count) for count in counts])
     due = (ranks + 0.5) / np.array(counts)[owners]

@@ -1,4 +1,4 @@
-"""Datapoints one after the other, in windows, shuffled, or drawn."""
+"""Datapoints in order, in windows, shuffled, or drawn at random."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Sequential:
 class Sliding:
     """Windows over consecutive datapoints, each beginning `stride` after the one before.
 
-    The datapoints are a circle: the last windows of an epoch go on at the beginning, and are never cut short.
+    The last windows of an epoch wrap around to the beginning: every window is full.
 
     Args:
-        length: Datapoints.
+        length: Number of datapoints.
         window: Positions of a window.
-        stride: From one window to the next; `window` unless given, so that each datapoint comes once, but
-            for those that fill the last window.
+        stride: From one window to the next. `window` unless given: then each datapoint comes once, except
+            those that fill the last window.
     """
 
     def __init__(self, length: int, window: int, stride: int | None = None) -> None:
@@ -56,7 +56,7 @@ class Sliding:
 
 
 class Shuffled:
-    """Each datapoint once, in an order that the seed and the epoch determine; takes no memory."""
+    """Each datapoint once, in an order that depends on the seed and the epoch; needs no memory."""
 
     def __init__(self, length: int, seed: int = 0) -> None:
         self.length = self.datapoints = at_least('length', length, 0)
@@ -78,10 +78,10 @@ class Shuffled:
 
 
 class Random:
-    """Any datapoint at any position: drawn with replacement.
+    """Datapoints drawn with replacement.
 
     Args:
-        length: Datapoints.
+        length: Number of datapoints.
         seed: Of the draw, with the epoch.
         samples: Positions of an epoch; `length` unless given.
     """

@@ -1,4 +1,4 @@
-"""What a sampler is: an order of datapoints for each epoch, that a loader asks for some positions of."""
+"""The protocol of samplers: an order of datapoints for each epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shuffled order for data far away: of a few shards at a time."""
+"""A random order for remote datasets, of a few shards at a time."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ['ShardShuffled', 'shard_lengths']
 
 
 class ShardShuffled:
-    """Each datapoint once, of few shards at a time: what is read from far away can be read in large pieces.
+    """Each datapoint once, a few shards at a time, so that a cache holds what is read next.
 
-    Shards are put in a random order and divided into windows of `window`; within a window datapoints come in
-    a random order. All else being equal, more shards in a window mix better and need more room in a cache.
+    Shards are put in random order and divided into windows; within a window, datapoints come in random order.
+    More shards in a window mix better and need a larger cache.
 
     Args:
-        lengths: Datapoints of each shard; `shard_lengths(dataset)` finds them.
+        lengths: Datapoints of each shard, as `shard_lengths(dataset)` returns them.
         seed: Of the order, with the epoch.
-        window: Shards at a time.
+        window: Shards of a window.
     """
 
     def __init__(self, lengths: Sequence[int] | Int64s, seed: int = 0, window: int = 8) -> None:
@@ -42,7 +42,7 @@ class ShardShuffled:
         return self.datapoints
 
     def _epoch(self, epoch: int) -> Any:
-        """Returns the order of the shards, and the positions at which each of them, and each window, ends."""
+        """Returns the order of the shards, and the positions at which shards and windows begin and end."""
         known, found = self._last
         if known != epoch:
             order = Permutation(len(self.lengths), self.seed, epoch)(np.arange(len(self.lengths)))
@@ -65,13 +65,13 @@ class ShardShuffled:
         return found.reshape(np.shape(positions))
 
     def __repr__(self) -> str:
-        # Shards of other lengths are another order, so they are in it, as a number.
+        # Shards of other lengths give another order.
         shards = f'{len(self.lengths)} shards #{zlib.crc32(self.lengths.tobytes()):08x}'
         return f'ShardShuffled({shards}, {len(self)}, seed={self.seed}, window={self.window})'
 
 
 def shard_lengths(dataset: Any) -> Int64s:
-    """Returns the number of datapoints of each shard of a reader, or of each part of a `concat`."""
+    """Returns the number of datapoints of each shard of a reader, or of each dataset of a `concat`."""
     layout = getattr(dataset, 'layout', None)
     if layout is None:
         return np.array([len(dataset)], np.int64)

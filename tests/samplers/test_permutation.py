@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.samplers.permutation import MOST, Permutation, hashed
+from bags.samplers.permutation import MAX_LENGTH, Permutation, hashed
 
 WORDS = st.lists(st.integers(-(2**70), 2**70), max_size=3)
 
@@ -20,7 +20,7 @@ def test_every_index_comes_once(length, words):
     assert sorted(found.tolist()) == list(range(length))
 
 
-@given(st.integers(1, MOST), WORDS, st.data())
+@given(st.integers(1, MAX_LENGTH), WORDS, st.data())
 def test_of_any_length_no_index_comes_twice(length, words, data):
     start = data.draw(st.integers(0, length - 1))
     positions = np.arange(start, min(start + 100, length))
@@ -55,7 +55,7 @@ def test_the_same_on_any_machine_and_version():
 
 
 def test_no_length():
-    for length in (-1, MOST + 1):
+    for length in (-1, MAX_LENGTH + 1):
         with pytest.raises(ValueError, match='length'):
             Permutation(length)
 
