@@ -12,13 +12,14 @@ import numpy as np
 
 from bags.dataset.batch import Ragged
 from bags.dataset.selection import Fields, select_fields
+from bags.dataset.spec import Spec, parse_spec
 from bags.errors import BagsError, StackError
 from bags.indexing import Int64s
 from bags.loader.schedule import Schedule, Step
 from bags.samplers import Sampler
 from bags.workers.outcome import Partial
 
-__all__ = ['MASK', 'PLAN_STEPS', 'BatchMaker']
+__all__ = ['MASK', 'PLAN_STEPS', 'BatchMaker', 'types_of']
 
 MASK = '_mask'
 """Column that marks repeats with False, in batches that have any."""
@@ -68,7 +69,7 @@ class BatchMaker:
         self.dataset, self.fields, self.sampler, self.schedule = dataset, fields, sampler, schedule
         self.seed, self.transform, self.collate, self.mask_column = seed, transform, collate, mask_column
         self._takes_rng = transform is not None and _takes_rng(transform)
-        self._types = getattr(dataset, 'types', {})
+        self._types = types_of(dataset) or {}
         self._is_plain = transform is None and collate is None and mask_column is None
         self._plans: dict[int, Plan] = {}
 
@@ -195,6 +196,12 @@ class BatchMaker:
             except Exception:
                 return name
         return None
+
+
+def types_of(dataset: Any) -> Spec | None:
+    """Returns the types of a dataset's fields; None for an object without a spec."""
+    spec = getattr(dataset, 'spec', None)
+    return None if spec is None else parse_spec(spec)
 
 
 def _rows(column: Ragged, start: int, stop: int) -> Ragged:

@@ -12,7 +12,7 @@ import numpy as np
 from bags.dataset.base import Dataset
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.selection import Fields
-from bags.loader.batches import BatchMaker
+from bags.loader.batches import BatchMaker, types_of
 from bags.loader.collate import CollateField, collate_function
 from bags.loader.iterator import LoaderIterator, Workers
 from bags.loader.options import check_counts, check_fields, check_functions, check_rank, check_sampler
@@ -116,7 +116,7 @@ class Loader:
         self.to_device, self.mask_column = to_device, mask_column
         check_sampler(self.sampler, len(dataset))
         self.check_counts()
-        check_fields(self.fields, getattr(dataset, 'types', None), mask_column, last_batch)
+        check_fields(self.fields, types_of(dataset), mask_column, last_batch)
         self.begin = Cursor()
         self._progress = Progress(self.schedule(self.begin, self.epochs))
         self._fingerprint: str | None = None

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import numpy as np
 
 from bags.dataset.selection import Fields, select_fields
+from bags.dataset.spec import Spec
 from bags.loader.batches import MASK
 from bags.loader.schedule import LastBatch
 from bags.samplers.sampler import Sampler
@@ -76,7 +77,7 @@ def check_counts(
         )
 
 
-def check_fields(fields: Fields, types: Any, mask_column: Any, last_batch: LastBatch) -> None:
+def check_fields(fields: Fields, types: Spec | None, mask_column: Any, last_batch: LastBatch) -> None:
     """Checks fields and the mask's name.
 
     Raises:
