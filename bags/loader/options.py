@@ -10,7 +10,7 @@ from bags.dataset.selection import Fields, select_fields
 from bags.dataset.spec import Spec
 from bags.loader.batches import MASK
 from bags.loader.schedule import LastBatch
-from bags.samplers.sampler import Sampler
+from bags.samplers.orders import Sampler
 from bags.validation import at_least, one_of
 
 __all__ = ['check_counts', 'check_fields', 'check_functions', 'check_rank', 'check_sampler']

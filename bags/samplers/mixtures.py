@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bags.indexing import offsets_of
+from bags.indexing import Int64s, offsets_of
 from bags.samplers.permutation import Permutation
-from bags.samplers.sampler import Int64s
 from bags.validation import at_least, integer
 
 __all__ = ['Mixture']

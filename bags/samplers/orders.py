@@ -1,14 +1,29 @@
-"""Datapoints in order, in windows, shuffled, or drawn at random."""
+"""The protocol of samplers, and the plain ones: in order, in windows, shuffled, drawn at random."""
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import numpy as np
 
+from bags.indexing import Int64s
 from bags.samplers.permutation import Permutation, hashed
-from bags.samplers.sampler import Int64s
 from bags.validation import at_least, integer
 
-__all__ = ['Random', 'Sequential', 'Shuffled', 'Sliding']
+__all__ = ['Random', 'Sampler', 'Sequential', 'Shuffled', 'Sliding']
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """An order of datapoints for each epoch."""
+
+    def __len__(self) -> int:
+        """Returns the number of positions in an epoch."""
+        ...
+
+    def take(self, epoch: int, positions: Int64s) -> Int64s:
+        """Returns the indices at some positions of an epoch, int64 of the same shape."""
+        ...
 
 
 class Sequential:
