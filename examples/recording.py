@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from bags.bag.record_file import RecordFile
 
 import bags
+from bags.storage.range_file import RangeFile
 
 FPS, SECONDS, HEIGHT, WIDTH = 25, 64, 180, 320
 LENGTH = 16  # frames of a slice
@@ -65,18 +65,18 @@ def author(path: Path, folder: Path) -> None:
 def counted() -> Iterator[list[int]]:
     """Collects the sizes of reads from records."""
     sizes: list[int] = []
-    read = RecordFile.read
+    read = RangeFile.read
 
-    def counting(self: RecordFile, size: int | None = -1) -> bytes:
+    def counting(self: RangeFile, size: int | None = -1) -> bytes:
         data = read(self, size)
         sizes.append(len(data))
         return data
 
-    RecordFile.read = counting  # type: ignore[method-assign]
+    RangeFile.read = counting  # type: ignore[method-assign]
     try:
         yield sizes
     finally:
-        RecordFile.read = read  # type: ignore[method-assign]
+        RangeFile.read = read  # type: ignore[method-assign]
 
 
 def measure(what: str, total: int, slices: list[Callable[[], np.ndarray]]) -> list[np.ndarray]:

@@ -76,7 +76,6 @@ def test_imports_point_one_way():
                 assert layer_of(other) < layer_of(own), f'{own} imports {other}'
 
 
-@pytest.mark.xfail(reason='being removed package by package')
 def test_no_circles():
     done = set()
 

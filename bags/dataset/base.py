@@ -69,6 +69,10 @@ class Dataset(abc.ABC):
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         """Returns the rows of folders that datapoints come down to, reading no payload."""
 
+    def _part_lengths(self) -> list[int]:
+        """Returns the number of datapoints of each shard, or of each dataset of a `concat`."""
+        return [len(self)]
+
     # Reading: resolve to addresses, read each folder, put the results in order.
 
     def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:

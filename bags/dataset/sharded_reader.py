@@ -225,6 +225,9 @@ class ShardedDatasetReader(Dataset):
             for part, within, share, places in group_by_part(self._layout, indices, selection)
         ]
 
+    def _part_lengths(self) -> list[int]:
+        return self._lengths_of_shards
+
     def _row(self, index: int, selection: Selection | None) -> Datapoint:
         part, within = self._layout.one(check_index(index, self._layout.total))
         row: Datapoint = self._readers[part]._row(within, selection)

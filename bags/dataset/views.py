@@ -45,6 +45,9 @@ class Concat(View):
             for address in self._datasets[part]._resolve(within, share)
         ]
 
+    def _part_lengths(self) -> list[int]:
+        return [len(dataset) for dataset in self._datasets]
+
     def _row(self, index: int, selection: Selection | None) -> Datapoint:
         part, within = self._layout.one(check_index(index, self._layout.total))
         return self._datasets[part]._row(within, selection)

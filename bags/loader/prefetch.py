@@ -38,7 +38,7 @@ class Prefetched(Iterator[Any]):
         # 4 KiB, unless it has seen an allocation of this size freed. An epoch of arrays of 4 KB, in batches
         # of 1 MB, takes 0.73 us an array, and 1.19 without this.
         np.empty(MALLOC_THRESHOLD, np.uint8)
-        self._tasks = Tasks(maker.schedule.total, PLAN_STEPS if prefetch is None else 1)
+        self._tasks = Tasks(maker.schedule.total, 1 if workers and prefetch else PLAN_STEPS)
         self._batches: deque[Any] = deque()
         self._error: BaseException | None = None
         self._pool: WorkerPool | None = None

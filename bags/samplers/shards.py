@@ -71,8 +71,5 @@ class ShardShuffled:
 
 def shard_lengths(dataset: Any) -> Int64s:
     """Returns the number of datapoints of each shard of a reader, or of each dataset of a `concat`."""
-    layout = getattr(dataset, '_layout', None)
-    if layout is None:
-        return np.array([len(dataset)], np.int64)
-    starts: Int64s = np.asarray(layout.starts, np.int64)
-    return starts[1:] - starts[:-1]
+    lengths = dataset._part_lengths() if hasattr(dataset, '_part_lengths') else [len(dataset)]
+    return np.array(lengths, np.int64)

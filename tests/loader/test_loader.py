@@ -1,4 +1,4 @@
-"""Loaders: the same batches however they are made, and wherever a run goes on."""
+"""Loaders: the same batches for any workers, and after resuming anywhere."""
 
 import functools
 import gc
@@ -163,7 +163,7 @@ def test_ranks_share_an_epoch(dataset, last_batch):
                 assert same(stream[start : start + len(batches)], batches)
 
 
-# However they are made.
+# Workers.
 
 
 @pytest.mark.parametrize('workers', [0, 1, 4])
@@ -174,7 +174,7 @@ def test_any_number_of_workers_makes_the_same_batches(dataset, workers, prefetch
     assert same(bags.Loader(dataset, 7, workers=workers, prefetch=prefetch, **options), expected)
 
 
-def test_threads_go_no_further_ahead_than_told(dataset):
+def test_threads_make_no_more_batches_ahead_than_prefetch(dataset):
     made = []
 
     def note(batch):
@@ -254,11 +254,11 @@ def test_augmentation_is_the_same_in_every_run(dataset):
     assert len(set(noise)) == len(noise)
 
 
-# Going on.
+# Resuming.
 
 
 @pytest.mark.parametrize('workers', [0, 3])
-def test_a_run_goes_on_at_any_step(dataset, workers):
+def test_a_run_resumes_at_any_step(dataset, workers):
     options = {'epochs': 3, 'transform': augment, 'workers': workers}
     whole = list(bags.Loader(dataset, 7, **options))
     for done in [0, 1, 14, 15, 16, 29, *random.Random(0).sample(range(len(whole) + 1), 14)]:
@@ -459,7 +459,7 @@ def test_threads_that_cannot_all_start_do_not_stay(dataset, monkeypatch):
 
 @pytest.mark.parametrize('workers', [0, 2])
 @pytest.mark.parametrize('batch_size', [1, 4])
-def test_records_that_cannot_be_decoded_are_told(tmp_path, kit, workers, batch_size):
+def test_errors_of_decoding_name_the_datapoint_and_the_field(tmp_path, kit, workers, batch_size):
     rows = [{'id': index, 'meta': b'{}' if index not in (37, 38) else b'{'} for index in range(100)]
     path = kit.fill(tmp_path / 'x', rows, {'id': 'int(8)', 'meta': 'bytes'}, shard_length=30)
     for spec in (tmp_path / 'x').glob('*/spec.json'):
@@ -487,7 +487,7 @@ def test_a_transform_that_returns_nothing(dataset):
 # What is left behind.
 
 
-def test_an_iterator_that_is_left_does_not_keep_a_process(kit, dataset):
+def test_an_unclosed_iterator_does_not_keep_a_process_running(kit, dataset):
     code = """
         import sys, time, bags
         batches = iter(bags.Loader(bags.open(sys.argv[1]), 3, workers=3))
@@ -501,7 +501,7 @@ def test_an_iterator_that_is_left_does_not_keep_a_process(kit, dataset):
 
 @pytest.mark.skipif(not hasattr(os, 'fork'), reason='needs fork')
 @pytest.mark.filterwarnings('ignore:This process .* is multi-threaded:DeprecationWarning')
-def test_a_forked_child_has_no_part_in_it(dataset):
+def test_a_forked_child_cannot_use_the_iterator(dataset):
     batches = iter(bags.Loader(dataset, 3, workers=2))
     next(batches)
     pid = os.fork()

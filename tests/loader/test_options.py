@@ -1,4 +1,4 @@
-"""What a loader cannot do is told when it is made, in one short sentence."""
+"""Invalid options are refused when the loader is made, in one short sentence."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import bags
 from bags.samplers import Mixture, Shuffled
 
 WRONG = [
-    # What cannot be.
+    # Out of range.
     ({'batch_size': 104}, ValueError, 'batch_size: expected at most the 103 datapoints there are, got 104'),
     (
         {'batch_size': 60, 'last_batch': 'drop', 'world_size': 2},
@@ -28,7 +28,7 @@ WRONG = [
     ({'epochs': -1}, ValueError, 'epochs: expected at least 0 or None, got -1'),
     ({'shuffle': 'all'}, ValueError, "shuffle: expected True, False or 'shards', got 'all'"),
     ({'mask_column': 'id'}, ValueError, "mask_column: expected a name that is not a field, got 'id'"),
-    # Of other kinds.
+    # Of another type.
     ({'batch_size': '3'}, TypeError, "batch_size: expected an integer, got '3'"),
     ({'batch_size': 2.5}, TypeError, 'batch_size: expected an integer, got 2.5'),
     ({'batch_size': None}, TypeError, 'batch_size: expected an integer, got None'),
@@ -57,7 +57,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(('options', 'error', 'match'), WRONG)
-def test_what_a_loader_cannot_do(dataset, options, error, match):
+def test_invalid_options(dataset, options, error, match):
     with pytest.raises(error, match=match) as caught:
         bags.Loader(dataset, **{'batch_size': 4, **options})
     assert len(str(caught.value)) < 400
@@ -77,7 +77,7 @@ def test_nothing_to_load(dataset, tmp_path, kit, view):
         bags.Loader(made, 1)
 
 
-def test_an_empty_shard_is_no_hindrance(tmp_path, kit, rows):
+def test_an_empty_shard(tmp_path, kit, rows):
     """One folder without datapoints among others; and datapoints that do not suffice for all hosts."""
     spec = {'id': 'int(8)'}
     for worker, count in enumerate((3, 0, 4)):
@@ -96,7 +96,7 @@ def test_an_empty_shard_is_no_hindrance(tmp_path, kit, rows):
         loaders[0].on_rank(0, 8)
 
 
-def test_what_is_no_dataset():
+def test_not_a_dataset():
     for wrong in ([1, 2], 'path', None, {'x': [1]}):
         with pytest.raises(TypeError, match=f'expected a reader or a view, got {type(wrong).__name__}'):
             bags.Loader(wrong, 1)

@@ -77,8 +77,8 @@ KINDS = [{'workers': 2}, {'workers': 2, 'processes': True}, {'workers': 4}, {'wo
 
 @pytest.mark.parametrize('name', ['dataset', 'select, concat, join', 'windows'])
 @pytest.mark.parametrize('times', [2, pytest.param(20, marks=pytest.mark.slow)])
-def test_a_run_that_is_killed_goes_on_in_another_process(script, tmp_path, name, times):
-    """It is killed after so many random numbers of steps, and goes on with other workers each time."""
+def test_a_killed_run_resumes_in_another_process(script, tmp_path, name, times):
+    """Killed after a random number of steps, several times; each time it resumes with other workers."""
     code = """
         name, times, left, options = sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), json.loads(sys.argv[5])
         view = views_of(dataset)[name]
@@ -137,7 +137,7 @@ def rows_of(batches):
 
 
 @pytest.mark.parametrize('hosts', [1, 2, 3])
-def test_hosts_together_have_the_epoch_of_one(view, hosts):
+def test_ranks_together_take_the_epoch_of_one(view, hosts):
     """In its order too, where all of their batches are whole."""
     options = {'epochs': 1, 'last_batch': 'partial', 'seed': 5}
     single = rows_of(bags.Loader(view, 6, **options))
@@ -150,7 +150,7 @@ def test_hosts_together_have_the_epoch_of_one(view, hosts):
 
 @pytest.mark.parametrize('before', [1, 2, 3])
 @pytest.mark.parametrize('after', [1, 2, 3])
-def test_a_run_goes_on_with_other_hosts_batches_and_workers(view, before, after):
+def test_a_run_resumes_with_another_world_size_batch_size_and_workers(view, before, after):
     options = {'epochs': 1, 'last_batch': 'partial', 'seed': 5}
     single = rows_of(bags.Loader(view, 1, **options))
     chance = random.Random(before * 10 + after)

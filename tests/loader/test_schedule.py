@@ -1,4 +1,4 @@
-"""Which positions hosts take: together all of them, in order, whatever their number."""
+"""Which positions ranks take: together all of them, in order, for any world size."""
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,7 @@ def taken(steps):
 
 
 @given(RUNS, st.integers(1, 3))
-def test_hosts_take_the_whole_epoch(run, epochs):
+def test_ranks_take_the_whole_epoch(run, epochs):
     hosts = hosts_of(run, epochs)
     length, together = run['length'], run['batch_size'] * run['hosts']
     for epoch in range(epochs):
@@ -51,7 +51,7 @@ def test_hosts_take_the_whole_epoch(run, epochs):
 
 
 @given(RUNS, st.data())
-def test_after_any_step_what_was_taken_is_the_beginning(run, data):
+def test_after_any_step_the_first_positions_are_taken(run, data):
     # Where hosts may take different numbers of steps, they are in different epochs after the first.
     hosts = hosts_of(run, 1 if run['last_batch'] == 'partial' else 2)
     done = data.draw(st.integers(0, min(steps.total for steps in hosts)))
@@ -66,7 +66,7 @@ def test_after_any_step_what_was_taken_is_the_beginning(run, data):
 
 
 @given(RUNS, RUNS, st.data())
-def test_other_hosts_go_on_from_any_step(run, other, data):
+def test_another_world_size_resumes_from_any_step(run, other, data):
     other = {**other, 'length': run['length'], 'last_batch': 'partial'}
     if other['hosts'] > run['length']:
         return

@@ -59,7 +59,7 @@ def test_ctrl_c_while_workers_start_leaves_nothing(script, processes, times):
 
 
 @pytest.mark.parametrize('kind', ['inline', 'threads', 'processes', 'shard'])
-def test_an_iterator_goes_on_after_ctrl_c(script, kind):
+def test_an_iterator_resumes_after_ctrl_c(script, kind):
     """With the batch that would have been next, wherever it was interrupted."""
     code = f"""
         from bags.loader.worker_shard import WorkerShard
@@ -127,7 +127,7 @@ def test_ctrl_c_of_a_terminal_is_seen_by_the_program_alone(script):
     code = """
         os.setpgid(0, 0)
         seen = []
-        signal.signal(signal.SIGINT, lambda *_: seen.append(1))  # A program that goes on.
+        signal.signal(signal.SIGINT, lambda *_: seen.append(1))  # The program runs on.
         batches = iter(loader(epochs=1))
         for _ in range(20):
             os.killpg(0, signal.SIGINT)
