@@ -20,7 +20,7 @@ def run(stream, monkeypatch, **options):
     return stream.getvalue()
 
 
-def test_a_terminal_shows_how_far_the_work_is(monkeypatch):
+def test_a_terminal_shows_the_count(monkeypatch):
     shown = run(Terminal(), monkeypatch)
     assert 'copying' in shown
     assert '1,001/2,000' in shown
@@ -34,7 +34,7 @@ def test_it_can_be_turned_off(monkeypatch):
     assert not run(Terminal(), monkeypatch, show=False)
 
 
-def test_a_total_nobody_knows(monkeypatch):
+def test_an_unknown_total(monkeypatch):
     monkeypatch.setattr('sys.stderr', Terminal())
     with progress('reading', None, 'files', show=True) as advance:
         advance(3)

@@ -19,7 +19,7 @@ def made(kit, tmp_path_factory):
     return Path(kit.fill(tmp_path_factory.mktemp('arguments') / 'd', ROWS, SPEC, shard_length=4))
 
 
-def test_numbers_that_are_whole():
+def test_integers():
     assert at_least('n', np.int16(3), 1) == at_least('n', 3.0, 3) == 3
     assert at_least('n', 5e9, 1) == 5_000_000_000
     assert at_least_or_none('n', None, 1) is None
@@ -183,6 +183,6 @@ def test_paths_where_a_dataset_must_be_open(made, call):
 
 
 @pytest.mark.parametrize('call', [bags.open, bags.recover, bags.consolidate, bags.verify])
-def test_what_is_no_path(call):
+def test_invalid_paths(call):
     with pytest.raises(TypeError, match=r'expected a .*path.* got'):
         list(call(3))

@@ -43,7 +43,7 @@ class FieldWriter:
     Args:
         name: The field.
         kind: Its type.
-        writer: Its bag. Its `buffer_size` is that at which records are flushed, even amid a datapoint.
+        writer: Its bag. Its `buffer_size` is that of the field.
         save_dictionary: Saves the dictionary that is trained on the first records; None if none is wanted.
     """
 

@@ -38,7 +38,7 @@ LOCAL_ONLY = {
         'test_resuming',
         'test_resuming_a_part_of_the_datapoints',
         'test_resuming_counts_on',
-        'test_resuming_drops_only_what_is_not_whole',
+        'test_resuming_drops_only_what_is_incomplete',
         'test_resuming_drops_refs_at_the_end_that_lead_nowhere',
         'test_resuming_leaves_closed_shards_alone',
         'test_size_is_what_the_bags_take',

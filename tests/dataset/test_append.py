@@ -231,7 +231,7 @@ def test_files_that_fail(tmp_path, compression, error):
     assert all(file.closed for file in made)
 
 
-def test_what_is_in_a_float_stays(tmp_path):
+def test_special_floats_are_kept(tmp_path):
     with bags.DatasetWriter(tmp_path / 'a', {'x': 'float(8)'}) as writer:
         for value in (math.inf, -math.inf, math.nan, -0.0):
             writer.append({'x': value})
@@ -314,7 +314,7 @@ def small_disk(tmp_path):
 
 
 def fill_up(path, leave=0):
-    """Takes all room that a file system has, but for some bytes."""
+    """Fills a file system up, except for some bytes."""
     with open(path, 'wb', buffering=0) as file:
         try:
             while True:
@@ -365,7 +365,7 @@ def test_a_full_disk(small_disk, kind, flush, compression, leave):
             assert list(reader) == [disk_row(index) for index in range(len(reader))]
             assert len(reader) >= 3
         ballast.unlink()
-        for _ in range(3):  # Once there is room, the writer goes on.
+        for _ in range(3):  # Once there is room, the writer continues.
             assert writer.append(disk_row(done), flush) == done
             done += 1
         writer.flush()
@@ -415,7 +415,7 @@ def test_a_disk_that_is_full_at_close(small_disk, kind, how):
     assert not list(small_disk.rglob('*.new'))
 
 
-def test_a_disk_too_full_to_begin(small_disk):
+def test_a_disk_that_is_full_at_the_start(small_disk):
     fill_up(small_disk / 'ballast')
     with pytest.raises(OSError, match='space'):
         bags.DatasetWriter(small_disk / 'a', DISK)

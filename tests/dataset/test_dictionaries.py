@@ -87,7 +87,7 @@ def test_every_shard_has_the_one_dictionary(tmp_path):
     assert [row['text'] for row in bags.open(tmp_path / 'd')] == values + texts(500, 1)
 
 
-def test_too_few_records_do_without(tmp_path):
+def test_too_few_records_have_no_dictionary(tmp_path):
     write(tmp_path / 'd', texts(20), {'text': 'dictionary'})
     assert not list((tmp_path / 'd').rglob('*.zdict'))
     assert [row['text'] for row in bags.open(tmp_path / 'd')] == texts(20)
@@ -146,7 +146,7 @@ os.kill(os.getpid(), 9)
 
 
 @pytest.mark.parametrize('harm', ['missing', 'damaged', 'another', 'short'])
-def test_a_dictionary_that_is_not_the_right_one_is_named(tmp_path, harm):
+def test_a_wrong_dictionary_is_named(tmp_path, harm):
     write(tmp_path / 'd', texts(500), {'text': 'dictionary'})
     write(tmp_path / 'other', texts(300, 5)[::-1], {'text': 'dictionary'})
     path = tmp_path / 'd' / '000000' / 'text.zdict'
@@ -176,7 +176,7 @@ def test_sequences_and_other_fields(tmp_path):
     assert (tmp_path / 'd' / 'words.zdict').exists()
 
 
-def test_what_is_no_compression(tmp_path):
+def test_invalid_compressions(tmp_path):
     for compression in ({'text': 'dict'}, {'text': ('dictionary', 3, 4)}, {'text': 99}, {'text': ()}):
         with pytest.raises(ValueError, match='text'):
             bags.DatasetWriter(tmp_path / 'd', {'text': 'utf8'}, compression=compression)

@@ -99,7 +99,7 @@ def check(reader, count=40):
 # The index.
 
 
-def test_what_is_in_it(dataset):
+def test_content_of_shards_json(dataset):
     assert bags.consolidate(dataset) == 6
     found = json.loads((dataset / 'shards.json').read_bytes())
     assert found['format'] == 'bags shards 1'
@@ -125,7 +125,7 @@ def test_one_request_opens_all_shards(dataset, far):
     check(reader)
 
 
-def test_without_an_index_one_listing_tells_all_lengths(dataset, far):
+def test_without_an_index_one_listing_has_all_lengths(dataset, far):
     reader = bags.open(f'far:{dataset}')
     assert len(reader) == 40
     kinds = [kind for kind, _ in far.requests]
@@ -146,7 +146,7 @@ def test_shards_of_a_part(dataset, far):
 
 
 @pytest.mark.parametrize('remote', [False, True])
-def test_another_shard_is_noticed(dataset, far, remote):
+def test_an_added_shard_raises(dataset, far, remote):
     bags.consolidate(dataset)
     shutil.copytree(dataset / '000005', dataset / '000006')
     if not remote:
@@ -157,7 +157,7 @@ def test_another_shard_is_noticed(dataset, far, remote):
 
 
 @pytest.mark.parametrize('remote', [False, True])
-def test_a_missing_shard_is_noticed(dataset, far, remote):
+def test_a_missing_shard_raises(dataset, far, remote):
     bags.consolidate(dataset)
     shutil.rmtree(dataset / '000003')
     if not remote:
@@ -170,7 +170,7 @@ def test_a_missing_shard_is_noticed(dataset, far, remote):
 
 
 @pytest.mark.parametrize('remote', [False, True])
-def test_a_shard_that_is_another_is_noticed(dataset, far, remote):
+def test_a_replaced_shard_raises(dataset, far, remote):
     bags.consolidate(dataset)
     shutil.rmtree(dataset / '000003')
     with bags.DatasetWriter(dataset / '000003', SPEC) as writer:
@@ -183,7 +183,7 @@ def test_a_shard_that_is_another_is_noticed(dataset, far, remote):
         bags.open(f'far:{dataset}')[22]
 
 
-def test_a_field_that_is_another_is_noticed(dataset, far):
+def test_a_replaced_field_raises(dataset, far):
     bags.consolidate(dataset)
     os.unlink(dataset / '000002' / 'text.bag')
     with bags.bag.Writer(dataset / '000002' / 'text.bag') as writer:
@@ -195,7 +195,7 @@ def test_a_field_that_is_another_is_noticed(dataset, far):
         reader[15]
 
 
-def test_the_index_of_another_dataset_is_noticed(dataset, far, tmp_path):
+def test_the_index_of_another_dataset_raises(dataset, far, tmp_path):
     with bags.ShardedDatasetWriter(tmp_path / 'other', {'id': 'int(4)'}, shard_length=7) as writer:
         for index in range(42):
             writer.append({'id': index})
@@ -233,7 +233,7 @@ def test_nothing_in_it_is_trusted(dataset, far, change):
 
 
 @pytest.mark.parametrize('data', [b'', b'{', b'[' * 100_000, b'null', b'\xff'])
-def test_what_is_no_json(dataset, far, data):
+def test_invalid_json(dataset, far, data):
     (dataset / 'shards.json').write_bytes(data)
     with pytest.raises(CorruptError, match=r'shards\.json'):
         bags.open(f'far:{dataset}')
@@ -270,7 +270,7 @@ def test_an_empty_shard(tmp_path, far):
     assert len(bags.open(f'far:{tmp_path}/d')) == 1
 
 
-def test_shards_at_the_end_that_are_on_their_way_are_left_out(dataset, far):
+def test_incomplete_shards_at_the_end_are_left_out(dataset, far):
     (dataset / '000006').mkdir()
     shutil.copy(dataset / '000005' / 'spec.json', dataset / '000006')
     shutil.copy(dataset / '000005' / 'id.bag', dataset / '000006')
@@ -322,7 +322,7 @@ def test_a_local_dataset_is_read_where_it_is(dataset, tmp_path):
     assert not (tmp_path / 'cache').exists()
 
 
-# Fetching ahead.
+# Prefetching.
 
 
 def test_prefetched_datasets_are_read_without_the_storage(dataset, far, tmp_path):

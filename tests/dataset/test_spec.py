@@ -15,7 +15,7 @@ NAMES = st.text(min_size=1).filter(
 
 
 @given(WORDS, st.lists(st.from_regex(r'[A-Za-z0-9_.+-]+', fullmatch=True)), st.booleans(), st.booleans())
-def test_a_type_comes_apart_as_it_was_put_together(word, args, sequence, optional):
+def test_types_are_parsed(word, args, sequence, optional):
     text = word + (f'({",".join(args)})' if args else '') + '[]' * sequence + '?' * optional
     kind = parse_type('x', text)
     assert kind == (text, word, tuple(args), sequence, optional)
@@ -36,7 +36,7 @@ BAD_TYPES = [
 
 
 @pytest.mark.parametrize('text', BAD_TYPES, ids=repr)
-def test_types_that_are_none(text):
+def test_invalid_types(text):
     with pytest.raises(SpecError) as caught:
         parse_spec({'name': text})
     assert caught.value.field == 'name'
@@ -124,14 +124,14 @@ def test_names_to_write(name):
 
 
 @pytest.mark.parametrize('name', BAD, ids=repr)
-def test_names_not_to_write_but_to_read(name):
+def test_names_that_can_be_read_but_not_written(name):
     spec = parse_spec({'ok': 'utf8', name: 'utf8'})
     with pytest.raises(SpecError) as caught:
         check_names(spec)
     assert caught.value.field == name
 
 
-def test_names_that_some_file_systems_take_for_one():
+def test_names_that_differ_only_in_case():
     with pytest.raises(SpecError, match="'Name'"):
         check_names(parse_spec({'name': 'utf8', 'Name': 'utf8'}))
     with pytest.raises(SpecError, match='at least one'):
@@ -162,7 +162,7 @@ def test_names_that_some_file_systems_take_for_one():
     ],
     ids=lambda data: repr(data[:20]),
 )
-def test_what_is_no_spec(data):
+def test_invalid_specs(data):
     with pytest.raises(SpecError, match=r'some/spec\.json'):
         load_spec(data, 'some/spec.json')
 

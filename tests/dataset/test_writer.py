@@ -170,7 +170,7 @@ def test_optional_fields_may_be_left_out(tmp_path):
         assert reader.batch([0, 2])['b'].present.tolist() == [False, True]
 
 
-def test_sequences_may_be_anything_that_gives_values(tmp_path):
+def test_sequences_may_be_any_iterable(tmp_path):
     class Old:
         def __getitem__(self, index):
             return [7, 8][index]
@@ -235,14 +235,14 @@ def test_generators_give_one_value_at_a_time(tmp_path):
         assert reader.lengths('x').tolist() == [60_000]
 
 
-class Told(io.BytesIO):
-    """A file that knows whether it was closed, and whether it was read as a whole."""
+class RecordingFile(io.BytesIO):
+    """Records the largest read."""
 
     largest = 0
 
     def read(self, size=-1):
         data = super().read(size)
-        Told.largest = max(Told.largest, len(data))
+        RecordingFile.largest = max(RecordingFile.largest, len(data))
         return data
 
 
@@ -251,7 +251,7 @@ def test_encoders_may_return_bytes_buffers_and_files(tmp_path):
 
     def encode(value):
         if value[0] == 'f':
-            made.append(Told(value.encode() * 5))
+            made.append(RecordingFile(value.encode() * 5))
             return made[-1]
         form = {'b': bytes, 'a': bytearray, 'm': memoryview, 'n': lambda v: np.frombuffer(v, np.uint8)}[
             value[0]
@@ -273,22 +273,22 @@ def test_encoders_may_return_bytes_buffers_and_files(tmp_path):
     assert all(file.closed for file in made)
 
 
-@pytest.mark.parametrize('compression', [(), ('film',)])
+@pytest.mark.parametrize('compression', [(), ('video',)])
 def test_files_of_any_size_are_copied_in_pieces(tmp_path, compression):
     size = 200 << 20
-    with open(tmp_path / 'film', 'wb') as file:
+    with open(tmp_path / 'video', 'wb') as file:
         file.truncate(size)
     tracemalloc.start()
-    encoders = {'film': lambda path: open(path, 'rb')}  # noqa: SIM115 - the writer closes it
-    with bags.DatasetWriter(tmp_path / 'a', {'film': 'film'}, encoders, compression=compression) as writer:
-        writer.append({'film': tmp_path / 'film'})
+    encoders = {'video': lambda path: open(path, 'rb')}  # noqa: SIM115 - the writer closes it
+    with bags.DatasetWriter(tmp_path / 'a', {'video': 'video'}, encoders, compression=compression) as writer:
+        writer.append({'video': tmp_path / 'video'})
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 40 << 20
-    (bag,) = (tmp_path / 'a').glob('film.bag*')
+    (bag,) = (tmp_path / 'a').glob('video.bag*')
     if not compression:
         assert bag.stat().st_size == size + 8
-    with bags.open(tmp_path / 'a', raw=True) as reader, reader.file(0, 'film') as file:
+    with bags.open(tmp_path / 'a', raw=True) as reader, reader.file(0, 'video') as file:
         assert file.seek(0, 2) == size
 
 
@@ -304,7 +304,7 @@ def test_users_encoders_are_the_whole_set(tmp_path):
         assert reader[0] == {'x': (b"1cm('9',)", ('cm', '9')), 'y': (b'2m()', ()), 'z': '3'}
 
 
-# Going on.
+# Resuming.
 
 
 @pytest.mark.parametrize('compression', [(), ('id', 'words', 'note')])
@@ -354,7 +354,7 @@ def test_resuming_keeps_what_readers_have(tmp_path, kit):
     assert len(read(path)) == 2000
 
 
-def test_resuming_keeps_how_fields_are_held(tmp_path, kit):
+def test_resuming_keeps_the_compression_of_fields(tmp_path, kit):
     path = kit.fill(tmp_path / 'a', [row(0)], SPEC, compression=['text'])
     with bags.DatasetWriter(path, SPEC, compression=['id'], resume=True) as writer:
         writer.append(row(1))
@@ -371,7 +371,7 @@ def test_resuming_with_another_spec(tmp_path, kit):
     assert {p: p.read_bytes() for p in (tmp_path / 'a').iterdir()} == before
 
 
-def test_resuming_drops_only_what_is_not_whole(tmp_path):
+def test_resuming_drops_only_what_is_incomplete(tmp_path):
     path = tmp_path / 'a'
     writer = bags.DatasetWriter(path, SPEC)
     for index in range(5):
@@ -440,7 +440,7 @@ def test_resuming_does_not_take_a_lost_bag_for_an_empty_one(tmp_path, kit):
                                   ['spec.json', 'limits.refs.bag', 'refs.bag', 'id.bag', 'limits.id.bag'],
                                   ['spec.json', 'limits.refs.bag', 'refs.bag', 'limits.id.bag'],
                                   ['spec.json.123.new']])  # fmt: skip
-def test_resuming_a_folder_that_was_being_made(tmp_path, keep):
+def test_resuming_an_incomplete_folder(tmp_path, keep):
     writer = bags.DatasetWriter(tmp_path / 'a', SPEC)
     del writer
     for path in (tmp_path / 'a').iterdir():
@@ -453,7 +453,7 @@ def test_resuming_a_folder_that_was_being_made(tmp_path, keep):
     assert read(tmp_path / 'a') == [dict(sorted(row(0).items()))]
 
 
-def test_orphans_without_a_datapoint(tmp_path):
+def test_records_without_a_datapoint_are_dropped_at_close(tmp_path):
     writer = bags.DatasetWriter(tmp_path / 'a', SPEC)
     with pytest.raises(bags.EncodeError):
         writer.append({**row(0), 'words': ['x' * 100_000] * 400 + [3]})
@@ -464,7 +464,7 @@ def test_orphans_without_a_datapoint(tmp_path):
     assert read(tmp_path / 'a') == [dict(sorted(row(1).items()))]
 
 
-def test_a_with_block_that_fails_keeps_what_was_written(tmp_path):
+def test_a_with_block_that_raises_keeps_what_was_written(tmp_path):
     with pytest.raises(RuntimeError), bags.DatasetWriter(tmp_path / 'a', SPEC) as writer:  # noqa: PT012
         writer.append(row(0))
         raise RuntimeError

@@ -1,0 +1,78 @@
+"""Indices of any kind become integers in range, or are refused with the one that is wrong."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bags.indexing import as_indices, check_index, offsets_of
+
+COUNT = 5
+KINDS = {
+    'list': list,
+    'tuple': tuple,
+    'generator': iter,
+    'int64': lambda values: np.array(values, np.int64),
+    'int8': lambda values: np.array(values, np.int8),
+    'numpy scalars': lambda values: [np.int16(value) for value in values],
+}
+
+
+@pytest.mark.parametrize('kind', KINDS)
+@given(st.lists(st.integers(-8, 8), max_size=5))
+def test_indices_are_those_of_a_list(kind, values):
+    wrong = [place for place, value in enumerate(values) if not -COUNT <= value < COUNT]
+    given = KINDS[kind](values)
+    if wrong:
+        place = wrong[0]
+        with pytest.raises(
+            IndexError, match=rf'^indices\[{place}\] = {values[place]} out of range \[-5, 5\)$'
+        ):
+            as_indices(given, COUNT)
+    else:
+        found = as_indices(given, COUNT)
+        assert found.dtype == np.int64
+        assert found.tolist() == [range(COUNT)[value] for value in values]
+
+
+@given(st.integers(-8, 8), st.integers(-8, 8), st.integers(-3, 3).filter(bool))
+def test_ranges(start, stop, step):
+    values = range(start, stop, step)
+    wrong = [place for place, value in enumerate(values) if not -COUNT <= value < COUNT]
+    if wrong:
+        with pytest.raises(IndexError, match=rf'indices\[{wrong[0]}\] = '):
+            as_indices(values, COUNT)
+    else:
+        assert as_indices(values, COUNT).tolist() == [range(COUNT)[value] for value in values]
+
+
+def test_large_numbers():
+    for wrong in (np.array([1, 2**64 - 1], np.uint64), range(2**70, 2**71), [0, 2**64], range(10**15)):
+        with pytest.raises(IndexError, match='out of range'):
+            as_indices(wrong, COUNT)
+    assert as_indices(np.array([4], np.uint64), COUNT).tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    'wrong',
+    ['12', b'12', slice(1), [1.0], ['1'], [True, False], np.ones(3, bool), np.ones((2, 2), int)],
+    ids=repr,
+)
+def test_what_is_no_integer(wrong):
+    with pytest.raises(TypeError, match='indices: expected'):
+        as_indices(wrong, COUNT)
+
+
+def test_one_index():
+    assert [check_index(index, COUNT) for index in (0, -1, np.int8(4), np.array(3))] == [0, 4, 4, 3]
+    for wrong in (5, -6, 2**70):
+        with pytest.raises(IndexError, match=f'index {wrong} out of range'):
+            check_index(wrong, COUNT)
+    for wrong in (1.0, '1', None, np.array([1, 2])):
+        with pytest.raises(TypeError, match='index: expected an integer'):
+            check_index(wrong, COUNT)
+
+
+def test_offsets():
+    assert offsets_of(np.array([2, 0, 3])).tolist() == [0, 2, 2, 5]
+    assert offsets_of(np.array([], np.int64)).tolist() == [0]
