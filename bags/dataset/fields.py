@@ -8,7 +8,7 @@ from typing import Any
 
 from bags.bag.bag_file import BagFile
 from bags.bag.limits import ENTRY
-from bags.concurrency import FifoCache, map_concurrently
+from bags.concurrency import map_concurrently
 from bags.dataset.field import Field
 from bags.dataset.folder import Folder
 from bags.dataset.refs import MISSING, RefsFormat
@@ -19,7 +19,7 @@ from bags.errors import CorruptError
 __all__ = ['OpenFields']
 
 
-class OpenFields(FifoCache[str, Field]):
+class OpenFields(dict[str, Field]):
     """Fields by name. Damage of a field raises when it is first read.
 
     Args:
@@ -29,10 +29,22 @@ class OpenFields(FifoCache[str, Field]):
     """
 
     def __init__(self, folder: Folder, schema: Schema, refs: BagFile | None) -> None:
-        super().__init__(_opener(folder, schema, refs), len(schema.types) + 1)
-        self._format = schema.format
+        self._folder = folder
+        self._schema = schema
         self._refs = refs
         self._last_row: tuple[int, ...] | None = None
+
+    def __missing__(self, name: str) -> Field:
+        schema, kind = self._schema, self._schema.types[name]
+        decoder = schema.decoder(name, self._folder.path)
+        bag = self._folder.open_bag(name)
+        length = decoder.length
+        if length and bag.codec is None and bag.count * length != bag.size - bag.count * ENTRY:
+            _check_size(kind, bag, length)
+        if not self._folder.store.is_remote:
+            _check_last_ref(schema.format, name, bag, _last_row(schema.format, self._refs))
+        field = self[name] = Field(name, kind, schema.format.places[name], bag, decoder)
+        return field
 
     def while_opening(self, names: Iterable[str], work: Callable[[], Any]) -> Any:
         """Does work, at the same time as the fields of a remote folder that are not open yet are opened."""
@@ -42,28 +54,12 @@ class OpenFields(FifoCache[str, Field]):
         works: list[Callable[[], Any]] = [work]
         works += [functools.partial(self.__getitem__, name) for name in closed]
         if self._last_row is None:
-            works.append(lambda: _last_row(self._format, self._refs))
+            works.append(lambda: _last_row(self._schema.format, self._refs))
         found = map_concurrently(lambda work: work(), works, True)
         row = self._last_row = found[-1] if self._last_row is None else self._last_row
         for name in closed:
-            _check_last_ref(self._format, name, self[name].bag, row)
+            _check_last_ref(self._schema.format, name, self[name].bag, row)
         return found[0]
-
-
-def _opener(folder: Folder, schema: Schema, refs: BagFile | None) -> Callable[[str], Field]:
-    """Returns a function that opens a field, without a reference to the reader, which would be a cycle."""
-
-    def open_field(name: str) -> Field:
-        decoder = schema.decoder(name, folder.path)
-        bag = folder.open_bag(name)
-        length = decoder.length
-        if length and bag.codec is None and bag.count * length != bag.size - bag.count * ENTRY:
-            _check_size(schema.types[name], bag, length)
-        if not folder.store.is_remote:
-            _check_last_ref(schema.format, name, bag, _last_row(schema.format, refs))
-        return Field(name, schema.types[name], schema.format.places[name], bag, decoder)
-
-    return open_field
 
 
 # Damage of a bag that shows only beside the refs and the type of its field.

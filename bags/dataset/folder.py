@@ -150,9 +150,7 @@ class Folder:
         return schema
 
     def look(self) -> None:
-        """Reads what opening needs, at once, where it is waited for; what fails is met where it is used."""
-        if not self.store.is_remote:
-            return
+        """Reads what opening a remote folder needs, at once; what fails raises where it is used."""
         self.learn()
         works: list[Callable[[], object]] = [self._look_at_refs, self._look_at_spec]
         if self.known is None:
@@ -182,10 +180,12 @@ class Folder:
             CorruptError: It has a spec, but no refs, or refs that cannot be right.
         """
         path = self.store.join(self.path, 'refs.bag')
-        if self._refs is None:
+        if self._refs is None and self.options.cache is not None:
             self.learn()
         try:
-            refs = self._agreeing(self._refs or open_bag(self.store, path, self.options))
+            refs = self._refs or open_bag(self.store, path, self.options)
+            if self.store.is_remote:
+                self._check_known(refs)
         except NotADirectoryError:
             raise not_a_folder(self.path) from None
         except FileNotFoundError:
@@ -287,7 +287,9 @@ class Folder:
             path = self.store.join(self.path, f'{field}.bag')
             return BagFile(path, self._begun.file, self._begun.limits, 0, 0, 0, None, False)
         try:
-            bag = self._agreeing(open_bag(self.store, path, options))
+            bag = open_bag(self.store, path, options)
+            if self.store.is_remote:
+                self._check_known(bag)
         except FileNotFoundError as exc:
             raise CorruptError(self.path, None, f'field {field!r}: is missing {exc.filename}') from exc
         if bag.codec is not None and isinstance(options.compression, CompressionAutoDetect):
@@ -310,21 +312,21 @@ class Folder:
         return b''
 
     def learn(self) -> None:
-        """Tells a cache which versions of all its files there are, in one request."""
+        """Has the cache learn the versions of all files, in one request."""
         if self.options.cache is not None:
             from bags.storage.cache.store import CachedStore
 
             if isinstance(self.store, CachedStore):
                 self.store.learn(self.path)
 
-    def _agreeing(self, bag: BagFile) -> BagFile:
-        """Returns a bag if it is as large, and has as many records, as is known of it.
+    def _check_known(self, bag: BagFile) -> None:
+        """Checks a bag against the size and number of records that an index or a listing has.
 
         Raises:
             CorruptError: It is another one.
         """
-        if self.known is None or not self.store.is_remote:
-            return bag
+        if self.known is None:
+            return
         name = os.path.basename(bag.path)
         size = self.known.sizes.get(name)
         if size != bag.file.size:
@@ -332,7 +334,6 @@ class Folder:
         count = None if self.known.counts is None else self.known.counts.get(name)
         if count is not None and count != bag.count and not self.starts:
             self.refuse(f'expected {count} records of {name}, got {bag.count}')
-        return bag
 
     def refuse(self, detail: str) -> NoReturn:
         """Says that it is not as it is known."""

@@ -78,9 +78,10 @@ class DatasetReader(Dataset):
         return reader
 
     def _start(self, folder: Folder, schemas: SchemaCache) -> None:
-        folder.look()
-        refs = folder.open_refs()
         self.is_remote = folder.store.is_remote
+        if self.is_remote:
+            folder.look()
+        refs = folder.open_refs()
         if self.is_remote and refs is not None and folder.options.limits_storage is LimitsStorage.IN_MEMORY:
             refs = folder.keep(refs)
         schema = folder.schema(schemas)

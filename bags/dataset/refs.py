@@ -81,34 +81,33 @@ class RefsFormat:
         else:
             header = b'\xdd' + count.to_bytes(4, 'big')
         self.places: dict[str, int] = {}
-        tags: list[bytes] = []
-        for name, kind in spec.items():
-            self.places[name] = len(tags)
-            tags.append((header if not tags else b'') + (PAIR if kind.sequence else b'') + UINT32)
-            if kind.sequence:
-                tags.append(UINT32)
-        self.tags = tuple(tags)
+        self.tags: list[bytes] = []
         """The bytes before each integer of a row."""
-        self._slots = [slot for tag in tags for slot in (tag, 0)]
-        self._struct = struct.Struct('>' + ''.join(f'{len(tag)}sI' for tag in tags))
-        self.unpack_bytes = struct.Struct('>' + ''.join(f'{len(tag)}BI' for tag in tags)).unpack_from
-        """Reads the bytes of tags, and integers, from a buffer at an offset."""
-        self.stride = self._struct.size
+        self._starts: list[int] = []
+        """Where in a row each integer is."""
+        self.stride = 0
         """Bytes of a row."""
-        # The same for numpy: the numbers as columns, and which bytes are tags.
-        offsets = np.cumsum([0, *(len(tag) + 4 for tag in tags)])[: len(tags)]
-        starts = [int(offset) + len(tag) for offset, tag in zip(offsets, tags, strict=True)]
+        for name, kind in spec.items():
+            self.places[name] = len(self.tags)
+            for number in range(1 + kind.sequence):
+                tag = PAIR + UINT32 if kind.sequence and not number else UINT32
+                self.tags.append(tag if self.tags else header + tag)
+                self._starts.append(self.stride + len(self.tags[-1]))
+                self.stride += len(self.tags[-1]) + 4
+        form = ['>', *(f'{len(tag)}sI' for tag in self.tags)]
+        self._struct = struct.Struct(''.join(form))
+        self.unpack_bytes = struct.Struct(''.join(form).replace('s', 'B')).unpack_from
+        """Reads the bytes of tags, and integers, from a buffer at an offset."""
         is_tag = np.ones(self.stride, bool)
-        for start in starts:
+        for start in self._starts:
             is_tag[start : start + 4] = False
         self._tag_bytes = np.flatnonzero(is_tag)
-        self._expected = np.frombuffer(b''.join(tags), np.uint8)
-        self._starts = starts
+        self._expected = np.frombuffer(b''.join(self.tags), np.uint8)
 
     def pack(self, row: Sequence[int]) -> bytes:
         """Returns the record of a row."""
-        slots = self._slots[:]
-        slots[1::2] = row
+        slots: list[Any] = [None] * (2 * len(self.tags))
+        slots[::2], slots[1::2] = self.tags, row
         return self._struct.pack(*slots)
 
     def pack_many(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
@@ -127,7 +126,7 @@ class RefsFormat:
         """
         if len(record) == self.stride:
             slots = self._struct.unpack(record)
-            if slots[::2] == self.tags:
+            if list(slots[::2]) == self.tags:
                 return slots[1::2]
         return self._unpack_other(record)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -84,9 +85,11 @@ class Schema:
         legacy: Bags 0.x wrote the folder, so every `int` is unsigned.
     """
 
-    def __init__(self, types: Spec, decoders: Decoders, raw: bool, legacy: bool) -> None:
+    def __init__(
+        self, types: Spec, decoders: Decoders, raw: bool, legacy: bool, format: RefsFormat | None = None
+    ) -> None:
         self.types = types
-        self.format = RefsFormat(types)
+        self.format = RefsFormat(types) if format is None else format
         self.functions: Mapping[str, Callable[..., Any]] = registry.decoders if decoders is None else decoders
         if legacy and self.functions.get('int') is registry.decoders['int']:
             self.functions = {**self.functions, 'int': decode_legacy_int}
@@ -115,7 +118,7 @@ class Schema:
 
 
 class SchemaCache:
-    """SchemaCache by what is in spec.json: ten thousand shards have theirs taken apart once.
+    """Schemas by the content of spec.json: ten thousand shards share one.
 
     Args:
         decoders, raw: As for `Schema`.
@@ -132,10 +135,20 @@ class SchemaCache:
         """Returns the schema of a spec.json.
 
         Raises:
-            SpecError: It is none.
+            SpecError: It is invalid.
         """
         known = self._known.get((data, legacy))
         if known is None:
-            known = Schema(load_spec(data, where), self.decoders, self.raw, legacy)
-            self._known[data, legacy] = known
+            try:
+                types, format = _parse(data)
+            except SpecError:
+                load_spec(data, where)  # Raises with the path.
+                raise
+            known = self._known[data, legacy] = Schema(types, self.decoders, self.raw, legacy, format)
         return known
+
+
+@functools.lru_cache(64)
+def _parse(data: bytes) -> tuple[Spec, RefsFormat]:
+    types = load_spec(data, None)
+    return types, RefsFormat(types)
