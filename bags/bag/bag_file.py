@@ -73,14 +73,7 @@ class BagFile:
         if self.is_mapped and codec is None and count:
             length, last = int(self.ends[0:1][0]), int(self.ends[count - 1 : count][0])
             self.length = length if last == length * count <= end else 0
-        ends, length = self.ends, self.length
-
-        def has_length(start: int, stop: int) -> bool:
-            expected = np.arange(start + 1, stop + 1) * length
-            return bool((ends[start:stop] == expected).all())
-
-        self.verified = VerifiedBlocks(count, has_length)
-        """Blocks of limits that are multiples of `length`."""
+        self._verified: VerifiedBlocks | None = None
         self._get: tuple[Callable[[int], bytes], Callable[[int], Buffer]] | None = None
 
     @property
@@ -263,6 +256,18 @@ class BagFile:
 
     # Many records as an array.
 
+    def verified(self) -> VerifiedBlocks:
+        """Returns the blocks of limits that are multiples of `length`."""
+        if self._verified is None:
+            ends, length = self.ends, self.length
+
+            def has_length(start: int, stop: int) -> bool:
+                expected = np.arange(start + 1, stop + 1) * length
+                return bool((ends[start:stop] == expected).all())
+
+            self._verified = VerifiedBlocks(self.count, has_length)
+        return self._verified
+
     def fixed(self, indices: Int64s, length: int) -> npt.NDArray[np.uint8] | None:
         """Returns records of one length as a new array (n, length); None if a record has another length."""
         if not (self.is_mapped and self.codec is None and length and len(indices)):
@@ -273,7 +278,7 @@ class BagFile:
             return joined.reshape(len(records), length)
         buffer, chosen = self.file.buffer, as_slice(indices)
         assert buffer is not None
-        if self.length == length and self.verified.holds(chosen):
+        if self.length == length and (self._verified or self.verified()).holds(chosen):
             table = np.ndarray((self.count, length), np.uint8, buffer)
             if isinstance(chosen, slice):
                 self.file.expect(np.array([chosen.start * length]), np.array([chosen.stop * length]))

@@ -24,6 +24,7 @@ from bags.media.video import Video
 __all__ = ['Field']
 
 MAX_SINGLE_ITEMS = 4  # More items are read as a batch.
+MAX_SINGLE_RECORDS = 8  # More records are read by one call.
 MAX_OPEN_VIDEOS = 16
 
 
@@ -80,6 +81,8 @@ class Field:
             if self.kind.optional and first == MISSING and not count:
                 return None
             self.span(first, count)  # Raises.
+        if isinstance(items, range) and items.start >= 0 and items.stop >= 0 and items.step > 0:
+            items = slice(items.start, items.stop, items.step)
         chosen = range(count)[items] if isinstance(items, slice) else select_items(items, count)
         records = list(map(first.__add__, chosen))
         if len(records) <= MAX_SINGLE_ITEMS and not self.bag.is_remote:
@@ -182,8 +185,8 @@ class Field:
     def decoded(self, indices: Int64s) -> list[Any]:
         """Returns values, each decoded by itself."""
         decode = self.decoder.decode
-        if self.decoder.lazy:
-            records: list[Any] = [self._get(index) for index in indices.tolist()]
+        if self.decoder.lazy or (len(indices) <= MAX_SINGLE_RECORDS and not self.bag.is_remote):
+            records: list[Any] = list(map(self._get, indices.tolist()))
         elif decode is bytes.decode and (padded := self.bag.padded(indices)) is not None:
             # Short texts as slices of a single one: a batch of 256 takes 25 us so, decoded one by one 48.
             rows, sizes = padded

@@ -69,7 +69,8 @@ def open_store(
         TypeError: An option that a dataset does not have.
         ValueError: An option of the cache without a cache.
     """
-    refuse_unknown(options, ReadOptions.__annotations__)
+    if options:
+        refuse_unknown(options, ReadOptions.__annotations__)
     for name in ('cache_size', 'cache_mode'):
         if name in options and options.get('cache') is None:
             raise ValueError(f'{name}: has no effect without cache')

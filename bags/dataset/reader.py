@@ -128,6 +128,8 @@ class DatasetReader(Dataset):
             datapoint = function(index)
             if datapoint is not None:
                 return datapoint
+        elif type(index) is int and type(fields) is dict:
+            return self._row(index, select_fields(fields, self._types))
         return super().__getitem__(key)
 
     def _row(self, index: int, selection: Selection | None) -> Datapoint:

@@ -40,13 +40,19 @@ class RefsReader:
         self.is_table = bag is not None and bag.length == format.stride
         """Whether the refs seem to be a table of rows of one length, in memory."""
         self._verified: VerifiedBlocks | None = None
-        if bag is not None and self.is_table:
+        self._get: Callable[[int], bytes] | None = None
+
+    def _verified_rows(self, bag: BagFile) -> VerifiedBlocks:
+        """Returns the blocks of rows that have the limits and tags of the format."""
+        if self._verified is None:
+            format = self.format  # Not self: a cycle would keep the file open.
             table = np.ndarray((bag.count, format.stride), np.uint8, bag.file.buffer)
-            limits = bag.verified
+            limits = bag.verified()
             self._verified = VerifiedBlocks(
                 bag.count,
                 lambda start, stop: limits.holds(slice(start, stop)) and format.has_tags(table[start:stop]),
             )
+        return self._verified
 
     def row(self, index: int) -> tuple[int, ...]:
         """Returns the refs of a datapoint, one integer for a plain field, first and count for a sequence.
@@ -59,7 +65,9 @@ class RefsReader:
             index = check_index(index, self.count)
         if self.bag is None:
             return (index,) * len(self.format.spec)
-        record = self.bag.get(index)
+        if self._get is None:
+            self._get = self.bag.get
+        record = self._get(index)
         try:
             return self.format.unpack(record)
         except ValueError as exc:
@@ -74,9 +82,9 @@ class RefsReader:
         names, bag = tuple(names), self.bag
         if bag is None:
             return dict.fromkeys(names, indices)
-        if self._verified is not None and len(indices):
+        if self.is_table and len(indices):
             rows = as_slice(indices)
-            if self._verified.holds(rows):
+            if (self._verified or self._verified_rows(bag)).holds(rows):
                 identity = self._identity.get(names) or self._identity_blocks(names)
                 if identity is not None and not identity.any_bad and identity.holds(rows):
                     return dict.fromkeys(names, indices)
