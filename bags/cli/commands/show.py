@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Annotated, Any, BinaryIO
 
 import typer
@@ -31,9 +30,6 @@ Save = Annotated[
     str | None, option('--save', metavar='DIR', help='Also save the media as files in this folder.')
 ]
 
-Chosen = Callable[[int, str], Iterable[int]]
-"""Returns indices, given how many datapoints or records there are, and which of both they are."""
-
 
 def show(path: Path, index: Index = '', fields: Fields = None, save: Save = None, json: Json = False) -> None:
     """Shows a datapoint or several: values, shapes of arrays, headers of media.
@@ -46,11 +42,7 @@ def show(path: Path, index: Index = '', fields: Fields = None, save: Save = None
     """
     if index.startswith('--'):
         raise typer.BadParameter(f'No such option: {index}')
-
-    def chosen(length: int, what: str) -> Iterable[int]:
-        return parse_rows(index, length, what) if index else range(min(1, length))
-
-    _show(path, chosen, fields, save, json)
+    _show(path, index or ':1', fields, save, json)
 
 
 def head(path: Path, count: Count = 5, fields: Fields = None, json: Json = False) -> None:
@@ -58,7 +50,7 @@ def head(path: Path, count: Count = 5, fields: Fields = None, json: Json = False
 
     Example: bags head episodes --count 3
     """
-    _show(path, lambda length, _: range(min(count, length)), fields, None, json)
+    _show(path, f':{count}', fields, None, json)
 
 
 def tail(path: Path, count: Count = 5, fields: Fields = None, json: Json = False) -> None:
@@ -66,26 +58,26 @@ def tail(path: Path, count: Count = 5, fields: Fields = None, json: Json = False
 
     Example: bags tail episodes --count 3
     """
-    _show(path, lambda length, _: range(max(0, length - count), length), fields, None, json)
+    _show(path, f'-{count}:' if count else ':0', fields, None, json)
 
 
-def _show(path: str, chosen: Chosen, fields: str | None, save: str | None, json: bool) -> None:
+def _show(path: str, rows: str, fields: str | None, save: str | None, json: bool) -> None:
     from bags.maintenance.location import locate
 
     if locate(path).kind != 'bags':
-        _show_datapoints(path, chosen, fields, save, json)
+        _show_datapoints(path, rows, fields, save, json)
     elif fields is None:
-        _show_records(path, chosen, save, json)
+        _show_records(path, rows, save, json)
     else:
         raise UsageError(f'{path}: a bag has no fields, got --fields {fields}')
 
 
-def _show_datapoints(path: str, chosen: Chosen, fields: str | None, save: str | None, json: bool) -> None:
+def _show_datapoints(path: str, rows: str, fields: str | None, save: str | None, json: bool) -> None:
     from bags.cli.values import open_to_show, show_value
 
     with open_to_show(path) as dataset:
         names = parse_fields(fields, dataset.spec) or list(dataset.spec)
-        for position, index in enumerate(chosen(len(dataset), 'datapoint')):
+        for position, index in enumerate(parse_rows(rows, len(dataset))):
             values = {name: show_value(dataset, index, name) for name in names}
             saved = [] if save is None else _save_media(save, dataset, index, names)
             if json:
@@ -95,21 +87,20 @@ def _show_datapoints(path: str, chosen: Chosen, fields: str | None, save: str | 
             if position:
                 say('')
             say(f'datapoint {index:,}', 'bold')
-            print_rich(
-                table([('', 'left'), ('', 'left')], [[name, value.text] for name, value in values.items()])
-            )
+            lines = [(name, value.text) for name, value in values.items()]
+            print_rich(table([('', 'left'), ('', 'left')], lines))
             for name in saved:
                 say(f'saved {name}', 'dim')
 
 
-def _show_records(path: str, chosen: Chosen, save: str | None, json: bool) -> None:
+def _show_records(path: str, rows: str, save: str | None, json: bool) -> None:
     import io
 
     import bags
     from bags.cli.values import show_file
 
     with bags.bag.Reader(path) as reader:
-        for index in chosen(len(reader), 'record'):
+        for index in parse_rows(rows, len(reader), 'record'):
             record = reader[index]
             value = show_file(io.BytesIO(record))
             saved = [] if save is None else [_save_file(save, f'{index:06}.record', io.BytesIO(record))]
