@@ -1,19 +1,27 @@
-"""The command `bags`, made of the modules of `bags.cli.commands`."""
+"""The command `bags`, made of the functions in `bags.cli.commands`."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
-from bags.cli import commands
+from bags.cli.commands.convert import export, import_
+from bags.cli.commands.copy import consolidate, copy, prefetch
+from bags.cli.commands.info import info
+from bags.cli.commands.show import cat, head, show, tail
+from bags.cli.commands.verify import recover, verify
 from bags.cli.errors import exits_with_code
 
 __all__ = ['build_app']
 
-PANELS = ('Show', 'Copy and convert', 'Check and repair')
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    'Show': (cat, head, info, show, tail),
+    'Copy and convert': (consolidate, copy, export, import_, prefetch),
+    'Check and repair': (recover, verify),
+}
+"""The commands of each panel of `bags --help`: to add one, add it here."""
 
 
 def build_app() -> Any:
@@ -27,15 +35,14 @@ def build_app() -> Any:
         context_settings={'help_option_names': ['-h', '--help']},
     )
     app.callback()(_options)
-    found = []
-    for info in pkgutil.iter_modules(commands.__path__):
-        module = importlib.import_module(f'{commands.__name__}.{info.name}')
-        found += [(PANELS.index(module.PANEL), name, module) for name in module.__all__ if name != 'PANEL']
-    for _, name, module in sorted(found, key=lambda each: each[:2]):
-        settings = getattr(module, 'SETTINGS', None)
-        # `import_` is the command `import`, which is a keyword of Python.
-        command = app.command(name.rstrip('_'), rich_help_panel=module.PANEL, context_settings=settings)
-        command(exits_with_code(getattr(module, name)))
+    for panel, functions in COMMANDS.items():
+        for function in functions:
+            # `import_` is the command `import`, which is a keyword of Python.
+            name = function.__name__.rstrip('_')
+            # -1 is an index, not an option.
+            settings = {'ignore_unknown_options': function in (cat, show)}
+            command = app.command(name, rich_help_panel=panel, context_settings=settings)
+            command(exits_with_code(function))
     return app
 
 

@@ -1,4 +1,4 @@
-"""Arguments and options that commands share, and how they are parsed."""
+"""Arguments and options that commands share, and how they are parsed: invalid text raises UsageError."""
 
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ def parse_rows(text: str, length: int, what: str = 'datapoint') -> range | list[
         what: What is counted, for messages.
 
     Raises:
-        UsageError: Invalid text.
         IndexError: There is no such index; a range, as in Python, is cut off at the ends.
     """
     parts = [_parse_range(part.strip(), length, what) for part in text.split(',')]
@@ -77,11 +76,7 @@ def _parse_range(text: str, length: int, what: str) -> range:
 
 
 def parse_fields(text: str | None, known: Collection[str]) -> list[str] | None:
-    """Returns the fields in `id,words`; None if no argument is given.
-
-    Raises:
-        UsageError: There is no such field.
-    """
+    """Returns the fields in `id,words`; None if no argument is given."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(',') if name.strip()]
@@ -99,11 +94,7 @@ def check_field(name: str, known: Collection[str]) -> None:
 
 
 def parse_item(text: str, item: int | None = None) -> tuple[str, int | None]:
-    """Splits `frames[3]` into the field and the item.
-
-    Raises:
-        UsageError: The item is given twice.
-    """
+    """Splits `frames[3]` into the field and the item."""
     match = re.fullmatch(rf'(?P<field>.+)\[(?P<item>{NUMBER})\]', text)
     if match is None:
         return text, item
@@ -113,11 +104,7 @@ def parse_item(text: str, item: int | None = None) -> tuple[str, int | None]:
 
 
 def parse_byte_count(text: str) -> int:
-    """Returns the bytes in `500000`, `2GB` or `1.5 GiB`.
-
-    Raises:
-        UsageError: Invalid text, or 0.
-    """
+    """Returns the bytes in `500000`, `2GB` or `1.5 GiB`."""
     match = re.fullmatch(r'([0-9]+(?:[.][0-9]+)?)\s*(?:([kmgt])(i?)b?|b)?', text.strip().lower())
     if match is None:
         raise UsageError(f'expected a number of bytes as 500000, 2GB or 1.5GiB, got {text!r}')
@@ -129,11 +116,7 @@ def parse_byte_count(text: str) -> int:
 
 
 def parse_compression(text: str, known: Collection[str]) -> dict[str, Any]:
-    """Returns the compression of fields in `meta,words=19,text=dictionary`.
-
-    Raises:
-        UsageError: An invalid level, or no such field.
-    """
+    """Returns the compression of fields in `meta,words=19,text=dictionary`."""
     found: dict[str, Any] = {}
     for part in filter(None, map(str.strip, text.split(','))):
         name, equals, level = map(str.strip, part.partition('='))

@@ -93,7 +93,7 @@ def convert(
         source = open_source(
             source, layout=layout, spec=spec, storage_options=source_options, on_error=on_error
         )
-    # These files are stored as they are written, in whatever form.
+    # These files are stored byte for byte: encoding their values would change spaces or the order of keys.
     unchanged = dict.fromkeys(('json', 'msgpack', 'tree'), lambda value, *_args: bytes(value))
     skipped = list(source.damaged)
     storage: dict[str, Any] = {'filesystem': filesystem, 'storage_options': storage_options}
@@ -214,15 +214,10 @@ def _load_and_append(
     length = 1  # More when it is known how large datapoints are.
     while (batch := list(itertools.islice(entries, length))) or ready:
         _, *ready = map_in_threads(work, [None, *batch], workers + 1)  # The first item in this thread.
-        mean = sum(map(_size, ready)) // max(1, len(ready))
+        values = [value for each in ready if isinstance(each, dict) for value in each.values()]
+        size = sum(len(value) for value in values if isinstance(value, bytes | str))
+        mean = size // max(1, len(ready))
         length = max(1, min(2 * length, 4 * workers, MAX_BATCH, BATCH_BYTES // max(1, mean)))
-
-
-def _size(datapoint: dict[str, Any] | Damaged) -> int:
-    """Returns about how many bytes a datapoint takes in memory."""
-    if isinstance(datapoint, Damaged):
-        return 0
-    return sum(len(value) for value in datapoint.values() if isinstance(value, bytes | str))
 
 
 def _append(writer: ShardedDatasetWriter, datapoint: dict[str, Any] | Damaged) -> None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import errno
 import io
+import itertools
 import os
-from collections.abc import Iterator, Mapping
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
 
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.columns import read_column
+from bags.dataset.columns import read_values
 from bags.dataset.open import open_with_known_decoders
 from bags.dataset.selection import Fields, select_whole
 from bags.formats.signatures import EXTENSIONS, HEAD, identify
 from bags.indexing import Int64s
-from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, extension_of, type_of
-from bags.interop.targets import Files, Tars
+from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, escape_key, extension_of, file_name, type_of
 from bags.progress import progress as show_progress
 from bags.validation import at_least, at_least_or_none, one_of
 
@@ -26,8 +27,8 @@ __all__ = ['export']
 NUMBERS = ('int', 'uint', 'float', 'bool', 'i64', 'u64')
 BATCH_BYTES = 1 << 24
 """Bytes that are read at a time, about."""
-MAX_BATCH = 4096
-MAX_BATCH_OF_UNKNOWN_SIZE = 64
+MAX_BATCH = 64
+"""Datapoints that are read at a time."""
 
 File = tuple[str, bytes]
 """What follows the key in the name of a file, and its content."""
@@ -87,9 +88,9 @@ def export(
     if fs.exists(root) and fs.ls(root):
         raise FileExistsError(errno.EEXIST, 'something is there already', os.fspath(target))
     fs.makedirs(root, exist_ok=True)
-    is_tars = format == 'webdataset'
-    out: Files | Tars = Tars(fs, root, shard_size, shard_length) if is_tars else Files(fs, root)
-    count, previous, is_complete = 0, None, False
+    out: Files | Tars
+    out = Tars(fs, root, shard_size, shard_length) if format == 'webdataset' else Files(fs, root)
+    count, previous = 0, None
     try:
         with show_progress('exporting', len(dataset), 'datapoints', show=progress) as advance:
             for key, files, are_named in _samples(dataset, names):
@@ -101,15 +102,12 @@ def export(
                 out.add(key, files, are_named)
                 count += len(files)
                 advance(1, _size(files))
-        out.close(True)
-        is_complete = True
-    except OSError as exc:
-        if exc.filename is None and exc.errno is not None:
+        out.finish()
+    except BaseException as exc:
+        out.remove()
+        if isinstance(exc, OSError) and exc.filename is None and exc.errno is not None:
             exc.filename = os.fspath(target)
         raise
-    finally:
-        if not is_complete:
-            out.close(False)
     return count
 
 
@@ -119,18 +117,14 @@ def _size(files: list[File]) -> int:
 
 def _samples(dataset: Dataset, fields: list[str]) -> Iterator[tuple[str, list[File], bool]]:
     """Yields each datapoint's key, its files, and whether these have their original names."""
+    names = {name: True for name in (KEY, WRITTEN_EXTENSIONS) if name in dataset._types}
     start, step = 0, 1
     while start < len(dataset):
-        indices = np.arange(start, _stop(dataset, start, step))
-        columns = {name: _column(dataset, name, indices) for name in fields}
-        keys: list[Any] = [f'{index:09}' for index in indices.tolist()]
-        if KEY in dataset._types:
-            keys = list(dataset._read(indices, {KEY: True}, read_column)[KEY])
-        extensions: list[Any] = [None] * len(indices)
-        if WRITTEN_EXTENSIONS in dataset._types:
-            extensions = list(
-                dataset._read(indices, {WRITTEN_EXTENSIONS: True}, read_column)[WRITTEN_EXTENSIONS]
-            )
+        indices = np.arange(start, min(start + step, len(dataset)))
+        columns = {field: _column(dataset, field, indices) for field in fields}
+        found: dict[str, Any] = dataset._read(indices, names, read_values)
+        keys = found.get(KEY) or [f'{index:09}' for index in indices.tolist()]
+        extensions = found.get(WRITTEN_EXTENSIONS) or [None] * len(indices)
         size = 0
         for position, key in enumerate(keys):
             original = extensions[position] or {}
@@ -149,17 +143,6 @@ def _samples(dataset: Dataset, fields: list[str]) -> Iterator[tuple[str, list[Fi
         step = min(2 * step, MAX_BATCH) if size < BATCH_BYTES else max(1, step // 2)
 
 
-def _stop(dataset: Dataset, start: int, step: int) -> int:
-    """Returns the end of a batch of at most `step` datapoints, limited by bytes where these are known."""
-    bytes_before = getattr(dataset, 'bytes_before', None)
-    if bytes_before is None:
-        return min(start + min(step, MAX_BATCH_OF_UNKNOWN_SIZE), len(dataset))
-    stop, first = min(start + step, len(dataset)), bytes_before(start)
-    while stop - start > 1 and bytes_before(stop) - first > BATCH_BYTES:
-        stop = (start + stop) // 2
-    return stop
-
-
 def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
     """Returns the files of a field, for each datapoint."""
     kind = dataset._types[field]
@@ -173,35 +156,32 @@ def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
             extension = 'm4a'
         return f'{name}.{extension}' if extension else name, data
 
+    contents = _contents(dataset, field, indices)
     if not kind.sequence:
-        contents = _contents(dataset, field, indices, None)
         return [[] if data is None else [file(name, data)] for data in contents]
     # `frames` of jpeg is frames.000003.jpg, `jpg` is 000003.jpg; video and audio get their extension later.
     stem, dot, extension = (name, '.', '') if is_media else (name or field).rpartition('.')
     ending = f'.{extension}' if extension else ''
-    counts = dataset._lengths(indices, field)
-    rows = np.repeat(indices, counts)
-    items = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    found = iter(_contents(dataset, field, rows, items))
     return [
-        [file(f'{stem}{dot}{item:06}{ending}', next(found) or b'') for item in range(count)]
-        for count in counts.tolist()
+        [file(f'{stem}{dot}{item:06}{ending}', data) for item, data in enumerate(items)] for items in contents
     ]
 
 
-def _contents(dataset: Dataset, field: str, rows: Int64s, items: Int64s | None) -> list[bytes | None]:
-    """Returns contents of files: records, or of some items of a sequence."""
-    word = dataset._types[field].word
-    if word not in NUMBERS and word != 'array':
-        return dataset._records(rows, field, items)
-    if items is None:
-        values: Any = dataset._read(rows, {field: True}, read_column)[field]
-    else:
-        values = [
-            dataset._row(row, {field: [item]})[field][0]
-            for row, item in zip(rows.tolist(), items.tolist(), strict=True)
-        ]
-    return [None if value is None else _as_file(value, word) for value in values]
+def _contents(dataset: Dataset, field: str, indices: Int64s) -> list[Any]:
+    """Returns for each datapoint the content of its file, or a list of them of a sequence."""
+    kind = dataset._types[field]
+    if kind.word in NUMBERS or kind.word == 'array':
+        values = dataset._read(indices, {field: True}, read_values)[field]
+        if kind.sequence:
+            return [[_as_file(item, kind.word) for item in items or ()] for items in values]
+        return [None if value is None else _as_file(value, kind.word) for value in values]
+    if not kind.sequence:
+        return dataset._records(indices, field, None)
+    counts = dataset._lengths(indices, field)
+    rows = np.repeat(indices, counts)
+    items = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    records = iter(dataset._records(rows, field, items))
+    return [list(itertools.islice(records, count)) for count in counts.tolist()]
 
 
 def _as_file(value: Any, word: str) -> bytes:
@@ -210,3 +190,113 @@ def _as_file(value: Any, word: str) -> bytes:
         np.save(file, value, allow_pickle=False)
         return file.getvalue()
     return str(value.item() if isinstance(value, np.generic) else value).encode()
+
+
+def _checked(key: str) -> str:
+    """Returns a key; refuses one that would be a file outside the target."""
+    parts = key.split('/')
+    if (
+        not key
+        or key.startswith('/')
+        or '\\' in key
+        or '\0' in key
+        or any(part in ('', '.', '..') for part in parts)
+    ):
+        raise ValueError(f'{KEY}: expected a relative name for files, got {key!r}')
+    return key
+
+
+class Files:
+    """Datapoints as files of a folder."""
+
+    def __init__(self, fs: Any, root: str) -> None:
+        self._fs, self._root = fs, root
+        self._made: set[str] = set()
+        self._written: set[str] = set()
+
+    def add(self, key: str, files: list[tuple[str, bytes]], are_named: bool) -> None:
+        """Writes the files of a datapoint.
+
+        Args:
+            key: What their names begin with.
+            files: What follows the key in their names, and their content.
+            are_named: These are their original names: one is added even if the key ends with it.
+        """
+        is_only = len(files) == 1 and not are_named
+        for name, data in files:
+            path = posixpath.join(self._root, _checked(file_name(_checked(key), name, is_only)))
+            if path in self._written:
+                raise ValueError(f'{KEY}: expected another key for each datapoint, got {key!r} twice')
+            self._written.add(path)
+            folder = posixpath.dirname(path)
+            if folder not in self._made:
+                self._fs.makedirs(folder, exist_ok=True)
+                self._made.add(folder)
+            self._fs.pipe_file(path, data)
+
+    def finish(self) -> None:
+        """Completes the files, which are already."""
+
+    def remove(self) -> None:
+        """Removes the files."""
+        _remove(self._fs, self._written)
+
+
+class Tars:
+    """Datapoints as WebDataset tars. Each gets its name when it is complete."""
+
+    def __init__(self, fs: Any, root: str, shard_size: int, shard_length: int | None) -> None:
+        self._fs, self._root = fs, root
+        self._shard_size, self._shard_length = shard_size, shard_length
+        self._number = self._size = self._length = 0
+        self._written: set[str] = set()
+        self._file: Any = None
+        self._tar: Any = None
+
+    @property
+    def _path(self) -> str:
+        return posixpath.join(self._root, f'{self._number:06}.tar')
+
+    def add(self, key: str, files: list[tuple[str, bytes]], are_named: bool) -> None:
+        import tarfile
+
+        stem = escape_key(_checked(key))
+        if self._tar is None:
+            self._written |= {self._path, self._path + '.new'}
+            self._file = self._fs.open(self._path + '.new', 'wb')
+            self._tar = tarfile.TarFile(fileobj=self._file, mode='w')
+        for name, data in files:
+            member = tarfile.TarInfo(_checked(f'{stem}.{name or "data"}'))
+            member.size, member.mode = len(data), 0o644
+            self._tar.addfile(member, io.BytesIO(data))
+            self._size += len(data)
+        self._length += 1
+        is_long = self._shard_length is not None and self._length >= self._shard_length
+        if is_long or self._size >= self._shard_size:
+            self.finish()
+
+    def finish(self) -> None:
+        """Completes the current tar."""
+        if self._tar is None:
+            return
+        self._tar.close()
+        self._file.close()
+        self._fs.mv(self._path + '.new', self._path)
+        self._tar = self._file = None
+        self._size = self._length = 0
+        self._number += 1
+
+    def remove(self) -> None:
+        """Removes all tars."""
+        try:
+            if self._file is not None:
+                self._file.close()
+        except OSError:
+            pass  # E.g. the disk is full. The file is removed below.
+        _remove(self._fs, self._written)
+
+
+def _remove(fs: Any, paths: Iterable[str]) -> None:
+    for path in paths:
+        if fs.exists(path):
+            fs.rm_file(path)

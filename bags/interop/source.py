@@ -111,15 +111,9 @@ _NUMBERS: dict[str, Callable[[str], Any]] = {
 
 
 def checked_value(name: str, word: str, data: Any) -> Any:
-    """Returns the value to append for a file's content, after a check of its structure.
+    """Returns the value to append for the content of the file `name`, after a check of its structure.
 
-    That is the content itself, bytes or a map, unless the spec was changed to a type that has no file format:
-    numbers are parsed.
-
-    Args:
-        name: Name of the file, for errors.
-        word: Word of the field's type.
-        data: The content.
+    That is the content itself, bytes or a map. Of types that have no file format, numbers are parsed.
 
     Raises:
         Damaged: It is not of the type, or truncated.

@@ -61,7 +61,7 @@ class TarSource(Source):
         has_extensions = False
         for tar in self.tars:
             try:
-                for _, files, extensions in self._samples(tar, False):
+                for _, files, extensions in self._samples(tar):
                     counts.update(files.keys())
                     self.count += 1
                     has_extensions = has_extensions or bool(written_extensions_in_tar(extensions))
@@ -72,10 +72,10 @@ class TarSource(Source):
         fields = {field: (field, False, count) for field, count in counts.items()}
         self.spec = infer_spec(fields, self.count, has_extensions)
 
-    def _samples(self, tar: str, contents: bool) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:
+    def _samples(self, tar: str) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:
         """Yields keys and, by field, the places of the contents and the extensions.
 
-        Contents of a compressed tar have no places: it is the contents, or None without `contents`.
+        In a compressed tar, contents have no places: the contents themselves are yielded.
         """
         import fsspec
 
@@ -104,8 +104,6 @@ class TarSource(Source):
                         files[field] = Damaged(f'{tar}: {member.name}', 'is in one datapoint twice')
                     elif has_places and not member.issparse():
                         files[field] = member.offset_data, member.size
-                    elif not contents:
-                        files[field] = None
                     else:
                         found = members.extractfile(member)
                         assert found is not None
@@ -121,7 +119,7 @@ class TarSource(Source):
         damaged = {name for name, _ in self.damaged}
         for tar in self.tars:
             try:
-                for key, files, extensions in self._samples(tar, True):
+                for key, files, extensions in self._samples(tar):
                     yield Entry(tar, key, files, written_extensions_in_tar(extensions))
             except Damaged as exc:
                 if exc.name not in damaged:

@@ -21,12 +21,8 @@ class Damage:
     """What was found, and what was expected."""
 
     def __str__(self) -> str:
-        where = _where(self.path, self.field)
-        return (
-            f'{where}: {self.detail}'
-            if self.record is None
-            else f'{where}, record {self.record}: {self.detail}'
-        )
+        record = '' if self.record is None else f', record {self.record}'
+        return f'{_where(self.path, self.field)}{record}: {self.detail}'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

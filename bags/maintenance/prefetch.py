@@ -36,6 +36,19 @@ class Need(NamedTuple):
     rows: Int64s | None
     """Which datapoints; None for all."""
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether to fetch only the blocks of these datapoints."""
+        return self.rows is not None and self.folder.options.cache_mode is CacheMode.BLOCKS
+
+    def files(self) -> Iterator[str]:
+        """Yields the paths of the files with its fields, refs and spec."""
+        names = {'refs.bag', 'spec.json'}
+        for field in self.fields:
+            names |= {f'{field}.bag', f'{field}.bagz', f'{field}.idx', f'{field}.zdict'}
+        for name in sorted(self.folder.names & names):
+            yield self.folder.store.join(self.folder.path, name)
+
 
 def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = None) -> int:
     """Fetches a dataset into its cache, so that reading it is local from then on.
@@ -61,10 +74,10 @@ def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = Non
             raise ValueError(f'{need.folder.path}: has no cache to fetch into (open it with cache=…)')
     remote = [need for need in needs if isinstance(need.folder.store, CachedStore)]
     map_concurrently(lambda need: need.folder.learn(), remote, True)
-    partial = [need for need in remote if _are_blocks(need)]
+    partial = [need for need in remote if need.is_partial]
     # Each file once, also where several views share it.
     files: dict[str, Any] = {
-        path: need.folder.store for need in remote if not _are_blocks(need) for path in _paths(need)
+        path: need.folder.store for need in remote if not need.is_partial for path in need.files()
     }
     size: int = sum(store.stat(path).size for path, store in files.items())
     for store in files.values():
@@ -85,10 +98,6 @@ def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = Non
         return size + sum(_read(need, advance) for need in partial)
 
 
-def _are_blocks(need: Need) -> bool:
-    return need.rows is not None and need.folder.options.cache_mode is CacheMode.BLOCKS
-
-
 def _needs(dataset: Dataset, fields: list[str]) -> list[Need]:
     """Returns the folders that the datapoints of a dataset are in, each with its fields and datapoints."""
     found: dict[str, Need] = {}
@@ -100,15 +109,6 @@ def _needs(dataset: Dataset, fields: list[str]) -> list[Need]:
             rows = rows if known.rows is None else np.union1d(rows, known.rows)
         found[folder.path] = Need(folder, names, None if len(rows) == len(address.reader) else rows)
     return list(found.values()) if fields else []
-
-
-def _paths(need: Need) -> Iterator[str]:
-    """Yields the files of a folder that its fields, refs and spec are in."""
-    names = {'refs.bag', 'spec.json'}
-    for field in need.fields:
-        names |= {f'{field}.bag', f'{field}.bagz', f'{field}.idx', f'{field}.zdict'}
-    for name in sorted(need.folder.names & names):
-        yield need.folder.store.join(need.folder.path, name)
 
 
 def _read(need: Need, advance: Advance) -> int:

@@ -1,13 +1,11 @@
-"""Datasets of many folders on storage that is not local: an index or a listing, the cache, prefetching."""
+"""Sharded datasets in a remote store: shards.json or a listing, and the cache."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 import bags
@@ -16,102 +14,9 @@ import bags.storage
 from bags.bag.options import CacheMode
 from bags.errors import CorruptError, SpecError
 from bags.storage.cache.store import CachedStore
-from bags.storage.local import LocalStore
-from tests.storage.far import Far
-
-SPEC = {'id': 'int(8)', 'text': 'utf8', 'words': 'utf8[]', 'meta': 'json'}
-
-
-class Counting(Far):
-    """Counts requests, as a storage would see them."""
-
-    def __init__(self):
-        super().__init__()
-        self.requests = []
-
-    def open(self, path, hints):
-        self.requests.append(('open', os.path.basename(path)))
-        return super().open(path, hints)
-
-    def read(self, path):
-        self.requests.append(('read', os.path.basename(path)))
-        return super().read(path)
-
-    def exists(self, path):
-        self.requests.append(('exists', path))
-        return super().exists(path)
-
-    def size(self, path):
-        self.requests.append(('size', path))
-        return super().size(path)
-
-    def names(self, folder):
-        self.requests.append(('names', folder))
-        return super().names(folder)
-
-    def walk(self, folder):
-        self.requests.append(('walk', folder))
-        return LocalStore().walk(folder)
-
-
-def row(index):
-    return {
-        'id': index,
-        'text': f'text {index}' * (index % 5),
-        'words': [f'{index}', 'x'] * (index % 3),
-        'meta': {'n': index},
-    }
-
-
-@pytest.fixture
-def dataset(tmp_path):
-    path = tmp_path / 'data'
-    with bags.ShardedDatasetWriter(path, SPEC, shard_length=7, compression=['meta']) as writer:
-        for index in range(40):
-            writer.append(row(index))
-    return path
-
-
-@pytest.fixture
-def far(monkeypatch):
-    """Has paths behind `far:` be on a storage that is not local."""
-    store, original = Counting(), bags.storage.store_for
-
-    def store_for(path, *args):
-        text = os.fspath(path)
-        if text.startswith('far:'):
-            return store, text[4:]
-        return (store, text) if store.everything else original(path, *args)
-
-    store.everything = False
-    monkeypatch.setattr(bags.storage, 'store_for', store_for)
-    monkeypatch.setattr(bags.bag.reader, 'store_for', store_for)
-    return store
-
-
-def check(reader, count=40):
-    assert len(reader) == count
-    assert [reader[index] for index in range(count)] == [row(index) for index in range(count)]
-    chosen = np.random.default_rng(0).integers(0, count, 30)
-    assert reader.batch(chosen, 'id')['id'].tolist() == chosen.tolist()
-
+from tests.dataset.remote_dataset import SPEC, cached, check, row
 
 # The index.
-
-
-def test_content_of_shards_json(dataset):
-    assert bags.consolidate(dataset) == 6
-    found = json.loads((dataset / 'shards.json').read_bytes())
-    assert found['format'] == 'bags shards 1'
-    assert found['spec'] == dict(sorted(SPEC.items()))
-    assert [shard['name'] for shard in found['shards']] == [f'{number:06}' for number in range(6)]
-    assert [shard['length'] for shard in found['shards']] == [7, 7, 7, 7, 7, 5]
-    for shard in found['shards']:
-        folder = dataset / shard['name']
-        assert shard['sizes'] == {path.name: path.stat().st_size for path in folder.iterdir()}
-        assert shard['counts'] == {
-            path.name: len(bags.bag.Reader(path)) for path in folder.iterdir() if path.suffix != '.json'
-        }
 
 
 def test_one_request_opens_all_shards(dataset, far):
@@ -250,16 +155,6 @@ def test_writers_remove_it(dataset):
     check(bags.open(dataset), 41)
 
 
-def test_only_closed_shards_are_indexed(tmp_path):
-    with bags.ShardedDatasetWriter(tmp_path / 'd', SPEC) as writer:
-        writer.append(row(0), flush=True)
-        with pytest.raises(ValueError, match='closed'):
-            bags.consolidate(tmp_path / 'd')
-    assert bags.consolidate(tmp_path / 'd') == 1
-    with pytest.raises(FileNotFoundError):
-        bags.consolidate(tmp_path)
-
-
 def test_an_empty_shard(tmp_path, far):
     with bags.ShardedDatasetWriter(tmp_path / 'd', SPEC) as writer:
         writer.append(row(0))
@@ -280,11 +175,6 @@ def test_incomplete_shards_at_the_end_are_left_out(dataset, far):
 
 
 # The cache.
-
-
-def cached(far, dataset, tmp_path, **options):
-    far.everything = False
-    return bags.open(f'far:{dataset}', cache=tmp_path / 'cache', **options)
 
 
 @pytest.mark.parametrize('mode', CacheMode)
@@ -320,66 +210,6 @@ def test_a_single_folder_and_a_bag(dataset, far, tmp_path):
 def test_a_local_dataset_is_read_where_it_is(dataset, tmp_path):
     check(bags.open(dataset, cache=tmp_path / 'cache'))
     assert not (tmp_path / 'cache').exists()
-
-
-# Prefetching.
-
-
-def test_prefetched_datasets_are_read_without_the_storage(dataset, far, tmp_path):
-    size = bags.prefetch(cached(far, dataset, tmp_path))
-    assert size == bags.open(dataset).size + 6 * os.path.getsize(dataset / '000000' / 'spec.json')
-    reader = cached(far, dataset, tmp_path)
-    del far.asked[:], far.opened[:]
-    check(reader)
-    assert not far.asked
-    assert not far.opened
-
-
-def test_only_shards_and_fields_of_a_view_are_fetched(dataset, far, tmp_path):
-    reader = cached(far, dataset, tmp_path)
-    view = bags.concat([bags.select(reader, [8, 36])[1:], reader[21:23]])
-    bags.prefetch(view, 'text')
-    fetched = {str(Path(path).relative_to(dataset)) for path in far.opened}
-    names = ('refs.bag', 'spec.json', 'text.bag')
-    assert {f'{shard}/{name}' for shard in ('000003', '000005') for name in names} <= fetched
-    assert not {name for name in fetched if name.endswith(('id.bag', 'meta.bagz', 'words.bag'))}
-    assert not {name for name in fetched if name.startswith(('000001', '000002', '000004'))}
-
-
-def test_only_blocks_of_a_view_are_fetched(tmp_path, far):
-    path = tmp_path / 'blobs'
-    with bags.ShardedDatasetWriter(path, {'blob': 'bytes', 'id': 'int(8)'}) as writer:
-        for index in range(64):
-            writer.append({'blob': bytes([index]) * 100_000, 'id': index})
-    reader = cached(far, path, tmp_path, cache_mode='blocks')
-    bags.prefetch(reader[5:7], 'blob')
-    assert sum(stop - start for _, start, stop in far.asked) < 600_000
-    again = cached(far, path, tmp_path, cache_mode='blocks')
-    asked = len(far.asked)
-    assert again[6, 'blob'] == {'blob': bytes([6]) * 100_000}
-    assert len(far.asked) == asked
-
-
-def test_joined_datasets(dataset, far, tmp_path):
-    with bags.DatasetWriter(tmp_path / 'labels', {'label': 'int(1)'}) as writer:
-        for index in range(40):
-            writer.append({'label': index % 3})
-    joined = bags.join(
-        [cached(far, dataset, tmp_path), bags.open(f'far:{tmp_path}/labels', cache=tmp_path / 'cache')]
-    )
-    bags.prefetch(joined, ('id', 'label'))
-    assert {os.path.basename(path) for path in far.opened} == {'spec.json', 'refs.bag', 'id.bag', 'label.bag'}
-
-
-def test_prefetching_without_a_cache_or_room(dataset, far, tmp_path):
-    with pytest.raises(ValueError, match='has no cache'):
-        bags.prefetch(bags.open(dataset))
-    with pytest.raises(ValueError, match='cache_size of at least'):
-        bags.prefetch(cached(far, dataset, tmp_path, cache_size=100))
-    with pytest.raises(KeyError, match='nothing'):
-        bags.prefetch(cached(far, dataset, tmp_path), 'nothing')
-    with pytest.raises(TypeError, match='dataset'):
-        bags.prefetch('path')
 
 
 def test_readers_with_a_cache_are_pickled(dataset, far, tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import bags
 from bags.interop.convert import open_source
 from bags.interop.extensions import escape_key, unescape_key
-from bags.interop.layouts import find_layout, group
+from bags.interop.folders import find_layout, group
 from bags.interop.source import Damaged
 
 DATA = Path(__file__).parents[2] / 'examples' / 'data'

@@ -1,8 +1,9 @@
-"""`bags copy`: copies a dataset or a part of it."""
+"""`bags copy`; `bags consolidate` and `bags prefetch`, which make a remote dataset faster to read."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import enum
+from typing import Annotated, Any
 
 import typer
 
@@ -19,9 +20,7 @@ from bags.cli.arguments import (
 )
 from bags.cli.output import byte_count, plural, print_json, say
 
-__all__ = ['PANEL', 'copy']
-
-PANEL = 'Copy and convert'
+__all__ = ['consolidate', 'copy', 'prefetch']
 
 
 def copy(
@@ -76,3 +75,59 @@ def copy(
         say(f'left out: datapoint {each.datapoint:,}: {each.error}', 'yellow')
     shards, size = plural(done.shards, 'shard'), byte_count(done.size)
     say(f'{target}: {plural(done.datapoints, "datapoint")} in {shards}, {size}')
+
+
+def consolidate(
+    path: Annotated[str, argument('PATH', 'A sharded dataset; also a URL.')], json: Json = False
+) -> None:
+    """Writes shards.json into a sharded dataset, so that it opens with one request over a network.
+
+    Example: bags consolidate episodes
+    """
+    import bags
+
+    shards = bags.consolidate(path)
+    if json:
+        print_json({'path': path, 'shards': shards})
+    else:
+        say(f'{path}: consolidated {plural(shards, "shard")}')
+
+
+class Mode(enum.StrEnum):
+    FILES = 'files'
+    BLOCKS = 'blocks'
+
+
+def prefetch(
+    path: Annotated[str, argument('PATH', 'The URL of a dataset.')],
+    cache: Annotated[
+        str, option('--cache', metavar='DIR', help='The folder to pass as cache= when it is read.')
+    ],
+    rows: Rows = '',
+    fields: Fields = None,
+    mode: Annotated[
+        Mode, typer.Option('--mode', help='Whole files, or only the blocks of what is read.')
+    ] = Mode.FILES,
+    size: Annotated[
+        str | None, option('--size', metavar='BYTES', help='Largest size of the cache, as 500GB.')
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Fetches a dataset, or a part of it, into a cache, so that reading it is local from then on.
+
+    Example: bags prefetch s3://bucket/episodes --cache cache
+
+    Example: bags prefetch s3://bucket/episodes --cache cache --rows :10 --fields id,words
+    """
+    import bags
+
+    options: dict[str, Any] = {'cache': cache, 'cache_mode': mode}
+    if size is not None:
+        options['cache_size'] = parse_byte_count(size)
+    with bags.open(path, **options) as dataset:
+        view = bags.select(dataset, parse_rows(rows, len(dataset))) if rows else dataset
+        fetched = bags.prefetch(view, parse_fields(fields, dataset.spec))
+    if json:
+        print_json({'path': path, 'cache': cache, 'bytes': fetched})
+    else:
+        say(f'{path}: {byte_count(fetched)} are in {cache}')

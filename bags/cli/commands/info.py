@@ -17,9 +17,7 @@ from bags.cli.output import (
     with_path_as_given,
 )
 
-__all__ = ['PANEL', 'info']
-
-PANEL = 'Show'
+__all__ = ['info']
 
 
 def info(path: Path, json: Json = False) -> None:

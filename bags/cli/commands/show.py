@@ -1,20 +1,26 @@
-"""`bags show`, `bags head`, `bags tail`: print datapoints with readable values."""
+"""`bags show`, `head`, `tail`: print datapoints with readable values; `bags cat`: writes one record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from bags.cli.arguments import Fields, Json, Path, argument, option, parse_fields, parse_rows
+from bags.cli.arguments import (
+    Fields,
+    Json,
+    Path,
+    argument,
+    check_field,
+    option,
+    parse_fields,
+    parse_item,
+    parse_rows,
+)
 from bags.cli.errors import UsageError
 from bags.cli.output import print_json, print_rich, say, table
 
-__all__ = ['PANEL', 'head', 'show', 'tail']
-
-PANEL = 'Show'
-SETTINGS = {'ignore_unknown_options': True}  # So that -1 is an index.
+__all__ = ['cat', 'head', 'show', 'tail']
 
 Count = Annotated[int, typer.Option('--count', '-n', min=0, help='How many.')]
 Index = Annotated[
@@ -23,9 +29,6 @@ Index = Annotated[
 Save = Annotated[
     str | None, option('--save', metavar='DIR', help='Also save the media as files in this folder.')
 ]
-
-Chosen = Callable[[int, str], Iterable[int]]
-"""Returns indices, given how many datapoints or records there are, and which of both they are."""
 
 
 def show(path: Path, index: Index = '', fields: Fields = None, save: Save = None, json: Json = False) -> None:
@@ -39,11 +42,7 @@ def show(path: Path, index: Index = '', fields: Fields = None, save: Save = None
     """
     if index.startswith('--'):
         raise typer.BadParameter(f'No such option: {index}')
-
-    def chosen(length: int, what: str) -> Iterable[int]:
-        return parse_rows(index, length, what) if index else range(min(1, length))
-
-    _show(path, chosen, fields, save, json)
+    _show(path, index or ':1', fields, save, json)
 
 
 def head(path: Path, count: Count = 5, fields: Fields = None, json: Json = False) -> None:
@@ -51,7 +50,7 @@ def head(path: Path, count: Count = 5, fields: Fields = None, json: Json = False
 
     Example: bags head episodes --count 3
     """
-    _show(path, lambda length, _: range(min(count, length)), fields, None, json)
+    _show(path, f':{count}', fields, None, json)
 
 
 def tail(path: Path, count: Count = 5, fields: Fields = None, json: Json = False) -> None:
@@ -59,26 +58,26 @@ def tail(path: Path, count: Count = 5, fields: Fields = None, json: Json = False
 
     Example: bags tail episodes --count 3
     """
-    _show(path, lambda length, _: range(max(0, length - count), length), fields, None, json)
+    _show(path, f'-{count}:' if count else ':0', fields, None, json)
 
 
-def _show(path: str, chosen: Chosen, fields: str | None, save: str | None, json: bool) -> None:
+def _show(path: str, rows: str, fields: str | None, save: str | None, json: bool) -> None:
     from bags.maintenance.location import locate
 
     if locate(path).kind != 'bags':
-        _show_datapoints(path, chosen, fields, save, json)
+        _show_datapoints(path, rows, fields, save, json)
     elif fields is None:
-        _show_records(path, chosen, save, json)
+        _show_records(path, rows, save, json)
     else:
         raise UsageError(f'{path}: a bag has no fields, got --fields {fields}')
 
 
-def _show_datapoints(path: str, chosen: Chosen, fields: str | None, save: str | None, json: bool) -> None:
+def _show_datapoints(path: str, rows: str, fields: str | None, save: str | None, json: bool) -> None:
     from bags.cli.values import open_to_show, show_value
 
     with open_to_show(path) as dataset:
         names = parse_fields(fields, dataset.spec) or list(dataset.spec)
-        for position, index in enumerate(chosen(len(dataset), 'datapoint')):
+        for position, index in enumerate(parse_rows(rows, len(dataset))):
             values = {name: show_value(dataset, index, name) for name in names}
             saved = [] if save is None else _save_media(save, dataset, index, names)
             if json:
@@ -88,21 +87,20 @@ def _show_datapoints(path: str, chosen: Chosen, fields: str | None, save: str | 
             if position:
                 say('')
             say(f'datapoint {index:,}', 'bold')
-            print_rich(
-                table([('', 'left'), ('', 'left')], [[name, value.text] for name, value in values.items()])
-            )
+            lines = [(name, value.text) for name, value in values.items()]
+            print_rich(table([('', 'left'), ('', 'left')], lines))
             for name in saved:
                 say(f'saved {name}', 'dim')
 
 
-def _show_records(path: str, chosen: Chosen, save: str | None, json: bool) -> None:
+def _show_records(path: str, rows: str, save: str | None, json: bool) -> None:
     import io
 
     import bags
     from bags.cli.values import show_file
 
     with bags.bag.Reader(path) as reader:
-        for index in chosen(len(reader), 'record'):
+        for index in parse_rows(rows, len(reader), 'record'):
             record = reader[index]
             value = show_file(io.BytesIO(record))
             saved = [] if save is None else [_save_file(save, f'{index:06}.record', io.BytesIO(record))]
@@ -167,3 +165,61 @@ def _save_file(folder: str, stem: str, file: BinaryIO) -> str:
         with open(os.path.join(path, name), 'xb') as target:
             shutil.copyfileobj(file, target, 1 << 20)
     return os.path.join(folder, name)
+
+
+def cat(
+    path: Path,
+    index: Annotated[int, argument('INDEX', 'The datapoint, or the record of a bag.')],
+    field: Annotated[str, argument('[FIELD]', 'The field of a dataset; an item as frames[3].')] = '',
+    item: Annotated[int | None, option('--item', help='The item of a sequence.')] = None,
+    json: Json = False,
+) -> None:
+    """Writes the bytes of one record to standard output, unchanged.
+
+    Example: bags cat episodes 12 image > x.jpg
+
+    Example: bags cat episodes 12 'words[0]'
+    """
+    import base64
+    import shutil
+    import sys
+
+    with _open_record(path, index, field, item) as file:
+        if not json:
+            shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
+            sys.stdout.buffer.flush()
+            return
+        from bags.cli.values import media_info
+
+        facts = media_info(file)
+        file.seek(0)
+        data = base64.b64encode(file.read()).decode()
+        print_json({'index': index, 'field': field or None, 'item': item, **facts, 'base64': data})
+
+
+def _open_record(path: str, index: int, field: str, item: int | None) -> Any:
+    import io
+
+    import bags
+    from bags.cli.values import open_to_show
+    from bags.maintenance.location import locate
+
+    if locate(path).kind == 'bags':
+        if field or item is not None:
+            raise UsageError(f'{path}: a bag has no fields and no items, got {field or item!r}')
+        with bags.bag.Reader(path) as reader:
+            return io.BytesIO(reader[parse_rows(str(index), len(reader), 'record')[0]])
+    with open_to_show(path) as dataset:
+        if not field:
+            raise UsageError(f'{path}: which field? There are {", ".join(dataset.spec)}')
+        name, item = parse_item(field, item)
+        if name not in dataset.spec and field in dataset.spec:
+            name, item = field, None
+        check_field(name, dataset.spec)
+        row = parse_rows(str(index), len(dataset))[0]
+        try:
+            return dataset.file(row, name, item)
+        except TypeError as exc:
+            raise UsageError(str(exc)) from exc
+        except IndexError as exc:
+            raise IndexError(f'datapoint {row}, field {name!r}: no item {item}: {exc}') from exc

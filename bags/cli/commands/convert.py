@@ -1,4 +1,4 @@
-"""`bags import`: makes a dataset of other files."""
+"""`bags import`: makes a dataset of other files; `bags export`: writes a dataset as such files."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from bags.cli.arguments import Json, argument, option
+from bags.cli.arguments import Fields, Json, Path, argument, option, parse_byte_count, parse_fields
 from bags.cli.errors import UsageError, fail
 from bags.cli.output import plural, print_json
 
-__all__ = ['PANEL', 'import_']
-
-PANEL = 'Copy and convert'
+__all__ = ['export', 'import_']
 
 
 class Layout(enum.StrEnum):
@@ -101,3 +99,36 @@ def _print(json: bool, facts: dict[str, Any]) -> None:
         print(f'{len(facts["skipped"]):,} left out:')
         for each in facts['skipped']:
             print(f'  {each["file"]}: {each["why"]}')
+
+
+class Format(enum.StrEnum):
+    WEBDATASET = 'webdataset'
+    FILES = 'files'
+
+
+def export(
+    path: Path,
+    target: Annotated[str, argument('TARGET', 'A new or empty folder.')],
+    format: Annotated[
+        Format, typer.Option(help='webdataset for tars, files for a folder of files.')
+    ] = Format.WEBDATASET,
+    fields: Fields = None,
+    shard_size: Annotated[str, typer.Option(metavar='BYTES', help='Size of a full tar.')] = '1GiB',
+    json: Json = False,
+) -> None:
+    """Writes a dataset as WebDataset tars, or as a folder of files. Records are written byte for byte.
+
+    Example: bags export dataset tars
+
+    Example: bags export dataset photos --format files --fields jpg,txt
+    """
+    import bags
+    from bags.dataset.open import open_with_known_decoders
+
+    with open_with_known_decoders(path) as dataset:
+        count, names, size = len(dataset), parse_fields(fields, dataset.spec), parse_byte_count(shard_size)
+        files = bags.export(dataset, target, format=format.value, fields=names, shard_size=size)
+    if json:
+        print_json({'datapoints': count, 'files': files})
+    else:
+        print(f'{plural(count, "datapoint")}, {plural(files, "file")}')

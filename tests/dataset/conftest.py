@@ -1,0 +1,5 @@
+"""Fixtures: a sharded dataset, and a remote store for paths behind `far:`."""
+
+from tests.dataset.remote_dataset import dataset, far
+
+__all__ = ['dataset', 'far']

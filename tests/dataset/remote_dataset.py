@@ -1,0 +1,95 @@
+"""A sharded dataset that is read through a remote store, which records its requests."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import bags
+import bags.bag.reader
+import bags.storage
+from bags.storage.local import LocalStore
+from tests.storage.far import Far
+
+SPEC = {'id': 'int(8)', 'text': 'utf8', 'words': 'utf8[]', 'meta': 'json'}
+
+
+class Counting(Far):
+    """Counts requests, as a storage would see them."""
+
+    def __init__(self):
+        super().__init__()
+        self.requests = []
+
+    def open(self, path, hints):
+        self.requests.append(('open', os.path.basename(path)))
+        return super().open(path, hints)
+
+    def read(self, path):
+        self.requests.append(('read', os.path.basename(path)))
+        return super().read(path)
+
+    def exists(self, path):
+        self.requests.append(('exists', path))
+        return super().exists(path)
+
+    def size(self, path):
+        self.requests.append(('size', path))
+        return super().size(path)
+
+    def names(self, folder):
+        self.requests.append(('names', folder))
+        return super().names(folder)
+
+    def walk(self, folder):
+        self.requests.append(('walk', folder))
+        return LocalStore().walk(folder)
+
+
+def row(index):
+    return {
+        'id': index,
+        'text': f'text {index}' * (index % 5),
+        'words': [f'{index}', 'x'] * (index % 3),
+        'meta': {'n': index},
+    }
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    path = tmp_path / 'data'
+    with bags.ShardedDatasetWriter(path, SPEC, shard_length=7, compression=['meta']) as writer:
+        for index in range(40):
+            writer.append(row(index))
+    return path
+
+
+@pytest.fixture
+def far(monkeypatch):
+    """Has paths behind `far:` be on a storage that is not local."""
+    store, original = Counting(), bags.storage.store_for
+
+    def store_for(path, *args):
+        text = os.fspath(path)
+        if text.startswith('far:'):
+            return store, text[4:]
+        return (store, text) if store.everything else original(path, *args)
+
+    store.everything = False
+    monkeypatch.setattr(bags.storage, 'store_for', store_for)
+    monkeypatch.setattr(bags.bag.reader, 'store_for', store_for)
+    return store
+
+
+def check(reader, count=40):
+    assert len(reader) == count
+    assert [reader[index] for index in range(count)] == [row(index) for index in range(count)]
+    chosen = np.random.default_rng(0).integers(0, count, 30)
+    assert reader.batch(chosen, 'id')['id'].tolist() == chosen.tolist()
+
+
+def cached(far, dataset, tmp_path, **options):
+    far.everything = False
+    return bags.open(f'far:{dataset}', cache=tmp_path / 'cache', **options)

@@ -1,0 +1,35 @@
+"""Consolidating writes the spec, sizes and counts of all shards into shards.json."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import bags
+from tests.dataset.remote_dataset import SPEC, row
+
+
+def test_shards_json_holds_the_spec_sizes_and_counts(dataset):
+    assert bags.consolidate(dataset) == 6
+    found = json.loads((dataset / 'shards.json').read_bytes())
+    assert found['format'] == 'bags shards 1'
+    assert found['spec'] == dict(sorted(SPEC.items()))
+    assert [shard['name'] for shard in found['shards']] == [f'{number:06}' for number in range(6)]
+    assert [shard['length'] for shard in found['shards']] == [7, 7, 7, 7, 7, 5]
+    for shard in found['shards']:
+        folder = dataset / shard['name']
+        assert shard['sizes'] == {path.name: path.stat().st_size for path in folder.iterdir()}
+        assert shard['counts'] == {
+            path.name: len(bags.bag.Reader(path)) for path in folder.iterdir() if path.suffix != '.json'
+        }
+
+
+def test_only_closed_shards_are_consolidated(tmp_path):
+    with bags.ShardedDatasetWriter(tmp_path / 'd', SPEC) as writer:
+        writer.append(row(0), flush=True)
+        with pytest.raises(ValueError, match='closed'):
+            bags.consolidate(tmp_path / 'd')
+    assert bags.consolidate(tmp_path / 'd') == 1
+    with pytest.raises(FileNotFoundError):
+        bags.consolidate(tmp_path)
