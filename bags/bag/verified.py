@@ -8,7 +8,7 @@ import numpy as np
 
 from bags.indexing import Int64s
 
-__all__ = ['VerifiedBlocks', 'as_slice']
+__all__ = ['SHIFT', 'VERIFIED', 'VerifiedBlocks', 'as_slice']
 
 SHIFT = 9  # A block is 2**9 rows: of limits, a page of memory.
 MAX_BLOCKS = 16  # Blocks verified by one call, so that a batch costs about the same on a bag of any size.
@@ -18,8 +18,8 @@ UNKNOWN, BAD, VERIFIED = 0, 1, 2
 class VerifiedBlocks:
     """Remembers which blocks of a table passed a check.
 
-    With it, a batch of 256 datapoints of an integer and a text takes 50 us, without it 65: limits and refs
-    of verified rows need not be read.
+    With it, a batch of 256 datapoints of an integer and a text takes 50 us, without it 65, and a row of four
+    small fields 0.8 instead of 1.3: limits and tags of verified rows need not be read.
 
     Args:
         count: Rows of the table.
@@ -29,7 +29,9 @@ class VerifiedBlocks:
     def __init__(self, count: int, check: Callable[[int, int], bool]) -> None:
         self._count = count
         self._check = check
-        self._state = np.zeros((max(0, count - 1) >> SHIFT) + 1, np.uint8)
+        self.states = bytearray((max(0, count - 1) >> SHIFT) + 1)
+        """By block, `VERIFIED` if it passed."""
+        self._state = np.frombuffer(self.states, np.uint8)
         self._all = False
         self.any_bad = False
         """Whether a block failed the check."""
@@ -56,10 +58,17 @@ class VerifiedBlocks:
         self._all = not np.count_nonzero(self._state != VERIFIED)
         return holds
 
+    def verify(self, row: int) -> bool:
+        """Tells whether a row lies in a verified block; verifies the block first."""
+        block = row >> SHIFT
+        if self.states[block] == UNKNOWN:
+            self._verify(block)
+        return self.states[block] == VERIFIED
+
     def _verify(self, block: int) -> None:
         start = block << SHIFT
         passed = self._check(start, min(start + (1 << SHIFT), self._count))
-        self._state[block] = VERIFIED if passed else BAD
+        self.states[block] = VERIFIED if passed else BAD
         self.any_bad |= not passed
 
 

@@ -96,8 +96,8 @@ class RefsFormat:
                 self.stride += len(self.tags[-1]) + 4
         form = ['>', *(f'{len(tag)}sI' for tag in self.tags)]
         self._struct = struct.Struct(''.join(form))
-        self.unpack_bytes = struct.Struct(''.join(form).replace('s', 'B')).unpack_from
-        """Reads the bytes of tags, and integers, from a buffer at an offset."""
+        self.unpack_numbers = struct.Struct(''.join(form).replace('s', 'x')).unpack_from
+        """Reads the integers of a row, whose tags are verified, from a buffer at an offset."""
         is_tag = np.ones(self.stride, bool)
         for start in self._starts:
             is_tag[start : start + 4] = False

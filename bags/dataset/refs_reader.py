@@ -42,10 +42,11 @@ class RefsReader:
         self._verified: VerifiedBlocks | None = None
         self._get: Callable[[int], bytes] | None = None
 
-    def _verified_rows(self, bag: BagFile) -> VerifiedBlocks:
+    def verified(self) -> VerifiedBlocks:
         """Returns the blocks of rows that have the limits and tags of the format."""
         if self._verified is None:
-            format = self.format  # Not self: a cycle would keep the file open.
+            bag, format = self.bag, self.format  # Not self: a cycle would keep the file open.
+            assert bag is not None
             table = np.ndarray((bag.count, format.stride), np.uint8, bag.file.buffer)
             limits = bag.verified()
             self._verified = VerifiedBlocks(
@@ -84,7 +85,7 @@ class RefsReader:
             return dict.fromkeys(names, indices)
         if self.is_table and len(indices):
             rows = as_slice(indices)
-            if (self._verified or self._verified_rows(bag)).holds(rows):
+            if (self._verified or self.verified()).holds(rows):
                 identity = self._identity.get(names) or self._identity_blocks(names)
                 if identity is not None and not identity.any_bad and identity.holds(rows):
                     return dict.fromkeys(names, indices)
