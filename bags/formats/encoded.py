@@ -77,9 +77,8 @@ def _check_format(head: Buffer, names: tuple[str, ...], where: str = '') -> None
 def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Makes a decoder safe for bytes of any origin.
 
-    The decorated function is called with complete files of its format only, and whatever a foreign library
-    raises on them becomes a ValueError. The attribute `is_long` says that it takes long and mostly runs
-    without the GIL, so that a batch may be decoded in threads.
+    The decorated function is called with complete files of its format only. Whatever a foreign library raises
+    becomes a ValueError.
 
     Args:
         name: The format, as `identify` names it.
@@ -98,7 +97,6 @@ def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
                     raise
                 raise ValueError(f'damaged {name}: {str(exc) or type(exc).__name__}') from exc
 
-        vars(decode)['is_long'] = True
         return decode
 
     return decorate
@@ -131,10 +129,6 @@ class PositionedFile(io.RawIOBase):
         data = self.read_at(self.position, None if size is None or size < 0 else size)
         self.position += len(data)
         return data
-
-    def readall(self) -> bytes:
-        """Returns all bytes that are left."""
-        return self.read()
 
     def readinto(self, buffer: Any, /) -> int:
         """Fills a buffer; returns the number of bytes read."""
