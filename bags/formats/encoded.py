@@ -32,17 +32,10 @@ T = TypeVar('T')
 
 
 def already_encoded(value: object, *names: str) -> Encoded | None:
-    """Returns a value that is an encoded file.
-
-    Args:
-        value: Bytes or a path, or anything else.
-        *names: The formats that are allowed, as `identify` names them.
-
-    Returns:
-        The bytes, the file opened at its start, or None if the value is neither and has to be encoded.
+    """Returns the bytes of a value, or the open file of a path; None if it is neither, and has to be encoded.
 
     Raises:
-        ValueError: It is of another format.
+        ValueError: It has none of the formats that are allowed, named as by `identify`.
         OSError: The path cannot be read.
     """
     if isinstance(value, bytes | bytearray | memoryview):
@@ -79,9 +72,6 @@ def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
 
     The decorated function is called with complete files of its format only. Whatever a foreign library raises
     becomes a ValueError.
-
-    Args:
-        name: The format, as `identify` names it.
     """
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
@@ -161,11 +151,7 @@ class BufferFile(PositionedFile):
 
 
 class BorrowedFile(PositionedFile):
-    """A view of a file of the caller, from its current position on. Closing it leaves the file open.
-
-    Args:
-        file: A seekable binary file.
-    """
+    """A view of a seekable file of the caller, from its current position on. Closing it leaves that open."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

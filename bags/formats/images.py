@@ -211,13 +211,7 @@ def decode_avif(data: Buffer, *_args: str) -> Pixels:
 
 
 def _load(data: Buffer, name: str) -> Pixels:
-    """Decodes an image with the plugin of Pillow that has this name.
-
-    Raises:
-        MissingDependencyError: Pillow is not installed.
-        ValueError: More than `MAX_PIXELS`, or a mode that is not supported.
-        Exception: Whatever Pillow raises on damaged data.
-    """
+    """Decodes an image with the plugin of Pillow that has this name."""
     # The plugin's class instead of Image.open: no other plugin is imported or sees the bytes, and our limit
     # replaces Pillow's warning.
     image = _plugin(name)(BufferFile(data))
@@ -235,7 +229,6 @@ def _plugin(name: str) -> Callable[[Any], Image]:
 
 
 def _check_size(width: int, height: int) -> None:
-    """Raises ValueError for more than `MAX_PIXELS`."""
     if width * height > MAX_PIXELS:
         raise ValueError(f'expected at most {MAX_PIXELS} pixels, got {width} x {height}')
 
@@ -257,17 +250,7 @@ def _pixels(image: Image) -> Pixels:
 
 
 def _save(value: Any, format: str, channels: Sequence[int], **options: Any) -> bytes:
-    """Encodes an image with Pillow.
-
-    Args:
-        value: An array, or a PIL image.
-        format: As Pillow names it.
-        channels: The numbers of channels that are allowed.
-        **options: Of the format.
-
-    Raises:
-        TypeError, ValueError: See the functions above.
-    """
+    """Encodes an array or a PIL image with Pillow, if it has one of the numbers of channels."""
     try:
         from PIL import Image
     except ImportError as exc:

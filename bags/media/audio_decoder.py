@@ -104,7 +104,7 @@ class AudioDecoder:
         self.cut = packets.table.cut
         self.rate = 0
         self.channels = 0
-        self._layout = self._find_layout()
+        self._layout = self._find_layout(self._count_samples())
         self.length = int(self._layout.firsts[-1])
         presented = np.flatnonzero(self._layout.highs > self._layout.lows)
         if not len(presented):
@@ -130,8 +130,8 @@ class AudioDecoder:
             context.options = VERIFY_CHECKSUMS
         return context
 
-    def _find_layout(self) -> Layout:
-        """Finds how many samples each packet decodes to: by the durations, if they are right where checked.
+    def _count_samples(self) -> Int64s:
+        """Returns how many samples each packet decodes to: by the durations, if they are right where checked.
 
         The first packets and the last are decoded: the last may be shorter than its duration, and the first
         have the rate and channels, which may differ from those in the header.
@@ -139,21 +139,18 @@ class AudioDecoder:
         table, name = self.packets.table, self._context.name
         total = len(table.sizes)
         head = [len(samples) for samples in self._decode(0, min(4, total))]
-        durations = table.durations * table.unit[0] * self.rate
-        counts = durations // table.unit[1]
+        counts, rest = np.divmod(table.durations * table.unit[0] * self.rate, table.unit[1])
+        is_known = bool(counts[:-1].all()) and not rest.any()
         if name in ('aac', 'mp3float', 'mp3') and len(set(head)) == 1:
-            counts = np.full(total, head[0], np.int64)
-        elif (durations % table.unit[1]).any() or not durations[:-1].all():
-            return self._decode_layout()
-        start = max(0, total - 1 - PACKETS_BEFORE.get(name, DEFAULT_PACKETS_BEFORE))
-        counts[-1] = [len(samples) for samples in self._decode(start, total)][-1]
-        return self._make_layout(counts) if counts[: len(head)].tolist() == head else self._decode_layout()
+            counts, is_known = np.full(total, head[0], np.int64), True
+        if is_known:
+            start = max(0, total - 1 - PACKETS_BEFORE.get(name, DEFAULT_PACKETS_BEFORE))
+            counts[-1] = [len(samples) for samples in self._decode(start, total)][-1]
+            if counts[: len(head)].tolist() == head:
+                return counts
+        return np.array([len(samples) for samples in self._decode(0, total)], np.int64)
 
-    def _decode_layout(self) -> Layout:
-        counts = [len(samples) for samples in self._decode(0, len(self.packets.table.sizes))]
-        return self._make_layout(np.array(counts, np.int64))
-
-    def _make_layout(self, counts: Int64s) -> Layout:
+    def _find_layout(self, counts: Int64s) -> Layout:
         """Drops priming and padding as libavcodec does: priming may extend over several packets."""
         table = self.packets.table
         lows, highs = np.zeros_like(counts), counts.copy()

@@ -97,12 +97,7 @@ def why_not_copied(decoder: VideoDecoder) -> tuple[str, str | None]:
 
 
 class PacketCopier:
-    """Copies the packets of a video to new files, from the first to the last.
-
-    Args:
-        container: The source, opened with libavformat.
-        stream: The video in it.
-    """
+    """Copies the packets of a stream of a libavformat container to new files, from the first to the last."""
 
     def __init__(self, container: Any, stream: Any) -> None:
         self._stream = stream

@@ -12,13 +12,13 @@ import numpy as np
 from bags.formats.encoded import PositionedFile
 from bags.formats.ffmpeg import best_stream, import_av, open_container
 from bags.formats.signatures import DEMUXERS, HEAD, ebml_number, identify
-from bags.media.mp4 import Track, find_moov, read_tracks
+from bags.media.mp4 import Track, find_moov, find_track
 from bags.media.packets import NO_PROBING, DemuxedPackets, Packets
 from bags.media.timeline import PacketTable
 
 __all__ = ['open_packets']
 
-HANDLERS = {'video': 'vide', 'audio': 'soun'}
+HANDLERS = {'video': b'vide', 'audio': b'soun'}
 PLAIN_CODECS = {
     b'avc1', b'avc3', b'hvc1', b'hev1', b'vp09', b'av01', b'mp4v', b'FFV1',
     b'mp4a', b'Opus', b'fLaC', b'alac',
@@ -47,27 +47,19 @@ def open_packets(file: BinaryIO, kind: str) -> Packets:
     if name not in DEMUXERS:
         raise ValueError(f'expected {kind}, got {name}')
     if name in ('MP4', 'QuickTime'):
-        tracks = read_tracks(find_moov(file))
-        if tracks and None not in tracks:
-            plain = [track for track in tracks if track is not None and track.kind == HANDLERS[kind]]
-            if len(plain) == 1 and plain[0].codec in PLAIN_CODECS and len(plain[0].table.sizes):
-                from_header = _video_track if kind == 'video' else _audio_track
-                packets = from_header(file, plain[0], name)
-                if packets is not None:
-                    return packets
+        track = find_track(find_moov(file), HANDLERS[kind])
+        if track is not None and track.codec in PLAIN_CODECS and len(track.table.sizes):
+            table = track.table
+            if kind == 'video':
+                table = replace(table, shown=table.shown & (table.sizes > 0))
+                return Packets(file, table, name, kind, track.header)
+            if packets := _audio_packets(file, track, name):
+                return packets
     return _demux(file, name, kind)
 
 
-# By the header of an MP4.
-
-
-def _video_track(file: BinaryIO, track: Track, name: str) -> Packets:
-    table = replace(track.table, shown=track.table.shown & (track.table.sizes > 0))
-    return Packets(file, table, name, 'video', track.header)
-
-
-def _audio_track(file: BinaryIO, track: Track, name: str) -> Packets | None:
-    """Returns the packets within the edit; None unless libavformat begins with the same ones.
+def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
+    """Returns the packets of an MP4 within its edit; None unless libavformat begins with the same ones.
 
     libavformat decides how many samples of the first packets are dropped, so these are demuxed.
     """
@@ -97,11 +89,9 @@ def _audio_track(file: BinaryIO, track: Track, name: str) -> Packets | None:
                 break
     if not found:
         return None
-    table = replace(table.at(numbers), keys=np.ones(len(numbers), bool), shown=shown, skips=skips)
+    columns = {key: getattr(table, key)[numbers] for key in ('offsets', 'sizes', 'times', 'durations')}
+    table = replace(table, **columns, keys=np.ones(len(numbers), bool), shown=shown, skips=skips)
     return Packets(file, table, name, 'audio', track.header)
-
-
-# By demuxing.
 
 
 class ReadAheadFile(PositionedFile):

@@ -25,14 +25,9 @@ MAX_GAP_BYTES = 1 << 16
 
 
 class Packets:
-    """The packets of one stream, as ranges of the file.
+    """The packets of one stream, `video` or `audio`, as ranges of a file of a format that `identify` names.
 
-    Args:
-        file: The file.
-        table: Where they are.
-        name: The format of the file, as `identify` returns it.
-        kind: Of the stream, `video` or `audio`.
-        header: A short file with the same header, which opens faster.
+    `header` is a short file with the same header, which opens faster.
     """
 
     def __init__(

@@ -84,13 +84,9 @@ T = TypeVar('T', bound=Closable)
 
 
 class LazyDecoder(Generic[T]):
-    """A decoder over a source: opened on first use, and used by one thread at a time.
+    """A decoder that `open` makes of a source on first use, and that one thread at a time uses.
 
     Pickling keeps the source alone; after a fork, the child opens it again.
-
-    Args:
-        source: What to open.
-        open: Makes a decoder of an open file; its `close` closes the file.
     """
 
     def __init__(self, source: Source, open: Callable[[BinaryIO], T]) -> None:

@@ -14,7 +14,7 @@ decoded from packet 0 on, frame 6 from packet 4 on.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from bags.indexing import Int64s
 
-__all__ = ['PacketTable', 'Run', 'Timeline', 'make_timeline', 'plan']
+__all__ = ['Bools', 'PacketTable', 'Run', 'Timeline', 'make_timeline', 'plan']
 
 Bools = npt.NDArray[np.bool_]
 
@@ -53,11 +53,6 @@ class PacketTable:
     """What is missing at the end of the file; None if nothing is."""
     skips: Int64s | None = None
     """(n, 2): audio samples to drop at the start and at the end of each, or None."""
-
-    def at(self, numbers: Int64s) -> PacketTable:
-        """Returns the table of some of the packets; without skips."""
-        columns = ('offsets', 'sizes', 'times', 'durations', 'keys', 'shown')
-        return replace(self, skips=None, **{name: getattr(self, name)[numbers] for name in columns})
 
 
 class Run(NamedTuple):
@@ -120,12 +115,7 @@ class Timeline:
 
 
 def make_timeline(table: PacketTable, duration: int | None = None) -> Timeline:
-    """Numbers the frames of a video.
-
-    Args:
-        table: Its packets.
-        duration: Ticks of the frame that is shown last; unless given, as in the table.
-    """
+    """Numbers the frames of a video. `duration`: ticks of the last one, if not those in the table."""
     times, shown = table.times, table.shown
     order = np.argsort(times, kind='stable')
     ranks = np.empty_like(order)
@@ -162,12 +152,7 @@ def _starts(packets: Int64s, keys: Int64s, ranks: Int64s) -> Int64s:
 
 
 def plan(timeline: Timeline, frames: Int64s) -> Iterator[Run]:
-    """Yields the runs that hold frames; no packet is in two of them.
-
-    Args:
-        timeline: The video's.
-        frames: Frame numbers, rising, without repeats.
-    """
+    """Yields the runs that hold frames, whose numbers rise without repeats. No packet is in two runs."""
     starts, stops = timeline.starts[frames], timeline.stops[frames]
     order = np.argsort(starts, kind='stable')
     starts, frames = starts[order], frames[order]

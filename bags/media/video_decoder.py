@@ -34,13 +34,7 @@ COLORS = {'rgb': ('rgb24', 3), 'gray': ('gray', 1)}
 
 
 class VideoDecoder:
-    """An open video. Not thread-safe.
-
-    Args:
-        file: The file, which `close` closes.
-        packets: The packets of its video.
-        timeline: Its frames.
-    """
+    """An open video. Not thread-safe."""
 
     def __init__(self, file: BinaryIO, packets: Packets, timeline: Timeline) -> None:
         self.file = file
@@ -76,13 +70,7 @@ class VideoDecoder:
         return import_av().video.reformatter.VideoReformatter()
 
     def pixels(self, number: int, frame: Any, size: tuple[int, int], color: str) -> Frames:
-        """Returns the pixels of a decoded frame, shape (height, width, channels), without a copy.
-
-        Args:
-            number: Its number.
-            frame: As `frames` yields it.
-            size: Height and width to scale to.
-            color: A key of `COLORS`.
+        """Returns the pixels of a frame scaled to (height, width), in a color of `COLORS`, without a copy.
 
         Raises:
             ValueError: It has another size than the first frame.
@@ -227,12 +215,7 @@ def _decoded(decoder: VideoDecoder, stop: int) -> list[int]:
 
 
 def _timeline_by_decoding(table: PacketTable, decoded: list[int]) -> Timeline:
-    """Numbers the frames where packets do not say which they hold.
-
-    Args:
-        table: The packets.
-        decoded: The packets whose frames the decoder returns, in that order.
-    """
+    """Numbers the frames where packets do not say which they hold; `decoded` is as `_decoded` returns it."""
     stop = len(table.sizes)
     found = np.array(decoded, np.int64)
     found = found[table.shown[found]]
