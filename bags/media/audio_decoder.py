@@ -53,7 +53,7 @@ class WavReader:
 
     begin = 0.0
     """The time of the first sample, in seconds."""
-    cut: str | None = None
+    truncation: str | None = None
     """What is missing at the end of the file; None if nothing is."""
 
     def __init__(self, file: Any) -> None:
@@ -101,7 +101,7 @@ class AudioDecoder:
         self.packets = packets
         self._context = self._new_context()
         self._from_start: tuple[Any, int] | None = None
-        self.cut = packets.table.cut
+        self.truncation = packets.table.truncation
         self.rate = 0
         self.channels = 0
         self._layout = self._find_layout(self._count_samples())
@@ -112,9 +112,9 @@ class AudioDecoder:
         table, first = packets.table, int(presented[0])
         self.begin = 0.0
         if packets.name in ('MP4', 'QuickTime', 'Matroska', 'WebM'):
-            unit = table.unit[0] / table.unit[1]
-            self.begin = int(table.times[first]) * unit + int(self._layout.lows[first]) / self.rate
-            if abs(self.begin) < unit:
+            tick = table.time_base[0] / table.time_base[1]
+            self.begin = int(table.times[first]) * tick + int(self._layout.lows[first]) / self.rate
+            if abs(self.begin) < tick:
                 self.begin = 0.0
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class AudioDecoder:
         table, name = self.packets.table, self._context.name
         total = len(table.sizes)
         head = [len(samples) for samples in self._decode(0, min(4, total))]
-        counts, rest = np.divmod(table.durations * table.unit[0] * self.rate, table.unit[1])
+        counts, rest = np.divmod(table.durations * table.time_base[0] * self.rate, table.time_base[1])
         is_known = bool(counts[:-1].all()) and not rest.any()
         if name in ('aac', 'mp3float', 'mp3') and len(set(head)) == 1:
             counts, is_known = np.full(total, head[0], np.int64), True

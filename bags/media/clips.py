@@ -168,17 +168,21 @@ def _cut(
         if copy and obstacle:
             raise ValueError(f'cannot be copied: {obstacle}')
         timeline, table = decoder.timeline, decoder.packets.table
-        count = len(timeline.packets)
+        count = len(timeline)
         ranges = [ClipRange(start, min(start + size, count), False) for start in range(0, count, size)]
         if not obstacle:
             ranges = plan_clips(table.times, table.keys, size, gop, copy)
-        if timeline.cut:
+        if timeline.truncation:
             # In the last group of pictures, frames may be missing between those that are present.
-            last = timeline.places[timeline.keys[-1] :] if len(timeline.keys) else timeline.places
+            last = (
+                timeline.frame_of_packet[timeline.keys[-1] :]
+                if len(timeline.keys)
+                else timeline.frame_of_packet
+            )
             complete = int(last[last >= 0].min(initial=count))
             ranges = [clip for clip in ranges if clip.stop <= complete]
         copier, reader = None, FrameReader(decoder)
-        ticks, time_base = reader.ticks, Fraction(*timeline.unit)
+        ticks, time_base = reader.ticks, Fraction(*timeline.time_base)
         fps = (count / (time_base * (ticks[-1] - ticks[0]))).limit_denominator(100_000)
         for start, stop, copied in ranges:
             if copied:
@@ -188,8 +192,8 @@ def _cut(
             else:
                 timed = reader.read(start, stop)
                 yield _encode(next(timed), timed, encoder, min(fps, Fraction(1000)), time_base)
-        if timeline.cut:
-            raise ValueError(timeline.cut)
+        if timeline.truncation:
+            raise ValueError(timeline.truncation)
 
 
 @contextmanager

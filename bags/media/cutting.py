@@ -52,12 +52,16 @@ def plan_clips(
         copy: Copy everything.
     """
     count = len(times)
-    packets = np.argsort(times, kind='stable')  # By frame.
-    places = np.empty(count, np.int64)  # Frames, by packet.
-    places[packets] = np.arange(count)
+    packet_of_frame = np.argsort(times, kind='stable')
+    frame_of_packet = np.empty(count, np.int64)
+    frame_of_packet[packet_of_frame] = np.arange(count)
     # A cut at a key frame is clean if all earlier frames are before it in the file, all later ones after it.
-    latest = np.maximum.accumulate(places)
-    clean = keys & (places == np.arange(count)) & (np.concatenate([[-1], latest[:-1]]) == places - 1)
+    latest = np.maximum.accumulate(frame_of_packet)
+    clean = (
+        keys
+        & (frame_of_packet == np.arange(count))
+        & (np.concatenate([[-1], latest[:-1]]) == frame_of_packet - 1)
+    )
     cuts = np.append(np.flatnonzero(clean), count)  # There, frame and packet have the same number.
     if copy:
         wanted = np.arange(0, count, size)
@@ -86,10 +90,10 @@ def why_not_copied(decoder: VideoDecoder) -> tuple[str, str | None]:
         return codec, f'MP4 does not support {codec}'
     if not table.one_frame_each:
         return codec, 'not every packet is a frame with a timestamp'
-    places = timeline.places
-    if table.cut and len(timeline.keys):
-        places = places[: timeline.keys[-1]]  # The packets after that are in no clip.
-    if (places < 0).any():
+    frames = timeline.frame_of_packet
+    if table.truncation and len(timeline.keys):
+        frames = frames[: timeline.keys[-1]]  # The packets after that are in no clip.
+    if (frames < 0).any():
         return codec, 'some of its frames are not shown'
     if not table.keys[0] or int(table.times.argmin()):
         return codec, 'its first frames refer to frames that are missing'

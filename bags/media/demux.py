@@ -64,7 +64,7 @@ def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
     libavformat decides how many samples of the first packets are dropped, so these are demuxed.
     """
     begin, first, length = track.edit or (0, 0, 0)
-    table, scale = track.table, track.table.unit[1]
+    table, scale = track.table, track.table.time_base[1]
     times = table.times - begin + first  # Without the edit.
     ends = times + table.durations
     kept = (ends > first - scale) & (times < first + length if length else True) & (table.sizes > 0)
@@ -138,17 +138,17 @@ def _demux(file: BinaryIO, name: str, kind: str) -> Packets:
     rows: list[tuple[Any, ...]] = []
     skips: list[tuple[int, int]] = []
     shift: int | None = None  # Bytes from `packet.pos` to the packet; -1 if it is not stored as one range.
-    cut = _missing(ahead, name)
+    truncation = _find_truncation(ahead, name)
     try:
         with open_container(ahead, name) as container:
             stream = best_stream(container, kind)
             codec = stream.codec_context.name
-            unit = stream.time_base.numerator, stream.time_base.denominator
+            time_base = stream.time_base.numerator, stream.time_base.denominator
             for packet in container.demux(stream):
                 if not packet.size:
                     continue
                 if packet.is_corrupt:
-                    cut = cut or f'packet {len(rows)} is damaged'
+                    truncation = truncation or f'packet {len(rows)} is damaged'
                     break
                 data = bytes(packet)
                 if shift != -1:
@@ -160,10 +160,10 @@ def _demux(file: BinaryIO, name: str, kind: str) -> Packets:
     except av.FFmpegError as exc:
         if not rows:
             raise ValueError(f'cannot be read as {name}: {exc}') from exc
-        cut = cut or f'damaged after packet {len(rows) - 1}: {exc}'
+        truncation = truncation or f'damaged after packet {len(rows) - 1}: {exc}'
     if not rows:
-        raise ValueError(cut or f'expected {kind}, got no packet of it')
-    table = _table(rows, skips, codec, shift or 0, unit, cut)
+        raise ValueError(truncation or f'expected {kind}, got no packet of it')
+    table = _table(rows, skips, codec, shift or 0, time_base, truncation)
     return (DemuxedPackets if shift == -1 else Packets)(file, table, name, kind)
 
 
@@ -172,9 +172,10 @@ def _table(
     skips: list[tuple[int, int]],
     codec: str,
     shift: int,
-    unit: tuple[int, int],
-    cut: str | None,
+    time_base: tuple[int, int],
+    truncation: str | None,
 ) -> PacketTable:
+    """Returns the table of packets: rows of offset, size, pts, dts, duration, and whether key and shown."""
     columns: Sequence[tuple[Any, ...]] = tuple(zip(*rows, strict=True))
     offsets, sizes, times, decoded, durations, keys, shown = columns
     timed = None not in times
@@ -182,7 +183,7 @@ def _table(
     if codec == 'mpeg4':
         one_frame_each = one_frame_each and min(sizes) > MAX_SKIPPED_VOP_BYTES
     horizon = max((time for time in decoded if time is not None), default=None)
-    if cut and timed and horizon is not None:
+    if truncation and timed and horizon is not None:
         # Missing packets would be decoded, and so shown, after this: between later frames some are missing.
         shown = tuple(is_shown and time <= horizon for is_shown, time in zip(shown, times, strict=True))
     if not timed:
@@ -195,10 +196,10 @@ def _table(
         durations=np.array([duration or 0 for duration in durations], np.int64),
         keys=np.array(keys, bool),
         shown=np.array(shown, bool),
-        unit=unit,
+        time_base=time_base,
         one_frame_each=one_frame_each,
         timed=timed,
-        cut=cut,
+        truncation=truncation,
         skips=np.array(skips, np.int64),
     )
 
@@ -221,7 +222,7 @@ def _skips(packet: Any) -> tuple[int, int]:
     return start, end
 
 
-def _missing(file: ReadAheadFile, name: str) -> str | None:
+def _find_truncation(file: ReadAheadFile, name: str) -> str | None:
     """Returns what is missing of a file whose header says how long it is; None if nothing is."""
     size, end = file.size(), 0
     head = file.peek(0, 64)
