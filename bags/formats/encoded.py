@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, TypeVar
 
 from bags.formats.scalars import Buffer
-from bags.formats.signatures import HEAD, check_whole, identify
+from bags.formats.signatures import HEAD_BYTES, check_whole, identify
 
 __all__ = [
     'BorrowedFile',
@@ -52,7 +52,7 @@ def check_file(file: Any, names: tuple[str, ...]) -> Any:
     """Returns an open file at the position it has, after a check of its format; closes it if that fails."""
     try:
         start = file.tell()
-        _check_format(file.read(HEAD), names, f'{getattr(file, "name", file)}: ')
+        _check_format(file.read(HEAD_BYTES), names, f'{getattr(file, "name", file)}: ')
         file.seek(start)
     except BaseException:
         file.close()

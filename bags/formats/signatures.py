@@ -16,14 +16,14 @@ __all__ = [
     'DEMUXERS',
     'EXTENSIONS',
     'FORMATS',
-    'HEAD',
+    'HEAD_BYTES',
     'SIGNATURES',
     'check_whole',
     'ebml_number',
     'identify',
 ]
 
-HEAD = 512
+HEAD_BYTES = 512
 """Bytes from the start of a file that `identify` needs."""
 
 Marks = tuple[tuple[int, bytes], ...]
@@ -105,13 +105,13 @@ _ELEMENTS = {
 
 
 def identify(head: Buffer) -> str:
-    """Returns the format of a file by its first `HEAD` bytes.
+    """Returns the format of a file by its first `HEAD_BYTES` bytes.
 
     Returns:
         A name in `SIGNATURES`, such as `JPEG`, `MP4` or `Ogg Opus`; for an unknown format a description of
         its first bytes.
     """
-    head = bytes(head[:HEAD])
+    head = bytes(head[:HEAD_BYTES])
     for name, alternatives in SIGNATURES.items():
         for marks in alternatives:
             for offset, mark in marks:

@@ -51,18 +51,8 @@ def plan_clips(
         gop: The largest key frame interval of what is copied.
         copy: Copy everything.
     """
+    cuts = _clean_cuts(times, keys)
     count = len(times)
-    packet_of_frame = np.argsort(times, kind='stable')
-    frame_of_packet = np.empty(count, np.int64)
-    frame_of_packet[packet_of_frame] = np.arange(count)
-    # A cut at a key frame is clean if all earlier frames are before it in the file, all later ones after it.
-    latest = np.maximum.accumulate(frame_of_packet)
-    clean = (
-        keys
-        & (frame_of_packet == np.arange(count))
-        & (np.concatenate([[-1], latest[:-1]]) == frame_of_packet - 1)
-    )
-    cuts = np.append(np.flatnonzero(clean), count)  # There, frame and packet have the same number.
     if copy:
         wanted = np.arange(0, count, size)
         right = np.clip(np.searchsorted(cuts, wanted), 1, len(cuts) - 1)
@@ -79,6 +69,20 @@ def plan_clips(
             copied = int(np.diff(within, append=stop).max(initial=0)) <= gop
         ranges.append(ClipRange(start, stop, copied))
     return ranges
+
+
+def _clean_cuts(times: Int64s, keys: npt.NDArray[np.bool_]) -> Int64s:
+    """Returns the key frames at which a copy can be cut, and the end: frame and packet have the same number.
+
+    All earlier frames are before such a key frame in the file, and all later ones after it.
+    """
+    count = len(times)
+    packet_of_frame = np.argsort(times, kind='stable')
+    frame_of_packet = np.empty(count, np.int64)
+    frame_of_packet[packet_of_frame] = np.arange(count)
+    before = np.concatenate([[-1], np.maximum.accumulate(frame_of_packet)[:-1]])
+    is_clean = keys & (frame_of_packet == np.arange(count)) & (before == frame_of_packet - 1)
+    return np.append(np.flatnonzero(is_clean), count)
 
 
 def why_not_copied(decoder: VideoDecoder) -> tuple[str, str | None]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bags.formats.encoded import PositionedFile
 from bags.formats.ffmpeg import best_stream, import_av, open_container
-from bags.formats.signatures import DEMUXERS, HEAD, ebml_number, identify
+from bags.formats.signatures import DEMUXERS, HEAD_BYTES, ebml_number, identify
 from bags.media.mp4 import Track, find_moov, find_track
 from bags.media.packets import NO_PROBING, DemuxedPackets, Packets
 from bags.media.timeline import PacketTable
@@ -43,7 +43,7 @@ def open_packets(file: BinaryIO, kind: str) -> Packets:
         ValueError: Not a media file, no stream of the kind, or an unknown codec.
     """
     file.seek(0)
-    name = identify(file.read(HEAD))
+    name = identify(file.read(HEAD_BYTES))
     if name not in DEMUXERS:
         raise ValueError(f'expected {kind}, got {name}')
     if name in ('MP4', 'QuickTime'):

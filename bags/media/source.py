@@ -99,12 +99,8 @@ class LazyDecoder(Generic[T]):
         self._process = os.getpid()
         self._decoder: T | None = None
 
-    def __getstate__(self) -> tuple[Source, Callable[[BinaryIO], T]]:
-        return self.source, self._open
-
-    def __setstate__(self, state: tuple[Source, Callable[[BinaryIO], T]]) -> None:
-        self.source, self._open = state
-        self._reset()
+    def __reduce__(self) -> Any:
+        return LazyDecoder, (self.source, self._open)
 
     def __del__(self) -> None:
         decoder = getattr(self, '_decoder', None)
