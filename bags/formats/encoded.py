@@ -96,7 +96,6 @@ class PositionedFile(io.RawIOBase):
     """A read-only file with a position of its own, in terms of `read_at` and `size`."""
 
     position = 0
-    """Where the next read begins."""
 
     def read_at(self, start: int, count: int | None) -> bytes:
         """Returns up to `count` bytes from `start`; all up to the end if it is None."""
@@ -107,11 +106,9 @@ class PositionedFile(io.RawIOBase):
         raise NotImplementedError
 
     def readable(self) -> bool:
-        """True."""
         return True
 
     def seekable(self) -> bool:
-        """True."""
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -121,19 +118,16 @@ class PositionedFile(io.RawIOBase):
         return data
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fills a buffer; returns the number of bytes read."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Sets the position."""
         base = 0 if whence == os.SEEK_SET else self.position if whence == os.SEEK_CUR else self.size()
         self.position = max(0, base + offset)
         return self.position
 
     def tell(self) -> int:
-        """Returns the position."""
         return self.position
 
 

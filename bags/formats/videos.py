@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 __all__ = [
-    'KEYFRAME_INTERVAL',
     'MP4',
     'WEBM',
     'Codec',

@@ -36,7 +36,7 @@ from bags.media.demux import open_packets
 from bags.media.packets import Packets
 from bags.media.timeline import PacketTable
 
-__all__ = ['AnyAudioDecoder', 'AudioDecoder', 'Samples', 'WavReader', 'open_audio']
+__all__ = ['AnyAudioDecoder', 'Samples', 'open_audio']
 
 Samples = npt.NDArray[np.float32]
 

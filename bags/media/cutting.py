@@ -77,9 +77,7 @@ def _clean_cuts(times: Int64s, keys: npt.NDArray[np.bool_]) -> Int64s:
     All earlier frames are before such a key frame in the file, and all later ones after it.
     """
     count = len(times)
-    packet_of_frame = np.argsort(times, kind='stable')
-    frame_of_packet = np.empty(count, np.int64)
-    frame_of_packet[packet_of_frame] = np.arange(count)
+    frame_of_packet = np.argsort(np.argsort(times, kind='stable'))
     before = np.concatenate([[-1], np.maximum.accumulate(frame_of_packet)[:-1]])
     is_clean = keys & (frame_of_packet == np.arange(count)) & (before == frame_of_packet - 1)
     return np.append(np.flatnonzero(is_clean), count)

@@ -43,7 +43,6 @@ class FileSource:
 
     @property
     def name(self) -> str:
-        """The path, or a description."""
         if isinstance(self.content, str | os.PathLike):
             return os.fspath(self.content)
         if isinstance(self.content, bytes | bytearray | memoryview):
@@ -52,14 +51,12 @@ class FileSource:
         return name if isinstance(name, str) else type(self.content).__name__
 
     def open(self) -> BinaryIO:
-        """Opens it."""
         if isinstance(self.content, str | os.PathLike):
             return open(self.content, 'rb')
         is_bytes = isinstance(self.content, bytes | bytearray | memoryview)
         return BufferFile(self.content) if is_bytes else BorrowedFile(self.content)  # type: ignore[return-value]
 
     def error(self, exc: Exception) -> Exception:
-        """A ValueError."""
         return ValueError(f'{self.name}: {exc}')
 
 
