@@ -14,7 +14,7 @@ from bags.dataset.open import open_with_known_decoders
 from bags.dataset.registry import decoders
 from bags.dataset.spec import FieldType
 from bags.errors import BagsError
-from bags.formats.signatures import DEMUXERS, EXTENSIONS, FORMATS, HEAD, identify
+from bags.formats.signatures import DEMUXERS, EXTENSIONS, FORMATS, HEAD_BYTES, identify
 
 __all__ = ['Shown', 'is_undecoded', 'media_info', 'open_to_show', 'show_file', 'show_value']
 
@@ -119,7 +119,7 @@ def media_info(file: BinaryIO) -> dict[str, Any]:
     """
     size = file.seek(0, 2)
     file.seek(0)
-    name = identify(file.read(HEAD))
+    name = identify(file.read(HEAD_BYTES))
     file.seek(0)
     facts: dict[str, Any] = {'format': name if name in EXTENSIONS else None, 'bytes': size}
     try:

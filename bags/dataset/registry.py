@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bags.formats import arrays, images, jpeg, scalars, trees, videos, wav
+from bags.formats import arrays, images, scalars, trees, videos, wav
 from bags.formats import audio as audio_formats
 from bags.formats.scalars import Buffer, check_count
 from bags.media import audio, stored, video
@@ -31,8 +31,8 @@ encoders: dict[str, Callable[..., Any]] = {
     'json': trees.encode_json,
     'array': arrays.encode_array,
     'tree': trees.encode_tree,
-    'jpeg': jpeg.encode_jpeg,
-    'jpg': jpeg.encode_jpeg,
+    'jpeg': images.encode_jpeg,
+    'jpg': images.encode_jpeg,
     'png': images.encode_png,
     'webp': images.encode_webp,
     'avif': images.encode_avif,
@@ -61,8 +61,8 @@ decoders: dict[str, Callable[..., Any]] = {
     'json': trees.decode_json,
     'array': arrays.decode_array,
     'tree': trees.decode_tree,
-    'jpeg': jpeg.decode_jpeg,
-    'jpg': jpeg.decode_jpeg,
+    'jpeg': images.decode_jpeg,
+    'jpg': images.decode_jpeg,
     'png': images.decode_png,
     'webp': images.decode_webp,
     'avif': images.decode_avif,

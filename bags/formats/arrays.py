@@ -41,11 +41,7 @@ _MAX_HEADER_BYTES = 1024
 def element_dtype(text: str) -> np.dtype[Any]:
     """Parses a dtype as NumPy names it: `float32`, `<f4`, `>u2`, `bool`, `datetime64[ns]`, `U10`.
 
-    Returns:
-        The dtype; little-endian unless `text` says otherwise.
-
-    Raises:
-        ValueError: Not a dtype, or one that is rejected (see the module).
+    It is little-endian unless `text` says otherwise. ValueError: not a dtype, or one that is rejected.
     """
     try:
         if not _DTYPE.fullmatch(text):
@@ -70,9 +66,6 @@ def array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
 
     Returns:
         The dtype and shape of every value, or None for `array`, whose records store them with each value.
-
-    Raises:
-        ValueError: Not a dtype and at most 64 lengths, or an array too large for NumPy.
     """
     if not args:
         return None
@@ -172,21 +165,13 @@ def _fits(array: Array, dtype: np.dtype[Any]) -> bool:
 
 
 def array_parts(array: Array) -> tuple[str, tuple[int, ...], bytes]:
-    """Returns Granular's three parts of an array: dtype string, shape, and the elements' bytes in C order.
-
-    Raises:
-        ValueError: A dtype that is rejected (see the module).
-    """
+    """Returns Granular's three parts of an array: dtype string, shape, and the elements' bytes in C order."""
     _check_dtype(array.dtype)
     return array.dtype.str, array.shape, array.tobytes()
 
 
 def array_from_parts(dtype: object, shape: object, data: Buffer) -> Array:
-    """Builds an array from the parts that `array_parts` returns, which may come from untrusted data.
-
-    Raises:
-        ValueError: They are not a dtype string, a list of lengths, and the number of bytes that these need.
-    """
+    """Builds an array from the parts that `array_parts` returns; ValueError if they contradict each other."""
     if (
         not isinstance(dtype, str)
         or not isinstance(shape, list)
@@ -208,8 +193,7 @@ def array_from_parts(dtype: object, shape: object, data: Buffer) -> Array:
 
 
 def _encode_any(value: Any) -> bytes:
-    array = np.asarray(value)
-    return msgpack.packb(array_parts(array))  # type: ignore[no-any-return]
+    return msgpack.packb(array_parts(np.asarray(value)))  # type: ignore[no-any-return]
 
 
 def _decode_any(data: Buffer) -> Array:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, TypeVar
 
 from bags.formats.scalars import Buffer
-from bags.formats.signatures import HEAD, check_whole, identify
+from bags.formats.signatures import HEAD_BYTES, check_whole, identify
 
 __all__ = [
     'BorrowedFile',
@@ -32,17 +32,10 @@ T = TypeVar('T')
 
 
 def already_encoded(value: object, *names: str) -> Encoded | None:
-    """Returns a value that is an encoded file.
-
-    Args:
-        value: Bytes or a path, or anything else.
-        *names: The formats that are allowed, as `identify` names them.
-
-    Returns:
-        The bytes, the file opened at its start, or None if the value is neither and has to be encoded.
+    """Returns the bytes of a value, or the open file of a path; None if it is neither, and has to be encoded.
 
     Raises:
-        ValueError: It is of another format.
+        ValueError: It has none of the formats that are allowed, named as by `identify`.
         OSError: The path cannot be read.
     """
     if isinstance(value, bytes | bytearray | memoryview):
@@ -59,7 +52,7 @@ def check_file(file: Any, names: tuple[str, ...]) -> Any:
     """Returns an open file at the position it has, after a check of its format; closes it if that fails."""
     try:
         start = file.tell()
-        _check_format(file.read(HEAD), names, f'{getattr(file, "name", file)}: ')
+        _check_format(file.read(HEAD_BYTES), names, f'{getattr(file, "name", file)}: ')
         file.seek(start)
     except BaseException:
         file.close()
@@ -77,12 +70,8 @@ def _check_format(head: Buffer, names: tuple[str, ...], where: str = '') -> None
 def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Makes a decoder safe for bytes of any origin.
 
-    The decorated function is called with complete files of its format only, and whatever a foreign library
-    raises on them becomes a ValueError. The attribute `is_long` says that it takes long and mostly runs
-    without the GIL, so that a batch may be decoded in threads.
-
-    Args:
-        name: The format, as `identify` names it.
+    The decorated function is called with complete files of its format only. Whatever a foreign library raises
+    becomes a ValueError.
     """
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
@@ -98,7 +87,6 @@ def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
                     raise
                 raise ValueError(f'damaged {name}: {str(exc) or type(exc).__name__}') from exc
 
-        vars(decode)['is_long'] = True
         return decode
 
     return decorate
@@ -108,7 +96,6 @@ class PositionedFile(io.RawIOBase):
     """A read-only file with a position of its own, in terms of `read_at` and `size`."""
 
     position = 0
-    """Where the next read begins."""
 
     def read_at(self, start: int, count: int | None) -> bytes:
         """Returns up to `count` bytes from `start`; all up to the end if it is None."""
@@ -119,11 +106,9 @@ class PositionedFile(io.RawIOBase):
         raise NotImplementedError
 
     def readable(self) -> bool:
-        """True."""
         return True
 
     def seekable(self) -> bool:
-        """True."""
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -132,24 +117,17 @@ class PositionedFile(io.RawIOBase):
         self.position += len(data)
         return data
 
-    def readall(self) -> bytes:
-        """Returns all bytes that are left."""
-        return self.read()
-
     def readinto(self, buffer: Any, /) -> int:
-        """Fills a buffer; returns the number of bytes read."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Sets the position."""
         base = 0 if whence == os.SEEK_SET else self.position if whence == os.SEEK_CUR else self.size()
         self.position = max(0, base + offset)
         return self.position
 
     def tell(self) -> int:
-        """Returns the position."""
         return self.position
 
 
@@ -167,11 +145,7 @@ class BufferFile(PositionedFile):
 
 
 class BorrowedFile(PositionedFile):
-    """A view of a file of the caller, from its current position on. Closing it leaves the file open.
-
-    Args:
-        file: A seekable binary file.
-    """
+    """A view of a seekable file of the caller, from its current position on. Closing it leaves that open."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -11,11 +11,7 @@ __all__ = ['best_stream', 'import_av', 'open_container']
 
 
 def import_av() -> Any:
-    """Returns the package av.
-
-    Raises:
-        MissingDependencyError: It is not installed.
-    """
+    """Returns the package av; MissingDependencyError if it is not installed."""
     try:
         import av
         import av.video.reformatter
@@ -25,22 +21,12 @@ def import_av() -> Any:
 
 
 def open_container(file: Any, name: str, **options: str) -> Any:
-    """Opens a media file for reading.
-
-    Args:
-        file: A binary file at its start.
-        name: The format, as `identify` returns it.
-        **options: Of the demuxer.
-    """
+    """Opens a binary file of a format that `identify` names, with options of its demuxer."""
     return import_av().open(file, format=DEMUXERS[name], options=options, metadata_errors='replace')
 
 
 def best_stream(container: Any, kind: str) -> Any:
-    """Returns the stream of a kind, `video` or `audio`, that plays by default.
-
-    Raises:
-        ValueError: There is none, or none of a known codec.
-    """
+    """Returns the stream of a kind, `video` or `audio`, that plays by default; ValueError without one."""
     stream = container.streams.best(kind)
     if stream is None:
         others = ' and '.join(sorted({str(other.type) for other in container.streams} - {kind}))

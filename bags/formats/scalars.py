@@ -72,16 +72,12 @@ def whole_number(text: str, low: int, high: int, what: str) -> int:
 
 
 def encode_bytes(value: Buffer) -> bytes:
-    """Encodes bytes as they are; bytearrays and memoryviews are copied, since they may change later.
-
-    Raises:
-        TypeError: `value` is not bytes, bytearray or memoryview.
-    """
+    """Encodes bytes as they are; bytearrays and memoryviews are copied, since they may change later."""
     if type(value) is bytes:
         return value
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    raise TypeError(f'expected bytes, got {_kind(value)}')
+    raise TypeError(f'expected bytes, got {type(value).__name__}')
 
 
 def decode_bytes(data: Buffer) -> bytes:
@@ -90,15 +86,10 @@ def decode_bytes(data: Buffer) -> bytes:
 
 
 def encode_utf8(value: str) -> bytes:
-    """Encodes text as UTF-8.
-
-    Raises:
-        TypeError: `value` is not a str.
-        ValueError: It has a lone surrogate, which UTF-8 cannot encode.
-    """
+    """Encodes a str as UTF-8; a lone surrogate, which UTF-8 cannot encode, raises ValueError."""
     if isinstance(value, str):
         return value.encode('utf-8')
-    raise TypeError(f'expected str, got {_kind(value)}')
+    raise TypeError(f'expected str, got {type(value).__name__}')
 
 
 def decode_utf8(data: Buffer) -> str:
@@ -132,7 +123,7 @@ def encode_bool(value: bool) -> bytes:
     value = _plain(value)
     if isinstance(value, bool):
         return b'\x01' if value else b'\x00'
-    raise TypeError(f'expected bool, got {_kind(value)}')
+    raise TypeError(f'expected bool, got {type(value).__name__}')
 
 
 def decode_bool(data: Buffer) -> bool:
@@ -232,8 +223,7 @@ def decode_uint(data: Buffer, *args: str) -> int:
 def decode_legacy_int(data: Buffer, *_args: str) -> int:
     """Decodes an `int` of a folder written by Bags 0.x: unsigned and of any length, whatever its size.
 
-    Datasets use it in place of `decode_int`, and `bags.dataset.registry` knows it, so that such a field is
-    unsigned in batches too.
+    Datasets use it in place of `decode_int`, in batches too.
     """
     return int.from_bytes(data, 'little')
 
@@ -281,9 +271,8 @@ def float_encoder(*args: str) -> Callable[[Any], bytes]:
         try:
             return pack(value)
         except (OverflowError, struct.error):
-            raise ValueError(
-                f'expected a number that fits a float of {size} bytes, got a larger one'
-            ) from None
+            expected = f'a number that fits a float of {size} bytes'
+            raise ValueError(f'expected {expected}, got a larger one') from None
 
     return encode
 
@@ -333,15 +322,11 @@ def _integer(value: Any) -> int:
             return operator.index(value)
         except TypeError:
             pass
-    raise TypeError(f'expected an integer, got {_kind(value)}')
+    raise TypeError(f'expected an integer, got {type(value).__name__}')
 
 
 def _number(value: Any) -> float:
     value = _plain(value)
     if isinstance(value, int | float | np.floating) and not isinstance(value, bool):
         return value  # type: ignore[return-value]
-    raise TypeError(f'expected a number, got {_kind(value)}')
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__
+    raise TypeError(f'expected a number, got {type(value).__name__}')

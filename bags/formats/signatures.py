@@ -16,14 +16,14 @@ __all__ = [
     'DEMUXERS',
     'EXTENSIONS',
     'FORMATS',
-    'HEAD',
+    'HEAD_BYTES',
     'SIGNATURES',
     'check_whole',
     'ebml_number',
     'identify',
 ]
 
-HEAD = 512
+HEAD_BYTES = 512
 """Bytes from the start of a file that `identify` needs."""
 
 Marks = tuple[tuple[int, bytes], ...]
@@ -105,16 +105,13 @@ _ELEMENTS = {
 
 
 def identify(head: Buffer) -> str:
-    """Returns the format of a file by its first bytes.
-
-    Args:
-        head: The first `HEAD` bytes of it, or all if it has fewer.
+    """Returns the format of a file by its first `HEAD_BYTES` bytes.
 
     Returns:
         A name in `SIGNATURES`, such as `JPEG`, `MP4` or `Ogg Opus`; for an unknown format a description of
         its first bytes.
     """
-    head = bytes(head[:HEAD])
+    head = bytes(head[:HEAD_BYTES])
     for name, alternatives in SIGNATURES.items():
         for marks in alternatives:
             for offset, mark in marks:
@@ -148,10 +145,6 @@ def check_whole(data: Buffer, name: str) -> None:
 
     JPEG and FLAC do not say how long they are: their decoders find out. A Matroska or MP4 file that was
     written to a pipe may end after any of its parts.
-
-    Args:
-        data: The whole file.
-        name: The format, as `identify` returns it.
     """
     check = _CHECKS.get(name)
     if check is not None:
@@ -192,16 +185,13 @@ def _check_boxes(data: memoryview) -> None:
         start += size
 
 
-def _check_ebml(data: memoryview) -> None:
+def _check_ebml(data: memoryview, start: int = 0, stop: int | None = None) -> None:
     """Walks the elements of the file and those of its segment and clusters, which hold the frames.
 
     Each must be known, since demuxers skip a cluster with a damaged name, and must not exceed its parent.
     Elements that begin with a checksum must match it: in Matroska all do, in WebM none.
     """
-    _check_elements(data, 0, len(data))
-
-
-def _check_elements(data: memoryview, start: int, stop: int) -> None:
+    stop = len(data) if stop is None else stop
     while start < stop:
         width = 9 - data[start].bit_length()
         kind = bytes(data[start : start + width])
@@ -218,15 +208,12 @@ def _check_elements(data: memoryview, start: int, stop: int) -> None:
             if zlib.crc32(data[body + 6 : end]) != checksum:
                 raise ValueError(f'Matroska element at byte {start} does not match its checksum')
         if kind in (_SEGMENT, _CLUSTER):
-            _check_elements(data, body, end)
+            _check_ebml(data, body, end)
         start = end
 
 
 def ebml_number(data: Buffer, start: int) -> tuple[int, int]:
-    """Reads a number of EBML, whose leading zero bits say how many bytes it has.
-
-    Returns:
-        The number, and where it ends.
+    """Returns a number of EBML, whose leading zero bits say how many bytes it has, and where it ends.
 
     Raises:
         IndexError, struct.error: The data ends before the number does.

@@ -81,9 +81,7 @@ def encode_tree(value: Any) -> bytes:
     data: bytes = msgpack.packb(value, default=_mark_array)
     for node in _nodes(value):
         if isinstance(node, list | tuple) and len(node) == 4 and isinstance(node[0], str) and node[0] == '_':
-            raise ValueError(
-                "expected no list of four that begins with '_': that is how a tree holds an array"
-            )
+            raise ValueError("expected no list of four that begins with '_': a tree holds arrays so")
     return data
 
 
@@ -125,9 +123,8 @@ def _plain(value: Any) -> Any:
         if isinstance(item, bool | int | float | str | bytes):
             return item
     if isinstance(value, int):
-        raise ValueError(
-            f'expected integers of at most 64 bits, got one of {value.bit_length()}'
-        )  # By msgpack only.
+        # By msgpack only.
+        raise ValueError(f'expected integers of at most 64 bits, got one of {value.bit_length()}')
     hint = '; the type for values with arrays is tree' if isinstance(value, np.ndarray) else ''
     raise TypeError(f'expected plain values, got {type(value).__name__}{hint}')
 

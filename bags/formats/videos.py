@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 __all__ = [
-    'KEYFRAME_INTERVAL',
     'MP4',
     'WEBM',
     'Codec',
@@ -254,18 +253,10 @@ def write_frames(
     """
     av = import_av()
     reformatter = av.video.reformatter
-    height, width = shape[:2]
     rgb = codec.name == 'ffv1'
     with av.open(file, 'w', format=codec.format) as container:
-        stream = container.add_stream(codec.name, rate=fps, options=codec.options)
-        stream.width, stream.height = width, height
-        odd = codec.name in ('libx264', 'libx265') and (height % 2 or width % 2)
-        stream.pix_fmt = 'bgr0' if rgb else 'yuv444p' if odd else 'yuv420p'
-        context = stream.codec_context
-        context.time_base = time_base
-        context.colorspace = 0 if rgb else 1  # RGB, BT.709
-        context.color_primaries = context.color_trc = 1  # BT.709
-        context.color_range = 2 if rgb else 1  # full, limited
+        stream = _add_stream(container, shape, codec, fps)
+        stream.codec_context.time_base = time_base
         convert = reformatter.VideoReformatter()
         durations: dict[int, int] = {}
 
@@ -288,6 +279,19 @@ def write_frames(
             durations[start] = stop - start
             mux(stream.encode(frame))
         mux(stream.encode(None))
+
+
+def _add_stream(container: Any, shape: tuple[int, ...], codec: Codec, fps: Fraction) -> Any:
+    stream = container.add_stream(codec.name, rate=fps, options=codec.options)
+    stream.height, stream.width = height, width = shape[:2]
+    rgb = codec.name == 'ffv1'
+    odd = codec.name in ('libx264', 'libx265') and (height % 2 or width % 2)
+    stream.pix_fmt = 'bgr0' if rgb else 'yuv444p' if odd else 'yuv420p'
+    context = stream.codec_context
+    context.colorspace = 0 if rgb else 1  # RGB, BT.709
+    context.color_primaries = context.color_trc = 1  # BT.709
+    context.color_range = 2 if rgb else 1  # full, limited
+    return stream
 
 
 def _decode(data: Buffer, name: str) -> Frames:

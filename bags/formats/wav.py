@@ -25,18 +25,10 @@ _PCM, _IEEE, _EXTENSIBLE = 1, 3, 0xFFFE
 
 
 def samples_and_rate(value: Any, *dtypes: str, max_channels: int) -> tuple[Samples, int]:
-    """Checks a value of an audio type.
-
-    Args:
-        value: A pair of samples, shape (time,) or (time, channels), and rate.
-        *dtypes: The dtypes that are allowed.
-        max_channels: The number of channels that is allowed.
-
-    Returns:
-        Samples, shape (time, channels), and rate.
+    """Returns the samples, shape (time, channels), and the rate of a value of an audio type.
 
     Raises:
-        TypeError: Not a pair, or samples of another dtype.
+        TypeError: Not a pair, or samples of none of the dtypes.
         ValueError: Another shape, or a rate below 1.
     """
     if not isinstance(value, tuple | list) or len(value) != 2:
@@ -109,9 +101,6 @@ def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
     Returns:
         Its format (tag, channels, rate, bytes a second, bytes of one sample of all channels, bits), and where
         the samples start and stop.
-
-    Raises:
-        ValueError: Cut off, or without a format.
     """
     form: tuple[int, ...] | None = None
     whole = file.seek(0, os.SEEK_END)

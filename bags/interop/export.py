@@ -16,7 +16,7 @@ from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.columns import read_values
 from bags.dataset.open import open_with_known_decoders
 from bags.dataset.selection import Fields, select_whole
-from bags.formats.signatures import EXTENSIONS, HEAD, identify
+from bags.formats.signatures import EXTENSIONS, HEAD_BYTES, identify
 from bags.indexing import Int64s
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, escape_key, extension_of, file_name, type_of
 from bags.progress import progress as show_progress
@@ -151,7 +151,7 @@ def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
     is_media = kind.word in ('video', 'audio') and type_of(name) != kind.word
 
     def file(name: str, data: bytes) -> File:
-        extension = EXTENSIONS.get(identify(data[:HEAD])) if is_media else None
+        extension = EXTENSIONS.get(identify(data[:HEAD_BYTES])) if is_media else None
         if kind.word == 'audio' and extension in ('mp4', 'mov'):
             extension = 'm4a'
         return f'{name}.{extension}' if extension else name, data

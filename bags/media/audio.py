@@ -142,8 +142,8 @@ class Audio:
 
 def _check_complete(decoder: AnyAudioDecoder, stop: int | None) -> None:
     """Raises ValueError if samples before `stop` (None: the end) are missing in a truncated file."""
-    if decoder.cut and (stop is None or stop > decoder.length):
-        raise ValueError(f'{decoder.cut}; the first {decoder.length} samples are there')
+    if decoder.truncation and (stop is None or stop > decoder.length):
+        raise ValueError(f'{decoder.truncation}; the first {decoder.length} samples are there')
 
 
 def decode_audio(record: Any, *_args: str) -> Audio:

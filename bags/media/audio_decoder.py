@@ -29,14 +29,14 @@ import numpy.typing as npt
 from bags.formats.audio import VERIFY_CHECKSUMS, decode_flac
 from bags.formats.encoded import BufferFile
 from bags.formats.ffmpeg import import_av
-from bags.formats.signatures import HEAD, identify
+from bags.formats.signatures import HEAD_BYTES, identify
 from bags.formats.wav import encode_wav, find_samples, samples_of
 from bags.indexing import Int64s
 from bags.media.demux import open_packets
 from bags.media.packets import Packets
 from bags.media.timeline import PacketTable
 
-__all__ = ['AnyAudioDecoder', 'AudioDecoder', 'Samples', 'WavReader', 'open_audio']
+__all__ = ['AnyAudioDecoder', 'Samples', 'open_audio']
 
 Samples = npt.NDArray[np.float32]
 
@@ -53,7 +53,7 @@ class WavReader:
 
     begin = 0.0
     """The time of the first sample, in seconds."""
-    cut: str | None = None
+    truncation: str | None = None
     """What is missing at the end of the file; None if nothing is."""
 
     def __init__(self, file: Any) -> None:
@@ -101,10 +101,10 @@ class AudioDecoder:
         self.packets = packets
         self._context = self._new_context()
         self._from_start: tuple[Any, int] | None = None
-        self.cut = packets.table.cut
+        self.truncation = packets.table.truncation
         self.rate = 0
         self.channels = 0
-        self._layout = self._find_layout()
+        self._layout = self._find_layout(self._count_samples())
         self.length = int(self._layout.firsts[-1])
         presented = np.flatnonzero(self._layout.highs > self._layout.lows)
         if not len(presented):
@@ -112,9 +112,9 @@ class AudioDecoder:
         table, first = packets.table, int(presented[0])
         self.begin = 0.0
         if packets.name in ('MP4', 'QuickTime', 'Matroska', 'WebM'):
-            unit = table.unit[0] / table.unit[1]
-            self.begin = int(table.times[first]) * unit + int(self._layout.lows[first]) / self.rate
-            if abs(self.begin) < unit:
+            tick = table.time_base[0] / table.time_base[1]
+            self.begin = int(table.times[first]) * tick + int(self._layout.lows[first]) / self.rate
+            if abs(self.begin) < tick:
                 self.begin = 0.0
 
     def close(self) -> None:
@@ -130,8 +130,8 @@ class AudioDecoder:
             context.options = VERIFY_CHECKSUMS
         return context
 
-    def _find_layout(self) -> Layout:
-        """Finds how many samples each packet decodes to: by the durations, if they are right where checked.
+    def _count_samples(self) -> Int64s:
+        """Returns how many samples each packet decodes to: by the durations, if they are right where checked.
 
         The first packets and the last are decoded: the last may be shorter than its duration, and the first
         have the rate and channels, which may differ from those in the header.
@@ -139,21 +139,18 @@ class AudioDecoder:
         table, name = self.packets.table, self._context.name
         total = len(table.sizes)
         head = [len(samples) for samples in self._decode(0, min(4, total))]
-        durations = table.durations * table.unit[0] * self.rate
-        counts = durations // table.unit[1]
+        counts, rest = np.divmod(table.durations * table.time_base[0] * self.rate, table.time_base[1])
+        is_known = bool(counts[:-1].all()) and not rest.any()
         if name in ('aac', 'mp3float', 'mp3') and len(set(head)) == 1:
-            counts = np.full(total, head[0], np.int64)
-        elif (durations % table.unit[1]).any() or not durations[:-1].all():
-            return self._decode_layout()
-        start = max(0, total - 1 - PACKETS_BEFORE.get(name, DEFAULT_PACKETS_BEFORE))
-        counts[-1] = [len(samples) for samples in self._decode(start, total)][-1]
-        return self._make_layout(counts) if counts[: len(head)].tolist() == head else self._decode_layout()
+            counts, is_known = np.full(total, head[0], np.int64), True
+        if is_known:
+            start = max(0, total - 1 - PACKETS_BEFORE.get(name, DEFAULT_PACKETS_BEFORE))
+            counts[-1] = [len(samples) for samples in self._decode(start, total)][-1]
+            if counts[: len(head)].tolist() == head:
+                return counts
+        return np.array([len(samples) for samples in self._decode(0, total)], np.int64)
 
-    def _decode_layout(self) -> Layout:
-        counts = [len(samples) for samples in self._decode(0, len(self.packets.table.sizes))]
-        return self._make_layout(np.array(counts, np.int64))
-
-    def _make_layout(self, counts: Int64s) -> Layout:
+    def _find_layout(self, counts: Int64s) -> Layout:
         """Drops priming and padding as libavcodec does: priming may extend over several packets."""
         table = self.packets.table
         lows, highs = np.zeros_like(counts), counts.copy()
@@ -278,7 +275,7 @@ def open_audio(file: BinaryIO) -> AnyAudioDecoder:
         ValueError: Not audio, or without a sample.
     """
     file.seek(0)
-    if identify(file.read(HEAD)) == 'WAV':
+    if identify(file.read(HEAD_BYTES)) == 'WAV':
         try:
             return WavReader(file)
         except ValueError as exc:

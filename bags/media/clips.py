@@ -11,12 +11,12 @@ from fractions import Fraction
 from typing import Any, Self
 
 from bags.formats.ffmpeg import best_stream, import_av, open_container
-from bags.formats.signatures import HEAD, identify
+from bags.formats.signatures import HEAD_BYTES, identify
 from bags.formats.videos import MP4, WEBM, Codec, Frames, checked_frames, frame_rate, write_frames
 from bags.media.cutting import ClipRange, FrameReader, PacketCopier, plan_clips, why_not_copied
 from bags.media.source import FileSource, Source
 from bags.media.video import Video
-from bags.media.video_decoder import open_video
+from bags.media.video_decoder import VideoDecoder, open_video
 
 __all__ = ['EncodedClip', 'cut_clips']
 
@@ -162,25 +162,10 @@ def _cut(
 ) -> Iterator[EncodedClip]:
     with ExitStack() as opened, _errors(source):
         decoder = open_video(opened.enter_context(source.open()))
-        found, obstacle = why_not_copied(decoder)
-        if codec not in (None, found):
-            obstacle = f'it is {found}, not {codec}'
-        if copy and obstacle:
-            raise ValueError(f'cannot be copied: {obstacle}')
-        timeline, table = decoder.timeline, decoder.packets.table
-        count = len(timeline.packets)
-        ranges = [ClipRange(start, min(start + size, count), False) for start in range(0, count, size)]
-        if not obstacle:
-            ranges = plan_clips(table.times, table.keys, size, gop, copy)
-        if timeline.cut:
-            # In the last group of pictures, frames may be missing between those that are present.
-            last = timeline.places[timeline.keys[-1] :] if len(timeline.keys) else timeline.places
-            complete = int(last[last >= 0].min(initial=count))
-            ranges = [clip for clip in ranges if clip.stop <= complete]
-        copier, reader = None, FrameReader(decoder)
-        ticks, time_base = reader.ticks, Fraction(*timeline.unit)
-        fps = (count / (time_base * (ticks[-1] - ticks[0]))).limit_denominator(100_000)
-        for start, stop, copied in ranges:
+        timeline, copier, reader = decoder.timeline, None, FrameReader(decoder)
+        ticks, time_base = reader.ticks, Fraction(*timeline.time_base)
+        fps = (len(timeline) / (time_base * (ticks[-1] - ticks[0]))).limit_denominator(100_000)
+        for start, stop, copied in _plan(decoder, size, codec, gop, copy):
             if copied:
                 copier = copier or opened.enter_context(_copier(source))
                 data = copier.copy(start, stop, ticks[stop] - ticks[start])
@@ -188,8 +173,31 @@ def _cut(
             else:
                 timed = reader.read(start, stop)
                 yield _encode(next(timed), timed, encoder, min(fps, Fraction(1000)), time_base)
-        if timeline.cut:
-            raise ValueError(timeline.cut)
+        if timeline.truncation:
+            raise ValueError(timeline.truncation)
+
+
+def _plan(
+    decoder: VideoDecoder, size: int, codec: str | None, gop: int | None, copy: bool
+) -> list[ClipRange]:
+    """Returns the clips of which every frame is there."""
+    found, obstacle = why_not_copied(decoder)
+    if codec not in (None, found):
+        obstacle = f'it is {found}, not {codec}'
+    if copy and obstacle:
+        raise ValueError(f'cannot be copied: {obstacle}')
+    timeline, table = decoder.timeline, decoder.packets.table
+    count = len(timeline)
+    ranges = [ClipRange(start, min(start + size, count), False) for start in range(0, count, size)]
+    if not obstacle:
+        ranges = plan_clips(table.times, table.keys, size, gop, copy)
+    if timeline.truncation:
+        # In the last group of pictures, frames may be missing between those that are present.
+        last_key = timeline.keys[-1] if len(timeline.keys) else 0
+        last = timeline.frame_of_packet[last_key:]
+        complete = int(last[last >= 0].min(initial=count))
+        ranges = [clip for clip in ranges if clip.stop <= complete]
+    return ranges
 
 
 @contextmanager
@@ -197,7 +205,7 @@ def _copier(source: Source) -> Iterator[PacketCopier]:
     """Opens a source again, whose packets are then copied from the first to the last."""
     with source.open() as file:
         file.seek(0)
-        name = identify(file.read(HEAD))
+        name = identify(file.read(HEAD_BYTES))
         file.seek(0)
         with open_container(file, name) as container:
             yield PacketCopier(container, best_stream(container, 'video'))

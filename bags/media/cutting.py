@@ -51,14 +51,8 @@ def plan_clips(
         gop: The largest key frame interval of what is copied.
         copy: Copy everything.
     """
+    cuts = _clean_cuts(times, keys)
     count = len(times)
-    packets = np.argsort(times, kind='stable')  # By frame.
-    places = np.empty(count, np.int64)  # Frames, by packet.
-    places[packets] = np.arange(count)
-    # A cut at a key frame is clean if all earlier frames are before it in the file, all later ones after it.
-    latest = np.maximum.accumulate(places)
-    clean = keys & (places == np.arange(count)) & (np.concatenate([[-1], latest[:-1]]) == places - 1)
-    cuts = np.append(np.flatnonzero(clean), count)  # There, frame and packet have the same number.
     if copy:
         wanted = np.arange(0, count, size)
         right = np.clip(np.searchsorted(cuts, wanted), 1, len(cuts) - 1)
@@ -77,6 +71,18 @@ def plan_clips(
     return ranges
 
 
+def _clean_cuts(times: Int64s, keys: npt.NDArray[np.bool_]) -> Int64s:
+    """Returns the key frames at which a copy can be cut, and the end: frame and packet have the same number.
+
+    All earlier frames are before such a key frame in the file, and all later ones after it.
+    """
+    count = len(times)
+    frame_of_packet = np.argsort(np.argsort(times, kind='stable'))
+    before = np.concatenate([[-1], np.maximum.accumulate(frame_of_packet)[:-1]])
+    is_clean = keys & (frame_of_packet == np.arange(count)) & (before == frame_of_packet - 1)
+    return np.append(np.flatnonzero(is_clean), count)
+
+
 def why_not_copied(decoder: VideoDecoder) -> tuple[str, str | None]:
     """Returns the codec of a video, and why its packets cannot be copied to MP4; None if they can."""
     name = decoder.packets.new_context().codec
@@ -86,10 +92,10 @@ def why_not_copied(decoder: VideoDecoder) -> tuple[str, str | None]:
         return codec, f'MP4 does not support {codec}'
     if not table.one_frame_each:
         return codec, 'not every packet is a frame with a timestamp'
-    places = timeline.places
-    if table.cut and len(timeline.keys):
-        places = places[: timeline.keys[-1]]  # The packets after that are in no clip.
-    if (places < 0).any():
+    frames = timeline.frame_of_packet
+    if table.truncation and len(timeline.keys):
+        frames = frames[: timeline.keys[-1]]  # The packets after that are in no clip.
+    if (frames < 0).any():
         return codec, 'some of its frames are not shown'
     if not table.keys[0] or int(table.times.argmin()):
         return codec, 'its first frames refer to frames that are missing'
@@ -97,12 +103,7 @@ def why_not_copied(decoder: VideoDecoder) -> tuple[str, str | None]:
 
 
 class PacketCopier:
-    """Copies the packets of a video to new files, from the first to the last.
-
-    Args:
-        container: The source, opened with libavformat.
-        stream: The video in it.
-    """
+    """Copies the packets of a stream of a libavformat container to new files, from the first to the last."""
 
     def __init__(self, container: Any, stream: Any) -> None:
         self._stream = stream

@@ -11,14 +11,14 @@ import numpy as np
 
 from bags.formats.encoded import PositionedFile
 from bags.formats.ffmpeg import best_stream, import_av, open_container
-from bags.formats.signatures import DEMUXERS, HEAD, ebml_number, identify
-from bags.media.mp4 import Track, find_moov, read_tracks
+from bags.formats.signatures import DEMUXERS, HEAD_BYTES, ebml_number, identify
+from bags.media.mp4 import Track, find_moov, find_track
 from bags.media.packets import NO_PROBING, DemuxedPackets, Packets
 from bags.media.timeline import PacketTable
 
 __all__ = ['open_packets']
 
-HANDLERS = {'video': 'vide', 'audio': 'soun'}
+HANDLERS = {'video': b'vide', 'audio': b'soun'}
 PLAIN_CODECS = {
     b'avc1', b'avc3', b'hvc1', b'hev1', b'vp09', b'av01', b'mp4v', b'FFV1',
     b'mp4a', b'Opus', b'fLaC', b'alac',
@@ -43,36 +43,28 @@ def open_packets(file: BinaryIO, kind: str) -> Packets:
         ValueError: Not a media file, no stream of the kind, or an unknown codec.
     """
     file.seek(0)
-    name = identify(file.read(HEAD))
+    name = identify(file.read(HEAD_BYTES))
     if name not in DEMUXERS:
         raise ValueError(f'expected {kind}, got {name}')
     if name in ('MP4', 'QuickTime'):
-        tracks = read_tracks(find_moov(file))
-        if tracks and None not in tracks:
-            plain = [track for track in tracks if track is not None and track.kind == HANDLERS[kind]]
-            if len(plain) == 1 and plain[0].codec in PLAIN_CODECS and len(plain[0].table.sizes):
-                from_header = _video_track if kind == 'video' else _audio_track
-                packets = from_header(file, plain[0], name)
-                if packets is not None:
-                    return packets
+        track = find_track(find_moov(file), HANDLERS[kind])
+        if track is not None and track.codec in PLAIN_CODECS and len(track.table.sizes):
+            table = track.table
+            if kind == 'video':
+                table = replace(table, shown=table.shown & (table.sizes > 0))
+                return Packets(file, table, name, kind, track.header)
+            if packets := _audio_packets(file, track, name):
+                return packets
     return _demux(file, name, kind)
 
 
-# By the header of an MP4.
-
-
-def _video_track(file: BinaryIO, track: Track, name: str) -> Packets:
-    table = replace(track.table, shown=track.table.shown & (track.table.sizes > 0))
-    return Packets(file, table, name, 'video', track.header)
-
-
-def _audio_track(file: BinaryIO, track: Track, name: str) -> Packets | None:
-    """Returns the packets within the edit; None unless libavformat begins with the same ones.
+def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
+    """Returns the packets of an MP4 within its edit; None unless libavformat begins with the same ones.
 
     libavformat decides how many samples of the first packets are dropped, so these are demuxed.
     """
     begin, first, length = track.edit or (0, 0, 0)
-    table, scale = track.table, track.table.unit[1]
+    table, scale = track.table, track.table.time_base[1]
     times = table.times - begin + first  # Without the edit.
     ends = times + table.durations
     kept = (ends > first - scale) & (times < first + length if length else True) & (table.sizes > 0)
@@ -97,11 +89,9 @@ def _audio_track(file: BinaryIO, track: Track, name: str) -> Packets | None:
                 break
     if not found:
         return None
-    table = replace(table.at(numbers), keys=np.ones(len(numbers), bool), shown=shown, skips=skips)
+    columns = {key: getattr(table, key)[numbers] for key in ('offsets', 'sizes', 'times', 'durations')}
+    table = replace(table, **columns, keys=np.ones(len(numbers), bool), shown=shown, skips=skips)
     return Packets(file, table, name, 'audio', track.header)
-
-
-# By demuxing.
 
 
 class ReadAheadFile(PositionedFile):
@@ -148,17 +138,17 @@ def _demux(file: BinaryIO, name: str, kind: str) -> Packets:
     rows: list[tuple[Any, ...]] = []
     skips: list[tuple[int, int]] = []
     shift: int | None = None  # Bytes from `packet.pos` to the packet; -1 if it is not stored as one range.
-    cut = _missing(ahead, name)
+    truncation = _find_truncation(ahead, name)
     try:
         with open_container(ahead, name) as container:
             stream = best_stream(container, kind)
             codec = stream.codec_context.name
-            unit = stream.time_base.numerator, stream.time_base.denominator
+            time_base = stream.time_base.numerator, stream.time_base.denominator
             for packet in container.demux(stream):
                 if not packet.size:
                     continue
                 if packet.is_corrupt:
-                    cut = cut or f'packet {len(rows)} is damaged'
+                    truncation = truncation or f'packet {len(rows)} is damaged'
                     break
                 data = bytes(packet)
                 if shift != -1:
@@ -170,10 +160,10 @@ def _demux(file: BinaryIO, name: str, kind: str) -> Packets:
     except av.FFmpegError as exc:
         if not rows:
             raise ValueError(f'cannot be read as {name}: {exc}') from exc
-        cut = cut or f'damaged after packet {len(rows) - 1}: {exc}'
+        truncation = truncation or f'damaged after packet {len(rows) - 1}: {exc}'
     if not rows:
-        raise ValueError(cut or f'expected {kind}, got no packet of it')
-    table = _table(rows, skips, codec, shift or 0, unit, cut)
+        raise ValueError(truncation or f'expected {kind}, got no packet of it')
+    table = _table(rows, skips, codec, shift or 0, time_base, truncation)
     return (DemuxedPackets if shift == -1 else Packets)(file, table, name, kind)
 
 
@@ -182,9 +172,10 @@ def _table(
     skips: list[tuple[int, int]],
     codec: str,
     shift: int,
-    unit: tuple[int, int],
-    cut: str | None,
+    time_base: tuple[int, int],
+    truncation: str | None,
 ) -> PacketTable:
+    """Returns the table of packets: rows of offset, size, pts, dts, duration, and whether key and shown."""
     columns: Sequence[tuple[Any, ...]] = tuple(zip(*rows, strict=True))
     offsets, sizes, times, decoded, durations, keys, shown = columns
     timed = None not in times
@@ -192,7 +183,7 @@ def _table(
     if codec == 'mpeg4':
         one_frame_each = one_frame_each and min(sizes) > MAX_SKIPPED_VOP_BYTES
     horizon = max((time for time in decoded if time is not None), default=None)
-    if cut and timed and horizon is not None:
+    if truncation and timed and horizon is not None:
         # Missing packets would be decoded, and so shown, after this: between later frames some are missing.
         shown = tuple(is_shown and time <= horizon for is_shown, time in zip(shown, times, strict=True))
     if not timed:
@@ -205,10 +196,10 @@ def _table(
         durations=np.array([duration or 0 for duration in durations], np.int64),
         keys=np.array(keys, bool),
         shown=np.array(shown, bool),
-        unit=unit,
+        time_base=time_base,
         one_frame_each=one_frame_each,
         timed=timed,
-        cut=cut,
+        truncation=truncation,
         skips=np.array(skips, np.int64),
     )
 
@@ -231,7 +222,7 @@ def _skips(packet: Any) -> tuple[int, int]:
     return start, end
 
 
-def _missing(file: ReadAheadFile, name: str) -> str | None:
+def _find_truncation(file: ReadAheadFile, name: str) -> str | None:
     """Returns what is missing of a file whose header says how long it is; None if nothing is."""
     size, end = file.size(), 0
     head = file.peek(0, 64)

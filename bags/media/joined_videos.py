@@ -142,5 +142,5 @@ class JoinedVideos(FrameSequence):
 
 def length_of(video: Video) -> tuple[int, Exception | None]:
     """Returns the number of frames of a video, and an error if more are missing at the end of the file."""
-    timeline = video.timeline
-    return len(timeline.packets), video.source.error(ValueError(timeline.cut)) if timeline.cut else None
+    timeline, missing = video.timeline, video.timeline.truncation
+    return len(timeline), video.source.error(ValueError(missing)) if missing else None

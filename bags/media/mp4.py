@@ -14,9 +14,8 @@
             stsz           sizes
             stsc, stco     how many samples each chunk holds, and where chunks are
 
-The tables have a few numbers per run or sample: those of an hour of video are parsed in milliseconds. Unusual
-tracks (of fragmented files, or with several edits) are not supported: such files are demuxed once from start
-to end.
+The tables of an hour of video are parsed in milliseconds. Unusual tracks (of fragmented files, or with
+several edits) are not supported: such files are demuxed once from start to end.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bags.indexing import Int64s
-from bags.media.timeline import PacketTable
+from bags.media.timeline import Bools, PacketTable
 
-__all__ = ['Track', 'find_moov', 'read_tracks']
+__all__ = ['Track', 'find_moov', 'find_track']
 
 MIN_READ_BYTES = 1 << 14
 """Of one read, which mostly covers a small moov and what is before it."""
@@ -48,8 +47,6 @@ class UnusualTrackError(Exception):
 class Track:
     """A track of one codec, with at most one edit."""
 
-    kind: str
-    """The handler: `vide`, `soun` or another."""
     codec: bytes
     """Four characters."""
     table: PacketTable
@@ -124,26 +121,29 @@ def _children(data: memoryview) -> dict[bytes, memoryview]:
     return found
 
 
-def read_tracks(moov: bytes) -> list[Track | None]:
-    """Parses all tracks of a moov; None for an unusual one.
+def find_track(moov: bytes, handler: bytes) -> Track | None:
+    """Parses the only track that has a handler, `vide` or `soun`; None if it is unusual, or not the only one.
 
     Raises:
         ValueError: Its tables contradict each other.
     """
     view = memoryview(moov)
     top = _children(view)
-    fragmented = b'mvex' in top
-    movie = _scale(top[b'mvhd']) if b'mvhd' in top else 0
-    tracks: list[Track | None] = []
-    for kind, content, _ in _boxes(view):
-        if kind == b'trak':
-            try:
-                tracks.append(None if fragmented else _track(view, content, movie))
-            except (UnusualTrackError, KeyError):
-                tracks.append(None)
-            except (struct.error, IndexError) as exc:
-                raise ValueError(f'the header of the MP4 is damaged: {exc}') from None
-    return tracks
+    if b'mvex' in top:
+        return None  # Fragmented.
+    try:
+        tracks = [
+            content
+            for kind, content, _ in _boxes(view)
+            if kind == b'trak' and _children(_children(content)[b'mdia'])[b'hdlr'][8:12] == handler
+        ]
+        if len(tracks) != 1:
+            return None
+        return _track(view, tracks[0], _scale(top[b'mvhd']) if b'mvhd' in top else 0)
+    except (UnusualTrackError, KeyError):
+        return None
+    except (struct.error, IndexError) as exc:
+        raise ValueError(f'the header of the MP4 is damaged: {exc}') from None
 
 
 def _scale(content: memoryview) -> int:
@@ -166,25 +166,12 @@ def _track(moov: memoryview, content: memoryview, movie: int) -> Track:
     stbl = _children(_children(mdia[b'minf'])[b'stbl'])
     entries = list(_boxes(stbl[b'stsd'][8:]))
     sizes = _sizes(stbl)
-    count = len(sizes)
     scale = _scale(mdia[b'mdhd'])
     if len(entries) != 1 or not scale:
         raise UnusualTrackError
-    durations = _runs(_table(stbl[b'stts'], '>u4', 2), count)
-    durations[durations > 0x7FFFFFFF] = 1  # Negative: as FFmpeg does.
-    decoded = np.zeros(count, np.int64)
-    np.cumsum(durations[:-1], out=decoded[1:])
-    times = decoded
-    if b'ctts' in stbl:
-        shifts = _runs(_table(stbl[b'ctts'], '>i4', 2), count)
-        times = decoded + shifts
-    keys = np.ones(count, bool)
-    if b'stss' in stbl:
-        numbers = _table(stbl[b'stss'], '>u4', 1)[:, 0] - 1
-        keys = np.zeros(count, bool)
-        keys[numbers[(numbers >= 0) & (numbers < count)]] = True
+    times, durations = _times(stbl, len(sizes))
+    shown = np.ones(len(sizes), bool)
     edit = _edit(trak, movie, scale)
-    shown = np.ones(count, bool)
     if edit is not None:
         begin, first, length = edit
         shown = (times >= first) & (times < first + length)
@@ -192,12 +179,30 @@ def _track(moov: memoryview, content: memoryview, movie: int) -> Track:
         late = int(times[shown].min()) - first if shown.any() else 0
         times = times - first - late + begin
     return Track(
-        kind=bytes(mdia[b'hdlr'][8:12]).decode('latin-1'),
         codec=entries[0][0],
-        table=PacketTable(_offsets(stbl, sizes), sizes, times, durations, keys, shown, (1, scale)),
+        table=PacketTable(
+            _offsets(stbl, sizes), sizes, times, durations, _keys(stbl, len(sizes)), shown, (1, scale)
+        ),
         edit=edit,
         header=_header(moov, content),
     )
+
+
+def _times(stbl: dict[bytes, memoryview], count: int) -> tuple[Int64s, Int64s]:
+    """Returns the presentation times of samples, without the edit, and their durations."""
+    durations = _runs(_table(stbl[b'stts'], '>u4', 2), count)
+    durations[durations > 0x7FFFFFFF] = 1  # Negative: as FFmpeg does.
+    times = np.cumsum(durations) - durations
+    if b'ctts' in stbl:
+        times += _runs(_table(stbl[b'ctts'], '>i4', 2), count)
+    return times, durations
+
+
+def _keys(stbl: dict[bytes, memoryview], count: int) -> Bools:
+    """Returns which samples are key frames: without a list, all."""
+    if b'stss' not in stbl:
+        return np.ones(count, bool)
+    return np.isin(np.arange(1, count + 1), _table(stbl[b'stss'], '>u4', 1))
 
 
 def _edit(trak: dict[bytes, memoryview], movie: int, scale: int) -> tuple[int, int, int] | None:

@@ -7,6 +7,7 @@ strips a part of each packet, or packs several into one), libavformat extracts i
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -25,14 +26,9 @@ MAX_GAP_BYTES = 1 << 16
 
 
 class Packets:
-    """The packets of one stream, as ranges of the file.
+    """The packets of one stream, `video` or `audio`, as ranges of a file of a format that `identify` names.
 
-    Args:
-        file: The file.
-        table: Where they are.
-        name: The format of the file, as `identify` returns it.
-        kind: Of the stream, `video` or `audio`.
-        header: A short file with the same header, which opens faster.
+    `header` is a short file with the same header, which opens faster.
     """
 
     def __init__(
@@ -93,46 +89,44 @@ class DemuxedPackets(Packets):
 
     def read(self, start: int, stop: int) -> Iterator[Any]:
         """Yields packets by their numbers."""
-        if self._container is None:
-            self._open()
         number = start
-        for packet in self._from(start):
-            if number == stop:
-                return
+        for packet in itertools.islice(self._from(start), stop - start):
             yield packet
             number += 1
         if number < stop:
             raise ValueError(f'cut off: expected packet {number}, got the end of the file')
 
-    def _open(self) -> None:
-        self.file.seek(0)
-        self._container = open_container(self.file, self.name)
-
     def _from(self, start: int) -> Iterator[Any]:
         """Yields packets from a number on: after a seek; if that misses the packet, from the first one."""
         table = self.table
         wanted = (int(table.offsets[start]), int(table.times[start]), int(table.sizes[start]))
-        stream = best_stream(self._container, self.kind)
-        for time in (max(wanted[1], int(table.times.min())), None):
-            if time is None:
-                self._container.close()
-                self._open()
-                stream = best_stream(self._container, self.kind)
-            else:
-                try:
-                    self._container.seek(time, stream=stream)
-                except import_av().FFmpegError:
-                    continue
-            packets = self._container.demux(stream)
+        for time in (int(table.times[start]), None):
+            packets = self._demux(time)
             for packet in packets:
-                if packet.size and (packet.pos, packet.pts, packet.size) == wanted:
+                if (packet.pos, packet.pts, packet.size) == wanted:
                     yield packet
-                    yield from (packet for packet in packets if packet.size)
+                    yield from packets
                     return
-                if packet.size and time is not None and packet.pos is not None and packet.pos > wanted[0]:
+                if time is not None and packet.pos is not None and packet.pos > wanted[0]:
                     break
 
-    def __del__(self) -> None:
-        # A container and its streams refer to each other: they wait for the garbage collector.
+    def _demux(self, time: int | None) -> Iterator[Any]:
+        """Yields packets after a seek to a time, none if it fails; without a time, all of them."""
+        if time is None or self._container is None:
+            self.close()
+            self.file.seek(0)
+            self._container = open_container(self.file, self.name)
+        stream = best_stream(self._container, self.kind)
+        if time is not None:
+            try:
+                self._container.seek(time, stream=stream)
+            except import_av().FFmpegError:
+                return
+        yield from (packet for packet in self._container.demux(stream) if packet.size)
+
+    def close(self) -> None:
+        """Closes the container now: its streams refer to it, so the garbage collector would do so late."""
         if self._container is not None:
             self._container.close()
+
+    __del__ = close

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tempfile
 from typing import Any, BinaryIO
 
 from bags.formats.encoded import BufferFile
 from bags.formats.ffmpeg import import_av, open_container
-from bags.formats.signatures import DEMUXERS, HEAD, identify
+from bags.formats.signatures import DEMUXERS, HEAD_BYTES, identify
 
 __all__ = ['RemuxedFile', 'remux']
 
@@ -38,7 +39,7 @@ def remux(source: Any) -> BinaryIO:
             return remux(opened)
     file: Any = BufferFile(source) if isinstance(source, bytes | bytearray | memoryview) else source
     start = file.tell()
-    name = identify(file.read(HEAD))
+    name = identify(file.read(HEAD_BYTES))
     file.seek(start)
     if name not in DEMUXERS:
         raise ValueError(f'expected a video, got {name}')
@@ -48,8 +49,6 @@ def remux(source: Any) -> BinaryIO:
         _copy_streams(file, name, path)
         if os.name != 'nt':
             return RemuxedFile(io.FileIO(path))  # An unlinked file exists until it is closed.
-        import shutil
-
         copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
         with open(path, 'rb') as written:
             shutil.copyfileobj(written, copy, 1 << 20)

@@ -43,7 +43,6 @@ class FileSource:
 
     @property
     def name(self) -> str:
-        """The path, or a description."""
         if isinstance(self.content, str | os.PathLike):
             return os.fspath(self.content)
         if isinstance(self.content, bytes | bytearray | memoryview):
@@ -52,14 +51,12 @@ class FileSource:
         return name if isinstance(name, str) else type(self.content).__name__
 
     def open(self) -> BinaryIO:
-        """Opens it."""
         if isinstance(self.content, str | os.PathLike):
             return open(self.content, 'rb')
         is_bytes = isinstance(self.content, bytes | bytearray | memoryview)
         return BufferFile(self.content) if is_bytes else BorrowedFile(self.content)  # type: ignore[return-value]
 
     def error(self, exc: Exception) -> Exception:
-        """A ValueError."""
         return ValueError(f'{self.name}: {exc}')
 
 
@@ -84,13 +81,9 @@ T = TypeVar('T', bound=Closable)
 
 
 class LazyDecoder(Generic[T]):
-    """A decoder over a source: opened on first use, and used by one thread at a time.
+    """A decoder that `open` makes of a source on first use, and that one thread at a time uses.
 
     Pickling keeps the source alone; after a fork, the child opens it again.
-
-    Args:
-        source: What to open.
-        open: Makes a decoder of an open file; its `close` closes the file.
     """
 
     def __init__(self, source: Source, open: Callable[[BinaryIO], T]) -> None:
@@ -103,12 +96,8 @@ class LazyDecoder(Generic[T]):
         self._process = os.getpid()
         self._decoder: T | None = None
 
-    def __getstate__(self) -> tuple[Source, Callable[[BinaryIO], T]]:
-        return self.source, self._open
-
-    def __setstate__(self, state: tuple[Source, Callable[[BinaryIO], T]]) -> None:
-        self.source, self._open = state
-        self._reset()
+    def __reduce__(self) -> Any:
+        return LazyDecoder, (self.source, self._open)
 
     def __del__(self) -> None:
         decoder = getattr(self, '_decoder', None)

@@ -14,7 +14,7 @@ decoded from packet 0 on, frame 6 from packet 4 on.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from bags.indexing import Int64s
 
-__all__ = ['PacketTable', 'Run', 'Timeline', 'make_timeline', 'plan']
+__all__ = ['Bools', 'PacketTable', 'Run', 'Timeline', 'make_timeline', 'plan']
 
 Bools = npt.NDArray[np.bool_]
 
@@ -43,21 +43,16 @@ class PacketTable:
     """(n,): which are key frames: decoding can start there."""
     shown: Bools
     """(n,): which are presented; others only help to decode."""
-    unit: tuple[int, int]
+    time_base: tuple[int, int]
     """Seconds per tick: numerator and denominator."""
     one_frame_each: bool = True
     """Whether every packet that is shown is known to hold exactly one frame."""
     timed: bool = True
     """Whether all presentation times are known; else `times` are decoding times."""
-    cut: str | None = None
+    truncation: str | None = None
     """What is missing at the end of the file; None if nothing is."""
     skips: Int64s | None = None
     """(n, 2): audio samples to drop at the start and at the end of each, or None."""
-
-    def at(self, numbers: Int64s) -> PacketTable:
-        """Returns the table of some of the packets; without skips."""
-        columns = ('offsets', 'sizes', 'times', 'durations', 'keys', 'shown')
-        return replace(self, skips=None, **{name: getattr(self, name)[numbers] for name in columns})
 
 
 class Run(NamedTuple):
@@ -74,9 +69,9 @@ class Timeline:
 
     keys: Int64s
     """The packets that are key frames, rising."""
-    places: Int64s
+    frame_of_packet: Int64s
     """(packets,): the frame that each packet holds; -1 if none is shown."""
-    packets: Int64s
+    packet_of_frame: Int64s
     """(frames,): the packet that holds each frame."""
     starts: Int64s
     """(frames,): the first packet to decode for each frame."""
@@ -86,17 +81,17 @@ class Timeline:
     """(frames,): presentation times."""
     end: int
     """The tick at which the last frame ends."""
-    unit: tuple[int, int]
+    time_base: tuple[int, int]
     """Seconds per tick: numerator and denominator."""
-    cut: str | None = None
+    truncation: str | None = None
     """What is missing at the end of the file; None if nothing is."""
 
     def __len__(self) -> int:
-        return len(self.packets)
+        return len(self.packet_of_frame)
 
     def seconds(self, ticks: Int64s) -> npt.NDArray[np.float64]:
         """Returns ticks as seconds."""
-        found: npt.NDArray[np.float64] = ticks * self.unit[0] / self.unit[1]
+        found: npt.NDArray[np.float64] = ticks * self.time_base[0] / self.time_base[1]
         return found
 
     def key_before(self, packet: int) -> int:
@@ -109,45 +104,40 @@ class Timeline:
 
         0 if the file begins with a key frame, and no frame is shown before that.
         """
-        first = int(self.keys[0]) if len(self.keys) else len(self.places)
-        second = int(self.keys[1]) if len(self.keys) > 1 else len(self.places)
-        if first < len(self.places) and self.places[first] >= 0:
-            shown = self.places[first + 1 : second]
-            leading = np.flatnonzero((shown >= 0) & (shown < self.places[first]))
+        first = int(self.keys[0]) if len(self.keys) else len(self.frame_of_packet)
+        second = int(self.keys[1]) if len(self.keys) > 1 else len(self.frame_of_packet)
+        if first < len(self.frame_of_packet) and self.frame_of_packet[first] >= 0:
+            shown = self.frame_of_packet[first + 1 : second]
+            leading = np.flatnonzero((shown >= 0) & (shown < self.frame_of_packet[first]))
             if len(leading):
                 return first + 2 + int(leading[-1])
         return first
 
 
 def make_timeline(table: PacketTable, duration: int | None = None) -> Timeline:
-    """Numbers the frames of a video.
-
-    Args:
-        table: Its packets.
-        duration: Ticks of the frame that is shown last; unless given, as in the table.
-    """
+    """Numbers the frames of a video. `duration`: ticks of the last one, if not those in the table."""
     times, shown = table.times, table.shown
     order = np.argsort(times, kind='stable')
     ranks = np.empty_like(order)
     ranks[order] = np.arange(len(order))
-    packets = order[shown[order]]
-    places = np.full(len(order), -1, np.int64)
-    places[packets] = np.arange(len(packets))
+    packet_of_frame = order[shown[order]]
+    frame_of_packet = np.full(len(order), -1, np.int64)
+    frame_of_packet[packet_of_frame] = np.arange(len(packet_of_frame))
     keys = np.flatnonzero(table.keys)
-    ticks = times[packets]
-    if duration is None and len(packets):
+    ticks = times[packet_of_frame]
+    if duration is None and len(packet_of_frame):
         last = int(np.argmax(np.where(shown, times, np.iinfo(np.int64).min)))
         duration = int(table.durations[last])
     return Timeline(
         keys=keys,
-        places=places,
-        packets=packets,
-        starts=_starts(packets, keys, ranks),
-        stops=packets + 1,
+        frame_of_packet=frame_of_packet,
+        packet_of_frame=packet_of_frame,
+        starts=_starts(packet_of_frame, keys, ranks),
+        stops=packet_of_frame + 1,
         ticks=ticks,
         end=int(ticks[-1]) + (duration or 0) if len(ticks) else 0,
-        unit=table.unit,
-        cut=table.cut,
+        time_base=table.time_base,
+        truncation=table.truncation,
     )
 
 
@@ -162,12 +152,7 @@ def _starts(packets: Int64s, keys: Int64s, ranks: Int64s) -> Int64s:
 
 
 def plan(timeline: Timeline, frames: Int64s) -> Iterator[Run]:
-    """Yields the runs that hold frames; no packet is in two of them.
-
-    Args:
-        timeline: The video's.
-        frames: Frame numbers, rising, without repeats.
-    """
+    """Yields the runs that hold frames, whose numbers rise without repeats. No packet is in two runs."""
     starts, stops = timeline.starts[frames], timeline.stops[frames]
     order = np.argsort(starts, kind='stable')
     starts, frames = starts[order], frames[order]

@@ -86,14 +86,14 @@ class Video(FrameSequence):
 
     def _count(self, stop: int | None, strict: bool = False) -> int:
         with self._decoder.use() as decoder:
-            count, cut = len(decoder.timeline.packets), decoder.timeline.cut
-            if cut and strict and (stop is None or stop > count):
-                raise ValueError(f'{cut}; the first {count} frames are there')
+            count, truncation = len(decoder.timeline), decoder.timeline.truncation
+            if truncation and strict and (stop is None or stop > count):
+                raise ValueError(f'{truncation}; the first {count} frames are there')
             return count
 
     def _times(self) -> FrameTimes:
         timeline = self.timeline
-        numerator, denominator = timeline.unit
+        numerator, denominator = timeline.time_base
         duration = (timeline.end - int(timeline.ticks[0])) * numerator / denominator
         return FrameTimes(timeline.seconds(timeline.ticks), timeline.end * numerator / denominator, duration)
 
@@ -125,8 +125,8 @@ class Video(FrameSequence):
             yield from decoder.in_order(
                 0, lambda k, frame: decoder.pixels(k, frame, size, self._color).copy(), self._threads
             )
-            if decoder.timeline.cut:
-                raise ValueError(decoder.timeline.cut)
+            if decoder.timeline.truncation:
+                raise ValueError(decoder.timeline.truncation)
         except Exception as exc:
             self._decoder.fail(exc)
         finally:

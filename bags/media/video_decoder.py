@@ -34,13 +34,7 @@ COLORS = {'rgb': ('rgb24', 3), 'gray': ('gray', 1)}
 
 
 class VideoDecoder:
-    """An open video. Not thread-safe.
-
-    Args:
-        file: The file, which `close` closes.
-        packets: The packets of its video.
-        timeline: Its frames.
-    """
+    """An open video. Not thread-safe."""
 
     def __init__(self, file: BinaryIO, packets: Packets, timeline: Timeline) -> None:
         self.file = file
@@ -76,13 +70,7 @@ class VideoDecoder:
         return import_av().video.reformatter.VideoReformatter()
 
     def pixels(self, number: int, frame: Any, size: tuple[int, int], color: str) -> Frames:
-        """Returns the pixels of a decoded frame, shape (height, width, channels), without a copy.
-
-        Args:
-            number: Its number.
-            frame: As `frames` yields it.
-            size: Height and width to scale to.
-            color: A key of `COLORS`.
+        """Returns the pixels of a frame scaled to (height, width), in a color of `COLORS`, without a copy.
 
         Raises:
             ValueError: It has another size than the first frame.
@@ -101,7 +89,7 @@ class VideoDecoder:
     ) -> Iterator[Frames]:
         """Yields the frames from a number on in order, each as `convert(number, frame)` returns it."""
         early: dict[int, Frames] = {}
-        for number, frame in self.frames(np.arange(start, len(self.timeline.packets)), threads):
+        for number, frame in self.frames(np.arange(start, len(self.timeline)), threads):
             early[number] = convert(number, frame)
             while start in early:
                 yield early.pop(start)
@@ -148,12 +136,12 @@ class VideoDecoder:
         context = self.context if threads == 1 else _new_context(self.packets, threads)
         context.flush_buffers()
         can_skip = context.name in CAN_SKIP
-        places = self.timeline.places[start:stop].tolist()
+        frames = self.timeline.frame_of_packet[start:stop].tolist()
         try:
-            for place, packet in zip(places, self.packets.read(start, stop), strict=False):
-                packet.pts, packet.dts = place, None
+            for number, packet in zip(frames, self.packets.read(start, stop), strict=False):
+                packet.pts, packet.dts = number, None
                 if can_skip:
-                    context.skip_frame = 'DEFAULT' if place in wanted else 'NONREF'
+                    context.skip_frame = 'DEFAULT' if number in wanted else 'NONREF'
                 for frame in context.decode(packet):
                     if frame.pts is not None:
                         yield frame.pts, frame
@@ -208,7 +196,7 @@ def open_video(file: BinaryIO) -> VideoDecoder:
         shown[found] = table.shown[found]
         decoder.timeline = make_timeline(replace(table, shown=shown))
     if not len(decoder.timeline):
-        raise ValueError(table.cut or f'expected at least one frame in the {packets.name}, got none')
+        raise ValueError(table.truncation or f'expected at least one frame in the {packets.name}, got none')
     return decoder
 
 
@@ -227,12 +215,7 @@ def _decoded(decoder: VideoDecoder, stop: int) -> list[int]:
 
 
 def _timeline_by_decoding(table: PacketTable, decoded: list[int]) -> Timeline:
-    """Numbers the frames where packets do not say which they hold.
-
-    Args:
-        table: The packets.
-        decoded: The packets whose frames the decoder returns, in that order.
-    """
+    """Numbers the frames where packets do not say which they hold; `decoded` is as `_decoded` returns it."""
     stop = len(table.sizes)
     found = np.array(decoded, np.int64)
     found = found[table.shown[found]]
@@ -246,7 +229,7 @@ def _timeline_by_decoding(table: PacketTable, decoded: list[int]) -> Timeline:
     timeline = make_timeline(replace(table, times=times, shown=shown), 0)
     # A frame may continue in the packets up to that of the next.
     holders = np.append(np.flatnonzero(shown), stop)
-    stops = holders[np.searchsorted(holders, timeline.packets, 'right')]
+    stops = holders[np.searchsorted(holders, timeline.packet_of_frame, 'right')]
     ticks = table.times[found] if table.timed else np.sort(table.times[found])
     last = int(table.durations[found[-1]]) if len(found) else 0
     return replace(timeline, stops=stops, ticks=ticks, end=int(ticks[-1]) + last if len(found) else 0)

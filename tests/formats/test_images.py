@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import struct
 import tracemalloc
 import zlib
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
+import bags
 from bags.dataset.registry import decoders, encoders
 from bags.formats import images
 
@@ -207,3 +209,193 @@ def test_pictures_larger_than_the_format():
 def test_memory_layouts(photo):
     for array in (photo[::-1], photo[:, ::2], np.asfortranarray(photo), photo[:, :, ::-1]):
         assert np.array_equal(decoders['png'](encoders['png'](array)), array)
+
+
+# JPEG.
+
+
+def test_jpeg_without_the_fast_decoder_is_the_same(photo, without):
+    data = [encoders['jpeg'](photo), encoders['jpeg'](photo[..., 0])]
+    data += [save(Image.fromarray(photo), 'JPEG', subsampling=how, progressive=True) for how in (0, 1, 2)]
+    fast = [decoders['jpeg'](each) for each in data]
+    without('simplejpeg')
+    for each, expected in zip(data, fast, strict=True):
+        decoded = decoders['jpeg'](memoryview(each))
+        assert decoded.flags.writeable
+        assert np.array_equal(decoded, expected)
+        for cut in (100, len(each) // 2, len(each) - 3):
+            with pytest.raises(ValueError):
+                decoders['jpeg'](each[:cut])
+
+
+@pytest.fixture
+def megabyte():
+    """A JPEG of a megabyte, all but nothing of which is the picture."""
+    comment = b'\xff\xfe' + struct.pack('>H', 60_002) + bytes(60_000)
+    data = encoders['jpeg'](np.zeros((8, 8, 3), np.uint8))
+    return data[:2] + 17 * comment + data[2:]
+
+
+def test_decoding_a_jpeg_does_not_copy_it(megabyte):
+    pytest.importorskip('simplejpeg')
+    decoders['jpeg'](megabyte)
+    tracemalloc.start()
+    decoded = decoders['jpeg'](memoryview(megabyte))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert decoded.shape == (8, 8, 3)
+    assert peak < 20_000
+
+
+def test_pillow_decodes_a_jpeg_piece_by_piece(without, monkeypatch):
+    without('simplejpeg')
+    sizes = []
+
+    class File(images.BufferFile):
+        def read(self, size=-1, /):
+            found = super().read(size)
+            sizes.append(len(found))
+            return found
+
+    monkeypatch.setattr(images, 'BufferFile', File)
+    noise = np.random.default_rng(0).integers(0, 256, (600, 600, 3), np.uint8)
+    data = encoders['jpeg'](noise, '100')
+    assert decoders['jpeg'](memoryview(data)).shape == noise.shape
+    assert sum(sizes) < 1.2 * len(data)
+    assert max(sizes) <= 2**16 < len(data) / 8
+
+
+@pytest.fixture(params=['simplejpeg', 'Pillow'])
+def library(request, without):
+    """The library that decodes JPEGs."""
+    if request.param == 'Pillow':
+        without('simplejpeg')
+    else:
+        pytest.importorskip('simplejpeg')
+
+
+@pytest.mark.usefixtures('library')
+def test_jpegs_of_cameras(photo):
+    cmyk = save(Image.fromarray(photo).convert('CMYK'), 'JPEG', quality=95)
+    assert close(decoders['jpeg'](cmyk), photo, 4)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # To be turned by 90 degrees.
+    turned = save(Image.fromarray(photo), 'JPEG', quality=95, exif=exif)
+    assert decoders['jpeg'](turned).shape == photo.shape
+    data = encoders['jpeg'](photo)
+    assert np.array_equal(decoders['jpeg'](data + b'trailing bytes'), decoders['jpeg'](data))
+    stray = data[:-2] + b'\x01\x02' + data[-2:]
+    assert np.array_equal(decoders['jpeg'](stray), decoders['jpeg'](data))
+
+
+def test_a_jpeg_that_ends_early_with_the_right_marker(photo):
+    pytest.importorskip('simplejpeg')  # Pillow cannot tell, and gives a picture that is half grey.
+    data = encoders['jpeg'](photo)
+    with pytest.raises(ValueError, match='remature end'):
+        decoders['jpeg'](data[: len(data) // 2] + b'\xff\xd9')
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes records of a field `image` of type jpeg, and opens the dataset."""
+
+    def write(records):
+        path = tmp_path / str(len(list(tmp_path.iterdir())))
+        with bags.DatasetWriter(path, {'image': 'jpeg'}) as writer:
+            for record in records:
+                writer.append({'image': record})
+        return bags.open(path)
+
+    return write
+
+
+def test_a_batch_of_jpegs_is_as_each_alone(photo, write):
+    large = np.tile(photo, (4, 6, 1))[:1100, :1300]
+    pictures = [photo, photo[:40, :30], photo[:40, :30, 0], large, *(photo[:64, size:] for size in range(30))]
+    records = [encoders['jpeg'](picture) for picture in pictures]
+    reader = write(records)
+    for chosen in (range(len(records)), [0], [2], []):
+        found = reader.batch(chosen)['image']
+        assert len(found) == len(chosen)
+        for picture, index in zip(found, chosen, strict=True):
+            alone = decoders['jpeg'](records[index])
+            assert (picture.shape, picture.dtype) == (alone.shape, alone.dtype)
+            assert np.array_equal(picture, alone)
+            assert picture.flags.writeable
+            picture[:] = 7
+        assert not any(np.shares_memory(a, b) for a, b in itertools.pairwise(found))
+        assert all((picture == 7).all() for picture in found)
+
+
+def camera_jpegs(photo):
+    """JPEGs of all sorts, among them some that begin alike."""
+    small = Image.fromarray(photo[:96, :128])
+    exif = Image.Exif()
+    exif[0x010E] = 'x' * 5000
+    comment = b'\xff\xfe' + struct.pack('>H', 1002) + bytes(1000)
+    plain = save(small, 'JPEG', quality=90)
+    frame = plain.index(b'\xff\xc0')
+    thumbnail = b'\xff\xe1' + struct.pack('>H', 2 + len(plain)) + plain
+    records = {
+        'plain': plain,
+        'the same size': save(Image.fromarray(photo[5:101, :128]), 'JPEG', quality=90),
+        'another size': save(Image.fromarray(photo[:64, :64]), 'JPEG', quality=90),
+        'full colour': save(small, 'JPEG', quality=90, subsampling=0),
+        'RGB': save(small, 'JPEG', quality=90, keep_rgb=True),
+        'progressive': save(small, 'JPEG', quality=90, progressive=True),
+        'optimised': save(small, 'JPEG', quality=90, optimize=True),
+        'gray': save(small.convert('L'), 'JPEG', quality=90),
+        'CMYK': save(small.convert('CMYK'), 'JPEG', quality=90),
+        'exif': save(small, 'JPEG', quality=90, exif=exif),
+        'restarts': save(small, 'JPEG', quality=90, restart_marker_blocks=3),
+        'a comment': plain[:2] + comment + plain[2:],
+        'many comments': plain[:2] + 100 * comment + plain[2:],
+        'a thumbnail': plain[:2] + thumbnail + save(small.resize((40, 30)), 'JPEG')[2:],
+        'bytes between segments': plain[:frame] + b'\x07\x08' + plain[frame:],
+        'fill bytes': plain[:frame] + b'\xff\xff' + plain[frame:],
+        'trailing bytes': plain + b'more',
+        'arithmetic': plain[: frame + 1] + b'\xc9' + plain[frame + 2 :],
+        'twelve bits': plain[: frame + 4] + b'\x0c' + plain[frame + 5 :],
+        'two frames': plain[:frame] + plain[frame : frame + 19] + plain[frame:],
+        'no size': plain[: frame + 5] + bytes(4) + plain[frame + 9 :],
+        'a large size': plain[: frame + 5] + b'\x01\x00\x01\x00' + plain[frame + 9 :],
+        'a huge size': plain[: frame + 5] + b'\xff\xff\xff\xff' + plain[frame + 9 :],
+        'a frame cut off': plain[: frame + 6],
+        'two bytes': plain[:2],
+    }
+    return list(records), list(records.values())
+
+
+def outcome(decode):
+    try:
+        return decode()
+    except ValueError as exc:
+        return exc
+
+
+@pytest.mark.usefixtures('library')
+def test_jpegs_of_all_sorts_in_a_batch(photo, write):
+    names, records = camera_jpegs(photo)
+    alone = [outcome(lambda record=record: decoders['jpeg'](record)) for record in records]
+    sound = [place for place, found in enumerate(alone) if not isinstance(found, Exception)]
+    assert len(sound) >= 14
+    stored = [place for place in range(len(records)) if records[place][:3] == b'\xff\xd8\xff']
+    reader = write([records[place] for place in stored])
+    for order in (sound, sound[::-1], sorted(sound * 2)):
+        batch = reader.batch([stored.index(place) for place in order])['image']
+        for place, picture in zip(order, batch, strict=True):
+            assert picture.shape == alone[place].shape, names[place]
+            assert np.array_equal(picture, alone[place]), names[place]
+    for place in set(stored) - set(sound):
+        with pytest.raises(bags.DecodeError) as caught:
+            reader.batch([0, stored.index(place), 0])
+        assert str(alone[place]) in str(caught.value), names[place]
+        assert caught.value.index == stored.index(place)
+
+
+def test_a_jpeg_that_ends_early_in_a_batch(photo, write):
+    records = [encoders['jpeg'](photo[:64, :64]) for _ in range(5)]
+    records[3] = records[3][:-200]
+    with pytest.raises(bags.DecodeError, match=r'cut off|end') as caught:
+        write(records).batch(range(5))
+    assert caught.value.index == 3

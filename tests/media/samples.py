@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import io
+import random
 import struct
 from fractions import Fraction
+from pathlib import Path
 
 import av
 import numpy as np
@@ -163,3 +166,81 @@ class Source:
     @property
     def count(self):
         return sum(size for file in self.files for _, size in file.ranges)
+
+
+DATA = Path(__file__).parents[2] / 'examples/data'
+HEVC = {'x265-params': 'keyint=24:min-keyint=24:log-level=none:bframes=4'}
+VPX = {
+    'deadline': 'good',
+    'cpu-used': '8',
+    'g': '24',
+    'auto-alt-ref': '1',
+    'lag-in-frames': '16',
+    'b': '100k',
+}
+SVT = {'preset': '10', 'g': '24', 'crf': '20'}
+PARTS = {'g': '24', 'bf': '2'}
+
+
+@functools.cache
+def varied():
+    """Times in milliseconds, at varying distances."""
+    chance = random.Random(0)
+    return np.cumsum([0, *(chance.choice([7, 10, 33, 40, 100]) for _ in range(119))]).tolist()
+
+
+@functools.cache
+def open_gops(format='mp4'):
+    return film(format=format, options=x264(open_gop=1))
+
+
+KINDS = {
+    'closed groups': lambda: film(options=x264()),
+    'open groups': open_gops,
+    'a pyramid of B-frames': lambda: film(options=x264(open_gop=1, b_pyramid='normal', bframes=5, ref=4)),
+    'a picture that is restored bit by bit': lambda: film(options=x264(intra_refresh=1)),
+    'interlaced': lambda: film(options=x264(open_gop=1, tff=1)),
+    'HEVC': lambda: film('libx265', options=HEVC),
+    'VP8 with hidden frames': lambda: film('libvpx', format='webm', options=VPX),
+    'VP9 with hidden frames': lambda: film('libvpx-vp9', format='webm', options=VPX),
+    'VP9 in MP4': lambda: film('libvpx-vp9', options=VPX),
+    'AV1': lambda: film('libsvtav1', options=SVT),
+    'AV1 with forward key frames': lambda: film(
+        'libsvtav1', options=SVT | {'svtav1-params': 'irefresh-type=1'}
+    ),
+    'MPEG-4': lambda: film('mpeg4', options=PARTS),
+    'MPEG-4 in AVI': lambda: film('mpeg4', format='avi', options=PARTS),
+    'MPEG-2': lambda: film('mpeg2video', format='matroska', options=PARTS),
+    'FFV1': lambda: film('ffv1', format='matroska'),
+    'Motion JPEG': lambda: film('mjpeg', format='mov', pix_fmt='yuvj420p'),
+    'odd sizes': lambda: film(options=x264(), size=(97, 131), pix_fmt='yuv444p'),
+    'varying distances': lambda: film(times=varied(), options=x264(open_gop=1)),
+    'varying distances in Matroska': lambda: film(
+        times=varied(), format='matroska', options=x264(open_gop=1)
+    ),
+    'a late start': lambda: film(times=range(5000, 9800, 40), options=x264(open_gop=1)),
+    'a late start in Matroska': lambda: film(times=range(5000, 9800, 40), format='matroska'),
+    'an edit': lambda: with_edits(open_gops(), (2000, 1024 + 512 * 30, 1)),
+    'an edit within a frame': lambda: with_edits(open_gops(), (2000, 1024 + 512 * 30 + 100, 1)),
+    'an edit after a pause': lambda: with_edits(open_gops(), (500, -1, 1), (2310, 1024 + 512 * 5, 1)),
+    'two edits': lambda: with_edits(open_gops(), (1000, 1024 + 512 * 60, 1), (1000, 1024, 1)),
+    'no edit': lambda: with_edits(open_gops()),
+    'fragments': lambda: film(options=x264(open_gop=1), muxing={'movflags': 'frag_keyframe+empty_moov'}),
+    'QuickTime': lambda: open_gops('mov'),
+    'Matroska': lambda: open_gops('matroska'),
+    'audio beside it': lambda: film(options=x264(open_gop=1), audio=True),
+    'audio beside it, in Matroska': lambda: film(format='matroska', options=x264(open_gop=1), audio=True),
+    'a beginning that is cut away': lambda: remuxed(open_gops(), 'mp4', skip=24),
+    'a beginning within a group': lambda: remuxed(open_gops(), 'mp4', skip=10),
+    'a beginning that is cut away, HEVC': lambda: remuxed(film('libx265', options=HEVC), 'mp4', skip=24),
+    'a beginning before 0': lambda: remuxed(open_gops(), 'mp4', shift=-5000),
+    'one frame': lambda: film(count=1),
+    'two frames': lambda: film(count=2, options=x264()),
+    'the demo': (DATA / 'bunny.mp4').read_bytes,
+}
+
+
+@functools.cache
+def example(kind):
+    data = KINDS[kind]()
+    return data, *decoded(data)

@@ -154,13 +154,13 @@ def _save_file(folder: str, stem: str, file: BinaryIO) -> str:
     import os
     import shutil
 
-    from bags.formats.signatures import EXTENSIONS, HEAD, identify
+    from bags.formats.signatures import EXTENSIONS, HEAD_BYTES, identify
     from bags.storage import store_for
 
     store, path = store_for(folder)
     store.make_folder(path)
     with file:
-        name = f'{stem}.{EXTENSIONS.get(identify(file.read(HEAD)), "bin")}'
+        name = f'{stem}.{EXTENSIONS.get(identify(file.read(HEAD_BYTES)), "bin")}'
         file.seek(0)
         with open(os.path.join(path, name), 'xb') as target:
             shutil.copyfileobj(file, target, 1 << 20)

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+import bags
+from tests.media.samples import film
+
+SAMPLES = np.arange(-50, 50, dtype=np.int16)
+
+
+@pytest.mark.parametrize('args', [('30', '20', '10'), ('remux=5',), ('remux', 'remux'), ('fast',)])
+def test_types_that_are_not(args):
+    with pytest.raises(ValueError, match='expected'):
+        bags.encoders['video'](b'', *args)
+
+
+def test_files_of_the_caller_are_stored_as_they_are_and_stay_open(tmp_path):
+    data = film(count=3)
+    path = tmp_path / 'three.mp4'
+    path.write_bytes(data)
+    lent = io.BytesIO(data)
+    for value in (data, path, lent):
+        stored = bags.encoders['video'](value)
+        assert (stored if isinstance(stored, bytes) else stored.read()) == data
+        if not isinstance(stored, bytes):
+            stored.close()
+    assert not lent.closed
+
+
+def test_files_of_other_formats_are_rejected():
+    sound = bags.encoders['flac']((SAMPLES, 8000))
+    with pytest.raises(ValueError, match='expected MP4, QuickTime, Matroska, WebM or AVI, got FLAC'):
+        bags.encoders['video'](io.BytesIO(sound))
+    with pytest.raises(ValueError, match='got JPEG'):
+        bags.encoders['audio'](b'\xff\xd8\xff')
+
+
+def test_samples_become_flac_or_wav():
+    assert bags.encoders['audio']((SAMPLES, 8000)) == bags.encoders['flac']((SAMPLES, 8000))
+    floats = SAMPLES / np.float32(100)
+    assert bags.encoders['audio']((floats, 8000)) == bags.encoders['wav']((floats, 8000))
