@@ -65,7 +65,7 @@ class SparseFile:
         self.count = -(-size // block)
         total = size + 8 * self.count
         with cache_writes():
-            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, 'O_CLOEXEC', 0), 0o666)
+            self.fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
             found = os.fstat(self.fd).st_size
             if not found:
                 os.ftruncate(self.fd, total)

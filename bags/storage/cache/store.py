@@ -9,13 +9,12 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from bags.errors import CorruptError
-from bags.storage.base import File, Hints, Stat, Store
+from bags.storage.base import CacheMode, File, Hints, Stat, Store
 from bags.storage.cache.block_file import BlockFile
 from bags.storage.cache.download import download
 from bags.storage.cache.eviction import CacheSpace, mark_in_use
 from bags.storage.cache.sparse_file import CacheWriteError, NotACopyError
 from bags.storage.local import LocalStore
-from bags.storage.options import CacheMode
 from bags.storage.pread_file import PreadFile
 
 __all__ = ['CachedStore']
