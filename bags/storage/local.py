@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 import os
 from collections.abc import Callable, Sequence
@@ -76,10 +77,8 @@ class LocalStore:
             raise
 
     def remove(self, path: str) -> None:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-        except FileNotFoundError:
-            pass
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
@@ -111,10 +110,8 @@ class LocalStore:
         os.makedirs(folder, exist_ok=True)
 
     def remove_folder(self, folder: str) -> None:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.rmdir(folder)
-        except FileNotFoundError:
-            pass
 
 
 class LocalOutput:

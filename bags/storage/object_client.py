@@ -209,10 +209,9 @@ class ObjectClient(abc.ABC):
 
     def remove(self, path: str) -> None:
         """Removes an object if it exists."""
-        try:
+        # Already deleted: by another process, or by an earlier attempt whose response was lost.
+        with contextlib.suppress(FileNotFoundError):
             with_retries(self.policy, self.map_error, self.delete_object, path)
-        except FileNotFoundError:
-            pass  # Already deleted: by another process, or by an earlier attempt whose response was lost.
 
     def copy(self, path: str, target: str) -> None:
         with_retries(self.policy, self.map_error, self.copy_object, path, target)

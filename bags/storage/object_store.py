@@ -92,11 +92,7 @@ class RemoteFile:
         pieces = iter(client.fetch(self.path, firsts, lasts, self.head))
         # Joining one `bytes`, or slicing all of it, returns the same object.
         data = [b''.join(itertools.islice(pieces, count)) for count in counts]
-        offsets = runs.starts[runs.owner]
-        places = zip(
-            runs.owner.tolist(), (starts - offsets).tolist(), (stops - offsets).tolist(), strict=True
-        )
-        return [data[run][start:stop] for run, start, stop in places]
+        return runs.cut(data, starts, stops)
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
         pass  # There is no cache to read ahead into; `RangeFile` has one.

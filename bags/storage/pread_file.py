@@ -16,7 +16,7 @@ from bags.storage.ranges import merge
 
 __all__ = ['PARALLEL_SIZE', 'PreadFile', 'advise']
 
-MERGE_GAP = 1 << 14  # Bytes that are cheaper to read than another hint or read.
+MERGE_GAP = 1 << 14  # Bytes that are cheaper to read than to skip with another hint or read.
 PARALLEL_SIZE = 1 << 17  # From this size on, ranges are read by threads:
 MAX_THREADS = 32  # this many, or one per processor where the page cache holds them.
 CACHED_STREAK = 8  # After as many cached batches in a row, only every eighth is probed.
@@ -85,11 +85,7 @@ class PreadFile:
         if len(starts) > 1:
             self.expect(runs.starts, runs.stops)
         pieces = [memoryview(piece) for piece in self.read_runs(runs.starts.tolist(), runs.stops.tolist())]
-        offsets = runs.starts[runs.owner]
-        places = zip(
-            runs.owner.tolist(), (starts - offsets).tolist(), (stops - offsets).tolist(), strict=True
-        )
-        return [bytes(pieces[run][start:stop]) for run, start, stop in places]
+        return list(map(bytes, runs.cut(pieces, starts, stops)))
 
     def read_runs(self, starts: list[int], stops: list[int]) -> list[bytes]:
         """Reads ranges that do not overlap."""

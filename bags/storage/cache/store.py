@@ -29,8 +29,8 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class CachedStore:
     """Reads files of another store through copies in a local folder.
 
-    A copy is named by a hash of the file's path, size and version, so a changed file has another copy. Any
-    number of processes may share a folder, and any of them may be killed.
+    A copy is named by a hash of the file's path, size and version, so that a changed file gets another copy.
+    Any number of processes may share a folder, and any of them may be killed.
 
     Args:
         inner: The store of the files.
@@ -52,7 +52,7 @@ class CachedStore:
         self._space = CacheSpace(folder, limit)
         self._has_warned = False
         self._stats: dict[str, Stat] = {}
-        """By path, as listed or asked for: files are read as they were then."""
+        """By path, when first listed or requested: files are read as they were then."""
 
     # Reading.
 
@@ -203,7 +203,7 @@ class CachedStore:
 
 
 def _touch(path: str) -> None:
-    """Notes that a copy is used now."""
+    """Marks a copy as used now."""
     try:
         os.utime(path)
     except OSError:
