@@ -24,7 +24,7 @@ Result = TypeVar('Result')
 Key = TypeVar('Key')
 Value = TypeVar('Value')
 
-CPU_COUNT = os.cpu_count() or 1  # Asked for once: a call takes 12 us.
+CPU_COUNT = os.cpu_count() or 1  # Read once: a call takes 12 us.
 MAX_WAITING_THREADS = 32  # Of `map_concurrently`, whose items mostly wait for a network.
 
 
@@ -42,38 +42,35 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item], max_th
         return list(map(work, items))
     results: list[Any] = [None] * len(items)
     errors: list[BaseException] = []
-    pending = deque(range(1, len(items)))
+    # Each thread takes items until it takes a None.
+    pending: deque[int | None] = deque([*range(1, len(items)), *[None] * max_threads])
 
     def run(index: int | None) -> None:
         try:
             while index is not None:
                 results[index] = work(items[index])
-                index = next_pending()
+                index = None if errors else pending.popleft()
         except BaseException as exc:
             errors.append(exc)
-            pending.clear()
-
-    def next_pending() -> int | None:
-        try:
-            return pending.popleft()
-        except IndexError:
-            return None
 
     threads: list[threading.Thread] = []
     try:
         # Where items are quick, the first threads have taken the last items before all threads are started.
-        while pending and len(threads) < max_threads - 1:
-            thread = threading.Thread(target=lambda: run(next_pending()), name='bags')
+        while pending[0] is not None and len(threads) < max_threads - 1:
+            index = pending.popleft()
+            thread = threading.Thread(target=run, args=(index,), name='bags')
             try:
                 thread.start()
             except RuntimeError:
+                pending.appendleft(index)
                 break
             threads.append(thread)
         run(0)
         for thread in threads:
             thread.join()
-    finally:
-        pending.clear()  # Ctrl-C while threads are started or joined.
+    except BaseException as exc:  # Ctrl-C while threads are started or joined.
+        errors.append(exc)
+        raise
     if errors:
         raise errors[0]
     return results
@@ -85,13 +82,13 @@ def map_concurrently(work: Callable[[Item], Result], items: Sequence[Item], conc
 
 
 def split(count: int, parts: int) -> list[slice]:
-    """Returns at most `parts` non-empty slices that deal out `count` items in turns: `0::2` and `1::2`."""
+    """Returns at most `parts` non-empty slices that divide `count` items in turns: `0::2` and `1::2`."""
     parts = min(count, parts)
     return [slice(part, None, parts) for part in range(parts)]
 
 
 def max_open_bags(descriptors: int = 2) -> int:
-    """Returns how many bags a reader holds open at most, each with so many descriptors; at least 16.
+    """Returns how many bags, each with so many descriptors, a reader may hold open; at least 16.
 
     Together they take at most half of the process's limit, and stay well below Linux's limit of 65,530 maps.
     """
@@ -124,7 +121,7 @@ class FifoCache(dict[Key, Value]):
             try:
                 del self[next(iter(self))]
             except (KeyError, RuntimeError, StopIteration):
-                pass  # Another thread was quicker. A lock could stay held in a forked child.
+                pass  # Another thread did it. A lock could stay held in a forked child.
         self[key] = value
         return value
 

@@ -189,9 +189,8 @@ def storage_of_all(request):
         clients = clients_for(scheme, None, {**own, 'endpoint_url': url, 'client': client})
         known = {}
 
-        def local(path):
-            store = SyncedStore(RemoteStore(clients), f'{scheme}://bucket', known)
-            return store, os.path.abspath(path) if path else path
+        def local():
+            return SyncedStore(RemoteStore(clients), f'{scheme}://bucket', known)
 
-        patch.setattr(files, '_local', local)
+        patch.setattr(files, 'LocalStore', local)
         yield

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypedDict, TypeVar
 
-from bags.storage.options import AccessPattern, CacheMode, CachePolicy, Choice
+from bags.storage.base import AccessPattern, CacheMode, CachePolicy, Choice
 from bags.validation import at_least, at_least_or_none
 
 __all__ = [

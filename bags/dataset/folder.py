@@ -26,8 +26,8 @@ from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.spec import Spec
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.storage import Store, store_to_read
+from bags.storage.base import AccessPattern, CacheMode, CachePolicy
 from bags.storage.memory_file import MemoryFile
-from bags.storage.options import AccessPattern, CacheMode, CachePolicy
 from bags.validation import refuse_unknown
 
 __all__ = ['Folder', 'ReadOptions', 'is_being_made', 'not_a_folder', 'open_store', 'reader_options']

@@ -1,8 +1,8 @@
 """Where bytes are: the only part of the library that touches the operating system or a network.
 
-Two seams. A `File` is one file's bytes as they were when it was opened. A `Store` is a place that
-holds files by path. What is above this package works with any store alike; another kind of storage
-is one more module here and one more line in `store_for`.
+Two interfaces: a `File` is the bytes of one file as they were when it was opened, and a `Store` holds files
+by path. Code above this package works with any store; another kind is one more module here and one more line
+in `store_for`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from bags.storage.base import File, Hints, Lock, Output, Stat, Store
-from bags.storage.options import CacheMode
+from bags.storage.base import CacheMode, File, Hints, Lock, Output, Stat, Store
+from bags.storage.local import LocalStore
 from bags.storage.urls import SCHEMES, locate
 
 __all__ = ['File', 'Hints', 'Lock', 'Output', 'Stat', 'Store', 'store_for', 'store_to_read']
@@ -27,8 +27,8 @@ def store_for(
 
     Args:
         path: A local path, `file://…`, or bagz's `/posix:/abs`; `s3://…`, `gs://…`, `az://…`, `https://…`,
-            the URL of anything fsspec knows, and the `/s3:/…` that pathlib makes of one. A name that has
-            a colon but exists, or that has no known scheme before it, is a local path.
+            any other URL that fsspec knows, and the `/s3:/…` that pathlib makes of one. A path with a colon
+            is local if it exists or does not begin with a known scheme.
         filesystem: An fsspec file system that the path belongs to, whatever its form.
         storage_options: Options of the storage, as s3fs, gcsfs or fsspec call them, and `timeout`,
             `connect_timeout`, `retries`, `concurrency` (see `RetryPolicy`) and `client` ('obstore' or
@@ -41,21 +41,22 @@ def store_for(
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f'expected a path or a URL, got {path!r:.80}')
     text = os.fspath(path)
+    scheme, url = '', text.rstrip('/')
     if filesystem is None:
-        found = locate(text)
-        if found.scheme == 'file' or os.path.exists(text):
-            return _local(found.path if found.scheme == 'file' else text)
-        if found.scheme not in SCHEMES:
+        scheme, url = locate(text) if ':' in text else ('file', text)
+        if scheme == 'file' or os.path.exists(text):
+            # As an absolute path, so that it stays the same file after a change of the working directory.
+            local = url if scheme == 'file' else text
+            return LocalStore(), os.path.abspath(local) if local else local
+        if scheme not in SCHEMES:
             import fsspec
 
-            if found.scheme not in fsspec.available_protocols():
+            if scheme not in fsspec.available_protocols():
                 raise ValueError(f'{text}: expected a local path or URL, got one that is not supported')
     from bags.storage.connect import clients_for
     from bags.storage.object_store import RemoteStore
 
-    if filesystem is not None:
-        return RemoteStore(clients_for('', filesystem, storage_options or {})), text.rstrip('/')
-    return RemoteStore(clients_for(found.scheme, None, storage_options or {})), found.path
+    return RemoteStore(clients_for(scheme, filesystem, storage_options or {})), url
 
 
 class CacheOptions(Protocol):
@@ -69,17 +70,10 @@ class CacheOptions(Protocol):
 
 
 def store_to_read(path: str | os.PathLike[str], options: CacheOptions) -> tuple[Store, str]:
-    """As `store_for`, with the local cache that the options ask for in front of a remote store."""
+    """As `store_for`; a remote store is read through the local cache that the options name."""
     store, path = store_for(path, options.filesystem, options.storage_options)
     if options.cache is None or not store.is_remote:
         return store, path
     from bags.storage.cache.store import CachedStore
 
     return CachedStore(store, os.fspath(options.cache), options.cache_size, options.cache_mode), path
-
-
-def _local(path: str) -> tuple[Store, str]:
-    from bags.storage.local import LocalStore
-
-    # As an absolute path: after a change of the working directory it is still the same file.
-    return LocalStore(), os.path.abspath(path) if path else path

@@ -1,25 +1,69 @@
-"""The two seams to storage, and what passes through them."""
+"""The interfaces `File` and `Store`, and what passes through them: options, hints, sizes and versions."""
 
 from __future__ import annotations
 
-import dataclasses
+import enum
 import mmap
 from collections.abc import Sequence
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from bags.storage.options import AccessPattern, CachePolicy
-
-__all__ = ['Buffer', 'File', 'Hints', 'Lock', 'Output', 'Stat', 'Store']
+__all__ = [
+    'AccessPattern', 'Buffer', 'CacheMode', 'CachePolicy', 'Choice', 'File', 'Hints', 'Lock', 'Offsets',
+    'Output', 'Stat', 'Store',
+]  # fmt: skip
 
 Buffer = bytes | bytearray | memoryview
 Offsets = npt.NDArray[np.int64]
 
 
-@dataclasses.dataclass(frozen=True)
-class Hints:
+class Choice(enum.IntEnum):
+    """An enum that is also called by its name in any case: `ShardingLayout('interleaved')`."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Choice | None:
+        if isinstance(value, str):
+            return cls.__members__.get(value.upper().replace('-', '_'))
+        return None
+
+    def __repr__(self) -> str:
+        return f'{type(self).__name__}.{self.name}'
+
+
+class AccessPattern(Choice):
+    """What the kernel is told about the order of reads from local files."""
+
+    SYSTEM = 0
+    RANDOM = 1
+    """No read-ahead (`MADV_RANDOM`, `POSIX_FADV_RANDOM`)."""
+    SEQUENTIAL = 2
+    """More read-ahead (`MADV_SEQUENTIAL`, `POSIX_FADV_SEQUENTIAL`)."""
+
+
+class CachePolicy(Choice):
+    """What becomes of the page cache of local files."""
+
+    SYSTEM = 0
+    DROP_AFTER_READ = 1
+    """Read with `pread`, then tell the kernel that the pages are not needed again. Where
+    `posix_fadvise` is missing, plain `pread`."""
+    DIRECT_IO = 2
+    """Read past the page cache with `O_DIRECT` (`F_NOCACHE` on macOS). Where a file system refuses, as
+    `DROP_AFTER_READ`."""
+
+
+class CacheMode(Choice):
+    """What of a remote file a cache keeps."""
+
+    FILES = 0
+    """The whole of each file that is opened: fetched once, then mapped as a local one is."""
+    BLOCKS = 1
+    """The blocks that were read, of 64 KiB: for a few records out of much."""
+
+
+class Hints(NamedTuple):
     """How a file is going to be read."""
 
     access_pattern: AccessPattern = AccessPattern.SYSTEM
@@ -28,33 +72,32 @@ class Hints:
     max_parallelism: int = 100
 
 
-@dataclasses.dataclass(frozen=True)
-class Stat:
-    """What a storage says of a file without showing its bytes."""
+class Stat(NamedTuple):
+    """Size and version of a file, known without reading it."""
 
     size: int
     """Bytes."""
     version: str = ''
-    """Another one for other content: an ETag without quotes, say, or a time of change; empty if unknown."""
+    """Changes with the content: an ETag without quotes, or a modification time; empty if unknown."""
 
 
 class File(Protocol):
-    """The bytes of one file, as it was when opened. Safe to use from any thread and after a fork.
+    """The bytes of one file as it was when opened. Safe to use from any thread and after a fork.
 
-    Descriptors close with the last reference, never under a read that is on its way.
+    Its descriptor closes with the last reference, so never during a read.
     """
 
     path: str
     size: int
-    """Bytes there were at open."""
+    """Bytes at the time of opening."""
     version: str
-    """As in `Stat`, of what was opened; empty for local files."""
+    """As in `Stat`; empty for local files."""
     buffer: mmap.mmap | bytes | None
-    """The whole file as something whose slices are `bytes`, where it is mapped; else None."""
+    """The whole file, where it is in memory or memory-mapped; else None. Slices are `bytes`."""
     cached_from: int
-    """From this offset on, bytes were read at open and need no request: 0 for a local file."""
+    """Offset from which on reads need no request, as the bytes were fetched at open: 0 for a local file."""
     is_remote: bool
-    """Whether reads wait long enough (a network, a queue of a device) to be worth overlapping."""
+    """Whether reads wait for a network, so that concurrent reads pay off."""
 
     def read(self, start: int, stop: int) -> Buffer:
         """Returns the bytes from `start` to `stop`.
@@ -65,54 +108,51 @@ class File(Protocol):
         ...
 
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
-        """Returns many ranges at once, in any order and with repeats: here batches get their speed."""
+        """Returns many ranges, in any order and with repeats: merged, read ahead or concurrent."""
         ...
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
-        """Is told of ranges that are about to be read. Costs next to nothing where it is of no use."""
+        """Announces ranges that are read next. Costs little where it is of no use."""
         ...
 
 
 class Output(Protocol):
-    """A file that is being written, from a position on."""
+    """A file that is being written."""
 
     path: str
     size: int
-    """Bytes written, and where the next ones go. Set back, the bytes after it do not count any more."""
+    """Bytes written, and the offset of the next write. A lower value discards the bytes after it."""
 
     @property
     def closed(self) -> bool: ...
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        """Appends buffers. On an error nothing is appended: the next write goes to the same place."""
+        """Appends buffers. After an error nothing is appended: the next write has the same offset."""
         ...
 
     def copy(self, source: BinaryIO, size: int) -> None:
-        """Appends `size` bytes of an open file, a piece at a time. On an error nothing is appended."""
+        """Appends `size` bytes of an open file, in pieces. After an error nothing is appended."""
         ...
 
     def read(self, start: int, stop: int) -> bytes:
-        """Returns bytes written before (only of stores whose files can grow)."""
+        """Returns bytes written before (not of remote stores)."""
         ...
 
     def cut(self) -> None:
-        """Drops what lies behind `size`."""
+        """Truncates the file to `size`."""
         ...
 
     def close(self) -> None:
-        """Ends the file at `size`; on stores whose files cannot grow, this is when it appears.
-
-        May be called again.
-        """
+        """Truncates the file to `size` and closes it; a remote file appears now. May be called again."""
         ...
 
     def discard(self) -> None:
-        """Stops writing and removes what there is."""
+        """Stops writing and removes the file."""
         ...
 
 
 class Lock(Protocol):
-    """A claim on a folder that ends with `release` or with the process."""
+    """A lock on a folder that ends with `release` or with the process."""
 
     def release(self) -> None: ...
 
@@ -121,51 +161,51 @@ class Store(Protocol):
     """A place that holds files."""
 
     is_remote: bool
-    """Whether files can grow and be read at once. If not, a file appears as a whole at `close`."""
+    """Whether reads wait for a network. Files of a remote store appear as a whole at `close`."""
 
     def open(self, path: str, hints: Hints) -> File: ...
 
     def create(self, path: str) -> Output:
-        """Starts a file that must not exist.
+        """Creates a file.
 
         Raises:
-            FileExistsError: It does.
+            FileExistsError: It exists.
         """
         ...
 
     def resume(self, path: str, size: int) -> Output:
-        """Goes on with a file after its first `size` bytes; what it has beyond them is dropped."""
+        """Continues a file after its first `size` bytes; the bytes after them are discarded."""
         ...
 
     def clone(self, path: str, target: str, size: int) -> None:
-        """Makes `target` the first `size` bytes of a file, sharing its blocks where it can."""
+        """Copies the first `size` bytes of a file to `target`, sharing disk blocks where possible."""
         ...
 
     def read(self, path: str) -> bytes:
-        """Returns the whole of a small file."""
+        """Returns all bytes of a small file."""
         ...
 
     def replace(self, path: str, data: bytes) -> None:
-        """Makes a small file appear with this content, as a whole."""
+        """Writes a small file atomically."""
         ...
 
-    def rename(self, path: str, target: str) -> None: ...
+    def rename(self, path: str, target: str, /) -> None: ...
 
     def remove(self, path: str) -> None:
-        """Removes a file if it is there."""
+        """Removes a file if it exists."""
         ...
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str, /) -> bool: ...
 
     def size(self, path: str) -> int:
-        """Returns the bytes of a file."""
+        """Returns the size of a file in bytes."""
         ...
 
     def stat(self, path: str) -> Stat:
         """Returns size and version of a file, with one small request.
 
         Raises:
-            FileNotFoundError: It is not there.
+            FileNotFoundError: It does not exist.
         """
         ...
 
@@ -173,7 +213,7 @@ class Store(Protocol):
         """Lists all files below a folder, by their paths in it (`000000/refs.bag`), with one listing.
 
         Raises:
-            FileNotFoundError, NotADirectoryError: It is none.
+            FileNotFoundError, NotADirectoryError: There is no such folder.
         """
         ...
 
@@ -181,24 +221,24 @@ class Store(Protocol):
         """Lists a folder, unsorted.
 
         Raises:
-            FileNotFoundError, NotADirectoryError: It is none.
+            FileNotFoundError, NotADirectoryError: There is no such folder.
         """
         ...
 
     def make_folder(self, folder: str) -> None:
-        """Makes a folder and those above it; one that exists is fine."""
+        """Creates a folder and its parents; it may exist."""
         ...
 
     def remove_folder(self, folder: str) -> None:
-        """Removes an empty folder if it is there (and is more than a part of the names of files)."""
+        """Removes an empty folder if it exists. Remote stores have none."""
         ...
 
-    def join(self, folder: str, name: str) -> str: ...
+    def join(self, folder: str, name: str, /) -> str: ...
 
     def lock(self, folder: str) -> Lock:
-        """Claims a folder for one writer.
+        """Locks a folder for one writer.
 
         Raises:
-            BlockingIOError: Another writer has it.
+            BlockingIOError: Another writer holds the lock.
         """
         ...

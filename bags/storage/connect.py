@@ -6,6 +6,7 @@ in a child that was forked after its parent had loaded it: its threads do not ex
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import weakref
@@ -31,7 +32,7 @@ if hasattr(os, 'register_at_fork'):
 
 
 class Clients:
-    """The clients of one object store: one for each process, made when it is first needed.
+    """The clients of one object store: one per process, created when first needed.
 
     Args:
         scheme: Of its URLs.
@@ -47,53 +48,46 @@ class Clients:
         self.kind = self.options.pop('client', 'auto')
         if self.kind not in ('auto', 'obstore', 'fsspec'):
             raise ValueError(f"storage option 'client': expected auto, obstore or fsspec, got {self.kind!r}")
-        # Those of other processes are kept too: a forked child must not close what its parent uses.
+        # Clients of other processes are kept: a forked child must not close its parent's connections.
         self._readers: dict[int, ObjectClient] = {}
         self._writers: dict[int, ObjectClient] = {}
 
     def reader(self) -> ObjectClient:
         """Returns the client of this process that reads."""
-        client = self._readers.get(os.getpid())
-        if client is None:
-            # Two threads may both make one; both then use the same.
-            client = self._readers.setdefault(os.getpid(), self._make_reader())
-        return client
+        # Two threads may both make one; both then use the same.
+        process = os.getpid()
+        return self._readers.get(process) or self._readers.setdefault(process, self._make_reader())
 
     def writer(self) -> ObjectClient:
         """Returns the client of this process that writes."""
-        client = self._writers.get(os.getpid())
-        if client is None:
-            client = self._writers.setdefault(os.getpid(), self._make_writer())
-        return client
+        process = os.getpid()
+        return self._writers.get(process) or self._writers.setdefault(process, self._make_writer())
 
     def _make_reader(self) -> ObjectClient:
         if self.filesystem is None and self.kind != 'fsspec' and os.getpid() not in _FORKED:
             from bags.storage.obstore_options import obstore_settings
 
             settings = obstore_settings(self.scheme, self.options)
-            try:
-                import obstore  # noqa: F401
-            except ImportError:
-                if self.kind == 'obstore':
-                    raise MissingDependencyError('obstore', 'gcs' if self.scheme == 'gs' else 's3') from None
-            else:
-                if settings is not None:
+            if settings is not None:
+                try:
                     from bags.storage.obstore_client import ObstoreClient
 
                     return ObstoreClient(settings, self.policy)
-                if self.kind == 'obstore':
-                    raise ValueError(f'{self.scheme} with {", ".join(self.options)}: not known to obstore')
+                except MissingDependencyError:
+                    if self.kind == 'obstore':
+                        extra = 'gcs' if self.scheme == 'gs' else 's3'
+                        raise MissingDependencyError('obstore', extra) from None
+            elif self.kind == 'obstore':
+                raise ValueError(f'{self.scheme} with {", ".join(self.options)}: not known to obstore')
         return self._make_fsspec()
 
     def _make_writer(self) -> ObjectClient:
         reader = self.reader()
-        if self.scheme != 'gs' or self.filesystem is not None:
-            return reader
-        # obstore writes to GCS through its XML interface, which emulators do not have.
-        try:
-            return self._make_fsspec() if reader.version_kind == 'etag' else reader
-        except MissingDependencyError:
-            return reader
+        if self.scheme == 'gs' and reader.version_kind == 'etag':
+            # obstore writes to GCS through its XML interface, which emulators do not have.
+            with contextlib.suppress(MissingDependencyError):
+                return self._make_fsspec()
+        return reader
 
     def _make_fsspec(self) -> ObjectClient:
         from bags.storage.fsspec_client import FsspecClient, make_filesystem
@@ -105,12 +99,12 @@ class Clients:
 
 
 _SHARED: weakref.WeakValueDictionary[Any, Clients] = weakref.WeakValueDictionary()
-"""Clients in use, so that all who open one store with equal options share its connections: making a client of
-obstore takes 40 ms, and each connection a handshake. They are freed with their last user."""
+"""Clients in use. Callers that open a store with equal options share its connections: creating a client of
+obstore takes 40 ms, and each connection a handshake. A client is freed with its last user."""
 
 
 def clients_for(scheme: str, filesystem: Any, options: Mapping[str, Any]) -> Clients:
-    """Returns the clients of an object store, shared with others that use it with equal options."""
+    """Returns the clients of an object store, shared between callers with equal options."""
     key = (scheme, None if filesystem is None else id(filesystem), _key_of(options))
     found = _SHARED.get(key)
     if found is None:

@@ -18,26 +18,19 @@ MAX_KEPT_BUFFER = 1 << 20  # Bytes of the aligned buffer that a thread keeps bet
 QUEUE_DEPTH = 24  # Reads at the same time: 4 KB take 34 us each with 2, 24 with 12, 21 with 24.
 
 
-def _map(size: int) -> mmap.mmap:
-    """Returns memory that starts at a page. Private: a forked child must not read into its parent's."""
-    return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-
-
 class DirectFile(PreadFile):
-    """A local file whose blocks go from the device into the result, leaving the page cache alone.
+    """A local file read with `O_DIRECT`: blocks go from the device into the result, past the page cache.
 
-    Offset, length and memory of such a read must be aligned. The alignment is found by trying, from small to
-    large (Python has no `statx` to ask with). The end of the file that does not fill a block is read once, at
-    open, in the usual way. Where the file system refuses, reads go through the cache, which then drops them.
+    Offset, length and memory of such a read must be aligned. The alignment is found by trial, from small to
+    large (Python has no `statx`). The end of the file that does not fill a block is read once, at open,
+    through the page cache. Where the file system refuses `O_DIRECT`, all reads go through it, then drop it.
     """
 
     def __init__(self, path: str, hints: Hints) -> None:
         super().__init__(path, hints)
         self.local = threading.local()
-        self.alignment = 0
         self.direct = self._open_direct()
-        if self.direct >= 0:
-            self.alignment = self._probe()
+        self.alignment = self._probe() if self.direct >= 0 else 0
         self.body = self.size - self.size % self.alignment if self.alignment else 0
         self.tail = PreadFile.fetch(self, self.body, self.size) if self.alignment else b''
 
@@ -46,10 +39,10 @@ class DirectFile(PreadFile):
             if sys.platform == 'darwin':
                 import fcntl
 
-                fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+                fd = os.open(self.path, os.O_RDONLY)
                 fcntl.fcntl(fd, fcntl.F_NOCACHE, 1)
                 return fd
-            return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
+            return os.open(self.path, os.O_RDONLY | os.O_DIRECT)
         except (OSError, AttributeError):
             return -1
 
@@ -106,7 +99,9 @@ class DirectFile(PreadFile):
         kept: memoryview | None = getattr(self.local, 'buffer', None)
         if kept is not None and size <= len(kept):
             return kept
-        buffer = memoryview(_map(max(size, MAX_KEPT_BUFFER // 16)))
+        capacity = max(size, MAX_KEPT_BUFFER // 16)
+        # Private: a forked child must not read into its parent's.
+        buffer = memoryview(mmap.mmap(-1, capacity, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         if size <= MAX_KEPT_BUFFER:
             self.local.buffer = buffer
         return buffer

@@ -1,4 +1,4 @@
-"""Errors of object stores: those of obstore, fsspec and HTTP statuses, mapped once to this library's."""
+"""Errors of object stores: those of obstore, of fsspec and HTTP statuses are mapped here."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ __all__ = [
     'TransientError',
     'UnsupportedError',
     'changed_error',
-    'error_for_status',
     'map_fsspec_error',
     'map_obstore_error',
-    'retries_exhausted',
 ]
 
 
 class TransientError(Exception):
-    """A failure that may pass, so that the request is retried."""
+    """A transient failure: the request is retried."""
 
     def __init__(self, reason: str, timed_out: bool = False) -> None:
         self.reason = reason
@@ -36,7 +34,7 @@ class StorageTimeoutError(TimeoutError):
 
 
 class PreconditionError(Exception):
-    """The object is not the expected one (412), or exists and should not."""
+    """The object has another version than the expected one (412), or exists and must not."""
 
 
 class RangeError(Exception):
@@ -79,13 +77,6 @@ def error_for_status(path: str, status: int, reason: str) -> Exception:
     return OSError(errno.EIO, _message(f'status {status}', reason), path)
 
 
-def retries_exhausted(path: str, error: TransientError, attempts: int) -> OSError:
-    """Returns the error of a request whose last attempt failed with `error`."""
-    count = f'{attempts} tries' if attempts > 1 else 'one try'
-    kind, number = (StorageTimeoutError, errno.ETIMEDOUT) if error.timed_out else (OSError, errno.EIO)
-    return kind(number, f'{error.reason} (after {count})', path)
-
-
 def changed_error(path: str, expected: object, got: object) -> CorruptError:
     """Returns the error of an object that was replaced since it was opened."""
     return CorruptError(path, None, f'has changed since it was opened: expected {expected}, got {got}')
@@ -96,14 +87,14 @@ def _message(what: str, reason: str) -> str:
     return f'{what}: {reason[:300]}' if reason else what
 
 
-# obstore: most of what its errors say is in their text.
+# obstore: most facts about an error are only in its text.
 
 STATUS = re.compile(
     r'status code:? (\d{3})|status: (\d{3})|non-2xx status code: (\d{3})|\b(\d{3}) [A-Z][a-z]+ '
 )
 TIMEOUT = re.compile('kind: Timeout|TimedOut|timed out')
 XML_ERROR = re.compile(r'<Code>(.*?)</Code>.*?<Message>(.*?)</Message>', re.DOTALL)
-SYSTEM_ERROR = re.compile(r'(?:message|error): "([^"]+)"')  # Only the details of an error hold it.
+SYSTEM_ERROR = re.compile(r'(?:message|error): "([^"]+)"')  # Only in the details of an error.
 REDIRECT = 'redirect without LOCATION'
 NO_RANGE = re.compile('non-partial response|CONTENT_RANGE')  # Or the object is empty.
 NO_CREDENTIALS = re.compile(
@@ -174,7 +165,7 @@ def map_fsspec_error(path: str, exc: Exception) -> Exception:
     if 'not satisfiable' in text:
         return RangeError(text)
     if isinstance(exc, TypeError | ValueError | NotImplementedError | AttributeError):
-        # The file system does not support the operation, or rejects its arguments.
+        # The file system does not support the operation, or rejects the arguments.
         return OSError(errno.EINVAL, f'{type(exc).__name__}: {exc}', path)
     timed_out = isinstance(exc, TimeoutError) or 'imeout' in name
     return TransientError(f'{name}: {str(cause) or "no answer in time"}', timed_out)

@@ -28,7 +28,6 @@ from bags.storage.errors import (
 from bags.storage.object_client import PART_SIZE, ObjectClient
 from bags.storage.obstore_options import fsspec_options
 from bags.storage.retry import RetryPolicy
-from bags.storage.urls import unquoted
 
 __all__ = ['FsspecClient', 'make_filesystem']
 
@@ -86,6 +85,7 @@ class FsspecClient(ObjectClient):
         policy: Retries and timeouts.
     """
 
+    map_error = staticmethod(map_fsspec_error)
     merge_gap = 1 << 18  # A request costs nearly a millisecond of CPU time.
     max_object_size = 5 << 40
 
@@ -98,9 +98,6 @@ class FsspecClient(ObjectClient):
             self.slots = threading.Semaphore(1)
         self.filesystem = filesystem
         self._get_if_match, self.version_kind = _conditional_read(filesystem)
-
-    def map_error(self, path: str, exc: Exception) -> Exception:
-        return map_fsspec_error(path, exc)
 
     def _inner(self, path: str) -> str:
         """Returns a path in the file system's own form."""
@@ -232,7 +229,7 @@ def _stat(info: Mapping[str, Any]) -> Stat:
     version = next((info[name] for name in VERSION_KEYS if info.get(name)), '')
     # The same time may be a datetime in one response and a number in another.
     version = version.timestamp() if hasattr(version, 'timestamp') else version
-    return Stat(int(info.get('size') or 0), unquoted(str(version)))
+    return Stat(int(info.get('size') or 0), str(version).strip('"'))
 
 
 # Conditional reads: of a file system, a path, a byte range, if it has this version, with a timeout.
@@ -260,7 +257,7 @@ def _get_from_s3(
     )
     data = sync(filesystem.loop, _read_body, found['Body'], timeout=timeout)
     size = int(found['ContentRange'].rpartition('/')[2]) if 'ContentRange' in found else len(data)
-    return Stat(size, unquoted(found.get('ETag'))), data
+    return Stat(size, found.get('ETag', '').strip('"')), data
 
 
 async def _read_body(body: Any) -> Any:

@@ -25,7 +25,7 @@ class PathLock:
             import fcntl
         except ImportError:  # Windows: files that are being written cannot be opened twice there anyway.
             return
-        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(folder, os.O_RDONLY)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:

@@ -1,4 +1,4 @@
-"""Files that are only in memory: limits on their way to a storage of objects, refs on their way from one."""
+"""Files in memory: limits that are written to an object store, and refs that were read from one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ['MemoryFile', 'MemoryOutput']
 
 
 class MemoryOutput:
-    """Bytes that grow, and that nobody else ever sees."""
+    """An output that is never stored."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -49,7 +49,7 @@ class MemoryOutput:
 
 
 class MemoryFile:
-    """A file that was read as a whole, with a map's way to it."""
+    """A file that was read as a whole."""
 
     is_remote = False
     cached_from = 0

@@ -5,23 +5,23 @@ from __future__ import annotations
 import mmap
 import os
 import sys
+from collections.abc import Callable
 
 import numpy as np
 
 from bags.storage.base import Buffer, Hints, Offsets
-from bags.storage.options import AccessPattern
 from bags.storage.pread_file import PARALLEL_SIZE, PreadFile
 
 __all__ = ['MappedFile', 'SharedArray', 'gather', 'share']
 
-MAX_GATHERED = 1 << 13  # Records of one size up to this are gathered by numpy, larger ones sliced.
+MAX_GATHERED = 1 << 13  # Ranges of one length up to this are copied by numpy, longer ones sliced.
 
 
 class SharedArray:
-    """A buffer whose slices are memoryviews, as those of a memoryview, but safe in free-threaded Python.
+    """A buffer whose slices are memoryviews, for any number of threads in free-threaded Python.
 
-    There (3.13), slices of one memoryview count each other without a lock: with two threads the count goes
-    wrong, and the memoryview is taken for released. Slices of an array have no such count.
+    There (3.13), a memoryview counts its slices without a lock: with two threads the count goes wrong, and
+    the memoryview is regarded as released. An array has no such count.
     """
 
     def __init__(self, buffer: mmap.mmap | bytes) -> None:
@@ -31,10 +31,10 @@ class SharedArray:
         return self.array[part].data
 
 
-def share(buffer: mmap.mmap | bytes) -> memoryview | SharedArray:
-    """Returns an object whose slices are views of a buffer, for any number of threads."""
-    with_gil = getattr(sys, '_is_gil_enabled', lambda: True)()
-    return memoryview(buffer) if with_gil else SharedArray(buffer)
+_HAS_GIL = getattr(sys, '_is_gil_enabled', lambda: True)()
+
+share: Callable[[mmap.mmap | bytes], memoryview | SharedArray] = memoryview if _HAS_GIL else SharedArray
+"""Returns an object whose slices are views of a buffer, for any number of threads."""
 
 
 class MappedFile(PreadFile):
@@ -42,26 +42,21 @@ class MappedFile(PreadFile):
 
     def __init__(self, path: str, hints: Hints) -> None:
         super().__init__(path, hints)
-        self.buffer = self._map()
-
-    def _map(self) -> mmap.mmap | bytes:
         # Without a duplicate of the descriptor, where Python can.
         options = {'trackfd': False} if sys.version_info >= (3, 13) else {}
-        while True:
-            if not self.size:
-                return b''
+        self.buffer = b''
+        while self.size:
             try:
-                buffer = mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ, **options)
+                self.buffer = mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ, **options)
                 break
             except ValueError:
-                # A writer has just closed the file, and cut off the rest of a failed write.
+                # A writer has just closed the file, which cut off the rest of a failed write.
                 size, self.size = self.size, os.fstat(self.fd).st_size
                 if self.size >= size:
                     raise
-        name = f'MADV_{self.hints.access_pattern.name}'
-        if self.hints.access_pattern is not AccessPattern.SYSTEM and hasattr(mmap, name):
-            buffer.madvise(getattr(mmap, name))
-        return buffer
+        name = f'MADV_{hints.access_pattern.name}'
+        if isinstance(self.buffer, mmap.mmap) and hasattr(mmap, name):  # Not of `AccessPattern.SYSTEM`.
+            self.buffer.madvise(getattr(mmap, name))
 
     def read(self, start: int, stop: int) -> Buffer:
         assert self.buffer is not None
@@ -87,8 +82,8 @@ class MappedFile(PreadFile):
 def gather(buffer: mmap.mmap | bytes, size: int, starts: Offsets, length: int) -> np.ndarray:
     """Copies ranges of one length (at least 1) into an array of raw items, in two numpy calls.
 
-    The file is seen as overlapping items, one at each byte, and indexed by the starts. `tolist` makes `bytes`
-    of the items (20 ns each for 100 B, where a slice takes 60).
+    A view of the file as overlapping items, one at each byte, is indexed by the starts. `tolist` turns the
+    items into `bytes` (20 ns each for 100 B; a slice takes 60).
     """
     window = np.ndarray((size - length + 1,), f'V{length}', buffer, 0, (1,))
     items: np.ndarray = window[starts]

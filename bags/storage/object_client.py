@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import contextlib
 import errno
-import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,16 +33,16 @@ def part_size(number: int) -> int:
 class ObjectClient(abc.ABC):
     """An object store, for one process. Safe to use from any thread. Paths are URLs.
 
-    Public methods retry what may pass. They raise errors of this library: FileNotFoundError, PermissionError,
-    TimeoutError and OSError, each with the path. Methods that subclasses implement make one attempt.
+    Public methods retry after transient errors. They raise FileNotFoundError, PermissionError, TimeoutError
+    and OSError, each with the path. Methods that subclasses implement make one attempt.
     """
 
     merge_gap: int
-    """Bytes that are cheaper to read than to ask for separately."""
+    """Bytes between two ranges that are cheaper to read than to skip with another request."""
     version_kind: str
-    """Kind of its versions: clients of one kind report the same version of an object."""
+    """Versions of one object are comparable between clients of the same kind."""
     max_object_size: int
-    """Bytes that an upload of unknown size may have."""
+    """Maximum bytes of an upload of unknown size."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self.policy = policy
@@ -57,7 +56,7 @@ class ObjectClient(abc.ABC):
 
     @abc.abstractmethod
     def get_range(self, path: str, start: int | None, stop: int, version: str) -> tuple[Stat, bytes]:
-        """Returns a byte range, or without `start` the last `stop` bytes, and which object they are of.
+        """Returns size and version of an object and a byte range: without `start`, the last `stop` bytes.
 
         Raises:
             PreconditionError: The object does not have this version (if it is known, and can be asked for).
@@ -90,53 +89,44 @@ class ObjectClient(abc.ABC):
     # Reading.
 
     def tail(self, path: str, count: int) -> tuple[Stat, bytes]:
-        """Returns the last bytes of an object, at most `count`, and which object it is, with one request."""
+        """Returns size and version of an object and its last `count` bytes, or fewer, with one request."""
         try:
-            return with_retries(self.policy, self.map_error, path, self._get_tail, path, count)
+            return with_retries(self.policy, self.map_error, self._get, path, None, count, None)
         except (RangeError, UnsupportedError):
             head = self.head(path)  # The object is empty, or the store knows no ranges from the end.
         first = max(0, head.size - count)
         return head, self.fetch(path, [first], [head.size], head)[0] if head.size else b''
 
-    def _get_tail(self, path: str, count: int) -> tuple[Stat, bytes]:
-        head, data = self.get_range(path, None, count, '')
-        if len(data) != min(count, head.size):
-            raise TransientError(f'expected {min(count, head.size)} bytes, got {len(data)}')
-        return head, data
-
     def fetch(self, path: str, starts: Sequence[int], stops: Sequence[int], head: Stat) -> list[bytes]:
-        """Returns byte ranges of an object, none of them empty, with concurrent requests.
+        """Returns non-empty byte ranges of an object, with concurrent requests.
 
         Raises:
-            CorruptError: It is not the object that `head` describes any more.
+            CorruptError: The object is not the one of `head`.
         """
+
+        def get(number: int) -> bytes:
+            start, stop = starts[number], stops[number]
+            return with_retries(self.policy, self.map_error, self._get, path, start, stop, head)[1]
+
         try:
-            if len(starts) == 1:
-                arguments = path, starts[0], stops[0], head
-                return [with_retries(self.policy, self.map_error, path, self._get, *arguments)]
-            return map_in_threads(
-                lambda number: with_retries(
-                    self.policy, self.map_error, path, self._get, path, starts[number], stops[number], head
-                ),
-                range(len(starts)),
-                self.policy.concurrency,
-            )
+            return map_in_threads(get, range(len(starts)), self.policy.concurrency)
         except (PreconditionError, RangeError) as exc:
             raise changed_error(path, head, exc) from exc
         except UnsupportedError as exc:
             raise UnsupportedError(path, 'the server answers no ranges') from exc
 
-    def _get(self, path: str, start: int, stop: int, head: Stat) -> bytes:
-        found, data = self.get_range(path, start, stop, head.version)
-        if found != head:
+    def _get(self, path: str, start: int | None, stop: int, head: Stat | None) -> tuple[Stat, bytes]:
+        found, data = self.get_range(path, start, stop, '' if head is None else head.version)
+        if head is not None and found != head:
             raise changed_error(path, head, found)
-        if len(data) != stop - start:
-            raise TransientError(f'expected {stop - start} bytes, got {len(data)}')
-        return data
+        expected = min(stop, found.size) if start is None else stop - start
+        if len(data) != expected:
+            raise TransientError(f'expected {expected} bytes, got {len(data)}')
+        return found, data
 
     def head(self, path: str) -> Stat:
         """Returns size and version of an object."""
-        return with_retries(self.policy, self.map_error, path, self.get_stat, path)
+        return with_retries(self.policy, self.map_error, self.get_stat, path)
 
     def listing(self, folder: str, deep: bool) -> dict[str, Stat | None]:
         """Returns what a folder holds, by name; None for folders. Empty if there is no such folder.
@@ -145,7 +135,7 @@ class ObjectClient(abc.ABC):
             folder: The folder.
             deep: Return all files below it instead, by their paths in it.
         """
-        return with_retries(self.policy, self.map_error, folder, self.list_folder, folder, deep)
+        return with_retries(self.policy, self.map_error, self.list_folder, folder, deep)
 
     # Writing.
 
@@ -155,17 +145,18 @@ class ObjectClient(abc.ABC):
         Raises:
             FileExistsError: With `create`: it exists.
         """
-        attempts = itertools.count()
+        attempts = 0
 
-        def send() -> None:
-            next(attempts)
+        def send(path: str) -> None:
+            nonlocal attempts
+            attempts += 1
             self.put_object(path, data, create)
 
         try:
-            with_retries(self.policy, self.map_error, path, send)
+            with_retries(self.policy, self.map_error, send, path)
         except PreconditionError as exc:
             # An earlier attempt may have created the object, its response lost.
-            if next(attempts) < 2 or self.tail(path, len(data) + 1)[1] != data:
+            if attempts < 2 or self.tail(path, len(data) + 1)[1] != data:
                 raise FileExistsError(errno.EEXIST, 'already exists', path) from exc
 
     def upload(self, path: str, create: bool) -> StreamedUpload:
@@ -218,13 +209,12 @@ class ObjectClient(abc.ABC):
 
     def remove(self, path: str) -> None:
         """Removes an object if it exists."""
-        try:
-            with_retries(self.policy, self.map_error, path, self.delete_object, path)
-        except FileNotFoundError:
-            pass  # Already deleted: by another process, or by an earlier attempt whose response was lost.
+        # Already deleted: by another process, or by an earlier attempt whose response was lost.
+        with contextlib.suppress(FileNotFoundError):
+            with_retries(self.policy, self.map_error, self.delete_object, path)
 
     def copy(self, path: str, target: str) -> None:
-        with_retries(self.policy, self.map_error, path, self.copy_object, path, target)
+        with_retries(self.policy, self.map_error, self.copy_object, path, target)
 
 
 class StreamedUpload:

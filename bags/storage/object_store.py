@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import mmap
 from collections.abc import Sequence
 from typing import BinaryIO
@@ -12,14 +13,13 @@ import numpy as np
 from bags.storage.base import Buffer, Hints, Offsets, Output, Stat
 from bags.storage.connect import Clients
 from bags.storage.errors import changed_error
-from bags.storage.object_client import PART_SIZE, ObjectClient, StreamedUpload, part_size
+from bags.storage.object_client import PART_SIZE, StreamedUpload, part_size
 from bags.storage.ranges import merge
-from bags.storage.urls import join
 
 __all__ = ['NoLock', 'RemoteFile', 'RemoteOutput', 'RemoteStore']
 
-TAIL_SIZE = 1 << 16  # Bytes read at open: the limits of small bags come with the object's size.
-REQUEST_SIZE = 1 << 22  # A longer range is read in pieces of this size, several at the same time.
+TAIL_SIZE = 1 << 16  # Bytes read at open: small bags, or their limits, come with the object's size.
+REQUEST_SIZE = 1 << 22  # Bytes of a piece of a range that is at least twice as long.
 COPY_SIZE = 1 << 22
 
 
@@ -48,23 +48,16 @@ class RemoteFile:
 
     def read(self, start: int, stop: int) -> Buffer:
         first = self.cached_from
-        if stop > self.size:
-            raise self._too_short(stop)
-        if start >= first:
+        if first <= start and stop <= self.size:
             return self.tail[start - first : stop - first]
-        if stop - start > 2 * REQUEST_SIZE:
-            return self.read_many(np.array([start]), np.array([stop]))[0]
-        if stop <= start:
-            return b''
-        data = self._client().fetch(self.path, [start], [min(stop, first)], self.head)[0]
-        return data if stop <= first else data + self.tail[: stop - first]
+        return self.read_many(np.array([start]), np.array([stop]))[0]
 
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
         if not len(starts):
             return []
         last = int(stops.max())
         if last > self.size:
-            raise self._too_short(last)
+            raise EOFError(f'{self.path}: expected {last} bytes, there are {self.size}')
         first = self.cached_from
         found = [b''] * len(starts)
         is_filled = stops > starts
@@ -78,34 +71,7 @@ class RemoteFile:
         return found
 
     def _fetch(self, starts: Offsets, stops: Offsets) -> list[bytes]:
-        client = self._client()
-        runs = merge(starts, stops, client.merge_gap, REQUEST_SIZE)
-        data = self._fetch_runs(client, runs.starts, runs.stops)
-        offsets = runs.starts[runs.owner]
-        places = zip(
-            runs.owner.tolist(), (starts - offsets).tolist(), (stops - offsets).tolist(), strict=True
-        )
-        # A slice of all of a `bytes` is the same object.
-        return [data[run][start:stop] for run, start, stop in places]
-
-    def _fetch_runs(self, client: ObjectClient, starts: Offsets, stops: Offsets) -> list[bytes]:
-        """Reads ranges that do not overlap; long ones in pieces."""
-        sizes = stops - starts
-        counts = np.where(sizes > 2 * REQUEST_SIZE, -(-sizes // REQUEST_SIZE), 1)
-        if len(counts) == int(counts.sum()):
-            return client.fetch(self.path, starts.tolist(), stops.tolist(), self.head)
-        owner = np.repeat(np.arange(len(counts)), counts)
-        ends = np.cumsum(counts)
-        within = np.arange(len(owner)) - (ends - counts)[owner]
-        firsts = starts[owner] + within * REQUEST_SIZE
-        lasts = np.where(within == counts[owner] - 1, stops[owner], firsts + REQUEST_SIZE)
-        pieces = client.fetch(self.path, firsts.tolist(), lasts.tolist(), self.head)
-        return [
-            b''.join(pieces[end - count : end])
-            for end, count in zip(ends.tolist(), counts.tolist(), strict=True)
-        ]
-
-    def _client(self) -> ObjectClient:
+        """Requests merged ranges, long ones in pieces, at the same time."""
         client = self.clients.reader()
         if client.version_kind != self._version_kind:
             # In a forked child another client takes over, with versions of another kind.
@@ -113,24 +79,34 @@ class RemoteFile:
             if head.size != self.size:
                 raise changed_error(self.path, f'{self.size} bytes', head.size)
             self.head, self._version_kind = head, client.version_kind
-        return client
-
-    def _too_short(self, stop: int) -> EOFError:
-        return EOFError(f'{self.path}: expected {stop} bytes, there are {self.size}')
+        runs = merge(starts, stops, client.merge_gap, REQUEST_SIZE)
+        firsts: list[int] = []
+        lasts: list[int] = []
+        counts = []
+        for start, stop in zip(runs.starts.tolist(), runs.stops.tolist(), strict=True):
+            size = REQUEST_SIZE if stop - start > 2 * REQUEST_SIZE else stop - start
+            cuts = [*range(start, stop, size), stop]
+            firsts += cuts[:-1]
+            lasts += cuts[1:]
+            counts.append(len(cuts) - 1)
+        pieces = iter(client.fetch(self.path, firsts, lasts, self.head))
+        # Joining one `bytes`, or slicing all of it, returns the same object.
+        data = [b''.join(itertools.islice(pieces, count)) for count in counts]
+        return runs.cut(data, starts, stops)
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
-        pass  # Nothing would keep the bytes; `RangeFile` does, and reads ahead itself.
+        pass  # There is no cache to read ahead into; `RangeFile` has one.
 
 
 class RemoteStore:
-    """An object store: files appear as a whole, folders are prefixes of names, and nothing locks."""
+    """An object store: files appear as a whole, folders are prefixes of names, and there are no locks."""
 
     is_remote = True
 
     def __init__(self, clients: Clients) -> None:
         self.clients = clients
         self._folders: set[str] = set()
-        """Folders that were made: they exist without anything in them."""
+        """Folders that were made: they exist even while empty."""
 
     def open(self, path: str, hints: Hints) -> RemoteFile:
         head, tail = self.clients.reader().tail(path, TAIL_SIZE)
@@ -158,9 +134,7 @@ class RemoteStore:
 
     def read(self, path: str) -> bytes:
         head, data = self.clients.reader().tail(path, REQUEST_SIZE)
-        if len(data) < head.size:
-            data = bytes(RemoteFile(self.clients, path, head, data).read(0, head.size))
-        return data
+        return bytes(RemoteFile(self.clients, path, head, data).read(0, head.size))
 
     def replace(self, path: str, data: bytes) -> None:
         self.clients.writer().put(path, data, False)
@@ -187,8 +161,7 @@ class RemoteStore:
         return self.clients.reader().head(path)
 
     def walk(self, folder: str) -> dict[str, Stat]:
-        found = self._listing(folder, True)
-        return {name: stat for name, stat in found.items() if stat is not None}
+        return {name: stat for name, stat in self._listing(folder, True).items() if stat is not None}
 
     def names(self, folder: str) -> list[str]:
         return list(self._listing(folder, False))
@@ -203,17 +176,17 @@ class RemoteStore:
         self._folders.add(folder)
 
     def remove_folder(self, folder: str) -> None:
-        pass  # It ceased to exist with the last object in it.
+        pass  # It disappeared with the last object in it.
 
     def join(self, folder: str, name: str) -> str:
-        return join(folder, name)
+        return f'{folder.rstrip("/")}/{name}'
 
     def lock(self, folder: str) -> NoLock:
         return NoLock()
 
 
 class NoLock:
-    """No lock: object stores have none that would end with its holder."""
+    """Locks nothing: locks of object stores would not end with the process that holds them."""
 
     def release(self) -> None:
         pass
@@ -257,7 +230,7 @@ class RemoteOutput:
             raise
 
     def _add(self, buffer: Buffer) -> None:
-        """Takes a buffer in pieces of a part each: a large one is not copied as a whole."""
+        """Adds a buffer, a part at a time: a large one is not copied as a whole."""
         size = buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
         start, room = 0, part_size(self._part_count) - (self._size - self._sent)
         if size > room:

@@ -10,12 +10,18 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Literal
 
+from bags.errors import MissingDependencyError
 from bags.storage.base import Stat
 from bags.storage.errors import map_obstore_error
 from bags.storage.object_client import PART_SIZE, ObjectClient
 from bags.storage.obstore_options import ObstoreSettings
 from bags.storage.retry import RetryPolicy
-from bags.storage.urls import split, unquoted
+
+try:
+    import obstore
+    from obstore import store as stores
+except ImportError as exc:
+    raise MissingDependencyError('obstore', 's3') from exc
 
 __all__ = ['ObstoreClient']
 
@@ -36,6 +42,7 @@ class ObstoreClient(ObjectClient):
         policy: Retries and timeouts.
     """
 
+    map_error = staticmethod(map_obstore_error)
     merge_gap = 1 << 16
     version_kind = 'etag'
     max_object_size = 10_000 * CHUNK_SIZE  # S3 and GCS accept 10,000 parts.
@@ -47,23 +54,20 @@ class ObstoreClient(ObjectClient):
 
     def _store(self, path: str, purpose: Purpose = 'read') -> tuple[Any, str]:
         """Returns the obstore store of a path, and the key in it."""
-        bucket, key = split(path)
+        bucket, _, key = path.partition('://')[2].lstrip('/').partition('/')
         store = self._stores.get((bucket, purpose))
         if store is None:
             store = self._stores[bucket, purpose] = self._make_store(path, bucket, purpose)
         return store, key
 
     def _make_store(self, path: str, bucket: str, purpose: Purpose) -> Any:
-        from obstore import store as stores
-
         policy = self.policy
         timeout = policy.attempt_timeout if purpose == 'read' else policy.timeout
         client_options: Any = {
             'timeout': timedelta(seconds=timeout),
             'connect_timeout': timedelta(seconds=policy.connect_timeout),
+            'allow_http': self._settings.allow_http,
         }
-        if self._settings.allow_http:
-            client_options['allow_http'] = True
         # Only obstore knows the parts of a stream, so it retries them itself.
         retry_config: Any = {
             'max_retries': policy.retries if purpose == 'stream' else 0,
@@ -75,12 +79,7 @@ class ObstoreClient(ObjectClient):
             return make.from_url(url, client_options=client_options, retry_config=retry_config)
         return make(bucket, **self._settings.config, client_options=client_options, retry_config=retry_config)
 
-    def map_error(self, path: str, exc: Exception) -> Exception:
-        return map_obstore_error(path, exc)
-
     def get_range(self, path: str, start: int | None, stop: int, version: str) -> tuple[Stat, bytes]:
-        import obstore
-
         store, key = self._store(path)
         options: Any = {'range': {'suffix': stop} if start is None else (start, stop)}
         if version and not version.startswith('W/'):
@@ -90,13 +89,9 @@ class ObstoreClient(ObjectClient):
             return _stat(found.meta), found.buffer().to_bytes()
 
     def get_stat(self, path: str) -> Stat:
-        import obstore
-
         return _stat(obstore.head(*self._store(path)))
 
     def list_folder(self, folder: str, deep: bool) -> dict[str, Stat | None]:
-        import obstore
-
         store, key = self._store(folder)
         first = len(key) + 1 if key else 0
         if deep:
@@ -107,28 +102,20 @@ class ObstoreClient(ObjectClient):
         return names | {item['path'][first:]: _stat(item) for item in level['objects']}
 
     def put_object(self, path: str, data: bytes, create: bool) -> None:
-        import obstore
-
         store, key = self._store(path, 'write')
         obstore.put(store, key, data, mode='create' if create else 'overwrite', use_multipart=False)
 
     def put_stream(self, path: str, parts: Iterable[bytes], create: bool) -> None:
-        import obstore
-
         store, key = self._store(path, 'stream')
         obstore.put(store, key, parts, chunk_size=CHUNK_SIZE, max_concurrency=UPLOAD_CONCURRENCY)
 
     def delete_object(self, path: str) -> None:
-        import obstore
-
         obstore.delete(*self._store(path))
 
     def copy_object(self, path: str, target: str) -> None:
-        import obstore
-
         store, key = self._store(path, 'write')
         obstore.copy(store, key, self._store(target)[1])
 
 
 def _stat(meta: Mapping[str, Any]) -> Stat:
-    return Stat(meta['size'], unquoted(meta['e_tag'] or meta['version']))
+    return Stat(meta['size'], (meta['e_tag'] or meta['version'] or '').strip('"'))

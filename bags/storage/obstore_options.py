@@ -13,43 +13,32 @@ S3_NAMES = {
     'key': 'access_key_id',
     'username': 'access_key_id',
     'aws_access_key_id': 'access_key_id',
-    'access_key_id': 'access_key_id',
     'secret': 'secret_access_key',
     'password': 'secret_access_key',
     'aws_secret_access_key': 'secret_access_key',
-    'secret_access_key': 'secret_access_key',
     'token': 'session_token',
     'aws_session_token': 'session_token',
-    'session_token': 'session_token',
     'endpoint_url': 'endpoint',
-    'endpoint': 'endpoint',
-    'region': 'region',
     'region_name': 'region',
     'anon': 'skip_signature',
-    'skip_signature': 'skip_signature',
     'profile': 'profile',
     'requester_pays': 'request_payer',
-    'request_payer': 'request_payer',
 }
-"""obstore's names of options, by those of s3fs, boto3 and obstore."""
+"""obstore's names of options, by those of s3fs and boto3."""
 GCS_NAMES = {
     'project': 'project',
     'token': 'token',
     'endpoint_url': 'base_url',
-    'base_url': 'base_url',
     'anon': 'skip_signature',
-    'skip_signature': 'skip_signature',
 }
 AZURE_NAMES = {
     'account_name': 'account_name',
     'account_key': 'account_key',
     'sas_token': 'sas_key',
-    'sas_key': 'sas_key',
     'tenant_id': 'tenant_id',
     'client_id': 'client_id',
     'client_secret': 'client_secret',
     'anon': 'skip_signature',
-    'skip_signature': 'skip_signature',
 }
 FSSPEC_TUNING = {
     'asynchronous',
@@ -105,14 +94,13 @@ def obstore_settings(scheme: str, options: Mapping[str, Any]) -> ObstoreSettings
 
 
 def _translate(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any] | None:
-    found: dict[str, Any] = {}
-    for name, value in options.items():
-        if name in FSSPEC_TUNING or value is None:
-            continue
-        if name not in names:
-            return None
-        found[names[name]] = value
-    return found
+    """Returns options by obstore's names, from those or the given ones; None if one is unknown."""
+    found = {
+        names.get(name, name): value
+        for name, value in options.items()
+        if name not in FSSPEC_TUNING and value is not None
+    }
+    return found if found.keys() <= set(names.values()) else None
 
 
 def _s3_settings(options: Mapping[str, Any]) -> ObstoreSettings | None:
@@ -189,16 +177,11 @@ def _gcs_settings(options: Mapping[str, Any]) -> ObstoreSettings | None:
 def fsspec_options(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns options by the names of s3fs and gcsfs, from those names or from obstore's."""
     if scheme == 's3':
-        found: dict[str, Any] = {}
-        client: dict[str, Any] = dict(options.get('client_kwargs') or {})
-        for name, value in options.items():
-            known = S3_NAMES.get(name)
-            if name == 'client_kwargs':
-                continue
-            if known == 'region':
-                client['region_name'] = value
-            else:
-                found[S3FS_NAMES.get(known, known) if known else name] = value
+        names = {name: S3_NAMES.get(name, name) for name in options}
+        found = {S3FS_NAMES.get(known, known): options[name] for name, known in names.items()}
+        client = dict(found.pop('client_kwargs', None) or {})
+        if 'region' in found:
+            client['region_name'] = found.pop('region')
         return {**found, 'client_kwargs': client} if client else found
     if scheme == 'gs':
         found = dict(options)

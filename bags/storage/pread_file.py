@@ -11,20 +11,19 @@ from stat import S_ISDIR
 import numpy as np
 
 from bags.concurrency import CPU_COUNT, map_in_threads
-from bags.storage.base import Buffer, Hints, Offsets
-from bags.storage.options import AccessPattern, CachePolicy
+from bags.storage.base import AccessPattern, Buffer, CachePolicy, Hints, Offsets
 from bags.storage.ranges import merge
 
 __all__ = ['PARALLEL_SIZE', 'PreadFile', 'advise']
 
-MERGE_GAP = 1 << 14  # Bytes that are cheaper to read than another hint or read.
+MERGE_GAP = 1 << 14  # Bytes that are cheaper to read than to skip with another hint or read.
 PARALLEL_SIZE = 1 << 17  # From this size on, ranges are read by threads:
-MAX_THREADS = 32  # this many, or one for each processor where the page cache holds them.
-CACHED_STREAK = 8  # After as many cached batches in a row, only each eighth is probed.
+MAX_THREADS = 32  # this many, or one per processor where the page cache holds them.
+CACHED_STREAK = 8  # After as many cached batches in a row, only every eighth is probed.
 
 
 def advise(fd: int, start: int, stop: int, name: str) -> None:
-    """Announces to the kernel how a range is used, where there is a call for it; never fails."""
+    """Passes the kernel a hint of `posix_fadvise` about a range, where it has that call; never fails."""
     advice = getattr(os, name, None)
     if advice is not None:
         try:
@@ -44,7 +43,7 @@ class PreadFile:
     def __init__(self, path: str, hints: Hints) -> None:
         self.path = path
         self.hints = hints
-        self.fd = os.open(path, os.O_RDONLY | getattr(os, 'O_CLOEXEC', 0) | getattr(os, 'O_BINARY', 0))
+        self.fd = os.open(path, os.O_RDONLY | getattr(os, 'O_BINARY', 0))
         stat = os.fstat(self.fd)
         if S_ISDIR(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, 'Is a directory', path)
@@ -86,11 +85,7 @@ class PreadFile:
         if len(starts) > 1:
             self.expect(runs.starts, runs.stops)
         pieces = [memoryview(piece) for piece in self.read_runs(runs.starts.tolist(), runs.stops.tolist())]
-        offsets = runs.starts[runs.owner]
-        places = zip(
-            runs.owner.tolist(), (starts - offsets).tolist(), (stops - offsets).tolist(), strict=True
-        )
-        return [bytes(pieces[run][start:stop]) for run, start, stop in places]
+        return list(map(bytes, runs.cut(pieces, starts, stops)))
 
     def read_runs(self, starts: list[int], stops: list[int]) -> list[bytes]:
         """Reads ranges that do not overlap."""
@@ -125,9 +120,9 @@ class PreadFile:
         last = len(starts) - 1
         byte = [bytearray(1)]
         try:
-            # Through a descriptor of its own that is set to random access: else the kernel says no, and
-            # begins to read ahead, megabytes for each probe.
-            probe = os.open(f'/proc/self/fd/{self.fd}', os.O_RDONLY | os.O_CLOEXEC)
+            # Through another descriptor, set to random access: else the kernel would begin to read ahead,
+            # megabytes for each probe.
+            probe = os.open(f'/proc/self/fd/{self.fd}', os.O_RDONLY)
         except OSError:
             return False
         try:

@@ -19,8 +19,7 @@ MAX_KEPT_READS = 4
 class RangeFile(io.RawIOBase):
     """A readable, seekable file over a byte range of another one.
 
-    Local files are read as asked. Remote files are read ahead: sequential reads double, up to 8 MiB, and the
-    last few reads are kept.
+    Remote files are read ahead: sequential reads double in size, up to 8 MiB, and the last four are kept.
 
     Args:
         file: The file.
@@ -35,9 +34,9 @@ class RangeFile(io.RawIOBase):
         self._stop = stop
         self._position = start
         self._reads_ahead = start < file.cached_from
-        self._kept: deque[tuple[int, bytes]] = deque(maxlen=MAX_KEPT_READS)  # Offsets and bytes of the file.
-        self._sequential = start  # Where a read continues the one before it,
-        self._read_ahead = MIN_READ_AHEAD // 2  # and the least it then reads, halved.
+        self._kept: deque[tuple[int, bytes]] = deque(maxlen=MAX_KEPT_READS)  # Offsets in the file, and bytes.
+        self._sequential = start  # The offset after the last read,
+        self._read_ahead = MIN_READ_AHEAD // 2  # and the minimum size of a read from there, halved.
 
     def readable(self) -> bool:
         return True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -11,29 +12,39 @@ from bags.indexing import Int64s
 __all__ = ['Runs', 'merge']
 
 
+Bytes = TypeVar('Bytes', bytes, memoryview)
+
+
 class Runs(NamedTuple):
     """Ranges merged into fewer, longer ones."""
 
     starts: Int64s
     stops: Int64s
-    """The runs, in order and apart."""
+    """The runs: ascending, and disjoint."""
     owner: Int64s
     """For each original range, the run that holds it."""
 
+    def cut(self, data: Sequence[Bytes], starts: Int64s, stops: Int64s) -> list[Bytes]:
+        """Returns the original ranges, as slices of the bytes of each run."""
+        offsets = self.starts[self.owner]
+        firsts, lasts = (starts - offsets).tolist(), (stops - offsets).tolist()
+        places = zip(self.owner.tolist(), firsts, lasts, strict=True)
+        return [data[run][first:last] for run, first, last in places]
 
-def merge(starts: Int64s, stops: Int64s, gap: int, most: int = 1 << 23) -> Runs:
-    """Merges ranges that overlap or lie at most `gap` bytes apart, into runs of about `most` bytes.
+
+def merge(starts: Int64s, stops: Int64s, gap: int, max_size: int = 1 << 23) -> Runs:
+    """Merges ranges that overlap or lie at most `gap` bytes apart, into runs of about `max_size` bytes.
 
     Args:
         starts, stops: At least one range, in any order; overlaps and repeats are fine.
-        gap: Bytes that are cheaper to read than to ask for separately.
-        most: Where ranges only touch, a run ends about here; one range is never divided.
+        gap: Bytes that are cheaper to read than to skip.
+        max_size: Bytes at which a run ends, if its ranges only touch there; a range is never divided.
     """
     order = np.argsort(starts, kind='stable')
     starts, reach = starts[order], np.maximum.accumulate(stops[order])
-    apart = starts[1:] > reach[:-1] + gap
-    enough = (starts[1:] >= reach[:-1]) & (starts[1:] // most != starts[:-1] // most)
-    cuts = np.flatnonzero(apart | enough) + 1
+    is_distant = starts[1:] > reach[:-1] + gap
+    is_full = (starts[1:] >= reach[:-1]) & (starts[1:] // max_size != starts[:-1] // max_size)
+    cuts = np.flatnonzero(is_distant | is_full) + 1
     owner = np.zeros(len(starts), np.int64)
     owner[cuts] = 1
     runs = np.empty(len(starts), np.int64)

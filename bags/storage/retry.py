@@ -1,19 +1,20 @@
 """Retries with backoff, and the storage options that bound them.
 
-A request that fails for a reason that may pass (throttling, 5xx, a reset, a time-out, fewer bytes than were
-asked for) is retried after 0.1 s, 0.2 s, 0.4 s … A random part of each delay is left out, so that many
-clients do not come back at the same moment.
+A request that fails with a transient error (throttling, 5xx, a connection reset, a timeout, a short response)
+is retried after 0.1 s, 0.2 s, 0.4 s … Each delay is shortened at random, so that many clients do not retry at
+the same moment.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import errno
 import random
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from bags.storage.errors import TransientError, retries_exhausted
+from bags.storage.errors import StorageTimeoutError, TransientError
 
 __all__ = ['RetryPolicy', 'with_retries']
 
@@ -21,7 +22,7 @@ Result = TypeVar('Result')
 Arguments = ParamSpec('Arguments')
 
 FIRST_DELAY = 0.1  # Seconds.
-LONGEST_DELAY = 5.0
+MAX_DELAY = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,10 +48,10 @@ class RetryPolicy:
         rest = dict(options)
         chosen = {field.name: rest.pop(field.name) for field in dataclasses.fields(cls) if field.name in rest}
         for name, value in chosen.items():
-            least = 0 if name == 'retries' else 1 if name == 'concurrency' else 1e-3
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
+            minimum = 0 if name == 'retries' else 1 if name == 'concurrency' else 1e-3
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < minimum:
                 raise ValueError(
-                    f'storage option {name!r}: expected a number of at least {least}, got {value!r}'
+                    f'storage option {name!r}: expected a number of at least {minimum}, got {value!r}'
                 )
         return cls(**chosen), rest
 
@@ -63,27 +64,26 @@ class RetryPolicy:
 def with_retries(
     policy: RetryPolicy,
     map_error: Callable[[str, Exception], Exception],
+    work: Callable[Concatenate[str, Arguments], Result],
     path: str,
-    work: Callable[Arguments, Result],
     *args: Arguments.args,
     **options: Arguments.kwargs,
 ) -> Result:
-    """Returns the result of `work(*args)`, retried while it fails for a reason that may pass.
+    """Returns the result of `work(path, *args)`, retried after transient errors.
 
     Args:
         policy: How often, and how long.
         map_error: Maps a path and a foreign exception to one of this library.
-        path: What the work is about, for messages.
         work: Makes one request.
-        args, options: Passed to `work`.
+        path, args, options: Passed to `work`.
 
     Raises:
-        TimeoutError, OSError: All attempts failed; names the path and the last reason.
+        StorageTimeoutError, OSError: All attempts failed; names the path and the last reason.
     """
     begun, attempts = time.monotonic(), 0
     while True:
         try:
-            return work(*args, **options)
+            return work(path, *args, **options)
         except Exception as exc:
             error = map_error(path, exc)
             if not isinstance(error, TransientError):
@@ -91,8 +91,12 @@ def with_retries(
                     raise
                 raise error from exc
             attempts += 1
-            delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** (attempts - 1))
+            delay = min(MAX_DELAY, FIRST_DELAY * 2.0 ** (attempts - 1))
             delay *= 0.5 + 0.5 * random.random()  # noqa: S311 - not for security
             if attempts > policy.retries or time.monotonic() + delay - begun > policy.timeout:
-                raise retries_exhausted(path, error, attempts) from exc
+                count = f'{attempts} tries' if attempts > 1 else 'one try'
+                reason = f'{error.reason} (after {count})'
+                if error.timed_out:
+                    raise StorageTimeoutError(errno.ETIMEDOUT, reason, path) from exc
+                raise OSError(errno.EIO, reason, path) from exc
         time.sleep(delay)

@@ -1,4 +1,4 @@
-"""The cache before a storage that is not local: what it keeps, what it asks for, and what it survives."""
+"""The cache of a remote store: what it keeps, which requests it makes, and what it survives."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from hypothesis import strategies as st
 from bags.bag.options import CacheMode, ReaderOptions
 from bags.errors import CorruptError
 from bags.storage import Hints
-from bags.storage.cache.block_file import BLOCK_SIZE, blocks_of
-from bags.storage.cache.download import CHUNK_SIZE
-from bags.storage.cache.sparse_file import NotACopyError, SparseFile
-from bags.storage.cache.store import CachedStore
+from bags.storage.cache.block_file import BLOCK_SIZE, NotACopyError, SparseFile, blocks_of
+from bags.storage.cache.store import CHUNK_SIZE, CachedStore
 from bags.storage.mmap_file import MappedFile
 from tests.storage.far import Far, FarFile, cached
 from tests.storage.test_files import FileTests, arrays

@@ -46,6 +46,6 @@ def test_near_ranges_become_one_run_and_far_ones_do_not():
 
 def test_a_long_run_of_ranges_that_touch_is_divided():
     edges = np.arange(0, 1001, 10)
-    runs = merge(edges[:-1], edges[1:], 0, most=100)
+    runs = merge(edges[:-1], edges[1:], 0, max_size=100)
     assert len(runs.starts) == 10
     assert (runs.stops - runs.starts == 100).all()

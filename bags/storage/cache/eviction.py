@@ -1,10 +1,12 @@
-"""How many bytes a cache folder holds, and which files are removed to make room for others."""
+"""Eviction: which files are removed from a cache folder to keep it below its limit."""
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from bags.storage.locks import PathLock, is_at
@@ -25,10 +27,10 @@ class CachedEntry(NamedTuple):
 
 
 class CacheSpace:
-    """Keeps a folder below a number of bytes by removing the least recently used files that are not open.
+    """The space of a cache folder. Evicts the least recently used files that are not open.
 
-    Several processes may keep the same folder. Each counts what it adds itself, and lists the folder now and
-    then for what others add.
+    Several processes may share a folder. Each counts the bytes it adds, and lists the folder now and then for
+    those that others add.
 
     Args:
         folder: The folder; it holds no other files.
@@ -42,9 +44,14 @@ class CacheSpace:
         self._oldest: collections.deque[CachedEntry] = collections.deque()
         self._next_listing = 0.0
 
-    def lock(self) -> PathLock:
-        """Returns the lock of the folder, once other processes have released it."""
-        return wait_for_lock(self.folder)
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the lock of the folder, once other processes have released it."""
+        lock = wait_for_lock(self.folder)
+        try:
+            yield
+        finally:
+            lock.release()
 
     def reserve(self, size: int) -> bool:
         """Removes files until `size` more bytes fit; returns whether they do. The caller holds the lock."""

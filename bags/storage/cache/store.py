@@ -1,31 +1,36 @@
-"""A store with a local folder in front of it that keeps what is read."""
+"""Reads of another store through a local cache folder."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import numpy as np
+
+from bags.concurrency import map_in_threads
 from bags.errors import CorruptError
-from bags.storage.base import File, Hints, Stat, Store
-from bags.storage.cache.block_file import BlockFile
-from bags.storage.cache.download import download
-from bags.storage.cache.eviction import CacheSpace, mark_in_use
-from bags.storage.cache.sparse_file import CacheWriteError, NotACopyError
+from bags.storage.base import CacheMode, File, Hints, Stat, Store
+from bags.storage.cache.block_file import BlockFile, CacheWriteError, NotACopyError, SparseFile, cache_writes
+from bags.storage.cache.eviction import CacheSpace, mark_in_use, wait_for_lock
 from bags.storage.local import LocalStore
-from bags.storage.options import CacheMode
 from bags.storage.pread_file import PreadFile
 
-__all__ = ['CachedStore']
+__all__ = ['CHUNK_SIZE', 'CachedStore']
+
+CHUNK_SIZE = 1 << 23  # Bytes of a request; a chunk that was cut short is downloaded again.
+MAX_CONNECTIONS = 8
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class CachedStore:
     """Reads files of another store through copies in a local folder.
 
-    A copy is named by a hash of the file's path, size and version, so a changed file has another copy. Any
-    number of processes may share a folder, and any of them may be killed.
+    A copy is named by a hash of the file's path, size and version, so that a changed file gets another copy.
+    Any number of processes may share a folder, and any of them may be killed.
 
     Args:
         inner: The store of the files.
@@ -47,7 +52,7 @@ class CachedStore:
         self._space = CacheSpace(folder, limit)
         self._has_warned = False
         self._stats: dict[str, Stat] = {}
-        """By path, as listed or asked for: files are read as they were then."""
+        """By path, when first listed or requested: files are read as they were then."""
 
     # Reading.
 
@@ -65,7 +70,7 @@ class CachedStore:
         try:
             # Another process may remove the copy at once: after the second time, the file is read remotely.
             for _ in range(2):
-                if not download(copy, stat.size, source, self._space, lambda _: None):
+                if not _download(copy, stat.size, source, self._space, lambda _: None):
                     break
                 file = self._open_copy(path, copy, stat, hints)
                 if file is not None:
@@ -99,7 +104,7 @@ class CachedStore:
             advance(stat.size)
             return True
         try:
-            return download(copy, stat.size, self._source(path, stat, Hints()), self._space, advance)
+            return _download(copy, stat.size, self._source(path, stat, Hints()), self._space, advance)
         except CacheWriteError as exc:
             exc.cause.filename = exc.cause.filename or self.folder
             raise exc.cause from None
@@ -198,8 +203,85 @@ class CachedStore:
 
 
 def _touch(path: str) -> None:
-    """Notes that a copy is used now."""
+    """Marks a copy as used now."""
     try:
         os.utime(path)
     except OSError:
         pass  # The folder belongs to another user, or is read-only.
+
+
+# Downloads of whole files: several ranges at a time, once for all processes.
+
+
+def _download(
+    target: str, size: int, source: Callable[[], File], space: CacheSpace, advance: Callable[[int], None]
+) -> bool:
+    """Makes a local copy of a file; if another process is making it, waits for that one.
+
+    Until it is complete it is `target.part`, under a lock that ends with this process. The download of a
+    process that was killed is continued.
+
+    Args:
+        target: Where the copy will be.
+        size: Bytes of the file; at least 1.
+        source: Opens the file.
+        space: The space of the cache.
+        advance: Called with the number of bytes, each time some have arrived.
+
+    Returns:
+        Whether the copy exists; False if the cache has no space for it.
+
+    Raises:
+        CacheWriteError: The disk is full, or cannot be written to.
+        OSError: The file cannot be read.
+    """
+    part = f'{target}.part'
+    while not os.path.exists(target):
+        with cache_writes():
+            if not _reserve(part, size, space):
+                return False
+            try:
+                lock = wait_for_lock(part)
+            except FileNotFoundError:
+                continue  # Another process has completed it.
+        try:
+            _complete(part, size, source, advance)
+            with cache_writes():
+                os.rename(part, target)
+        except NotACopyError:
+            os.unlink(part)
+        except CacheWriteError as exc:
+            if exc.cause.errno in DISK_FULL:
+                os.unlink(part)  # In other cases, chunks that arrived are of use the next time.
+            raise
+        finally:
+            lock.release()
+    return True
+
+
+def _reserve(part: str, size: int, space: CacheSpace) -> bool:
+    """Creates the file with its full length, so that every process counts the space it is going to take."""
+    with space.locked():
+        if os.path.exists(part):
+            return True
+        if not space.reserve(size):
+            return False
+        SparseFile(part, size, CHUNK_SIZE)
+        return True
+
+
+def _complete(part: str, size: int, source: Callable[[], File], advance: Callable[[int], None]) -> None:
+    if os.path.getsize(part) == size:
+        return  # Its process ended between its last two steps.
+    sparse = SparseFile(part, size, CHUNK_SIZE)
+    missing = sparse.missing(np.arange(sparse.count)).tolist()
+    if missing:
+        file = source()
+
+        def fetch(chunk: int) -> None:
+            start, stop = sparse.block_range(chunk)
+            sparse.write_block(chunk, memoryview(file.read(start, stop)))
+            advance(stop - start)
+
+        map_in_threads(fetch, missing, MAX_CONNECTIONS)
+    sparse.finish()
