@@ -18,14 +18,6 @@ BLOCK = re.compile(r'^```python\n(.*?)^```', re.DOTALL | re.MULTILINE)
 TYPED_BLOCK = re.compile(r'^```py(?:thon)?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 """Also the blocks with PyTorch, Grain and JAX, which tests/adapters/test_docs.py runs."""
 FRAMEWORKS = ('apache_beam', 'grain', 'jax', 'torch')
-COLUMNS = 'the columns of a batch are typed as a union'
-KNOWN_TO_FAIL = {
-    'README.md': COLUMNS,
-    'docs/cloud.md': COLUMNS,
-    'docs/sequences.md': COLUMNS,
-    'docs/training.md': COLUMNS,
-}
-"""The pages that do not pass yet, and why."""
 
 
 def blocks_of(text, pattern=BLOCK):
@@ -103,11 +95,7 @@ def test_blocks_pass_pyright(pages, tmp_path):
 
 
 def check(pages, messages):
-    """Compares the pages that have errors with those that are known to have some."""
+    """Expects no message; names the documents in place of the files."""
     for path, name in pages.items():
         messages = [message.replace(path, name) for message in messages]
-    failing = {message.partition(':')[0] for message in messages}
-    unexpected = [message for message in messages if message.partition(':')[0] not in KNOWN_TO_FAIL]
-    assert not unexpected, '\n'.join(unexpected)
-    passing = KNOWN_TO_FAIL.keys() - failing
-    assert not passing, f'to be removed from KNOWN_TO_FAIL, as they pass now: {sorted(passing)}'
+    assert not messages, '\n'.join(messages)
