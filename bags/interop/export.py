@@ -151,7 +151,7 @@ def _samples(dataset: Dataset, fields: list[str]) -> Iterator[tuple[str, list[Fi
 
 def _stop(dataset: Dataset, start: int, step: int) -> int:
     """Returns the end of a batch of at most `step` datapoints, limited by bytes where these are known."""
-    bytes_before = getattr(dataset, 'bytes_before', None)
+    bytes_before = getattr(dataset, '_bytes_before', None)
     if bytes_before is None:
         return min(start + min(step, MAX_BATCH_OF_UNKNOWN_SIZE), len(dataset))
     stop, first = min(start + step, len(dataset)), bytes_before(start)
