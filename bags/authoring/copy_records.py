@@ -150,10 +150,6 @@ def _stored_runs(ranges: ByteRanges) -> list[Run]:
             )
             for run, (which, start, stop) in enumerate(columns)
         ]
-    if count == 1 and mapped:
-        view = bags[int(ranges.which[0])].view
-        assert view is not None
-        return [Run([view[int(ranges.starts[0]) : int(ranges.stops[0])]], ranges.sizes, True)]
     return [Run(_read_bytes(ranges, bags), ranges.sizes, True)]
 
 

@@ -32,43 +32,36 @@ READ_BYTES = 1 << 22  # Of datapoints that are read at a time, about.
 MAX_READ_DATAPOINTS = 1024
 
 
+class OpenOptions(ReadOptions, total=False):
+    """Options of `bags.open`."""
+
+    decoders: Mapping[str, Callable[..., Any]] | None
+    cache_index: bool
+    raw: bool
+    shard_start: int
+    shard_step: int
+    filesystem: Any
+    storage_options: Mapping[str, Any] | None
+
+
 class ReadDataset(beam.PTransform):  # type: ignore[misc]
     """Reads the datapoints of a dataset. Nothing is opened while the pipeline is built.
 
     Args:
         directory: The dataset: path or URL.
         fields: Which fields to read, as in `reader[i, fields]`; all unless given.
-        decoders, cache_index, raw, shard_start, shard_step, filesystem, storage_options, **options: As in
-            `bags.open`.
+        **options: As in `bags.open`.
     """
 
     def __init__(
         self,
         directory: str | os.PathLike[str],
         fields: Fields = None,
-        *,
-        decoders: Mapping[str, Callable[..., Any]] | None = None,
-        cache_index: bool = True,
-        raw: bool = False,
-        shard_start: int = 0,
-        shard_step: int = 1,
-        filesystem: Any = None,
-        storage_options: Mapping[str, Any] | None = None,
-        **options: Unpack[ReadOptions],
+        **options: Unpack[OpenOptions],
     ) -> None:
         super().__init__()
-        refuse_unknown(options, ReadOptions.__annotations__)
-        opening = {
-            'decoders': decoders,
-            'cache_index': cache_index,
-            'raw': raw,
-            'shard_start': shard_start,
-            'shard_step': shard_step,
-            'filesystem': filesystem,
-            'storage_options': storage_options,
-            **options,
-        }
-        self._source = DatasetSource(os.fspath(directory), fields, opening)
+        refuse_unknown(options, OpenOptions.__annotations__)
+        self._source = DatasetSource(os.fspath(directory), fields, options)
 
     def expand(self, pbegin: Any) -> Any:
         return pbegin | iobase.Read(self._source)
