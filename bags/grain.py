@@ -11,7 +11,6 @@ from bags.errors import MissingDependencyError
 from bags.loader.collate import CollateField
 from bags.loader.loader import Loader, check_loader
 from bags.loader.schedule import Cursor, LastBatch
-from bags.loader.worker_shard import WorkerShard
 from bags.samplers import Sampler
 from bags.validation import integer
 from bags.workers.outcome import Partial
@@ -77,7 +76,7 @@ def _map_dataset(loader: Loader) -> grain.MapDataset[Any]:
 
         def __init__(self) -> None:
             super().__init__()
-            self._maker = loader.batch_maker(Cursor(), None)
+            self._maker = loader.batch_maker(loader.schedule(Cursor(), None))
 
         def __len__(self) -> int:
             return len(loader)
@@ -148,7 +147,7 @@ def _iter_dataset(loader: Loader, worker: int, workers: int) -> grain.IterDatase
 
         def __init__(self, worker: int, workers: int) -> None:
             super().__init__()
-            self._batches = WorkerShard(loader, worker, workers)
+            self._batches = loader.worker_shard(worker, workers)
 
         def __next__(self) -> Any:
             self._assert_not_closed()

@@ -9,8 +9,8 @@ import numpy as np
 
 from bags.dataset.batch import Ragged, convert
 from bags.errors import MissingDependencyError
+from bags.loader.iterator import LoaderIterator
 from bags.loader.loader import Loader, check_loader
-from bags.loader.worker_shard import WorkerShard
 from bags.validation import at_least
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
         epoch = int(self._epoch)
         loader = self.loader if info is None else self.loader.without_workers()
-        kind = TensorShard if self.tensors else WorkerShard
-        return kind(loader, worker, workers, None if epoch < 0 else epoch)
+        batches = loader.worker_shard(worker, workers, None if epoch < 0 else epoch)
+        return Tensors(batches) if self.tensors else batches
 
     def __len__(self) -> int:
         """Returns the number of batches on this rank, from the first epoch on.
@@ -147,11 +147,16 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         return f'bags.torch.IterableDataset({self.loader!r})'
 
 
-class TensorShard(WorkerShard):
-    """Batches as tensors."""
+class Tensors(Iterator[Any]):
+    """Batches of an iterator as tensors."""
+
+    def __init__(self, batches: LoaderIterator) -> None:
+        self._batches = batches
+        self.state_dict, self.load_state_dict = batches.state_dict, batches.load_state_dict
+        self.close = batches.close
 
     def __next__(self) -> Any:
-        return to_torch(super().__next__())
+        return to_torch(next(self._batches))
 
 
 def _on_this_rank(loader: Loader, rank: int | None, world_size: int | None) -> Loader:

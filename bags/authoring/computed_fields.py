@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from bags.dataset.refs import MISSING
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s
 
-__all__ = ['ComputedFields']
+__all__ = ['ComputedFields', 'run_of']
 
 
 class ComputedFields:
@@ -91,8 +91,12 @@ class ComputedFields:
             counts = present.astype(np.int64)
             records = [entry for entry in entries if entry is not None]
         firsts = np.where(present, np.cumsum(counts) - counts, MISSING)
-        run = Run(records, np.fromiter(map(len, records), np.int64, len(records)), False)
-        return [run], (firsts, counts) if self.types[name].sequence else firsts
+        return [run_of(records)], (firsts, counts) if self.types[name].sequence else firsts
+
+
+def run_of(records: Sequence[Any], stored: bool = False) -> Run:
+    """Returns records as a run; `stored` are those that are what the bag holds."""
+    return Run(records, np.fromiter(map(len, records), np.int64, len(records)), stored)
 
 
 class LazyBatch(Mapping[str, Column]):

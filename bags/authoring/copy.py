@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bags.authoring.computed_fields import ComputedFields
-from bags.authoring.copy_plan import Planner, copied_type, record_ranges
+from bags.authoring.copy_plan import Planner, copied_type
 from bags.authoring.copy_records import ChunkReader
 from bags.authoring.progress_log import open_progress_log
 from bags.bag.limits import ENTRY
@@ -186,7 +186,7 @@ def _added(add: Any) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]
 
 def _stored_as(dataset: Dataset, field: str) -> tuple[Compressed | None, bool]:
     """Returns how the first record of a field is compressed, and whether its integers are unsigned."""
-    ranges = record_ranges(dataset, np.arange(1), field) if len(dataset) else None
+    ranges = dataset._record_ranges(np.arange(1), field) if len(dataset) else None
     if ranges is None:
         return None, False
     source = ranges.sources[0]

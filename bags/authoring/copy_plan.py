@@ -18,18 +18,13 @@ from bags.dataset.spec import FieldType, Spec
 from bags.errors import CorruptError, DecodeError, SpecError
 from bags.indexing import Int64s, offsets_of
 
-__all__ = ['ByteRanges', 'Chunk', 'CopyPlan', 'LastCopied', 'Planner', 'copied_type', 'record_ranges']
+__all__ = ['ByteRanges', 'Chunk', 'CopyPlan', 'LastCopied', 'Planner', 'copied_type']
 
 MAX_CHUNK_BYTES = 1 << 25
 MAX_CHUNK_DATAPOINTS = 1 << 16
 MAX_CHUNK_RECORDS = 1 << 22  # Of one field.
 FIRST_CHUNK_DATAPOINTS = 1 << 10
 BEYOND_RECORDS = 1 << 33  # More than a bag has records.
-
-
-def record_ranges(dataset: Dataset, indices: Int64s, field: str) -> RecordRanges | None:
-    """Returns which bags hold the records of some datapoints, and where; None if no bag does."""
-    return dataset._record_ranges(indices, field)
 
 
 def copied_type(kind: FieldType, unsigned: bool) -> FieldType:
@@ -250,7 +245,7 @@ class Planner:
         indices = np.arange(start, stop)
         chunk = Chunk(start, stop, begins_shard, {}, {}, len(indices) * self._row_size, 0)
         for name, kind in self._types.items():
-            ranges = record_ranges(self._dataset, indices, name)
+            ranges = self._dataset._record_ranges(indices, name)
             if ranges is None:
                 chunk.fields[name] = None
                 continue

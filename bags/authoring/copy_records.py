@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bags.authoring.computed_fields import ComputedFields
+from bags.authoring.computed_fields import ComputedFields, run_of
 from bags.authoring.copy_plan import ByteRanges, Chunk, CopyPlan
 from bags.bag.bag_file import BagFile
 from bags.bag.options import CompressionZstd
@@ -100,11 +100,11 @@ class ChunkReader:
             return _stored_runs(ranges)
         records = _read_records(plan, self._threads)
         if target is None or (target.trained and not target.dictionary):
-            return [_run(records)]  # The writer trains the dictionary.
+            return [run_of(records)]  # The writer trains the dictionary.
         codec = Zstd(CompressionZstd(target.level, target.dictionary), MAX_RECORD_BYTES)
         if max(map(len, records), default=0) > codec.max_record_size:
-            return [_run(records)]  # The writer raises an error.
-        return [_run(codec.encode_many(records), True)]
+            return [run_of(records)]  # The writer raises an error.
+        return [run_of(codec.encode_many(records), True)]
 
 
 def _is_stored_alike(bag: BagFile, target: Compressed | None, again: bool) -> bool:
@@ -114,10 +114,6 @@ def _is_stored_alike(bag: BagFile, target: Compressed | None, again: bool) -> bo
     if again or bag.codec.options.dictionary != target.dictionary:
         return False
     return bool(target.dictionary) or not target.trained
-
-
-def _run(records: Sequence[Any], stored: bool = False) -> Run:
-    return Run(records, np.fromiter(map(len, records), np.int64, len(records)), stored)
 
 
 def _read_records(plan: CopyPlan, threads: int) -> list[bytes]:
@@ -154,10 +150,6 @@ def _stored_runs(ranges: ByteRanges) -> list[Run]:
             )
             for run, (which, start, stop) in enumerate(columns)
         ]
-    if count == 1 and mapped:
-        view = bags[int(ranges.which[0])].view
-        assert view is not None
-        return [Run([view[int(ranges.starts[0]) : int(ranges.stops[0])]], ranges.sizes, True)]
     return [Run(_read_bytes(ranges, bags), ranges.sizes, True)]
 
 
@@ -186,7 +178,7 @@ def _read_values(dataset: Dataset, indices: Int64s, field: str) -> tuple[list[Ru
         found = dataset._records(indices, field, None)
         present = np.fromiter((record is not None for record in found), bool, len(found))
         refs = np.where(present, np.cumsum(present) - 1, MISSING)
-        return [_run([record for record in found if record is not None])], refs
+        return [run_of([record for record in found if record is not None])], refs
     counts = dataset._lengths(indices, field)
     items = spread(np.zeros(len(counts), np.int64), counts)
     records: list[Any] = dataset._records(np.repeat(indices, counts), field, items)
@@ -194,4 +186,4 @@ def _read_values(dataset: Dataset, indices: Int64s, field: str) -> tuple[list[Ru
     if kind.optional:
         empty = dataset._rows(indices, {field: range(0)})
         firsts = np.where([row[field] is None for row in empty], MISSING, firsts)
-    return [_run(records)], (firsts, counts)
+    return [run_of(records)], (firsts, counts)

@@ -19,34 +19,34 @@ class ProgressLog:
     Args:
         store, directory: The dataset.
         source: What it is made from, as JSON values.
+        resumed: Datapoints that the dataset has, to read what the run that wrote them saved; None to start
+            the log anew.
+
+    Raises:
+        ValueError: The dataset is made from something else, or has datapoints without a log.
     """
 
-    def __init__(self, store: Store, directory: str, source: dict[str, Any]) -> None:
+    def __init__(
+        self, store: Store, directory: str, source: dict[str, Any], resumed: int | None = None
+    ) -> None:
         self._store = store
         self._path = store.join(directory, NAME)
         self._source = source
         self.state: dict[str, Any] = {}
         """JSON values, stored by `save`."""
-
-    def load(self, length: int) -> None:
-        """Reads what an earlier run saved, which wrote so many datapoints; without any, starts the log.
-
-        Raises:
-            ValueError: The dataset is made from something else, or has datapoints without a log.
-        """
-        if not self._store.exists(self._path):
-            if length:
-                raise ValueError(
-                    f'{self._path}: is missing, so it is unknown what the {length} datapoints are made from; '
-                    f'expected the file that an earlier run wrote'
-                )
+        if resumed is not None and store.exists(self._path):
+            found = json.loads(store.read(self._path))
+            for name, value in source.items():
+                if found.get(name) != value:
+                    raise ValueError(f'{self._path}: {_difference(name, found.get(name), value)}')
+            self.state = found.get('state', {})
+        elif resumed:
+            raise ValueError(
+                f'{self._path}: is missing, so it is unknown what the {resumed} datapoints are made from; '
+                f'expected the file that an earlier run wrote'
+            )
+        else:
             self.save()
-            return
-        found = json.loads(self._store.read(self._path))
-        for name, value in self._source.items():
-            if found.get(name) != value:
-                raise ValueError(f'{self._path}: {_difference(name, found.get(name), value)}')
-        self.state = found.get('state', {})
 
     def save(self) -> None:
         """Writes source and state, atomically."""
@@ -54,17 +54,8 @@ class ProgressLog:
 
 
 def open_progress_log(writer: ShardedDatasetWriter, source: dict[str, Any], resume: bool) -> ProgressLog:
-    """Starts the log of a dataset, or, to resume, reads that of the earlier run.
-
-    Raises:
-        ValueError: As `ProgressLog.load`.
-    """
-    log = ProgressLog(writer.store, writer.directory, source)
-    if resume:
-        log.load(len(writer))
-    else:
-        log.save()
-    return log
+    """Returns the log of the dataset that is written, of an earlier run if that is resumed."""
+    return ProgressLog(writer.store, writer.directory, source, len(writer) if resume else None)
 
 
 def _difference(name: str, found: Any, given: Any) -> str:

@@ -11,10 +11,8 @@ from bags.workers.outcome import Outcome
 
 __all__ = ['MAX_INPUTS', 'Inputs', 'Task', 'WrittenInputs']
 
-MAX_SECONDS = (
-    0.2  # A task that takes longer than this, or less than the minimum, changes the size of the next.
-)
-MIN_SECONDS = 0.03
+MIN_SECONDS, MAX_SECONDS = 0.03, 0.2
+"""Time of a task outside of which the size of the next ones changes."""
 MAX_INPUTS = 256
 GOOD_BYTES = 1 << 22
 """Bytes of records of a task beyond which tasks do not grow; beyond twice as many they shrink."""

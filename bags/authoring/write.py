@@ -131,7 +131,14 @@ def write(
     if workers == 1 and not processes:
         workers = 0  # This thread: each input is written before the next is taken.
     elif processes is not False:
-        processes = _can_send(bool(processes), transform=transform, encoders=encoders, source=dataset)
+        try:
+            check_sendable(transform=transform, encoders=encoders, source=dataset)
+        except TypeError:
+            if processes:
+                raise
+            processes = False
+        else:
+            processes = True
     made_from: dict[str, Any] = {
         'kind': 'write',
         'spec': dict(sorted(spec.items())),
@@ -163,21 +170,6 @@ def write(
         outcomes = pool.run(inputs, ordered=ordered, ahead=MAX_TASKS_AHEAD, max_held_bytes=MAX_HELD_BYTES)
         _write_all(outcomes, inputs, writer, written, advance)
     return Written(len(writer), writer.shards, writer.size)
-
-
-def _can_send(required: bool, **values: Any) -> bool:
-    """Returns whether values can be sent to processes.
-
-    Raises:
-        TypeError: They cannot, and that is required.
-    """
-    try:
-        check_sendable(**values)
-    except TypeError:
-        if required:
-            raise
-        return False
-    return True
 
 
 def _size_of(datapoints: list[list[Any]]) -> int:

@@ -2,8 +2,7 @@
 
 records     `ReadFromBag`, `WriteToBag`: records of bags (also as `ReadFromBagz`, `WriteToBagz`)
 datasets    `ReadDataset`, `WriteDataset`: datapoints
-source      base of both sources, which splits them into bundles of about equal bytes
-finalize    end of both sinks, which renames the outputs of bundles to consecutive numbers
+bundles     bases of the sources, split into bundles of about equal bytes, and of the sinks, which join them
 """
 
 from bags.errors import MissingDependencyError

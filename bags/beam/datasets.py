@@ -5,31 +5,43 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.io import iobase, range_trackers
 from apache_beam.transforms.display import DisplayDataItem
 
-from bags.beam.finalize import finalize, make_temporary_folder
-from bags.beam.source import SequenceSource
+from bags.beam.bundles import FolderSink, SequenceSource
 from bags.dataset.base import Datapoint
 from bags.dataset.compression import Compression, field_compressions
 from bags.dataset.encoder import bind_encoders
+from bags.dataset.folder import ReadOptions
 from bags.dataset.open import open as open_dataset
 from bags.dataset.selection import Fields, select_fields
 from bags.dataset.shard_list import shard_numbers
 from bags.dataset.sharded_writer import GB
 from bags.dataset.spec import check_names, parse_spec
 from bags.dataset.writer import DatasetWriter
-from bags.storage import store_for
-from bags.validation import at_least
+from bags.storage import Store
+from bags.validation import at_least, refuse_unknown
 
 __all__ = ['ReadDataset', 'WriteDataset']
 
 READ_BYTES = 1 << 22  # Of datapoints that are read at a time, about.
 MAX_READ_DATAPOINTS = 1024
+
+
+class OpenOptions(ReadOptions, total=False):
+    """Options of `bags.open`."""
+
+    decoders: Mapping[str, Callable[..., Any]] | None
+    cache_index: bool
+    raw: bool
+    shard_start: int
+    shard_step: int
+    filesystem: Any
+    storage_options: Mapping[str, Any] | None
 
 
 class ReadDataset(beam.PTransform):  # type: ignore[misc]
@@ -41,8 +53,14 @@ class ReadDataset(beam.PTransform):  # type: ignore[misc]
         **options: As in `bags.open`.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], fields: Fields = None, **options: Any) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        fields: Fields = None,
+        **options: Unpack[OpenOptions],
+    ) -> None:
         super().__init__()
+        refuse_unknown(options, OpenOptions.__annotations__)
         self._source = DatasetSource(os.fspath(directory), fields, options)
 
     def expand(self, pbegin: Any) -> Any:
@@ -57,6 +75,10 @@ class DatasetSource(SequenceSource):
 
     def open(self) -> Any:
         return open_dataset(self._directory, **self._options)
+
+    def bytes_before(self, index: int) -> int:
+        before: int = self.sequence()._bytes_before(index)
+        return before
 
     def read(self, range_tracker: range_trackers.OffsetRangeTracker) -> Iterator[Datapoint]:
         start, stop = range_tracker.start_position(), range_tracker.stop_position()
@@ -117,44 +139,27 @@ class WriteDataset(beam.PTransform):  # type: ignore[misc]
         return datapoints | iobase.Write(self._sink)
 
 
-class DatasetSink(iobase.Sink):  # type: ignore[misc]
+class DatasetSink(FolderSink):
     """A sharded dataset as a sink."""
 
     def __init__(
         self, directory: str, spec: dict[str, str], encoders: Any, shard_size: int, options: Mapping[str, Any]
     ) -> None:
-        super().__init__()
-        self._directory, self._spec, self._encoders = directory, spec, encoders
-        self._shard_size, self._options = shard_size, dict(options)
+        super().__init__(directory, options)
+        self._spec, self._encoders, self._shard_size = spec, encoders, shard_size
 
-    def _store(self) -> Any:
-        return store_for(self._directory, self._options['filesystem'], self._options['storage_options'])
+    def check_absent(self, store: Store, folder: str) -> None:
+        if 'spec.json' in store.names(folder) or shard_numbers(store, folder):
+            raise FileExistsError(errno.EEXIST, 'a dataset exists already', folder)
 
-    def initialize_write(self) -> str:
-        store, path = self._store()
-        store.make_folder(path)
-        if 'spec.json' in store.names(path) or shard_numbers(store, path):
-            raise FileExistsError(errno.EEXIST, 'a dataset exists already', path)
-        return make_temporary_folder(store, path)
+    def names(self, count: int) -> list[str]:
+        return [f'{number:06}' for number in range(count)]
 
-    def open_writer(self, init_result: str, uid: str) -> ShardWriter:
-        store, _ = self._store()
-        return ShardWriter(
-            store.join(init_result, uid), self._spec, self._encoders, self._shard_size, self._options
-        )
-
-    def pre_finalize(self, init_result: str, writer_results: list[str]) -> None:
-        pass
-
-    def finalize_write(self, init_result: str, writer_results: Any, pre_finalize_result: Any) -> list[str]:
-        store, path = self._store()
-        paths = sorted(writer_results)
-        targets = [store.join(path, f'{number:06}') for number in range(len(paths))]
-        finalize(store, init_result, list(zip(paths, targets, strict=True)))
-        return targets
+    def writer(self, path: str) -> ShardWriter:
+        return ShardWriter(path, self._spec, self._encoders, self._shard_size, self._options)
 
     def display_data(self) -> dict[str, Any]:
-        return {'directory': DisplayDataItem(self._directory, label='Dataset')}
+        return {'directory': DisplayDataItem(self._folder, label='Dataset')}
 
 
 class ShardWriter(iobase.Writer):  # type: ignore[misc]

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import apache_beam as beam
 from apache_beam.coders import coders
@@ -15,11 +15,17 @@ from apache_beam.transforms.display import DisplayDataItem
 
 from bags import bag
 from bags.bag.open import limits_name
-from bags.bag.options import LimitsPlacement, ReaderOptions, WriterOptions, merge
+from bags.bag.options import (
+    LimitsPlacement,
+    ReaderKeywords,
+    ReaderOptions,
+    WriterKeywords,
+    WriterOptions,
+    merge,
+)
 from bags.bag.sharding import shard_name
-from bags.beam.finalize import finalize, make_temporary_folder
-from bags.beam.source import SequenceSource
-from bags.storage import store_for
+from bags.beam.bundles import FolderSink, SequenceSource
+from bags.storage import Store
 
 __all__ = ['ReadFromBag', 'ReadFromBagz', 'WriteToBag', 'WriteToBagz']
 
@@ -42,7 +48,7 @@ class ReadFromBag(beam.PTransform):  # type: ignore[misc]
         file_pattern: str | os.PathLike[str],
         coder: coders.Coder | None = None,
         compression_type: Any = None,
-        **options: Any,
+        **options: Unpack[ReaderKeywords],
     ) -> None:
         super().__init__()
         self._source = BagSource(os.fspath(file_pattern), coder or coders.BytesCoder(), options)
@@ -60,6 +66,10 @@ class BagSource(SequenceSource):
 
     def open(self) -> bag.Reader:
         return bag.Reader(self._pattern, **self._options)
+
+    def bytes_before(self, index: int) -> int:
+        before: int = self.sequence().bytes_before(index)
+        return before
 
     def read(self, range_tracker: range_trackers.OffsetRangeTracker) -> Iterator[Any]:
         start, stop = range_tracker.start_position(), range_tracker.stop_position()
@@ -93,7 +103,7 @@ class WriteToBag(beam.PTransform):  # type: ignore[misc]
         file_path: str | os.PathLike[str],
         coder: coders.Coder | None = None,
         compression_type: Any = None,
-        **options: Any,
+        **options: Unpack[WriterKeywords],
     ) -> None:
         super().__init__()
         text = os.fspath(file_path)
@@ -112,7 +122,7 @@ class WriteToBag(beam.PTransform):  # type: ignore[misc]
         return records | iobase.Write(self._sink)
 
 
-class BagSink(iobase.Sink):  # type: ignore[misc]
+class BagSink(FolderSink):
     """Bags as a sink. `shards` is None for one for each bundle, 0 for a single file without a number."""
 
     def __init__(
@@ -124,51 +134,34 @@ class BagSink(iobase.Sink):  # type: ignore[misc]
         coder: coders.Coder,
         options: Mapping[str, Any],
     ) -> None:
-        super().__init__()
-        self._folder, self._stem, self._suffix, self._shards = folder, stem, suffix, shards
-        self._coder, self._options = coder, dict(options)
+        super().__init__(folder or '.', options)
+        self._stem, self._suffix, self._shards, self._coder = stem, suffix, shards, coder
         merge(WriterOptions, None, self._options)  # Raises for unknown options.
         self.num_shards = 0 if shards is None else max(1, shards)
 
-    def _store(self) -> Any:
-        options = {name: self._options.get(name) for name in ('filesystem', 'storage_options')}
-        return store_for(self._folder or '.', **options)
+    def check_absent(self, store: Store, folder: str) -> None:
+        # With `@*` the names are not known yet: no shard of this stem may exist.
+        pattern = re.compile(re.escape(self._stem) + r'-[0-9]{5}-of-[0-9]{5}' + re.escape(self._suffix))
+        expected = self.names(self.num_shards)
+        for name in store.names(folder):
+            if (pattern.fullmatch(name) and self._shards != 0) or name in expected:
+                raise FileExistsError(errno.EEXIST, 'exists already', store.join(folder, name))
 
-    def _names(self, count: int) -> list[str]:
+    def names(self, count: int) -> list[str]:
         if self._shards == 0:
             return [self._stem + self._suffix]
         return [shard_name(self._stem, shard, count, self._suffix) for shard in range(count)]
 
-    def initialize_write(self) -> str:
-        store, folder = self._store()
-        # With `@*` the names are not known yet: no shard of this stem may exist.
-        pattern = re.compile(re.escape(self._stem) + r'-[0-9]{5}-of-[0-9]{5}' + re.escape(self._suffix))
-        store.make_folder(folder)
-        for name in store.names(folder):
-            if (pattern.fullmatch(name) and self._shards != 0) or name in self._names(self.num_shards):
-                raise FileExistsError(errno.EEXIST, 'exists already', store.join(folder, name))
-        return make_temporary_folder(store, folder)
+    def writer(self, path: str) -> BagWriter:
+        return BagWriter(path + self._suffix, self._coder, self._options)
 
-    def open_writer(self, init_result: str, uid: str) -> BagWriter:
-        store, _ = self._store()
-        return BagWriter(store.join(init_result, f'{uid}{self._suffix}'), self._coder, self._options)
-
-    def pre_finalize(self, init_result: str, writer_results: list[str]) -> None:
-        pass
-
-    def finalize_write(self, init_result: str, writer_results: Any, pre_finalize_result: Any) -> list[str]:
-        store, folder = self._store()
-        paths = sorted(writer_results)
-        targets = [store.join(folder, name) for name in self._names(len(paths))]
-        moves = list(zip(paths, targets, strict=True))
-        if WriterOptions(**self._options).limits_placement is LimitsPlacement.SEPARATE:
-            moves = [
-                move
-                for path, target in moves
-                for move in ((limits_name(path), limits_name(target)), (path, target))
-            ]
-        finalize(store, init_result, moves)
-        return targets
+    def moves(self, path: str, target: str) -> list[tuple[str, str]]:
+        limits = (
+            [(limits_name(path), limits_name(target))]
+            if WriterOptions(**self._options).limits_placement is LimitsPlacement.SEPARATE
+            else []
+        )
+        return [*limits, (path, target)]
 
     def display_data(self) -> dict[str, Any]:
         path = f'{os.path.join(self._folder, self._stem)}@{"*" if self._shards is None else self._shards}'

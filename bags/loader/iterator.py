@@ -1,33 +1,25 @@
-"""Iterates over the batches of a loader: counts what is delivered, and ends the workers."""
+"""Iterates over the batches of a loader: counts what is delivered, resumes, and ends the workers."""
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, Self
 
-from bags.loader.schedule import Cursor
-from bags.loader.state import Progress, State
+from bags.loader.prefetch import Prefetched
+from bags.loader.schedule import Cursor, Progress, Schedule, State
 from bags.workers.signals import delay_interrupts
 
-__all__ = ['LoaderIterator', 'Source', 'Workers']
-
-
-class Workers(Iterator[Any], Protocol):
-    """Make batches, and return them in order."""
-
-    def close(self) -> None: ...
+__all__ = ['LoaderIterator', 'Source']
 
 
 class Source(Protocol):
     """What an iterator needs of its loader."""
 
-    @property
-    def to_device(self) -> Callable[[Any], Any] | None: ...
+    to_device: Callable[[Any], Any] | None
 
-    def start(
-        self, begin: Cursor, epochs: int | None, skip: int, stride: int
-    ) -> tuple[Workers, Progress]: ...
+    def schedule(self, begin: Cursor, epochs: int | None, skip: int, stride: int) -> Schedule: ...
+
+    def start(self, progress: Progress) -> Prefetched: ...
 
     def state_at(self, cursor: Cursor) -> State: ...
 
@@ -35,31 +27,44 @@ class Source(Protocol):
 
 
 class LoaderIterator(Iterator[Any]):
-    """Batches of a loader, from a cursor on.
+    """Batches of a loader, from a cursor on; or, of several workers, those of one.
 
     Its threads or processes end with it: at the end, on `close`, on an error, or when it is garbage. After
     Ctrl-C the next call resumes with the batch that was interrupted.
+
+    Args:
+        loader: Whose batches.
+        begin: Where to begin.
+        epochs: The epoch before which to end; None for never.
+        worker, workers: Every `workers`-th batch, from batch `worker` on.
     """
 
-    _must_start = False  # After an interrupt.
-    _workers: Iterator[Any]
-    _closer: Callable[[], Any]
+    def __init__(
+        self, loader: Source, begin: Cursor, epochs: int | None, worker: int = 0, workers: int = 1
+    ) -> None:
+        self._loader, self._epochs, self._stride = loader, epochs, workers
+        self._batches: Prefetched | None = None
+        self._seek(begin, worker)
 
-    def __init__(self, loader: Source, begin: Cursor, epochs: int | None) -> None:
-        self._loader = loader
-        self._epochs = epochs
-        self._start(begin)
+    def _seek(self, cursor: Cursor, skip: int) -> None:
+        """Goes to a cursor, from which on so many batches are those of other workers."""
+        self._progress = Progress(self._loader.schedule(cursor, self._epochs, skip, self._stride))
+        self._must_start = True
 
-    def _start(self, begin: Cursor, skip: int = 0, stride: int = 1) -> None:
-        closer = None
+    def _place(self) -> tuple[Cursor, int]:
+        """Returns the cursor, and how many batches from there on are those of other workers."""
+        progress = self._progress
+        return progress.cursor, self._stride - 1 if progress.delivered else progress.schedule.skip
+
+    def start(self) -> None:
+        """Starts to make the batches that are due; else the first `next` does."""
+        self._seek(*self._place())
+        self._must_start = False
         try:
             with delay_interrupts():
-                self._workers, self._progress = self._loader.start(begin, self._epochs, skip, stride)
-                # Called at the end of the interpreter too, while what the workers need is still there.
-                self._closer = closer = weakref.finalize(self, self._workers.close)
+                self._batches = self._loader.start(self._progress)
         except BaseException:
-            if closer is not None:
-                closer()
+            self.close()
             raise
 
     def __iter__(self) -> Self:
@@ -69,9 +74,11 @@ class LoaderIterator(Iterator[Any]):
         delivered = None
         try:
             if self._must_start:
-                self._resume()
+                self.start()
             delivered = self._progress.delivered
-            batch, to_device = next(self._workers), self._loader.to_device
+            if self._batches is None:
+                raise StopIteration
+            batch, to_device = next(self._batches), self._loader.to_device
             if to_device is not None:
                 batch = to_device(batch)
             self._progress.delivered += 1
@@ -86,15 +93,11 @@ class LoaderIterator(Iterator[Any]):
             self.close()
             raise
 
-    def _resume(self) -> None:
-        """Starts new workers, at the batch that is due."""
-        self._must_start = False
-        self._start(self._progress.cursor)
-
     def close(self) -> None:
         """Ends the workers; there are no more batches."""
         self._must_start = False
-        self._closer()
+        if self._batches is not None:
+            self._batches.close()
 
     def __enter__(self) -> Self:
         return self
@@ -103,18 +106,28 @@ class LoaderIterator(Iterator[Any]):
         self.close()
 
     def state_dict(self) -> State:
-        """Returns the state after the last delivered batch, as `Loader.state_dict`."""
-        return self._loader.state_at(self._progress.cursor)
+        """Returns the state after the last delivered batch, as `Loader.state_dict`.
+
+        That of one of several workers also says how many batches of the loader to skip.
+        """
+        cursor, skip = self._place()
+        state = self._loader.state_at(cursor)
+        return state if self._stride == 1 else {**state, 'skip': skip, 'workers': self._stride}
 
     def load_state_dict(self, state: State) -> None:
         """Resumes from the state of another iterator or loader.
 
         Raises:
-            ValueError: As `Loader.load_state_dict`.
+            ValueError: As `Loader.load_state_dict`; or the state of one of another number of workers.
         """
         cursor = self._loader.cursor_from(state)
+        skip, workers = int(state.get('skip', 0)), int(state.get('workers', 1))
+        if workers != self._stride:
+            raise ValueError(f'state: expected that of {self._stride} workers, got that of {workers}')
         self.close()
-        self._start(cursor)
+        self._seek(cursor, skip)
+        if self._batches is not None:
+            self.start()
 
     # The names Grain uses.
 

@@ -14,11 +14,10 @@ from bags.dataset.fingerprint import fingerprint
 from bags.dataset.selection import Fields
 from bags.loader.batches import BatchMaker, types_of
 from bags.loader.collate import CollateField, collate_function
-from bags.loader.iterator import LoaderIterator, Workers
+from bags.loader.iterator import LoaderIterator
 from bags.loader.options import check_counts, check_fields, check_functions, check_rank, check_sampler
 from bags.loader.prefetch import Prefetched
-from bags.loader.schedule import Cursor, LastBatch, Schedule
-from bags.loader.state import Progress, State, cursor_from, state_at
+from bags.loader.schedule import Cursor, LastBatch, Progress, Schedule, State, cursor_from
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
 from bags.validation import at_least, at_least_or_none, integer
 from bags.workers.processes import check_sendable
@@ -153,12 +152,32 @@ class Loader:
     # Iteration.
 
     def __iter__(self) -> LoaderIterator:
-        return LoaderIterator(self, self.begin, self.epochs)
+        return self._started(self.begin, self.epochs)
 
     def epoch(self, number: int) -> LoaderIterator:
         """Returns an iterator over one epoch."""
         number = at_least('epoch', number, 0)
-        return LoaderIterator(self, Cursor(number), number + 1)
+        return self._started(Cursor(number), number + 1)
+
+    def _started(self, begin: Cursor, epochs: int | None) -> LoaderIterator:
+        iterator = LoaderIterator(self, begin, epochs)
+        iterator.start()
+        return iterator
+
+    def worker_shard(self, worker: int, workers: int, epoch: int | None = None) -> LoaderIterator:
+        """Returns every `workers`-th batch, from batch `worker` on, for one worker of another library.
+
+        One batch of each worker in turn gives the batches of the loader. Nothing is started before the first
+        batch is asked for; with several workers, each makes its batches in its own thread.
+
+        Args:
+            worker, workers: Which worker of how many.
+            epoch: Only this one; unless given, all from where the loader begins.
+        """
+        loader = self if workers == 1 else self.without_workers()
+        if epoch is None:
+            return LoaderIterator(loader, self.begin, self.epochs, worker, workers)
+        return LoaderIterator(loader, Cursor(epoch), epoch + 1, worker, workers)
 
     def schedule(self, begin: Cursor, epochs: int | None, skip: int = 0, stride: int = 1) -> Schedule:
         """Returns the steps of this rank from a cursor on."""
@@ -167,25 +186,19 @@ class Loader:
             skip, stride,
         )  # fmt: skip
 
-    def batch_maker(self, begin: Cursor, epochs: int | None, skip: int = 0, stride: int = 1) -> BatchMaker:
-        """Returns what makes the batches from a cursor on; `skip` and `stride` as in `Schedule`."""
+    def batch_maker(self, schedule: Schedule) -> BatchMaker:
+        """Returns what makes the batches of a schedule."""
         return BatchMaker(
-            self.dataset,
-            self.fields,
-            self.sampler,
-            self.schedule(begin, epochs, skip, stride),
-            self.seed,
-            self.transform,
-            self.collate,
+            self.dataset, self.fields, self.sampler, schedule, self.seed, self.transform, self.collate,
             self.mask_column,
-        )
+        )  # fmt: skip
 
-    def start(self, begin: Cursor, epochs: int | None, skip: int, stride: int) -> tuple[Workers, Progress]:
-        """Starts workers at a cursor; returns them and the progress that their iterator updates."""
-        maker = self.batch_maker(begin, epochs, skip, stride)
-        workers = Prefetched(maker, self.workers, self.processes, self.prefetch)
-        self._progress = Progress(maker.schedule)
-        return workers, self._progress
+    def start(self, progress: Progress) -> Prefetched:
+        """Starts workers for the iterator with this progress, which is the newest then."""
+        maker = self.batch_maker(progress.schedule)
+        prefetched = Prefetched(maker, self.workers, self.processes, self.prefetch)
+        self._progress = progress
+        return prefetched
 
     # State.
 
@@ -199,7 +212,13 @@ class Loader:
 
     def state_at(self, cursor: Cursor) -> State:
         """Returns the state at a cursor."""
-        return state_at(cursor, seed=self.seed, sampler=repr(self.sampler), dataset=self.fingerprint)
+        return {
+            'seed': self.seed,
+            'epoch': cursor.epoch,
+            'consumed': cursor.consumed,
+            'sampler': repr(self.sampler),
+            'dataset': self.fingerprint,
+        }
 
     @property
     def fingerprint(self) -> str:

@@ -1,4 +1,4 @@
-"""Which positions of an epoch each rank takes at each step. No I/O.
+"""Which positions of an epoch each rank takes at each step, and the state to resume from. No I/O.
 
 With a batch size of 2 and a world size of 3, a step takes 6 positions, and rank 1 takes the middle two:
 
@@ -12,11 +12,22 @@ world size or batch size. The last step of an epoch may have too few positions: 
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+import operator
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
-__all__ = ['Cursor', 'LastBatch', 'Schedule', 'Step']
+__all__ = ['Cursor', 'LastBatch', 'Progress', 'Schedule', 'State', 'Step', 'cursor_from']
 
 LastBatch = Literal['pad', 'drop', 'partial']
+State = dict[str, Any]
+"""Where a run is: integers and strings."""
+
+MUST_MATCH = {
+    'dataset': ('dataset', 'fingerprint of the dataset'),
+    'seed': ('run', 'seed'),
+    'sampler': ('run', 'sampler'),
+}
+"""What must be equal for one run to resume from the state of another."""
 
 
 class Cursor(NamedTuple):
@@ -70,7 +81,7 @@ class Schedule:
     ) -> None:
         self.length, self.batch_size, self.last_batch, self.begin = length, batch_size, last_batch, begin
         self._rank, self._world_size = rank, world_size
-        self._skip, self._stride = skip, stride
+        self.skip, self._stride = skip, stride
         self._step_size = batch_size * world_size
         self.first_epoch_steps = self._count(begin.consumed)
         """Steps of this rank in the rest of the epoch of `begin`,"""
@@ -84,7 +95,7 @@ class Schedule:
             self.total = max(0, -((skip - steps) // stride))
 
     def __getitem__(self, number: int) -> Step:
-        number = self._skip + number * self._stride
+        number = self.skip + number * self._stride
         if number < self.first_epoch_steps:
             epoch, consumed, within, steps = *self.begin, number, self.first_epoch_steps
         else:
@@ -109,3 +120,49 @@ class Schedule:
     def _share(self, rest: int) -> tuple[int, int]:
         """Returns this rank's part of the last positions of an epoch."""
         return rest * self._rank // self._world_size, rest * (self._rank + 1) // self._world_size
+
+
+class Progress:
+    """How many steps of a schedule are delivered."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.delivered = 0
+
+    @property
+    def cursor(self) -> Cursor:
+        return self.schedule[self.delivered - 1].after if self.delivered else self.schedule.begin
+
+
+def cursor_from(state: Any, own: State, length: int) -> Cursor:
+    """Returns the cursor of a state, after checking that it belongs to this run.
+
+    Args:
+        state: The state to check.
+        own: A state of this run.
+        length: Positions in an epoch of this run.
+
+    Raises:
+        ValueError: The state is of another run, or is not a state.
+    """
+    if not isinstance(state, Mapping) or not own.keys() <= state.keys():
+        raise ValueError(f'state: expected a dict of {", ".join(own)}, got {state!r:.200}')
+    for key, (whose, what) in MUST_MATCH.items():
+        if state[key] != own[key]:
+            raise ValueError(
+                f'state of another {whose}: expected the {what} {own[key]!r} of this loader, '
+                f'got {state[key]!r:.200}'
+            )
+    try:
+        epoch, consumed = operator.index(state['epoch']), operator.index(state['consumed'])
+    except TypeError:
+        raise ValueError(
+            f'state: expected integers for epoch and consumed, got {state["epoch"]!r} and '
+            f'{state["consumed"]!r}'
+        ) from None
+    if epoch < 0 or not 0 <= consumed <= length:
+        raise ValueError(
+            f'state: expected an epoch of at least 0 and at most {length} datapoints '
+            f'consumed, got {epoch} and {consumed}'
+        )
+    return Cursor(epoch, consumed)

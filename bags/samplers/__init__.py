@@ -15,8 +15,7 @@ indices at positions; and a `repr` that differs from that of samplers of other o
 
 from bags.samplers.buckets import Bucketed
 from bags.samplers.mixtures import Mixture
-from bags.samplers.orders import Random, Sampler, Sequential, Shuffled, Sliding
-from bags.samplers.shards import ShardShuffled, shard_lengths
+from bags.samplers.orders import Random, Sampler, Sequential, ShardShuffled, Shuffled, Sliding, shard_lengths
 
 __all__ = [
     'Bucketed',

@@ -56,13 +56,12 @@ class Bucketed:
         return found
 
     def take(self, epoch: int, positions: Int64s) -> Int64s:
-        flat = np.reshape(positions, -1)
-        numbers, within = np.divmod(flat, self.batch_size * self.pool)
-        found = np.empty(len(flat), np.int64)
+        numbers, within = np.divmod(positions, self.batch_size * self.pool)
+        found = np.empty(np.shape(positions), np.int64)
         for number in np.unique(numbers).tolist():
             chosen = numbers == number
             found[chosen] = self._pool(epoch, number)[within[chosen]]
-        return found.reshape(np.shape(positions))
+        return found
 
     def __repr__(self) -> str:
         mark = zlib.crc32(self.lengths.tobytes())

@@ -71,9 +71,8 @@ class Mixture:
         return owners, cycle * np.array(self.counts, np.int64)[owners] + self._ranks[slot]
 
     def take(self, epoch: int, positions: Int64s) -> Int64s:
-        flat = np.reshape(positions, -1)
-        owners, counts = self.place(epoch, flat)
-        found = np.empty(len(flat), np.int64)
+        owners, counts = self.place(epoch, positions)
+        found = np.empty(np.shape(positions), np.int64)
         for owner in np.unique(owners).tolist():
             chosen = owners == owner
             length, first = self.lengths[owner], int(self._firsts[owner])
@@ -83,7 +82,7 @@ class Mixture:
                     now = rounds == number
                     within[now] = Permutation(length, self.seed, owner, number)(within[now])
             found[chosen] = first + within
-        return found.reshape(np.shape(positions))
+        return found
 
     def __repr__(self) -> str:
         order = f'seed={self.seed}' if self.shuffle else 'shuffle=False'

@@ -144,14 +144,14 @@ def calls(monkeypatch):
     found = {}
 
     def record(name):
-        inner = getattr(bags.dataset.base.Rows, name)
+        inner = getattr(bags.dataset.base.Dataset, name)
         found[name] = []
 
         def recording(self, indices, *args):
             found[name].append(list(map(operator.index, indices)))
             return inner(self, indices, *args)
 
-        monkeypatch.setattr(bags.dataset.base.Rows, name, recording)
+        monkeypatch.setattr(bags.dataset.base.Dataset, name, recording)
         return found[name]
 
     return record

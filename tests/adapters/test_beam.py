@@ -14,7 +14,7 @@ from apache_beam.testing.util import assert_that, equal_to  # noqa: E402
 
 import bags  # noqa: E402
 from bags.beam import ReadDataset, ReadFromBag, ReadFromBagz, WriteDataset, WriteToBag, WriteToBagz  # noqa: E402
-from bags.beam.source import split  # noqa: E402
+from bags.beam.bundles import split  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings('ignore')
 MODES = ['in_memory', 'multi_processing']

@@ -11,7 +11,6 @@ from torch.utils import data
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import bags
-from bags.loader.worker_shard import WorkerShard
 
 WORKERS = [(0, None), (2, 'fork')]
 # Spawned workers import torch, which takes seconds: they get the kind that holds all others.
@@ -337,7 +336,7 @@ def test_a_stateful_loader_of_batches_goes_on_where_it_was(make, workers):
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 def test_the_state_of_other_workers_is_refused(make):
     dataset, _ = make('views')
-    shard = WorkerShard(loader(dataset), 0, 2)
+    shard = loader(dataset).worker_shard(0, 2)
     next(shard)
     with pytest.raises(ValueError, match='1 workers, got that of 2'):
         iter(iterable(dataset)).load_state_dict(shard.state_dict())

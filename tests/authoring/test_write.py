@@ -246,8 +246,7 @@ def test_the_log_tells_how_much_of_a_flush_is_durable(tmp_path, torn):
     for first, count in ((5, 2), (20, 5)):
         written.append(first, count)
     written.save()
-    log = ProgressLog(store, path, {})
-    log.load(10 + torn)
+    log = ProgressLog(store, path, {}, 10 + torn)
     wanted = {0: [(0, 5), (10, 15)], 1: [(0, 6), (10, 15)], 3: [(0, 7), (10, 15), (20, 21)],
               7: [(0, 7), (10, 15), (20, 25)]}  # fmt: skip
     assert WrittenInputs(log, 10 + torn).done == wanted[torn]
