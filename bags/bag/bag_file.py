@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import sys
 from collections.abc import Callable
@@ -11,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.limits import ENTRY, Table, first_bad
-from bags.bag.limits_table import open_table
+from bags.bag.limits import ENTRY, BlockTable, Table, first_bad
 from bags.bag.options import ReaderOptions
 from bags.bag.verified import VerifiedBlocks, as_slice
 from bags.bag.zstd import Buffer, Zstd
@@ -63,7 +63,13 @@ class BagFile:
         self.codec = codec
         self.options: ReaderOptions | None = None
         """How to open it again in another process."""
-        self.ends: Table = open_table(limits, offset, count, memory)
+        self.ends: Table
+        if memory:
+            self.ends = np.frombuffer(bytes(limits.read(offset, offset + count * ENTRY)), '<i8')
+        elif limits.buffer is not None:
+            self.ends = np.frombuffer(limits.buffer, '<i8', count, offset)
+        else:
+            self.ends = BlockTable(limits, offset, count)
         self.view = share(file.buffer) if file.buffer is not None else None
         self.is_mapped = file.buffer is not None and limits.buffer is not None and sys.byteorder == 'little'
         """Whether records and limits are in memory."""
@@ -73,15 +79,18 @@ class BagFile:
         if self.is_mapped and codec is None and count:
             length, last = int(self.ends[0:1][0]), int(self.ends[count - 1 : count][0])
             self.length = length if last == length * count <= end else 0
-        ends, length = self.ends, self.length
+        self._get: tuple[Callable[[int], bytes], Callable[[int], Buffer]] | None = None
+
+    @functools.cached_property
+    def verified(self) -> VerifiedBlocks:
+        """Blocks of limits that are multiples of `length`."""
+        ends, length = self.ends, self.length  # Not self: a cycle would keep the file open.
 
         def has_length(start: int, stop: int) -> bool:
             expected = np.arange(start + 1, stop + 1) * length
             return bool((ends[start:stop] == expected).all())
 
-        self.verified = VerifiedBlocks(count, has_length)
-        """Blocks of limits that are multiples of `length`."""
-        self._get: tuple[Callable[[int], bytes], Callable[[int], Buffer]] | None = None
+        return VerifiedBlocks(self.count, has_length)
 
     @property
     def size(self) -> int:
