@@ -45,7 +45,7 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
     # The cache policy and access pattern apply to records only, not to limits.
     plain = Hints(mapped=options.mapped, max_parallelism=options.max_parallelism)
     previous = ''
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         limits = None
         try:
             # The limits are opened before the records: each record is written before its limit, so every
@@ -60,6 +60,10 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
             file = store.open(path, hints)
             tail = file if hints == plain else store.open(path, plain)
             if limits is not None and (separate or not _is_closed(tail, limits, starts)):
+                if not separate and attempt < ATTEMPTS - 1 and _size(store, beside) != limits.size:
+                    # A writer that resumes a closed bag may have removed the limits at its end before all of
+                    # those beside it could be read. If it only appends, the last attempt is as good.
+                    continue
                 bag = BagFile(path, file, limits, 0, limits.size // ENTRY, file.size, codec, memory)
             else:
                 end, count = parse_tail(tail, starts)
