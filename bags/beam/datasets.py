@@ -15,8 +15,8 @@ from apache_beam.transforms.display import DisplayDataItem
 from bags.beam.finalize import finalize, make_temporary_folder
 from bags.beam.source import SequenceSource
 from bags.dataset.base import Datapoint
-from bags.dataset.compression import Compression, field_compressions
 from bags.dataset.encoder import bind_encoders
+from bags.dataset.field_writer import Compression, field_compressions
 from bags.dataset.open import open as open_dataset
 from bags.dataset.selection import Fields, select_fields
 from bags.dataset.shard_list import shard_numbers
