@@ -80,8 +80,8 @@ class Run(NamedTuple):
     """Their bytes: buffers, or an open file, from its position on."""
     sizes: npt.NDArray[np.int64]
     """Bytes of each record, shape (n,)."""
-    held: bool
-    """Whether the bytes are what the bag holds: zstd frames, if the field is compressed."""
+    stored: bool
+    """Whether the bytes have the form in which the bag stores them: zstd frames, if it is compressed."""
 
 
 class FieldWriter:
@@ -189,10 +189,10 @@ class FieldWriter:
             EncodeError: A record is too large, or they are too many.
             OSError, EOFError: Reading or writing failed. No refs lead to what is written by then.
         """
-        for data, sizes, held in runs:
+        for data, sizes, stored in runs:
             if self.count + len(sizes) > MAX_RECORDS:
                 raise self._error(f'expected at most {MAX_RECORDS} records in a folder')
-            if isinstance(data, Sequence) and self._zstd and not held:
+            if isinstance(data, Sequence) and self._zstd and not stored:
                 joined, start = b''.join(data), 0
                 for stop in np.cumsum(sizes).tolist():
                     self.write(joined[start:stop])

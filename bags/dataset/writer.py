@@ -288,7 +288,7 @@ class DatasetWriter:
                 columns.append(np.where(firsts == MISSING, MISSING, firsts + first))
         table = self._format.pack_many(np.stack(columns, 1))
         sizes = np.full(len(table), self._format.stride)
-        self._refs.write_runs([Run([table], sizes, held=True)])
+        self._refs.write_runs([Run([table], sizes, stored=True)])
         self._flushed = time.monotonic()
 
     def flush(self) -> None:
@@ -307,8 +307,8 @@ class DatasetWriter:
             return
         self.flush()
         for field in self._fields:
-            # Without any datapoint, records are left of appends that failed. Readers take empty refs beside
-            # records for damage.
+            # Without any datapoint, all records are those of appends that failed. Readers treat empty refs
+            # beside records as damage.
             field.close(keep=len(self) > 0)
         self._refs.close()
         self._lock.release()
