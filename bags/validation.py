@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Any
 
 __all__ = [
-    'RENAMED_SHARD_OPTIONS',
     'as_record',
     'at_least',
     'at_least_or_none',
@@ -25,24 +24,21 @@ RENAMED_SHARD_OPTIONS = {
 """Options of readers and writers of shards as Bags 0.x and Granular have them, and what to use instead."""
 
 
-def refuse_unknown(
-    given: Iterable[str], known: Iterable[str] = (), renamed: Mapping[str, str] = RENAMED_SHARD_OPTIONS
-) -> None:
+def refuse_unknown(given: Iterable[str], known: Collection[str] = ()) -> None:
     """Raises for an option that a function does not have.
 
     Args:
         given: Names of the options that it is given.
         known: Names of those that it has, for the check and the message.
-        renamed: What to use instead of the options of other libraries.
 
     Raises:
         TypeError: An option is not known.
     """
-    names = list(known)
     for name in given:
-        if name not in names:
-            advice = f': expected one of {", ".join(names)}' if names else ''
-            advice = f': use {renamed[name]}' if name in renamed else advice
+        if name in RENAMED_SHARD_OPTIONS:
+            raise TypeError(f'unexpected option {name!r}: use {RENAMED_SHARD_OPTIONS[name]}')
+        if name not in known:
+            advice = f': expected one of {", ".join(known)}' if known else ''
             raise TypeError(f'unexpected option {name!r}{advice}')
 
 

@@ -27,7 +27,7 @@ LAYERS = [
 ]
 """From the lowest. A module imports its own package and lower layers, also inside functions."""
 PURE = [
-    'bag/limits.py', 'bag/options.py', 'bag/sharding.py', 'dataset/batch.py', 'dataset/record_ranges.py',
+    'bag/options.py', 'bag/sharding.py', 'dataset/batch.py', 'dataset/record_ranges.py',
     'dataset/refs.py', 'dataset/selection.py', 'dataset/shard_index.py', 'dataset/spec.py', 'errors.py',
     'loader/collate.py', 'loader/options.py', 'loader/schedule.py', 'media/timeline.py',
     'samplers/permutation.py', 'storage/ranges.py', 'validation.py',

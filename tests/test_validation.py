@@ -56,8 +56,8 @@ def test_unknown_options_are_refused(tmp_path):
     refuse_unknown({'a': 1}, ['a', 'b'])
     with pytest.raises(TypeError, match=r"unexpected option 'c': expected one of a, b$"):
         refuse_unknown({'a': 1, 'c': 1}, ['a', 'b'])
-    with pytest.raises(TypeError, match=r"unexpected option 'c': use b$"):
-        refuse_unknown(['c'], ['a', 'b'], {'c': 'b'})
+    with pytest.raises(TypeError, match=r"unexpected option 'shardstart': use shard_start$"):
+        refuse_unknown(['shardstart'], ['a', 'b'])
 
 
 WRONG = {

@@ -15,8 +15,8 @@ from bags.authoring.copy_records import ChunkReader
 from bags.authoring.progress_log import open_progress_log
 from bags.bag.limits import ENTRY
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.compression import Compressed, Compression, field_compressions
 from bags.dataset.encoder import Encoder
+from bags.dataset.field_writer import Compressed, Compression, field_compressions
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.open import open as open_dataset
 from bags.dataset.refs import RefsFormat

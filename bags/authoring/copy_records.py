@@ -14,8 +14,7 @@ from bags.bag.options import CompressionZstd
 from bags.bag.zstd import Zstd
 from bags.dataset.base import Dataset
 from bags.dataset.batch import spread
-from bags.dataset.compression import Compressed
-from bags.dataset.field_writer import Run
+from bags.dataset.field_writer import Compressed, Run
 from bags.dataset.refs import MISSING
 from bags.dataset.spec import Spec
 from bags.errors import CorruptError

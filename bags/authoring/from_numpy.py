@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from bags.authoring.progress_log import open_progress_log
-from bags.dataset.compression import Compression
-from bags.dataset.field_writer import Run
+from bags.dataset.field_writer import Compression, Run
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.errors import SpecError
 from bags.progress import progress as show_progress

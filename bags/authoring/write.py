@@ -12,8 +12,8 @@ from typing import Any
 from bags.authoring.progress_log import open_progress_log
 from bags.authoring.tasks import MAX_INPUTS, Inputs, Task, WrittenInputs
 from bags.dataset.base import Dataset
-from bags.dataset.compression import Compression
 from bags.dataset.encoder import Encoder, collect
+from bags.dataset.field_writer import Compression
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.dataset.spec import parse_spec

@@ -89,7 +89,8 @@ class BagAppender:
         if self._store.exists(self._written):
             raise FileExistsError(errno.EEXIST, 'the bag already exists', self._written)
         beside = limits_name(self._written)
-        self._limits = MemoryOutput(beside) if self._is_one_object else self._store.create(beside)
+        in_memory = self._store.is_remote and not self._separate
+        self._limits = MemoryOutput(beside) if in_memory else self._store.create(beside)
         self._lock = self._store.lock(beside)
         try:
             self._data = self._store.create(self._written)
@@ -98,10 +99,6 @@ class BagAppender:
             self._lock.release()
             raise
 
-    @property
-    def _is_one_object(self) -> bool:
-        return self._store.is_remote and not self._separate
-
     def _rewrite(self, truncate_to: int | None) -> None:
         """Starts an object that replaces the one that exists, and begins with the first of its records."""
         ends = np.empty(0, '<i8')
@@ -109,7 +106,7 @@ class BagAppender:
             ends = self._ends(self._open_bag(), truncate_to)
         self._data = self._store.resume(self.path, self.end)
         beside = limits_name(self.path)
-        self._limits = MemoryOutput(beside) if self._is_one_object else self._store.resume(beside, 0)
+        self._limits = self._store.resume(beside, 0) if self._separate else MemoryOutput(beside)
         self._limits.write([ends.tobytes()])
 
     def _append(self, truncate_to: int | None) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.limits import ENTRY, Table, first_bad
-from bags.bag.limits_table import open_table
+from bags.bag.limits import ENTRY, BlockTable, Table, first_bad
 from bags.bag.options import ReaderOptions
 from bags.bag.verified import VerifiedBlocks, as_slice
 from bags.bag.zstd import Buffer, Zstd
@@ -63,7 +62,13 @@ class BagFile:
         self.codec = codec
         self.options: ReaderOptions | None = None
         """How to open it again in another process."""
-        self.ends: Table = open_table(limits, offset, count, memory)
+        self.ends: Table
+        if memory:
+            self.ends = np.frombuffer(bytes(limits.read(offset, offset + count * ENTRY)), '<i8')
+        elif limits.buffer is not None:
+            self.ends = np.frombuffer(limits.buffer, '<i8', count, offset)
+        else:
+            self.ends = BlockTable(limits, offset, count)
         self.view = share(file.buffer) if file.buffer is not None else None
         self.is_mapped = file.buffer is not None and limits.buffer is not None and sys.byteorder == 'little'
         """Whether records and limits are in memory."""

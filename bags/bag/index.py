@@ -90,15 +90,13 @@ class Index(_Table):
         Raises:
             KeyError: There is no such record.
         """
-        index = next(self._find(record), None)
-        if index is None:
-            raise KeyError(record)
-        return index
+        for index in self._find(record):
+            return index
+        raise KeyError(record)
 
     def get(self, record: Any, default: Default | None = None) -> int | Default | None:
         """Returns the first index of a record, or the default."""
-        index = next(self._find(record), None)
-        return default if index is None else index
+        return next(self._find(record), default)
 
 
 class MultiIndex(_Table):

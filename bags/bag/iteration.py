@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -52,29 +51,30 @@ def iterate(
         # Large local records: the kernel reads ahead by itself.
         return (shards().record(index) for index in chosen)
     else:
-        batches = (Batch(chosen[start : start + size]) for start in range(0, len(chosen), size))
+        everything = range(len(chosen))
+        batches = (Batch(everything[start : start + size]) for start in everything[::size])
 
-    def resolve(batch: Any) -> Indices:
-        return batch if indices is None else global_indices(chosen, as_indices(batch, len(chosen)))
+    def resolve(items: range | list[Any]) -> Indices:
+        if isinstance(items, range):
+            return chosen[items.start : items.stop]
+        return global_indices(chosen, as_indices(items, len(chosen)))
 
-    def read(batch: Any) -> Batch:
+    def read(batch: Batch) -> Batch:
         try:
-            return Batch(shards().read_shared(resolve(batch)))
+            return Batch(shards().read_shared(resolve(batch.items)), batch.error)
         except READ_ERRORS:
             # One by one, up to the record or index that fails.
             found: list[bytes] = []
-            for index in batch:
+            for index in batch.items:
                 try:
-                    found.append(
-                        shards().record(index if indices is None else chosen[_checked(index, len(chosen))])
-                    )
+                    found.append(shards().record(chosen[_checked(index, len(chosen))]))
                 except Exception as exc:
                     return Batch(found, exc)
-            return Batch(found)
+            return Batch(found, batch.error)
 
-    def expect(batch: Any) -> None:
+    def expect(batch: Batch) -> None:
         try:
-            shards().expect(resolve(batch))
+            shards().expect(resolve(batch.items))
         except READ_ERRORS:
             pass  # Raised when the batch is read.
 
@@ -82,7 +82,10 @@ def iterate(
 
 
 def _read_ahead(
-    batches: Iterator[Batch], read: Callable[[Any], Batch], expect: Callable[[Any], None], is_remote: bool
+    batches: Iterator[Batch],
+    read: Callable[[Batch], Batch],
+    expect: Callable[[Batch], None],
+    is_remote: bool,
 ) -> Iterator[list[bytes]]:
     """Yields the records of each batch. The next batch is announced, or read in a thread over a network.
 
@@ -93,23 +96,21 @@ def _read_ahead(
         from concurrent.futures import ThreadPoolExecutor
 
         thread = ThreadPoolExecutor(1, 'bags-read-ahead')
-    pending: deque[tuple[Callable[[], Batch], Exception | None]] = deque()
+    pending: Callable[[], Batch] | None = None
     try:
-        while True:
-            for batch in itertools.islice(batches, 2 - len(pending)):
-                if thread is not None:
-                    pending.append((thread.submit(read, batch.items).result, batch.error))
-                else:
-                    expect(batch.items)
-                    pending.append((functools.partial(read, batch.items), batch.error))
-            if not pending:
-                return
-            result, error = pending.popleft()
-            found = result()
-            yield found.items
-            error = found.error or error
-            if error is not None:
-                raise error
+        for batch in itertools.chain(batches, (None,)):
+            following = None
+            if batch is not None and thread is not None:
+                following = thread.submit(read, batch).result
+            elif batch is not None:
+                expect(batch)
+                following = functools.partial(read, batch)
+            if pending is not None:
+                records, error = pending()
+                yield records
+                if error is not None:
+                    raise error
+            pending = following
     finally:
         if thread is not None:
             thread.shutdown(wait=False, cancel_futures=True)

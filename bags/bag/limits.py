@@ -1,4 +1,4 @@
-"""Tables of limits: where each record of a bag starts and ends. Pure numbers, no I/O.
+"""Tables of limits: where each record of a bag starts and ends.
 
 The three ways to store the limits of a bag with the records `abcdef`, `123` and `catcat`:
 
@@ -17,11 +17,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from bags.indexing import Int64s
+from bags.storage import File
 
-__all__ = ['ENTRY', 'Int64s', 'Table', 'first_bad', 'locate', 'parse_tail', 'prefix_agrees']
+__all__ = ['ENTRY', 'BlockTable', 'Table', 'first_bad']
 
 ENTRY = 8
 """Bytes of one limit."""
+BLOCK_ENTRIES = 1 << 13
+"""Limits read at a time where they are not mapped: 64 KiB."""
 
 
 class Table(Protocol):
@@ -32,39 +35,6 @@ class Table(Protocol):
     def __getitem__(self, index: Any) -> Any: ...
 
 
-def parse_tail(size: int, last: int, starts: bool = False) -> tuple[int, int]:
-    """Locates the limits in a file that ends with them.
-
-    Args:
-        size: Bytes of the file, at least 8.
-        last: The number in the last 8 bytes.
-        starts: Whether the table begins with the first record's start.
-
-    Returns:
-        The end of the records and their number; the table of ends is the last `8 * number` bytes.
-
-    Raises:
-        ValueError: The file cannot end with a table; the message says why.
-    """
-    if last > size - ENTRY:
-        raise ValueError(f'the last limit is {last}, but the records can take at most {size - ENTRY} bytes')
-    if (size - last) % ENTRY:
-        raise ValueError(f'the limits take {size - last} bytes, not a multiple of {ENTRY}')
-    return last, (size - last) // ENTRY - starts
-
-
-def locate(ends: Table, indices: Int64s) -> tuple[Int64s, Int64s]:
-    """Returns starts and ends of records by their indices (each in `range(len(ends))`), unchecked.
-
-    Two gathers, whatever the number of records. The table is indexed and never passed to `take`, which
-    first copies an unaligned table as a whole, and limits after records are usually unaligned.
-    """
-    stops = ends[indices]
-    starts = ends[indices - 1]  # For index 0 this reads the last end.
-    starts[indices == 0] = 0
-    return starts, stops
-
-
 def first_bad(starts: Int64s, stops: Int64s, size: int) -> int:
     """Returns the position of the first range that is not inside `size` bytes, or -1."""
     # Compared as unsigned integers: negative numbers are larger than any size.
@@ -73,7 +43,40 @@ def first_bad(starts: Int64s, stops: Int64s, size: int) -> int:
     return int(bad.argmax()) if np.count_nonzero(bad) else -1
 
 
-def prefix_agrees(ends: Int64s, other: Int64s) -> bool:
-    """Returns whether the shorter of two tables is a prefix of the longer one."""
-    count = min(len(ends), len(other))
-    return bool((ends[:count] == other[:count]).all())
+class BlockTable:
+    """The ends of a bag whose limits are not mapped: read in aligned blocks, each when first needed.
+
+    Threads that need the same block at the same time each read it: there is no lock that a fork could
+    leave held, or that has the reads of different blocks wait for each other.
+    """
+
+    def __init__(self, file: File, offset: int, count: int) -> None:
+        self.file = file
+        self.offset = offset
+        self.values = np.empty(count, '<i8')  # Memory is taken where blocks are filled in, not here.
+        self.missing = np.ones(-(-count // BLOCK_ENTRIES), bool)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            start, stop, _ = index.indices(len(self.values))
+            blocks = (
+                np.arange(start // BLOCK_ENTRIES, -(-stop // BLOCK_ENTRIES))
+                if start < stop
+                else np.empty(0, np.int64)
+            )
+        else:
+            blocks = np.unique(np.asarray(index) % max(1, len(self.values)) // BLOCK_ENTRIES)
+        missing = blocks[self.missing[blocks]]
+        if len(missing):
+            self._load(missing)
+        return self.values[index]
+
+    def _load(self, blocks: Int64s) -> None:
+        starts = self.offset + blocks * (BLOCK_ENTRIES * ENTRY)
+        stops = np.minimum(starts + BLOCK_ENTRIES * ENTRY, self.offset + len(self.values) * ENTRY)
+        for block, data in zip(blocks.tolist(), self.file.read_many(starts, stops), strict=True):
+            self.values[block * BLOCK_ENTRIES : (block + 1) * BLOCK_ENTRIES] = np.frombuffer(data, '<i8')
+        self.missing[blocks] = False

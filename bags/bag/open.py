@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
+
+import numpy as np
 
 from bags.bag.bag_file import BagFile
-from bags.bag.limits import ENTRY, parse_tail, prefix_agrees
-from bags.bag.limits_table import open_table
+from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
 from bags.bag.zstd import codec_for
 from bags.errors import CorruptError
-from bags.indexing import Int64s
 from bags.storage import File, Hints, Store
 
-__all__ = ['limits_name', 'open_bag']
+__all__ = ['limits_name', 'open_bag', 'parse_tail']
 
 ATTEMPTS = 8
-
-_u64 = struct.Struct('<Q').unpack
-
-
-class _Changed(Exception):
-    """A writer closed the bag, or resumed it, while it was being opened."""
 
 
 def limits_name(path: str, placement: LimitsPlacement = LimitsPlacement.TAIL) -> str:
@@ -42,18 +35,49 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
         IsADirectoryError: A folder.
         CorruptError: The limits do not match the file.
     """
+    placement = options.limits_placement
+    starts = placement is LimitsPlacement.STARTS
+    separate = placement in (LimitsPlacement.SEPARATE, LimitsPlacement.IDX)
+    beside = limits_name(path, placement)
+    memory = options.limits_storage is LimitsStorage.IN_MEMORY
+    codec = codec_for(path, options.compression, options.max_record_size)
+    hints = Hints(options.access_pattern, options.cache_policy, options.mapped, options.max_parallelism)
+    # The cache policy and access pattern apply to records only, not to limits.
+    plain = Hints(mapped=options.mapped, max_parallelism=options.max_parallelism)
     previous = ''
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
+        limits = None
         try:
-            bag = _open_bag(store, path, options)
-        except _Changed:
-            continue
+            # The limits are opened before the records: each record is written before its limit, so every
+            # limit in the file has its record.
+            if separate or not store.is_remote:
+                try:
+                    limits = store.open(beside, plain)
+                except FileNotFoundError:
+                    if separate:
+                        store.open(path, plain)  # If the bag is missing too, that is the error to raise.
+                        raise
+            file = store.open(path, hints)
+            tail = file if hints == plain else store.open(path, plain)
+            if limits is not None and (separate or not _is_closed(tail, limits, starts)):
+                if not separate and attempt < ATTEMPTS - 1 and _size(store, beside) != limits.size:
+                    # A writer that resumes a closed bag may have removed the limits at its end before all of
+                    # those beside it could be read. If it only appends, the last attempt is as good.
+                    continue
+                bag = BagFile(path, file, limits, 0, limits.size // ENTRY, file.size, codec, memory)
+            else:
+                end, count = parse_tail(tail, starts)
+                if file.size != tail.size:  # The bag grew, or was replaced, between the two opens.
+                    continue
+                bag = BagFile(path, file, tail, tail.size - count * ENTRY, count, end, codec, memory)
         except IsADirectoryError:
             detail = 'expected a bag, which is a file, got a folder (bags.open opens datasets)'
             raise IsADirectoryError(errno.EISDIR, detail, path) from None
         except CorruptError as exc:
-            # Maybe not damaged: a writer may have resumed and closed the bag after the check for limits
-            # beside it, and the file was read in between. The next attempt then opens another file.
+            # Maybe not damaged: a writer may have closed the bag, or resumed it, while it was being opened.
+            # The next attempt then opens another file.
+            if not store.is_remote and _size(store, beside) != (None if limits is None else limits.size):
+                continue
             if store.is_remote or str(exc) == previous:
                 raise
             previous = str(exc)
@@ -63,107 +87,76 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
     raise CorruptError(path, None, 'keeps changing while it is being opened')
 
 
-def _open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
-    hints = Hints(options.access_pattern, options.cache_policy, options.mapped, options.max_parallelism)
-    plain = Hints(mapped=options.mapped, max_parallelism=options.max_parallelism)
-    placement = options.limits_placement
-    starts = placement is LimitsPlacement.STARTS
-    separate = placement in (LimitsPlacement.SEPARATE, LimitsPlacement.IDX)
-    beside = limits_name(path, placement)
-    memory = options.limits_storage is LimitsStorage.IN_MEMORY
-    # The limits are opened before the records: each record is written before its limit, so every limit
-    # in the file has its record.
-    limits = None
-    if separate or not store.is_remote:
-        try:
-            limits = store.open(beside, plain)
-        except FileNotFoundError:
-            if separate:
-                store.open(path, plain)  # If the bag is missing too, that is the error to raise.
-                raise
-    file = store.open(path, hints)
-    codec = codec_for(path, options.compression, options.max_record_size)
-    # The cache policy and access pattern apply to records only, not to the limits after them.
-    source = file if hints == plain else store.open(path, plain)
-    tail: tuple[int, int] | None
-    if limits is None:
-        try:
-            tail = _parse(source, starts)
-        except CorruptError:
-            if not store.is_remote and store.exists(beside):
-                raise _Changed from None
-            raise
-    else:
-        tail = None if separate else _closed_tail(store, source, limits, starts)
-        if tail is None:
-            return BagFile(path, file, limits, 0, limits.size // ENTRY, file.size, codec, memory)
-    end, count = tail
-    if file.size != source.size:  # The bag grew, or was replaced, between the two opens.
-        raise _Changed
-    return BagFile(path, file, source, source.size - count * ENTRY, count, end, codec, memory)
-
-
-def _parse(file: File, starts: bool) -> tuple[int, int]:
-    """Returns the end of the records and their number, from the limits at the end of the file."""
-    if not file.size:
-        return 0, 0
-    if file.size < ENTRY:
-        raise CorruptError(file.path, None, f'{file.size} bytes are too few to hold limits')
-    last = _u64(file.read(file.size - ENTRY, file.size))[0]
+def _size(store: Store, path: str) -> int | None:
+    """Returns the size of a file; None if it does not exist."""
     try:
-        end, count = parse_tail(file.size, last, starts)
-    except ValueError as exc:
-        raise CorruptError(file.path, None, str(exc)) from None
-    if end < file.cached_from and not starts:
-        # A request for what every read of a record checks anyway.
-        return end, count
-    first = _u64(file.read(end, end + ENTRY))[0]
-    if starts and first:
-        raise CorruptError(file.path, None, f'expected limits that begin with 0, got {first}')
-    if first > end:
-        # Detects most truncated files at open: they have bytes of a record here.
-        raise CorruptError(file.path, 0, f'limit {first} lies beyond the records ({end} bytes)')
-    return end, count
+        return store.size(path)
+    except FileNotFoundError:
+        return None
 
 
-def _closed_tail(store: Store, file: File, limits: File, starts: bool) -> tuple[int, int] | None:
-    """Looks for limits at the end of a bag that also has limits beside it.
+def parse_tail(file: File, starts: bool) -> tuple[int, int]:
+    """Parses the limits at the end of a file.
+
+    Args:
+        file: A closed bag.
+        starts: Whether the table begins with the start of the first record.
 
     Returns:
-        The end of the records and their number if the bag is closed after all (its writer was
-        killed between appending the limits and removing the file beside it); None if it is not.
+        The end of the records and their number, n; the table of ends is the last 8 * n bytes.
+
+    Raises:
+        CorruptError: The file cannot end with a table.
+    """
+    size = file.size
+    if not size:
+        return 0, 0
+    if size < ENTRY:
+        raise CorruptError(file.path, None, f'{size} bytes are too few to hold limits')
+    end = int.from_bytes(file.read(size - ENTRY, size), 'little')
+    if end > size - ENTRY:
+        detail = f'the last limit is {end}, but the records can take at most {size - ENTRY} bytes'
+        raise CorruptError(file.path, None, detail)
+    if (size - end) % ENTRY:
+        detail = f'the limits take {size - end} bytes, not a multiple of {ENTRY}'
+        raise CorruptError(file.path, None, detail)
+    # A remote file costs a request here, for what every read of a record checks anyway.
+    if starts or end >= file.cached_from:
+        first = int.from_bytes(file.read(end, end + ENTRY), 'little')
+        if starts and first:
+            raise CorruptError(file.path, None, f'expected limits that begin with 0, got {first}')
+        if first > end:
+            # Detects most truncated files at open: they have bytes of a record here.
+            raise CorruptError(file.path, 0, f'limit {first} lies beyond the records ({end} bytes)')
+    return end, (size - end) // ENTRY - starts
+
+
+def _is_closed(file: File, limits: File, starts: bool) -> bool:
+    """Returns whether a bag that has limits beside it is closed after all.
+
+    Its writer was killed between appending the limits and removing the file beside it.
 
     Raises:
         CorruptError: A complete table is at the end, but differs from the one beside the bag. Our writers
             never leave such a bag, not even by chance (`BagAppender._write_sentinel`).
-        _Changed: The limits beside the bag were replaced or removed since they were opened.
     """
     try:
-        end, count = _parse(file, starts)
+        end, count = parse_tail(file, starts)
     except CorruptError:
-        return None
+        return False
     if not count:
-        return None
-    tail = open_table(file, file.size - count * ENTRY, count, True)
+        return False
+    tail = np.frombuffer(file.read(file.size - count * ENTRY, file.size), '<i8')
     if not ((tail[1:] >= tail[:-1]).all() and tail[0] >= 0 and tail[-1] == end):
-        return None
-    ends = open_table(limits, 0, limits.size // ENTRY, True)
-    if count >= len(ends) and prefix_agrees(ends, tail):
-        return end, count
-    if _begins_tail(file, ends, starts):
-        return None
-    if not store.exists(limits.path) or store.size(limits.path) != limits.size:
-        raise _Changed
+        return False
+    ends = np.frombuffer(limits.read(0, limits.size // ENTRY * ENTRY), '<i8')
+    if count >= len(ends) and np.array_equal(tail[: len(ends)], ends):
+        return True
+    # A part of the limits that the writer was appending can look like a table, with the records before it.
+    last = int(ends[-1]) if len(ends) else 0
+    appended = bytes(ENTRY * starts) + ends.tobytes()
+    if 0 <= file.size - last < len(appended) and appended.startswith(bytes(file.read(last, file.size))):
+        return False
     raise CorruptError(
         file.path, None, f'has {count} limits at its end that differ from the {len(ends)} in {limits.path}'
     )
-
-
-def _begins_tail(file: File, ends: Int64s, starts: bool) -> bool:
-    """Returns whether the end of the file is a part of the limits that the writer was appending.
-
-    Together with the records before it, such a part can look like a table.
-    """
-    last = int(ends[-1]) if len(ends) else 0
-    tail = bytes(ENTRY * starts) + ends.tobytes()
-    return 0 <= file.size - last < len(tail) and tail.startswith(bytes(file.read(last, file.size)))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, TypeVar
 
 from bags.storage.base import AccessPattern, CacheMode, CachePolicy, Choice
@@ -163,10 +164,43 @@ class WriterKeywords(StorageKeywords, total=False):
 
 
 def _set_option(options: Any, name: str, value: Any) -> None:
-    if name not in options.__dataclass_fields__:
+    field = options.__dataclass_fields__.get(name)
+    if field is None:
         raise AttributeError(f'{type(options).__name__} has no option {name!r}')
-    convert = _CONVERSIONS.get(name)
-    object.__setattr__(options, name, convert(name, value) if convert else value)
+    value = value if value is field.default else _convert(name, value, field.default)
+    object.__setattr__(options, name, value)
+
+
+def _convert(name: str, value: Any, default: Any) -> Any:
+    """Returns the value of an option, checked and with the type of its default."""
+    if isinstance(default, Choice):
+        try:
+            return type(default)(value)
+        except ValueError:
+            known = ' or '.join(repr(choice.lower()) for choice in type(default).__members__)
+            raise ValueError(f'{name}: expected {known}, got {value!r}') from None
+    if name == 'compression':
+        return _compression(value)
+    if name == 'cache' and value is not None:
+        if not isinstance(value, str | os.PathLike):
+            raise TypeError(f'{name}: expected the path of a folder or None, got {value!r}')
+        return os.path.abspath(os.path.expanduser(os.fspath(value)))
+    if name == 'cache_size':
+        return at_least_or_none(name, value, 1)
+    return at_least(name, value, 1) if type(default) is int else value
+
+
+def _compression(value: Any) -> Compression:
+    if isinstance(value, Compression):
+        return value
+    match value.lower() if isinstance(value, str) else value:
+        case 'auto':
+            return CompressionAutoDetect()
+        case 'none' | None:
+            return CompressionNone()
+        case 'zstd':
+            return CompressionZstd()
+    raise ValueError(f"compression: expected a Compression object or 'auto', 'none' or 'zstd', got {value!r}")
 
 
 @dataclasses.dataclass
@@ -206,59 +240,7 @@ class WriterOptions:
     __setattr__ = _set_option
 
 
-def _folder(name: str, value: Any) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str | os.PathLike):
-        raise TypeError(f'{name}: expected the path of a folder or None, got {value!r}')
-    return os.path.abspath(os.path.expanduser(os.fspath(value)))
-
-
-def _compression(name: str, value: Any) -> Compression:
-    if isinstance(value, CompressionAutoDetect | CompressionNone | CompressionZstd):
-        return value
-    match value.lower() if isinstance(value, str) else value:
-        case 'auto':
-            return CompressionAutoDetect()
-        case 'none' | None:
-            return CompressionNone()
-        case 'zstd':
-            return CompressionZstd()
-    raise ValueError(f"{name}: expected a Compression object or 'auto', 'none' or 'zstd', got {value!r}")
-
-
-def _positive(name: str, value: Any) -> int:
-    return at_least(name, value, 1)
-
-
-def _choice(kind: type[Choice]) -> Callable[[str, Any], Choice]:
-    def convert(name: str, value: Any) -> Choice:
-        try:
-            return kind(value)
-        except ValueError:
-            known = ' or '.join(repr(choice.lower()) for choice in kind.__members__)
-            raise ValueError(f'{name}: expected {known}, got {value!r}') from None
-
-    return convert
-
-
-_CONVERSIONS: Mapping[str, Callable[[str, Any], Any]] = {
-    'sharding_layout': _choice(ShardingLayout),
-    'limits_placement': _choice(LimitsPlacement),
-    'compression': _compression,
-    'limits_storage': _choice(LimitsStorage),
-    'max_parallelism': _positive,
-    'access_pattern': _choice(AccessPattern),
-    'cache_policy': _choice(CachePolicy),
-    'read_ahead_bytes': _positive,
-    'cache': _folder,
-    'cache_size': lambda name, value: at_least_or_none(name, value, 1),
-    'cache_mode': _choice(CacheMode),
-    'max_record_size': _positive,
-    'buffer_size': _positive,
-}
-
-_DEFAULTS: Mapping[type, Any] = {ReaderOptions: ReaderOptions(), WriterOptions: WriterOptions()}
+_DEFAULTS: Any = {ReaderOptions: ReaderOptions(), WriterOptions: WriterOptions()}
 
 Options = TypeVar('Options', ReaderOptions, WriterOptions)
 
@@ -271,8 +253,7 @@ def merge(kind: type[Options], options: Options | None, keywords: Mapping[str, o
     """
     if options is not None and not isinstance(options, kind):
         raise TypeError(f'options: expected {kind.__name__}, got {type(options).__name__}')
-    merged = object.__new__(kind)
-    merged.__dict__.update(vars(options or _DEFAULTS[kind]))  # Already converted.
+    merged = copy.copy(options or _DEFAULTS[kind])
     for name, value in keywords.items():
         if name not in vars(merged):
             raise TypeError(f'{name!r} is not an option; the options are: {", ".join(vars(merged))}')

@@ -65,15 +65,11 @@ class Reader(Sequence[bytes]):
 
     def _open(self, options: ReaderOptions, file_spec: str, shards: Shards, chosen: range) -> None:
         self._options, self._file_spec = options, file_spec
-        self._shards: Any = shards
+        self._shards = shards
         self._range, self._closed = chosen, False
         # Available after `close`.
-        self._paths, self._total, self._size, self._mean = (
-            shards.paths,
-            shards.total,
-            shards.size,
-            shards.mean,
-        )
+        self._paths, self._total = shards.paths, shards.total
+        self._size, self._mean = shards.size, shards.mean
         if len(shards.paths) == 1 and chosen == range(shards.total) and shards.bags[0].count == shards.total:
             # A whole bag: its own functions take any index.
             self._get: Callable[[Any], bytes] = shards.bags[0].get
@@ -127,10 +123,8 @@ class Reader(Sequence[bytes]):
         if not self._range:
             return 0
         inside = index < len(self._range)
-        before: int = self._shards.bytes_before(
-            self._range[index] if inside else max(self._range[0], self._range[-1]) + 1
-        )
-        return before
+        last = max(self._range[0], self._range[-1])
+        return self._shards.bytes_before(self._range[index] if inside else last + 1)
 
     def warm_limits(self) -> None:
         """Reads all limits, so that later reads find them in memory."""
@@ -169,8 +163,7 @@ class Reader(Sequence[bytes]):
 
     def read(self) -> list[bytes]:
         """Returns all records."""
-        records: list[bytes] = self._shards.read(self._range)
-        return records
+        return self._shards.read(self._range)
 
     def read_range(self, start: int, num_records: int) -> list[bytes]:
         """Returns `num_records` records from `start` on.
@@ -178,8 +171,7 @@ class Reader(Sequence[bytes]):
         Raises:
             IndexError: The range is not within the records.
         """
-        records: list[bytes] = self._shards.read(self._range_of(start, num_records))
-        return records
+        return self._shards.read(self._range_of(start, num_records))
 
     def read_indices(self, indices: slice | Iterable[SupportsIndex]) -> list[bytes]:
         """Returns records by index, in the order of the indices; equal indices give the same object.
@@ -191,13 +183,11 @@ class Reader(Sequence[bytes]):
         Raises:
             IndexError: An index is out of range; nothing is read.
         """
-        records: list[bytes] = self._shards.read_shared(self._global(indices))
-        return records
+        return self._shards.read_shared(self._global(indices))
 
     def views(self, indices: slice | Iterable[SupportsIndex]) -> list[Buffer]:
         """Returns records as `read_indices`, but as buffers, see `view`."""
-        buffers: list[Buffer] = self._shards.read(self._global(indices), views=True)
-        return buffers
+        return self._shards.read(self._global(indices), views=True)
 
     def _global(self, indices: slice | Iterable[SupportsIndex]) -> Indices:
         if isinstance(indices, slice):
@@ -284,13 +274,15 @@ class Reader(Sequence[bytes]):
         return self._closed
 
     def _check_open(self) -> Shards:
-        shards: Shards = self._shards() if self._closed else self._shards
-        return shards
+        if self._closed:
+            raise ValueError(f'{self!r} is closed')
+        return self._shards
 
     def close(self) -> None:
         """Releases the files. Later reads raise ValueError, but slices and buffers made before stay valid."""
         self._closed = True
-        self._shards = self._get = self._get_view = ClosedHandle(repr(self))
+        closed: Any = ClosedHandle(repr(self))
+        self._shards = self._get = self._get_view = closed
 
     def __enter__(self) -> Self:
         return self

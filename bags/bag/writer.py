@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Literal, Self, Unpack
 
 import numpy as np
@@ -111,7 +111,7 @@ class Writer:
         if size > self._max_size or self._closed:
             self._check(size)
         self._pending.append(record)
-        self.buffered += size + 8
+        self.buffered += size + ENTRY
         if self.buffered >= self._buffer_size:
             self.flush()
 
@@ -152,49 +152,31 @@ class Writer:
         part = stream.flush()
         yield [part], len(part)
 
-    def write_run(self, data: Any, sizes: Any, *, stored: bool = False) -> None:
-        """Appends many records from contiguous bytes, after flushing those before.
+    def write_stored(self, data: Sequence[Any] | BinaryIO, sizes: Any) -> None:
+        """Appends many records as the bag stores them, after flushing those before: frames, if compressed.
 
         Args:
-            data: The records, in one buffer, or a list of buffers.
+            data: The records, one after the other and unchecked: buffers, or an open file, which is copied
+                in the kernel where possible.
             sizes: Bytes of each record, shape (n,).
-            stored: The data has the form in which the bag stores it: frames, if it is compressed. Written
-                as it is, unchecked.
 
         Raises:
-            ValueError: The sizes do not match the data, or a record is too large to be compressed.
-            OSError: Writing failed, e.g. the disk is full; the bag is as before.
+            ValueError: The sizes do not match the buffers.
+            OSError, EOFError: Reading or writing failed, e.g. the disk is full; the bag is as before.
         """
-        views = [
-            part if type(part) is bytes else as_view(part)
-            for part in (data if isinstance(data, list) else [data])
-        ]
         sizes = np.asarray(sizes, np.int64)
-        total, found = int(sizes.sum()), sum(map(len, views))
-        if total != found or (len(sizes) and int(sizes.min()) < 0):
-            raise ValueError(f'sizes: expected those of {found} bytes, got {len(sizes)} of {total} bytes')
-        if self._codec is not None and not stored:
-            self._check(int(sizes.max(initial=0)))
-            whole, start = views[0] if len(views) == 1 else memoryview(b''.join(views)), 0
-            for end in np.cumsum(sizes).tolist():
-                self.write(whole[start:end])
-                start = end
-            return
+        total = int(sizes.sum())
+        if isinstance(data, Sequence):
+            views = [memoryview(part) for part in data]
+            data = [view.cast('B') for view in views if view.nbytes]
+            found = sum(map(len, data))
+            if total != found or (len(sizes) and int(sizes.min()) < 0):
+                raise ValueError(f'sizes: expected those of {found} bytes, got {len(sizes)} of {total} bytes')
+            if total < JOIN_BYTES * len(data):
+                data = [b''.join(data)]
         self.flush()
         if len(sizes):
-            if total < JOIN_BYTES * len(views):
-                views = [b''.join(views)]
-            self._bag.append([(views, total)], sizes, self._pending)
-
-    def copy_run(self, file: BinaryIO, sizes: Any) -> None:
-        """Appends many stored records from an open file, in the kernel where possible; see `write_run`.
-
-        Raises:
-            OSError, EOFError: Reading or writing failed; the bag is as before.
-        """
-        self.flush()
-        if len(sizes):
-            self._bag.append([(file, int(np.sum(sizes)))], sizes, self._pending)
+            self._bag.append([(data, total)], sizes, self._pending)
 
     def compress_with(self, compression: CompressionZstd) -> None:
         """Changes the compression of a compressed bag, from the buffered records on."""
@@ -226,12 +208,6 @@ class Writer:
         self.write_many(self._pending)
         self.buffered = 0
 
-    def drop_buffered(self, count: int) -> None:
-        """Drops the records after the first `count`, if they are still buffered."""
-        keep = max(0, count - self._bag.count)
-        self.buffered -= sum(len(record) + ENTRY for record in self._pending[keep:])
-        del self._pending[keep:]
-
     def close(self) -> None:
         """Flushes, puts the limits in place, and closes the file.
 
@@ -259,8 +235,3 @@ class Writer:
         except OSError:
             if kind is None:
                 raise  # Otherwise the first error matters more; mode 'append' finds what was flushed.
-
-
-def as_view(data: Any) -> memoryview:
-    view = memoryview(data)
-    return view.cast('B') if view.nbytes else memoryview(b'')

@@ -54,10 +54,10 @@ STREAM_BYTES = 1 << 10
 4 bytes and holds at most 128 KiB."""
 
 DICTIONARY_MAGIC = b'\x37\xa4\x30\xec'
-DICTIONARY_BYTES = (
-    1 << 15
-)  # Larger ones make JSON of 200 B no smaller: 73 B with 4 KiB, 68 with 32 or 110 KiB.
-SAMPLE_BYTES = 1 << 14  # Bytes of each record that training looks at.
+DICTIONARY_BYTES = 1 << 15
+"""Larger dictionaries make JSON of 200 B no smaller: 73 B with 4 KiB, 68 with 32 or 110 KiB."""
+SAMPLE_BYTES = 1 << 14
+"""Bytes of each record that training reads."""
 MAX_TRAINING_BYTES = 1 << 20
 """Bytes of records beyond which more of them do not improve a dictionary."""
 MIN_TRAINING_RECORDS = 64
@@ -186,14 +186,8 @@ class Zstd:
         given = self._dictionary.dict_id() if self._dictionary is not None else 0
         if needed and needed != given:
             path = self.options.path if isinstance(self.options, CompressionTrained) else ''
-            found = (
-                f'got {given}'
-                if given
-                else 'got none'
-                if self._dictionary is None
-                else 'got one without an id'
-            )
-            return f'the zstd frame needs dictionary {needed}{path and f" in {path}"}, {found}'
+            found = given or ('none' if self._dictionary is None else 'one without an id')
+            return f'the zstd frame needs dictionary {needed}{path and f" in {path}"}, got {found}'
         return f'damaged zstd frame of {len(frame)} bytes: {exc}'
 
     def decode_many(self, frames: Sequence[Buffer], parallelism: int = 1) -> list[bytes]:

@@ -14,8 +14,8 @@ from apache_beam.transforms.display import DisplayDataItem
 
 from bags.beam.bundles import FolderSink, SequenceSource
 from bags.dataset.base import Datapoint
-from bags.dataset.compression import Compression, field_compressions
 from bags.dataset.encoder import bind_encoders
+from bags.dataset.field_writer import Compression, field_compressions
 from bags.dataset.folder import ReadOptions
 from bags.dataset.open import open as open_dataset
 from bags.dataset.selection import Fields, select_fields

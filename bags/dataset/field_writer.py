@@ -1,10 +1,10 @@
-"""Writing the records of one field of a dataset folder, one by one or in runs."""
+"""Writing the records of one field of a dataset folder, and how they are compressed."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -15,13 +15,62 @@ from bags.bag.limits import ENTRY
 from bags.bag.options import CompressionZstd
 from bags.bag.zstd import MAX_TRAINING_BYTES, MIN_TRAINING_RECORDS, train_dictionary
 from bags.dataset.refs import MISSING
-from bags.dataset.spec import FieldType
-from bags.errors import EncodeError
+from bags.dataset.spec import FieldType, Spec
+from bags.errors import EncodeError, SpecError
 
-__all__ = ['MAX_RECORDS', 'FieldWriter', 'Run']
+__all__ = ['MAX_RECORDS', 'Compressed', 'Compression', 'FieldWriter', 'Run', 'field_compressions']
 
 MAX_RECORDS = 0xFFFFFFFE
 """Records that a bag of a dataset folder holds at most: the number after them stands for a missing value."""
+
+DEFAULT_LEVEL = 3
+
+Compression = Iterable[str] | Mapping[str, Any] | None
+"""Fields, or a mapping of fields to a zstd level, 'dictionary', or both: `('dictionary', 19)`."""
+
+
+class Compressed(NamedTuple):
+    """How a field is compressed."""
+
+    level: int = DEFAULT_LEVEL
+    trained: bool = False
+    """Whether with a dictionary that is trained on the field's first records."""
+    dictionary: bytes = b''
+    """The dictionary; empty if it is not trained yet."""
+
+
+def field_compressions(compression: Compression, spec: Spec) -> dict[str, Compressed]:
+    """Returns the compression of each field that is compressed.
+
+    Raises:
+        SpecError: The spec has no such field.
+        TypeError: `compression` is neither fields nor a mapping of fields.
+        ValueError: The compression of a field is not valid.
+    """
+    if isinstance(compression, str) or not isinstance(compression, Iterable | None):
+        raise TypeError(f'compression: expected names of fields, or a mapping of them, got {compression!r}')
+    if not isinstance(compression, Mapping):
+        compression = dict.fromkeys(compression or (), DEFAULT_LEVEL)
+    found = {}
+    for name, value in compression.items():
+        if name not in spec:
+            raise SpecError(name, f'one of the fields {", ".join(spec)} to compress', name)
+        try:
+            found[name] = value if isinstance(value, Compressed) else _parse(value)
+        except ValueError as exc:
+            raise ValueError(f'compression of field {name!r}: {exc}') from None
+    return found
+
+
+def _parse(value: Any) -> Compressed:
+    parts = list(value) if isinstance(value, tuple | list) else [value]
+    trained = bool(parts) and parts[0] == 'dictionary'
+    levels = parts[trained:]
+    if len(levels) > 1 or len(levels) + trained < 1 or not all(isinstance(level, int) for level in levels):
+        raise ValueError(f"expected a zstd level, 'dictionary' or ('dictionary', level), got {value!r}")
+    level = levels[0] if levels else DEFAULT_LEVEL
+    CompressionZstd(level)  # Checks it.
+    return Compressed(level, trained)
 
 
 class Run(NamedTuple):
@@ -31,8 +80,8 @@ class Run(NamedTuple):
     """Their bytes: buffers, or an open file, from its position on."""
     sizes: npt.NDArray[np.int64]
     """Bytes of each record, shape (n,)."""
-    held: bool
-    """Whether the bytes are what the bag holds: zstd frames, if the field is compressed."""
+    stored: bool
+    """Whether the bytes have the form in which the bag stores them: zstd frames, if it is compressed."""
 
 
 class FieldWriter:
@@ -140,20 +189,17 @@ class FieldWriter:
             EncodeError: A record is too large, or they are too many.
             OSError, EOFError: Reading or writing failed. No refs lead to what is written by then.
         """
-        for data, sizes, held in runs:
+        for data, sizes, stored in runs:
             if self.count + len(sizes) > MAX_RECORDS:
                 raise self._error(f'expected at most {MAX_RECORDS} records in a folder')
-            if isinstance(data, Sequence) and self._zstd and not held:
+            if isinstance(data, Sequence) and self._zstd and not stored:
                 joined, start = b''.join(data), 0
                 for stop in np.cumsum(sizes).tolist():
                     self.write(joined[start:stop])
                     start = stop
                 continue
             self.flush()
-            if isinstance(data, Sequence):
-                self._writer.write_run(list(data), sizes, stored=True)
-            else:
-                self._writer.copy_run(data, sizes)
+            self._writer.write_stored(data, sizes)
             self._measure()
         self.flush()
 

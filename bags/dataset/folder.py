@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NoReturn, TypedDict
 
 from bags.bag.bag_file import BagFile
-from bags.bag.limits_table import BlockTable
+from bags.bag.limits import BlockTable
 from bags.bag.open import open_bag
 from bags.bag.options import (
     CompressionAutoDetect,

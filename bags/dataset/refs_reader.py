@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bags.bag.bag_file import BagFile
-from bags.bag.limits_table import BlockTable
+from bags.bag.limits import BlockTable
 from bags.bag.verified import VerifiedBlocks, as_slice
 from bags.concurrency import map_concurrently
 from bags.dataset.refs import RefsFormat

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Never, Self
 
 from bags.bag.zstd import check_dictionary
-from bags.dataset.compression import Compression, field_compressions
 from bags.dataset.encoder import bind_encoders
-from bags.dataset.field_writer import MAX_RECORDS, Run
+from bags.dataset.field_writer import MAX_RECORDS, Compression, Run, field_compressions
 from bags.dataset.reader import DatasetReader
 from bags.dataset.shard_index import INDEX
 from bags.dataset.shard_list import shard_numbers
@@ -237,11 +236,9 @@ class ShardedDatasetWriter:
             raise ValueError(f'{self!r} is closed')
         if self._uploading is not None and (self._upload is None or self._upload.done()):
             self._finish_upload()
-        writer = self._writer
-        if writer is not None and not self.is_full(*writer.totals):
-            return writer
-        # A full shard is ended here, not by the datapoint that fills it: if closing fails, none was appended.
-        self.end_shard()
+        if self.is_due:
+            # Ended here, not by the datapoint that fills it: if closing fails, none was appended.
+            self.end_shard()
         return self.shard_writer()
 
     def shard_writer(self) -> DatasetWriter:

@@ -5,6 +5,7 @@ type = word [ "(" arg ("," arg)* ")" ] [ "[]" ] [ "?" ]
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -33,28 +34,27 @@ Spec = dict[str, FieldType]
 """Type by field, sorted by field, which is the order of a refs record."""
 
 
-def parse_type(field: str, text: object, where: object = None) -> FieldType:
+@functools.lru_cache
+def parse_type(text: str) -> FieldType:
     """Parses a type.
 
-    Args:
-        field: The field, for the message.
-        text: The type.
-        where: The file of the spec, for the message.
-
     Raises:
-        SpecError: The type does not follow the grammar.
+        TypeError: The type is not a str.
+        ValueError: It does not follow the grammar.
     """
-    match = TYPE.fullmatch(text) if isinstance(text, str) else None
-    args: tuple[str, ...] = ()
-    if match is not None and match['args'] is not None:
-        args = tuple(arg.strip() for arg in match['args'].split(','))
-    if match is None or not all(args) or not isinstance(text, str):
-        raise SpecError(field, 'a type like word, word(arg,arg), word[] or word?', text, where)
+    match = TYPE.fullmatch(text)
+    args = tuple(map(str.strip, match['args'].split(','))) if match and match['args'] is not None else ()
+    if match is None or not all(args):
+        raise ValueError(f'expected a type like word, word(arg,arg), word[] or word?, got {text!r}')
     return FieldType(text, match['word'], args, bool(match['items']), bool(match['optional']))
 
 
 def parse_spec(spec: object, where: object = None) -> Spec:
     """Parses and sorts a spec.
+
+    Args:
+        spec: Type by field.
+        where: The file of the spec, for the message.
 
     Raises:
         SpecError: The spec is not a mapping of names to types, or a name is not a single component of a path.
@@ -64,10 +64,16 @@ def parse_spec(spec: object, where: object = None) -> Spec:
         raise SpecError(None, 'a mapping of field names to types', spec, where)
     for name in spec:
         if not isinstance(name, str) or name in ('', '.', '..', 'refs') or set(name) & set('/\\\0'):
-            raise SpecError(
-                str(name), 'a name that is a single component of a path, and not refs', name, where
-            )
-    return {name: parse_type(name, spec[name], where) for name in sorted(spec)}
+            expected = 'a name that is a single component of a path, and not refs'
+            raise SpecError(str(name), expected, name, where)
+    types: Spec = {}
+    for name in sorted(spec):
+        try:
+            types[name] = parse_type(spec[name])
+        except (TypeError, ValueError):
+            expected = 'a type like word, word(arg,arg), word[] or word?'
+            raise SpecError(name, expected, spec[name], where) from None
+    return types
 
 
 def check_names(spec: Spec) -> None:

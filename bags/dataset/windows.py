@@ -50,7 +50,7 @@ class Windows(View):
         super().__init__(
             [dataset],
             {
-                name: parse_type(name, 'array') if name in self._video_fields else kind
+                name: parse_type('array') if name in self._video_fields else kind
                 for name, kind in dataset._types.items()
             },
         )

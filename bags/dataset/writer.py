@@ -14,9 +14,8 @@ import numpy as np
 from bags import bag
 from bags.bag.options import CompressionNone, CompressionZstd
 from bags.bag.zstd import MAX_TRAINING_BYTES, check_dictionary
-from bags.dataset.compression import Compressed, Compression, field_compressions
 from bags.dataset.encoder import Encoder, close_files
-from bags.dataset.field_writer import FieldWriter, Run
+from bags.dataset.field_writer import Compressed, Compression, FieldWriter, Run, field_compressions
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.resume import bag_suffix, count_complete
 from bags.dataset.spec import FieldType, check_names, dump_spec, load_spec, parse_spec, parse_type
@@ -137,7 +136,7 @@ class DatasetWriter:
                 keep = min(keep, truncate_to)
         refs_path = store.join(path, 'refs.bag')
         refs = bag.Writer(refs_path, mode=mode, buffer_size=1 << 62, truncate_to=keep, **self._storage)
-        self._refs = FieldWriter('refs', parse_type('refs', 'bytes'), refs)
+        self._refs = FieldWriter('refs', parse_type('bytes'), refs)
         try:
             for name, kind in self._types.items():
                 self._fields.append(self._open_field(name, kind, names, mode))
@@ -289,7 +288,7 @@ class DatasetWriter:
                 columns.append(np.where(firsts == MISSING, MISSING, firsts + first))
         table = self._format.pack_many(np.stack(columns, 1))
         sizes = np.full(len(table), self._format.stride)
-        self._refs.write_runs([Run([table], sizes, held=True)])
+        self._refs.write_runs([Run([table], sizes, stored=True)])
         self._flushed = time.monotonic()
 
     def flush(self) -> None:
@@ -308,8 +307,8 @@ class DatasetWriter:
             return
         self.flush()
         for field in self._fields:
-            # Without any datapoint, records are left of appends that failed. Readers take empty refs beside
-            # records for damage.
+            # Without any datapoint, all records are those of appends that failed. Readers treat empty refs
+            # beside records as damage.
             field.close(keep=len(self) > 0)
         self._refs.close()
         self._lock.release()

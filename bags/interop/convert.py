@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from bags.concurrency import map_in_threads
-from bags.dataset.compression import Compression
+from bags.dataset.field_writer import Compression
 from bags.dataset.open import open as open_dataset
 from bags.dataset.registry import encoders
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter

@@ -77,7 +77,7 @@ class Source(abc.ABC):
             elif field == WRITTEN_EXTENSIONS:
                 datapoint[field] = json.dumps(entry.extensions).encode() if entry.extensions else None
             elif field in entry.files:
-                datapoint[field] = self.read(entry, field, parse_type(field, kind).word)
+                datapoint[field] = self.read(entry, field, parse_type(kind).word)
         return datapoint
 
 

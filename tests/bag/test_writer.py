@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from bags import bag
 from bags.bag.open import open_bag
 from bags.errors import CorruptError
+from bags.storage.local import LocalStore
 from tests.bag.samples import ACCESS, COMPRESSIONS, PLACEMENTS, few, many, raw_bag, run_child, write
 
 FORMS = [(placement, name) for placement in PLACEMENTS for name in COMPRESSIONS]
@@ -570,20 +571,6 @@ def test_a_closed_writer_raises(tmp_path):
     assert read(tmp_path / 'x.bag') == [b'one']
 
 
-def test_buffered_records_can_be_dropped(tmp_path):
-    with bag.Writer(tmp_path / 'x.bag') as writer:
-        writer.write(b'one')
-        writer.flush()
-        writer.write(b'two')
-        writer.write(b'three')
-        writer.drop_buffered(2)
-        assert (len(writer), writer.buffered) == (2, 11)
-        writer.drop_buffered(0)
-        assert (len(writer), writer.buffered) == (1, 0)
-        writer.write(b'four')
-    assert read(tmp_path / 'x.bag') == [b'one', b'four']
-
-
 @pytest.mark.parametrize('form', FORMS, ids='-'.join)
 def test_many_records_at_once(tmp_path, form):
     with bag.Writer(tmp_path / 'x.bag', **options_of(form)) as writer:
@@ -633,36 +620,36 @@ def test_files_as_records(tmp_path, form):
     assert read(tmp_path / 'x.bag', form) == [b'before', data[1000:], b'', data, data[:100], b'after']
 
 
-@pytest.mark.parametrize('form', FORMS, ids='-'.join)
-def test_runs_of_records(tmp_path, form):
-    with bag.Writer(tmp_path / 'x.bag', **options_of(form)) as writer:
+def test_many_stored_records(tmp_path):
+    with bag.Writer(tmp_path / 'x.bag') as writer:
         writer.write(b'before')
-        writer.write_run(b'onethree', [3, 0, 5])
-        writer.write_run(b'', [])
-        writer.write_run(b'', [0, 0])
+        writer.write_stored([b'one', b'three'], [3, 0, 5])
+        writer.write_stored([], [])
+        writer.write_stored([b''], [0, 0])
         writer.write(b'between')
-        writer.write_run(np.arange(1000, dtype='<u2').reshape(2, 500), np.full(250, 8))
-        writer.write_run(np.empty((0, 4)), [])
+        writer.write_stored([np.arange(1000, dtype='<u2').reshape(2, 500)], np.full(250, 8))
+        writer.write_stored([np.empty((0, 4))], [])
+        writer.write_stored(io.BytesIO(b'of a file, not all'), [2, 2, 5])
         with pytest.raises(ValueError, match='expected those of 3 bytes, got 2 of 4 bytes'):
-            writer.write_run(b'abc', [2, 2])
+            writer.write_stored([b'abc'], [2, 2])
         with pytest.raises(ValueError, match='sizes'):
-            writer.write_run(b'abc', [4, -1])
+            writer.write_stored([b'abc'], [4, -1])
     numbers = np.arange(1000, dtype='<u2').tobytes()
     rest = [numbers[start : start + 8] for start in range(0, 2000, 8)]
-    expected = [b'before', b'one', b'', b'three', b'', b'', b'between', *rest]
-    assert read(tmp_path / 'x.bag', form) == expected
+    expected = [b'before', b'one', b'', b'three', b'', b'', b'between', *rest, b'of', b' a', b' file']
+    assert read(tmp_path / 'x.bag') == expected
     with pytest.raises(ValueError, match='closed'):
-        writer.write_run(b'abc', [3])
+        writer.write_stored([b'abc'], [3])
 
 
-def test_a_run_of_frames_is_written_unchanged(tmp_path):
+def test_frames_are_written_unchanged(tmp_path):
     with bag.Writer(tmp_path / 'a.bagz') as writer:
         for number_ in range(100):
             writer.write(f'text {number_}')
     ends = np.frombuffer((tmp_path / 'a.bagz').read_bytes()[-800:], '<i8')
     frames = (tmp_path / 'a.bagz').read_bytes()[: int(ends[-1])]
     with bag.Writer(tmp_path / 'b.bagz') as writer:
-        writer.write_run(frames, np.diff(ends, prepend=0), stored=True)
+        writer.write_stored([frames], np.diff(ends, prepend=0))
     assert (tmp_path / 'b.bagz').read_bytes() == (tmp_path / 'a.bagz').read_bytes()
 
 
@@ -671,12 +658,12 @@ def test_a_run_that_does_not_fit_on_the_disk_leaves_the_bag_as_before(tmp_path, 
         raise OSError(28, 'disk full')
 
     with bag.Writer(tmp_path / 'x.bag') as writer:
-        writer.write_run(b'before', [6])
+        writer.write_stored([b'before'], [6])
         monkeypatch.setattr('bags.storage.local.LocalOutput._put', put)
         with pytest.raises(OSError, match='disk full'):
-            writer.write_run(b'lost', [4])
+            writer.write_stored([b'lost'], [4])
         monkeypatch.undo()
-        writer.write_run(b'after', [5])
+        writer.write_stored([b'after'], [5])
     assert read(tmp_path / 'x.bag') == [b'before', b'after']
 
 
@@ -806,13 +793,10 @@ def test_limits_that_do_not_fit_leave_none_behind(tmp_path, monkeypatch):
             raise OSError(28, 'full')
         return pwritev(fd, buffers, offset)
 
-    for index in range(4):
-        writer.write(b'dropped %d' % index)
     monkeypatch.setattr(os, 'pwritev', full)
     with pytest.raises(OSError, match='full'):
-        writer.flush()
+        writer.write_many([b'dropped %d' % index for index in range(4)])
     monkeypatch.undo()
-    writer.drop_buffered(1)
     writer.write(b'second')
     assert read(path) == [b'first']
     writer.flush()
@@ -865,6 +849,24 @@ def test_ctrl_c_at_any_line_leaves_a_writer_that_continues(tmp_path, call):
 
 
 # Readers beside a writer.
+
+
+def test_a_writer_resumes_while_a_reader_opens(tmp_path, monkeypatch):
+    """The reader finds the limits when they are empty, and the records when their own limits are gone."""
+    path = write(tmp_path / 'x.bag', [b'one', b'two'])
+    (tmp_path / 'limits.x.bag').touch()
+    opened, writers = LocalStore.open, []
+
+    def open_and_resume(store, name, *args):
+        file = opened(store, name, *args)
+        if name.endswith('limits.x.bag') and not writers:
+            writers.append(None)
+            writers[0] = bag.Writer(path, mode='append')
+        return file
+
+    monkeypatch.setattr(LocalStore, 'open', open_and_resume)
+    assert read(path) == [b'one', b'two']
+    writers[0].close()
 
 
 @pytest.mark.parametrize('form', FORMS, ids='-'.join)
