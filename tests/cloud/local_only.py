@@ -28,6 +28,7 @@ LOCAL_ONLY = {
         'test_a_closed_dataset_that_is_resumed_stays_readable',
         'test_a_partly_appended_tail_is_tolerated',
         'test_a_shard_that_grew_stays_as_it_was',
+        'test_a_writer_resumes_while_a_reader_opens',
         'test_a_writer_may_end_between_any_two_system_calls',
         'test_append_may_keep_only_the_first_records',
         'test_ctrl_c_at_any_line_leaves_a_writer_that_continues',
