@@ -18,8 +18,8 @@ UNKNOWN, BAD, VERIFIED = 0, 1, 2
 class VerifiedBlocks:
     """Remembers which blocks of a table passed a check.
 
-    With it, a batch of 256 datapoints of an integer and a text takes 50 us, without it 65, and a row of four
-    small fields 0.8 instead of 1.3: limits and tags of verified rows need not be read.
+    With it, a batch of 256 datapoints of an integer and a text takes 53 us, without it 91, and a scan of
+    20,000 integers 36 us instead of 470: limits and tags of verified rows need not be read.
 
     Args:
         count: Rows of the table.

@@ -103,7 +103,7 @@ class RefsReader:
     def _identity_blocks(self, names: tuple[str, ...]) -> VerifiedBlocks | None:
         """Returns the blocks of datapoints that have the records of their own numbers in some fields.
 
-        A scan of 20,000 integers takes 40 us with this knowledge, 200 without. None for sequences.
+        The refs of such datapoints need not be read. None for sequences.
         """
         if len(self._identity) >= MAX_FIELD_SETS or any(self.format.spec[name].sequence for name in names):
             return None
