@@ -18,11 +18,12 @@ from bags.dataset.address import Address, merge_columns, merge_ranges
 from bags.dataset.batch import Column
 from bags.dataset.columns import read_column, read_records, read_values
 from bags.dataset.record_ranges import RecordRanges
+from bags.dataset.records import Records
 from bags.dataset.selection import Fields, PerRowItems, Selection, select_fields, select_whole
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, as_indices, check_index, offsets_of
 
-__all__ = ['Datapoint', 'Dataset', 'Indices', 'Records', 'Select', 'View', 'check_dataset']
+__all__ = ['Datapoint', 'Dataset', 'Indices', 'Select', 'View', 'check_dataset']
 
 Datapoint = dict[str, Any]
 """A value for each field."""
@@ -377,52 +378,6 @@ def _as_slice(part: range) -> slice:
         return slice(0, 0)
     stop = part[-1] + (1 if part.step > 0 else -1)
     return slice(part.start, stop if stop >= 0 else None, part.step)
-
-
-class Records(Sequence[Any]):
-    """Records of one field over a dataset, read on demand."""
-
-    def __init__(self, dataset: Dataset, field: str) -> None:
-        self._dataset = dataset
-        self._field = field
-        self._offsets = dataset._item_offsets(field) if dataset._types[field].sequence else None
-
-    def __len__(self) -> int:
-        return len(self._dataset) if self._offsets is None else int(self._offsets[-1])
-
-    def locate(self, index: SupportsIndex) -> tuple[int, int]:
-        """Returns the datapoint of an item, and the item's place in it."""
-        index = check_index(index, len(self))
-        if self._offsets is None:
-            return index, 0
-        row = int(np.searchsorted(self._offsets, index, 'right')) - 1
-        return row, index - int(self._offsets[row])
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return self.read_indices(range(len(self))[index])
-        return self.read_indices([check_index(index, len(self))])[0]
-
-    def read_indices(self, indices: Iterable[SupportsIndex]) -> list[Any]:
-        """Returns records by index, read together."""
-        chosen = as_indices(indices, len(self))
-        if self._offsets is None:
-            return self._dataset._records(chosen, self._field, None)
-        rows = np.searchsorted(self._offsets, chosen, 'right') - 1
-        return self._dataset._records(rows, self._field, chosen - self._offsets[rows])
-
-    def __iter__(self) -> Iterator[Any]:
-        start, step = 0, 1
-        while start < len(self):
-            records = self.read_indices(range(start, min(start + step, len(self))))
-            yield from records
-            start += len(records)
-            # About a megabyte at a time: a record may be a whole video.
-            size = sum(len(record) for record in records if record is not None)
-            step = min(2 * step, 1024) if size < 1 << 20 else max(1, step // 2)
-
-    def __repr__(self) -> str:
-        return f'{self._dataset!r}[{self._field!r}]'
 
 
 def check_dataset(what: str, value: Any) -> None:
