@@ -7,7 +7,8 @@ import io
 import itertools
 import os
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+import tarfile
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from bags.dataset.selection import Fields, select_whole
 from bags.formats.signatures import EXTENSIONS, HEAD_BYTES, identify
 from bags.indexing import Int64s
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, escape_key, extension_of, file_name, type_of
+from bags.progress import Advance
 from bags.progress import progress as show_progress
 from bags.validation import at_least, at_least_or_none, one_of
 
@@ -32,6 +34,8 @@ MAX_BATCH = 64
 
 File = tuple[str, bytes]
 """What follows the key in the name of a file, and its content."""
+Sample = tuple[str, list[File], bool]
+"""A key, the files of its datapoint, and whether these have their original names."""
 
 
 def export(
@@ -88,36 +92,26 @@ def export(
     if fs.exists(root) and fs.ls(root):
         raise FileExistsError(errno.EEXIST, 'something is there already', os.fspath(target))
     fs.makedirs(root, exist_ok=True)
-    out: Files | Tars
-    out = Tars(fs, root, shard_size, shard_length) if format == 'webdataset' else Files(fs, root)
-    count, previous = 0, None
+    written: set[str] = set()
     try:
         with show_progress('exporting', len(dataset), 'datapoints', show=progress) as advance:
-            for key, files, are_named in _samples(dataset, names):
-                if key == previous:
-                    raise ValueError(
-                        f'{KEY}: expected another key for each datapoint, got {key!r} twice in a row'
-                    )
-                previous = key
-                out.add(key, files, are_named)
-                count += len(files)
-                advance(1, _size(files))
-        out.finish()
+            samples = _samples(dataset, names, advance)
+            if format == 'webdataset':
+                return _write_tars(fs, root, samples, shard_size, shard_length, written)
+            return _write_files(fs, root, samples, written)
     except BaseException as exc:
-        out.remove()
+        for path in written:
+            if fs.exists(path):
+                fs.rm_file(path)
         if isinstance(exc, OSError) and exc.filename is None and exc.errno is not None:
             exc.filename = os.fspath(target)
         raise
-    return count
 
 
-def _size(files: list[File]) -> int:
-    return sum(len(data) for _, data in files)
-
-
-def _samples(dataset: Dataset, fields: list[str]) -> Iterator[tuple[str, list[File], bool]]:
-    """Yields each datapoint's key, its files, and whether these have their original names."""
+def _samples(dataset: Dataset, fields: list[str], advance: Advance) -> Iterator[Sample]:
+    """Yields the files of each datapoint; reports them as written when the next one is asked for."""
     names = {name: True for name in (KEY, WRITTEN_EXTENSIONS) if name in dataset._types}
+    previous = None
     start, step = 0, 1
     while start < len(dataset):
         indices = np.arange(start, min(start + step, len(dataset)))
@@ -125,8 +119,12 @@ def _samples(dataset: Dataset, fields: list[str]) -> Iterator[tuple[str, list[Fi
         found: dict[str, Any] = dataset._read(indices, names, read_values)
         keys = found.get(KEY) or [f'{index:09}' for index in indices.tolist()]
         extensions = found.get(WRITTEN_EXTENSIONS) or [None] * len(indices)
-        size = 0
+        batch_size = 0
         for position, key in enumerate(keys):
+            if key == previous:
+                expected = 'expected another key for each datapoint'
+                raise ValueError(f'{KEY}: {expected}, got {key!r} twice in a row')
+            previous = key
             original = extensions[position] or {}
             files = [
                 (original.get(field, name), data)
@@ -137,10 +135,12 @@ def _samples(dataset: Dataset, fields: list[str]) -> Iterator[tuple[str, list[Fi
                 # The label of a class folder is the first part of the key already.
                 label = 'label.txt', key.split('/')[0].encode()
                 files = [file for file in files if file != label]
-            size += _size(files)
             yield key, sorted(files), bool(original)
+            size = sum(len(data) for _, data in files)
+            advance(1, size)
+            batch_size += size
         start += len(indices)
-        step = min(2 * step, MAX_BATCH) if size < BATCH_BYTES else max(1, step // 2)
+        step = min(2 * step, MAX_BATCH) if batch_size < BATCH_BYTES else max(1, step // 2)
 
 
 def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
@@ -194,109 +194,57 @@ def _as_file(value: Any, word: str) -> bytes:
 
 def _checked(key: str) -> str:
     """Returns a key; refuses one that would be a file outside the target."""
-    parts = key.split('/')
-    if (
-        not key
-        or key.startswith('/')
-        or '\\' in key
-        or '\0' in key
-        or any(part in ('', '.', '..') for part in parts)
-    ):
+    if '\\' in key or '\0' in key or any(part in ('', '.', '..') for part in key.split('/')):
         raise ValueError(f'{KEY}: expected a relative name for files, got {key!r}')
     return key
 
 
-class Files:
-    """Datapoints as files of a folder."""
-
-    def __init__(self, fs: Any, root: str) -> None:
-        self._fs, self._root = fs, root
-        self._made: set[str] = set()
-        self._written: set[str] = set()
-
-    def add(self, key: str, files: list[tuple[str, bytes]], are_named: bool) -> None:
-        """Writes the files of a datapoint.
-
-        Args:
-            key: What their names begin with.
-            files: What follows the key in their names, and their content.
-            are_named: These are their original names: one is added even if the key ends with it.
-        """
+def _write_files(fs: Any, root: str, samples: Iterator[Sample], written: set[str]) -> int:
+    """Writes the files of all datapoints, and adds their paths to `written`; returns how many there are."""
+    folders: set[str] = set()
+    for key, files, are_named in samples:
+        # An original name is added to the key even if the key ends with it.
         is_only = len(files) == 1 and not are_named
         for name, data in files:
-            path = posixpath.join(self._root, _checked(file_name(_checked(key), name, is_only)))
-            if path in self._written:
+            path = posixpath.join(root, _checked(file_name(_checked(key), name, is_only)))
+            if path in written:
                 raise ValueError(f'{KEY}: expected another key for each datapoint, got {key!r} twice')
-            self._written.add(path)
+            written.add(path)
             folder = posixpath.dirname(path)
-            if folder not in self._made:
-                self._fs.makedirs(folder, exist_ok=True)
-                self._made.add(folder)
-            self._fs.pipe_file(path, data)
-
-    def finish(self) -> None:
-        """Completes the files, which are already."""
-
-    def remove(self) -> None:
-        """Removes the files."""
-        _remove(self._fs, self._written)
+            if folder not in folders:
+                fs.makedirs(folder, exist_ok=True)
+                folders.add(folder)
+            fs.pipe_file(path, data)
+    return len(written)
 
 
-class Tars:
-    """Datapoints as WebDataset tars. Each gets its name when it is complete."""
+def _write_tars(
+    fs: Any,
+    root: str,
+    samples: Iterator[Sample],
+    shard_size: int,
+    shard_length: int | None,
+    written: set[str],
+) -> int:
+    """Writes all files into tars, and adds the paths of these to `written`; returns how many files there are.
 
-    def __init__(self, fs: Any, root: str, shard_size: int, shard_length: int | None) -> None:
-        self._fs, self._root = fs, root
-        self._shard_size, self._shard_length = shard_size, shard_length
-        self._number = self._size = self._length = 0
-        self._written: set[str] = set()
-        self._file: Any = None
-        self._tar: Any = None
-
-    @property
-    def _path(self) -> str:
-        return posixpath.join(self._root, f'{self._number:06}.tar')
-
-    def add(self, key: str, files: list[tuple[str, bytes]], are_named: bool) -> None:
-        import tarfile
-
-        stem = escape_key(_checked(key))
-        if self._tar is None:
-            self._written |= {self._path, self._path + '.new'}
-            self._file = self._fs.open(self._path + '.new', 'wb')
-            self._tar = tarfile.TarFile(fileobj=self._file, mode='w')
-        for name, data in files:
-            member = tarfile.TarInfo(_checked(f'{stem}.{name or "data"}'))
-            member.size, member.mode = len(data), 0o644
-            self._tar.addfile(member, io.BytesIO(data))
-            self._size += len(data)
-        self._length += 1
-        is_long = self._shard_length is not None and self._length >= self._shard_length
-        if is_long or self._size >= self._shard_size:
-            self.finish()
-
-    def finish(self) -> None:
-        """Completes the current tar."""
-        if self._tar is None:
-            return
-        self._tar.close()
-        self._file.close()
-        self._fs.mv(self._path + '.new', self._path)
-        self._tar = self._file = None
-        self._size = self._length = 0
-        self._number += 1
-
-    def remove(self) -> None:
-        """Removes all tars."""
-        try:
-            if self._file is not None:
-                self._file.close()
-        except OSError:
-            pass  # E.g. the disk is full. The file is removed below.
-        _remove(self._fs, self._written)
-
-
-def _remove(fs: Any, paths: Iterable[str]) -> None:
-    for path in paths:
-        if fs.exists(path):
-            fs.rm_file(path)
+    Each tar gets its name when it is complete.
+    """
+    count = 0
+    for number, first in enumerate(samples):
+        path = posixpath.join(root, f'{number:06}.tar')
+        written |= {path, path + '.new'}
+        size = 0
+        with fs.open(path + '.new', 'wb') as file, tarfile.TarFile(fileobj=file, mode='w') as tar:
+            for length, (key, files, _) in enumerate(itertools.chain([first], samples), 1):
+                stem = escape_key(_checked(key))
+                for name, data in files:
+                    member = tarfile.TarInfo(_checked(f'{stem}.{name or "data"}'))
+                    member.size, member.mode = len(data), 0o644
+                    tar.addfile(member, io.BytesIO(data))
+                    size += len(data)
+                count += len(files)
+                if size >= shard_size or length == shard_length:
+                    break
+        fs.mv(path + '.new', path)
+    return count
