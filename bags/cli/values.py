@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from bags.dataset.spec import FieldType
 from bags.errors import BagsError
 from bags.formats.signatures import DEMUXERS, EXTENSIONS, FORMATS, HEAD_BYTES, identify
 
-__all__ = ['Shown', 'is_undecoded', 'media_info', 'open_to_show', 'show_file', 'show_value']
+__all__ = ['Shown', 'is_undecoded', 'media_info', 'open_records', 'open_to_show', 'show_file', 'show_value']
 
 UNDECODED = frozenset([*FORMATS, 'video', 'audio', 'bytes'])
 """Words whose records are described by their headers instead of decoded."""
@@ -60,24 +61,36 @@ def show_value(dataset: Dataset, index: int, field: str) -> Shown:
             value = dataset[index, field][field]
             text = _items_text(value) if kind.sequence and value is not None else _as_text(value)
             return Shown(text if len(text) <= MAX_TEXT else f'{text[:MAX_TEXT]}…', _as_json(value))
-        if kind.sequence:
-            return _show_files(dataset, index, field)
-        return show_file(dataset.file(index, field))
+        if kind.sequence and dataset[index, {field: range(0)}][field] is None:
+            return Shown('None', None)
+        found = [show_file(file) for file in itertools.islice(open_records(dataset, index, field), MAX_ITEMS)]
+        if not kind.sequence:
+            return found[0] if found else Shown('None', None)
+        count = _item_count(dataset, index, field)
+        text = _listed(count, [shown.text for shown in found])
+        return Shown(text, {'items': count, 'first': [shown.json for shown in found]})
     except BagsError as exc:
         return Shown(f'{type(exc).__name__}: {exc}', {'error': str(exc)})
-    except ValueError:
-        if not kind.optional:
+
+
+def open_records(dataset: Dataset, index: int, field: str) -> Iterator[BinaryIO]:
+    """Yields the record of a field, or those of its items, as files; nothing where the value is missing."""
+    kind = dataset._types[field]
+    if kind.sequence:
+        for item in range(_item_count(dataset, index, field)):
+            yield dataset.file(index, field, item)
+        return
+    try:
+        file = dataset.file(index, field)
+    except ValueError as exc:
+        if isinstance(exc, BagsError) or not kind.optional:
             raise
-        return Shown('None', None)  # `file` raises it for a missing value.
+        return  # The value is missing.
+    yield file
 
 
-def _show_files(dataset: Dataset, index: int, field: str) -> Shown:
-    if dataset[index, {field: range(0)}][field] is None:
-        return Shown('None', None)
-    count = int(dataset._lengths(np.array([index]), field)[0])
-    found = [show_file(dataset.file(index, field, item)) for item in range(min(count, MAX_ITEMS))]
-    text = _listed(count, [shown.text for shown in found])
-    return Shown(text, {'items': count, 'first': [shown.json for shown in found]})
+def _item_count(dataset: Dataset, index: int, field: str) -> int:
+    return int(dataset._lengths(np.array([index]), field)[0])
 
 
 def _listed(count: int, items: list[str]) -> str:
@@ -100,7 +113,7 @@ def _show_bytes(head: bytes, size: int) -> Shown:
     more = '…' if size > len(head) else ''
     try:
         text = head.decode()
-        if text.isprintable() or not text.strip('\t\n\r').translate({9: '', 10: '', 13: ''}):
+        if text.translate(dict.fromkeys(b'\t\n\r', '')).isprintable():
             return Shown(f'{byte_count(size)} {text!r}{more}', {'bytes': size, 'text': text})
     except UnicodeDecodeError:
         pass

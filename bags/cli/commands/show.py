@@ -122,30 +122,15 @@ def _save_media(folder: str, dataset: Any, index: int, names: list[str]) -> list
     Raises:
         FileExistsError: A file exists.
     """
-    import numpy as np
-
-    from bags.cli.values import is_undecoded
+    from bags.cli.values import is_undecoded, open_records
 
     saved = []
     for name in names:
         kind = dataset._types[name]
-        if not is_undecoded(kind):
-            continue
-        stem = f'{index:06}.{name}'
-        if kind.sequence:
-            count = int(dataset._lengths(np.array([index]), name)[0])
-            saved += [
-                _save_file(folder, f'{stem}.{item:04}', dataset.file(index, name, item))
-                for item in range(count)
-            ]
-            continue
-        try:
-            file = dataset.file(index, name)
-        except ValueError:
-            if not kind.optional:
-                raise
-            continue
-        saved.append(_save_file(folder, stem, file))
+        if is_undecoded(kind):
+            for item, file in enumerate(open_records(dataset, index, name)):
+                stem = f'{index:06}.{name}' + (f'.{item:04}' if kind.sequence else '')
+                saved.append(_save_file(folder, stem, file))
     return saved
 
 
