@@ -13,7 +13,6 @@ from bags.bag.bag_file import BagFile
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.concurrency import map_concurrently
-from bags.dataset.batch import spread
 from bags.dataset.folder import Folder, is_being_made
 from bags.dataset.refs import MISSING, RefsFormat, dangling
 from bags.dataset.registry import decoders
@@ -248,15 +247,10 @@ def _mark(used: npt.NDArray[np.bool_], firsts: Int64s, counts: Int64s | None) ->
     if counts is None:
         used[firsts[firsts < len(used)]] = True  # Missing values have a larger index.
         return
-    firsts, counts = firsts[counts > 0], counts[counts > 0]
-    stops = firsts + counts
+    firsts, stops = firsts[counts > 0], (firsts + counts)[counts > 0]
     if not len(firsts):
         return
-    if bool((firsts[1:] == stops[:-1]).all()):
-        used[int(firsts[0]) : int(stops[-1])] = True
-    elif int(counts.sum()) <= len(used):
-        used[spread(firsts, counts)] = True
-    else:
-        # Sequences overlap: at each record, how many have begun minus how many have ended.
-        depth = np.bincount(firsts, minlength=len(used) + 1) - np.bincount(stops, minlength=len(used) + 1)
-        used |= np.cumsum(depth[:-1]) > 0
+    low, high = int(firsts.min()), int(stops.max())
+    # At each record, how many sequences have begun minus how many have ended: they may overlap.
+    depth = np.bincount(firsts - low, minlength=high - low) - np.bincount(stops - low)[: high - low]
+    used[low:high] |= np.cumsum(depth) > 0

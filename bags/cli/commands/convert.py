@@ -14,11 +14,7 @@ from bags.cli.output import plural, print_json
 __all__ = ['export', 'import_']
 
 
-class Layout(enum.StrEnum):
-    FILES = 'files'
-    STEMS = 'stems'
-    CLASSES = 'classes'
-    EPISODES = 'episodes'
+Layout = enum.StrEnum('Layout', 'FILES STEMS CLASSES EPISODES')
 
 
 def import_(

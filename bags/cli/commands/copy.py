@@ -22,6 +22,8 @@ from bags.cli.output import byte_count, plural, print_json, say
 
 __all__ = ['consolidate', 'copy', 'prefetch']
 
+Mode = enum.StrEnum('Mode', 'FILES BLOCKS')
+
 
 def copy(
     source: Annotated[str, argument('SOURCE', 'A dataset; also a URL.')],
@@ -91,11 +93,6 @@ def consolidate(
         print_json({'path': path, 'shards': shards})
     else:
         say(f'{path}: consolidated {plural(shards, "shard")}')
-
-
-class Mode(enum.StrEnum):
-    FILES = 'files'
-    BLOCKS = 'blocks'
 
 
 def prefetch(

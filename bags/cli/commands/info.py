@@ -51,22 +51,17 @@ def _print_dataset(found: Any) -> None:
     say(f'{plural(found.datapoints, "datapoint")} in {shards}, {byte_count(found.bytes)}')
     say('')
     fields = found.fields.values()
-    columns = {
-        'field': ('left', list(found.fields)),
-        'type': ('left', [field.type for field in fields]),
-        'bytes': ('right', [byte_count(field.bytes) for field in fields]),
-        'zstd': ('right', [f'{field.ratio:.1f}×' if field.ratio else '' for field in fields]),
-        'bytes a record': ('whole', [_range(field.record_bytes, byte_count) for field in fields]),
-        'items': ('whole', [_range(field.items, '{:,.0f}'.format) for field in fields]),
-    }
-    if not any(field.ratio for field in fields):
-        del columns['zstd']
-    if not any(field.items for field in fields):
-        del columns['items']
-    refs = {'field': '(refs)', 'bytes': byte_count(found.refs_bytes)}
-    cells = [[*values, refs.get(name, '')] for name, (_, values) in columns.items()]
-    headings = [(name, justify) for name, (justify, _) in columns.items()]
-    print_rich(table(headings, list(zip(*cells, strict=True))))
+    columns = [
+        ('field', 'left', [*found.fields, '(refs)']),
+        ('type', 'left', [*(field.type for field in fields), '']),
+        ('bytes', 'right', [*(byte_count(field.bytes) for field in fields), byte_count(found.refs_bytes)]),
+        ('zstd', 'right', [*(f'{field.ratio:.1f}×' if field.ratio else '' for field in fields), '']),
+        ('bytes a record', 'whole', [*(_range(field.record_bytes, byte_count) for field in fields), '']),
+        ('items', 'whole', [*(_range(field.items, '{:,.0f}'.format) for field in fields), '']),
+    ]
+    columns = [column for column in columns if any(column[2])]
+    headings = [(heading, justify) for heading, justify, _ in columns]
+    print_rich(table(headings, list(zip(*(cells for _, _, cells in columns), strict=True))))
     if found.sampled_shards < found.shards:
         say('')
         say(f'Records and items: of {found.sampled_shards} of {shards}.', 'dim')
