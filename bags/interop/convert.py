@@ -6,7 +6,7 @@ import dataclasses
 import errno
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from bags.concurrency import map_in_threads
@@ -26,9 +26,9 @@ __all__ = ['Converted', 'convert', 'open_source']
 
 WORKERS = 4
 MAX_BATCH = 64
-"""Datapoints that are loaded while those before them are written."""
+"""Datapoints that are loaded at a time."""
 BATCH_BYTES = 1 << 26
-"""Bytes of these, about."""
+"""Bytes that are loaded at a time, about."""
 
 SourcePath = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -112,8 +112,7 @@ def convert(
             writer.flush()
             entries = _remaining(entries, len(writer), directory, storage)
         with show_progress('importing', source.count - len(writer), 'datapoints', show=progress) as advance:
-
-            def append(datapoint: dict[str, Any] | Damaged) -> None:
+            for datapoint in _load(source, entries, workers):
                 before = writer.size
                 try:
                     _append(writer, datapoint)
@@ -122,8 +121,6 @@ def convert(
                         raise
                     skipped.append((exc.name, exc.detail))
                 advance(1, writer.size - before)
-
-            _load_and_append(source, entries, append, workers)
     return Converted(writer.spec, len(writer), writer.size, skipped)
 
 
@@ -195,28 +192,21 @@ def _remaining(
     raise ValueError(f'resume: expected a source with the datapoint {last!r}, the last in {directory}')
 
 
-def _load_and_append(
-    source: Source, entries: Iterator[Entry], append: Callable[[dict[str, Any] | Damaged], None], workers: int
-) -> None:
-    """Appends the datapoints of all entries in order; a batch is loaded while the one before is appended."""
+def _load(source: Source, entries: Iterator[Entry], workers: int) -> Iterator[dict[str, Any] | Damaged]:
+    """Yields the datapoint of each entry in order, or what is wrong with it; loads a batch in threads."""
 
-    def work(entry: Entry | None) -> Any:
-        if entry is None:
-            for datapoint in ready:
-                append(datapoint)
-            return None
+    def load(entry: Entry) -> dict[str, Any] | Damaged:
         try:
             return source.load(entry)
         except Damaged as exc:
             return exc
 
-    ready: list[dict[str, Any] | Damaged] = []
     length = 1  # More when it is known how large datapoints are.
-    while (batch := list(itertools.islice(entries, length))) or ready:
-        _, *ready = map_in_threads(work, [None, *batch], workers + 1)  # The first item in this thread.
-        values = [value for each in ready if isinstance(each, dict) for value in each.values()]
-        size = sum(len(value) for value in values if isinstance(value, bytes | str))
-        mean = size // max(1, len(ready))
+    while batch := list(itertools.islice(entries, length)):
+        loaded = map_in_threads(load, batch, workers)
+        yield from loaded
+        values = [value for each in loaded if isinstance(each, dict) for value in each.values()]
+        mean = sum(len(value) for value in values if isinstance(value, bytes | str)) // len(loaded)
         length = max(1, min(2 * length, 4 * workers, MAX_BATCH, BATCH_BYTES // max(1, mean)))
 
 
