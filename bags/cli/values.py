@@ -176,23 +176,13 @@ def _stream_info(file: BinaryIO, format: str) -> dict[str, Any]:
 
 def _media_text(facts: Mapping[str, Any]) -> str:
     """Returns the facts of media on one line: `JPEG 640×480 RGB, 81.2 kB`."""
-    first = [facts['format'] or 'bytes']
-    if 'width' in facts:
-        first.append(f'{facts["width"]}×{facts["height"]}')
-    first += [facts[name] for name in ('mode', 'codec') if name in facts]
-    parts = [' '.join(first)]
-    if 'frames' in facts:
-        parts.append(f'{facts["frames"]:,} frames')
-    if 'fps' in facts:
-        parts.append(f'{facts["fps"]:g} fps')
-    if 'rate' in facts:
-        parts.append(f'{facts["rate"]:,} Hz × {facts["channels"]}')
-    if 'seconds' in facts:
-        parts.append(f'{facts["seconds"]:g} s')
-    parts.append(byte_count(facts['bytes']))
-    if 'unreadable' in facts:
-        parts.append(f'cannot be read: {facts["unreadable"]}')
-    return ', '.join(parts)
+    facts = {**facts, 'format': facts['format'] or 'bytes', 'bytes': byte_count(facts['bytes'])}
+    templates = {
+        'format': '{format}', 'width': ' {width}×{height}', 'mode': ' {mode}', 'codec': ' {codec}',
+        'frames': ', {frames:,} frames', 'fps': ', {fps:g} fps', 'rate': ', {rate:,} Hz × {channels}',
+        'seconds': ', {seconds:g} s', 'bytes': ', {bytes}', 'unreadable': ', cannot be read: {unreadable}',
+    }  # fmt: skip
+    return ''.join(template.format(**facts) for name, template in templates.items() if name in facts)
 
 
 def _as_text(value: Any) -> str:

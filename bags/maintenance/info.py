@@ -215,15 +215,20 @@ def _bag_info(location: Location) -> BagInfo:
 def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> DatasetInfo:
     with open_dataset(path, raw=True, **storage) as dataset:
         types, datapoints = dataset._types, len(dataset)
-        paths = location.parts[: getattr(dataset, 'shards', 1)]  # Without shards that are being created.
-    sizes = _file_sizes(location, paths)
+        paths = location.parts[: dataset.shards]  # Without shards that are being created.
     samples = {name: _Sample() for name in types}
     sampled = _evenly_spaced(paths, SAMPLED_SHARDS)
     for folder in sampled:
         _sample_folder(Folder(location.store, folder, ReaderOptions()), samples)
     totals = collections.Counter[str]()
-    for files in sizes.values():
-        totals.update(files)
+    known, unclosed = set(paths), set()
+    for file, stat in location.store.walk(location.path).items():
+        folder, _, name = file.rpartition('/')
+        path = location.store.join(location.path, folder) if folder else location.path
+        if path in known:
+            totals[name] += stat.size
+            if name == 'limits.refs.bag':
+                unclosed.add(path)
     fields = {}
     for name, kind in types.items():
         sample = samples[name]
@@ -243,21 +248,10 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
         len(paths),
         sum(size for name, size in totals.items() if name.endswith(('.bag', '.bagz', '.idx'))),
         totals['refs.bag'] + totals['limits.refs.bag'],
-        [path for path in paths if 'limits.refs.bag' in sizes[path]],
+        [path for path in paths if path in unclosed],
         len(sampled),
         fields,
     )
-
-
-def _file_sizes(location: Location, folders: list[str]) -> dict[str, dict[str, int]]:
-    """Returns the bytes of each file in each folder, with one listing."""
-    names = {'' if folder == location.path else os.path.basename(folder): folder for folder in folders}
-    sizes: dict[str, dict[str, int]] = {folder: {} for folder in folders}
-    for path, stat in location.store.walk(location.path).items():
-        parent, _, name = path.rpartition('/')
-        if parent in names:
-            sizes[names[parent]][name] = stat.size
-    return sizes
 
 
 def _sample_folder(folder: Folder, samples: dict[str, _Sample]) -> None:

@@ -198,10 +198,10 @@ def _check_refs(refs: BagFile, format: RefsFormat, bags: dict[str, BagFile]) -> 
             if counts is not None:
                 # Empty sequences can be read wherever they start, but no writer starts one beyond the end.
                 bad |= (counts == 0) & (firsts > bag.count) & ~((firsts == MISSING) & kind.optional)
+            lasts = firsts if counts is None else firsts + np.maximum(counts - 1, 0)
             for row in np.flatnonzero(bad).tolist():
-                last = int(firsts[row]) + max(0, int(counts[row]) - 1 if counts is not None else 0)
-                is_missing = int(firsts[row]) == MISSING
-                what = 'no value, in a field that is not optional' if is_missing else f'record {last}'
+                is_missing = firsts[row] == MISSING
+                what = 'no value, in a field that is not optional' if is_missing else f'record {lasts[row]}'
                 detail = f'refers to {what}; {bag.path} has {bag.count} records'
                 findings.append(Damage(refs.path, name, int(rows[row]), detail))
             _mark(used[name], firsts[~bad], None if counts is None else counts[~bad])
@@ -219,7 +219,7 @@ def _read_refs(
 ) -> tuple[Int64s, dict[str, Any], list[Finding]]:
     """Returns the indices of valid rows, the refs in them by field, and damage for the other rows.
 
-    Dataset without valid limits are in neither: the check of the bag's limits reports them.
+    Rows without valid limits are in neither: the check of the bag's limits reports them.
     """
     names = list(format.spec)
     try:
