@@ -25,9 +25,7 @@ USAGE = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
-USER_ERRORS = (
-    BagsError, OSError, EOFError, ValueError, IndexError, KeyError, TypeError, ImportError, MemoryError,
-)  # fmt: skip
+USER_ERRORS = (BagsError, OSError, EOFError, ValueError, LookupError, TypeError, ImportError, MemoryError)
 """What users can cause. Other errors are bugs, and keep their traceback."""
 
 

@@ -9,6 +9,7 @@ from os import environ
 from typing import Any
 
 __all__ = [
+    'as_text',
     'byte_count',
     'histogram',
     'plural',
@@ -27,7 +28,7 @@ ASCII_BARS = '_.:-=+*#'
 
 def say(content: str, style: str = '') -> None:
     """Prints a line."""
-    print_rich(_text(content, style))
+    print_rich(as_text(content, style))
 
 
 def print_rich(content: Any) -> None:
@@ -46,7 +47,7 @@ def print_rich(content: Any) -> None:
     print(printed, end='')  # Not by rich, so that it appears above a progress bar.
 
 
-def _text(content: str, style: str = '') -> Any:
+def as_text(content: str, style: str = '') -> Any:
     """Returns text that is printed as it is, with brackets, and with control characters escaped."""
     from rich.text import Text
 
@@ -71,7 +72,7 @@ def table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> 
         style = '' if number else 'bold'
         made.add_column(heading, justify=side, overflow='fold', no_wrap=justify == 'whole', style=style)
     for row in rows:
-        made.add_row(*map(_text, row))
+        made.add_row(*map(as_text, row))
     return made
 
 

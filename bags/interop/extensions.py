@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from bags.formats.signatures import EXTENSIONS, FORMATS
+
 __all__ = [
     'KEY',
     'WRITTEN_EXTENSIONS',
@@ -38,10 +40,9 @@ _BY_TYPE = {
     'utf8': 'txt text caption transcript cls cls2 index inx id csv tsv md html xml yaml yml srt',
 }
 _TYPES = {extension: kind for kind, names in _BY_TYPE.items() for extension in names.split()}
-_EXTENSIONS = {
-    word: word for word in ('png', 'webp', 'avif', 'mp4', 'webm', 'mkv', 'wav', 'flac', 'json', 'msgpack')
-}
-_EXTENSIONS |= {'jpeg': 'jpg', 'jpg': 'jpg', 'opus': 'ogg', 'utf8': 'txt', 'tree': 'msgpack', 'array': 'npy'}
+_EXTENSIONS = {word: EXTENSIONS[format] for word, format in FORMATS.items()} | {
+    'opus': 'ogg', 'json': 'json', 'msgpack': 'msgpack', 'tree': 'msgpack', 'utf8': 'txt', 'array': 'npy',
+}  # fmt: skip
 _EXTENSION = re.compile(r'[A-Za-z0-9_-]{1,16}')
 _NOT_IN_NAMES = re.compile(r'[^A-Za-z0-9_.-]')
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,18 +35,12 @@ class Need(NamedTuple):
     rows: Int64s | None
     """Which datapoints; None for all."""
 
-    @property
-    def is_partial(self) -> bool:
-        """Whether to fetch only the blocks of these datapoints."""
-        return self.rows is not None and self.folder.options.cache_mode is CacheMode.BLOCKS
-
-    def files(self) -> Iterator[str]:
-        """Yields the paths of the files with its fields, refs and spec."""
-        names = {'refs.bag', 'spec.json'}
-        for field in self.fields:
-            names |= {f'{field}.bag', f'{field}.bagz', f'{field}.idx', f'{field}.zdict'}
-        for name in sorted(self.folder.names & names):
-            yield self.folder.store.join(self.folder.path, name)
+    def files(self) -> dict[str, Any]:
+        """Returns the store by the paths of the files with its fields, refs and spec."""
+        endings = ('bag', 'bagz', 'idx', 'zdict')
+        names = {'refs.bag', 'spec.json', *(f'{field}.{end}' for field in self.fields for end in endings)}
+        store = self.folder.store
+        return {store.join(self.folder.path, name): store for name in sorted(self.folder.names & names)}
 
 
 def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = None) -> int:
@@ -74,11 +67,13 @@ def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = Non
             raise ValueError(f'{need.folder.path}: has no cache to fetch into (open it with cache=…)')
     remote = [need for need in needs if isinstance(need.folder.store, CachedStore)]
     map_concurrently(lambda need: need.folder.learn(), remote, True)
-    partial = [need for need in remote if need.is_partial]
-    # Each file once, also where several views share it.
-    files: dict[str, Any] = {
-        path: need.folder.store for need in remote if not need.is_partial for path in need.files()
-    }
+    partial: list[Need] = []
+    files: dict[str, Any] = {}  # Each once, also where several views share it.
+    for need in remote:
+        if need.rows is not None and need.folder.options.cache_mode is CacheMode.BLOCKS:
+            partial.append(need)
+        else:
+            files |= need.files()
     size: int = sum(store.stat(path).size for path, store in files.items())
     for store in files.values():
         if store.limit is not None and size > store.limit:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+import os
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -47,14 +48,12 @@ def lone_bag_checks(
 
 def missing_shards(path: str, shards: list[str]) -> Iterator[Note]:
     """Yields a note if there are gaps in the numbers of shard folders."""
+    names = list(map(os.path.basename, shards))
     missing: list[str] = []
-    after = 0
-    for shard in shards:
-        name = _name(shard)
-        if (number := int(name)) > after:
-            first, last = (str(each).rjust(len(name), '0') for each in (after, number - 1))
+    for name, before, number in zip(names, [-1, *map(int, names)], map(int, names), strict=False):
+        if number > before + 1:
+            first, last = (f'{missed:0{len(name)}}' for missed in (before + 1, number - 1))
             missing.append(first if first == last else f'{first} to {last}')
-        after = number + 1
     if missing:
         detail = (
             f'has no shard folder {", ".join(missing)}: it was removed, or its writer did not get to it '
@@ -83,7 +82,7 @@ def folder_checks(
             detail = 'has no datapoint yet: it is being created, or its writer was killed'
             yield Note(folder.path, None, detail)
         else:
-            yield Damage(folder.path, None, None, f'has no {_name(exc.filename)}')
+            yield Damage(folder.path, None, None, f'has no {os.path.basename(exc.filename)}')
         return
     except CorruptError as exc:
         is_damaged = True
@@ -114,10 +113,6 @@ def folder_checks(
         yield Note(folder.path, None, detail)
 
 
-def _name(path: Any) -> str:
-    return str(path).replace('\\', '/').rsplit('/', 1)[-1]
-
-
 def _file_notes(folder: Folder, schema: Schema) -> Iterator[Note]:
     if any(name.startswith('limits.') for name in folder.names):
         yield Note(folder.path, None, 'is not closed: it is being written, or `bags recover` closes it')
@@ -129,7 +124,9 @@ def _file_notes(folder: Folder, schema: Schema) -> Iterator[Note]:
             yield Note(folder.store.join(folder.path, name), None, 'is no file of the dataset')
 
 
-def _field_checks(folder: Folder, schema: Schema, decode: bool) -> Any:
+def _field_checks(
+    folder: Folder, schema: Schema, decode: bool
+) -> Generator[Finding | Check, None, dict[str, BagFile]]:
     """Yields the checks of all fields; returns the bags that could be opened."""
 
     def open_field(name: str) -> BagFile | CorruptError:
@@ -145,27 +142,25 @@ def _field_checks(folder: Folder, schema: Schema, decode: bool) -> Any:
             yield Damage(bag.path, name, bag.record, bag.detail.removeprefix(f'field {name!r}: '))
             continue
         bags[name] = bag
-        expected, findings = _expected(folder, schema, name, decode)
-        yield from findings
+        expected = yield from _expected(folder, schema, name, decode)
         yield from bag_checks(bag, expected, decode)
     return bags
 
 
-def _expected(folder: Folder, schema: Schema, name: str, decode: bool) -> tuple[Expected, list[Finding]]:
-    """Returns what the records of a field must be, and what is wrong with its type."""
+def _expected(folder: Folder, schema: Schema, name: str, decode: bool) -> Generator[Finding, None, Expected]:
+    """Yields what is wrong with the type of a field; returns what its records must be."""
     kind = schema.types[name]
     function = schema.functions.get(kind.word)
     try:
         decoder = schema.decoder(name, folder.path)
     except SpecError as exc:
-        findings: list[Finding] = []
         if function is not None:
             path = folder.store.join(folder.path, 'spec.json')
-            findings = [Damage(path, name, None, str(exc).split(': ', 2)[-1])]
+            yield Damage(path, name, None, str(exc).split(': ', 2)[-1])
         elif decode:
             detail = f'values of {kind.text} are not decoded: there is no decoder for them'
-            findings = [Note(folder.path, name, detail)]
-        return Expected(name, kind.text), findings
+            yield Note(folder.path, name, detail)
+        return Expected(name, kind.text)
     # Integers of Bags 0.x and Granular may have other lengths than their type says.
     any_length = kind.word == 'int' and (folder.starts or not kind.args)
     return Expected(
@@ -175,7 +170,7 @@ def _expected(folder: Folder, schema: Schema, name: str, decode: bool) -> tuple[
         FORMATS.get(kind.word) if function is decoders.get(kind.word) else None,
         decoder.decode if decode and decoder.decode is not bytes else None,
         decoder.lazy,
-    ), []
+    )
 
 
 def _check_refs(refs: BagFile, format: RefsFormat, bags: dict[str, BagFile]) -> Result:

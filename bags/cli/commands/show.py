@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, BinaryIO
 
 import typer
@@ -18,7 +19,7 @@ from bags.cli.arguments import (
     parse_rows,
 )
 from bags.cli.errors import UsageError
-from bags.cli.output import print_json, print_rich, say, table
+from bags.cli.output import as_text, print_json, print_rich, say, table
 
 __all__ = ['cat', 'head', 'show', 'tail']
 
@@ -65,35 +66,41 @@ def _show(path: str, rows: str, fields: str | None, save: str | None, json: bool
     from bags.maintenance.location import locate
 
     if locate(path).kind != 'bags':
-        _show_datapoints(path, rows, fields, save, json)
+        found = _show_datapoints(path, rows, fields, save)
     elif fields is None:
-        _show_records(path, rows, save, json)
+        found = _show_records(path, rows, save)
     else:
         raise UsageError(f'{path}: a bag has no fields, got --fields {fields}')
+    for facts, lines, saved in found:
+        if json:
+            print_json({**facts, **({'saved': saved} if saved else {})}, None)
+            continue
+        for line in lines:
+            print_rich(line)
+        for name in saved:
+            say(f'saved {name}', 'dim')
 
 
-def _show_datapoints(path: str, rows: str, fields: str | None, save: str | None, json: bool) -> None:
+Description = tuple[dict[str, Any], list[Any], list[str]]
+"""A datapoint or record as JSON and as lines of text, and the files that were saved."""
+
+
+def _show_datapoints(path: str, rows: str, fields: str | None, save: str | None) -> Iterator[Description]:
     from bags.cli.values import open_to_show, show_value
 
     with open_to_show(path) as dataset:
         names = parse_fields(fields, dataset.spec) or list(dataset.spec)
         for position, index in enumerate(parse_rows(rows, len(dataset))):
             values = {name: show_value(dataset, index, name) for name in names}
-            saved = [] if save is None else _save_media(save, dataset, index, names)
-            if json:
-                shown = {name: value.json for name, value in values.items()}
-                _print_json(index, 'fields', shown, saved)
-                continue
-            if position:
-                say('')
-            say(f'datapoint {index:,}', 'bold')
-            lines = [(name, value.text) for name, value in values.items()]
-            print_rich(table([('', 'left'), ('', 'left')], lines))
-            for name in saved:
-                say(f'saved {name}', 'dim')
+            facts = {'index': index, 'fields': {name: value.json for name, value in values.items()}}
+            cells = table(
+                [('', 'left'), ('', 'left')], [(name, value.text) for name, value in values.items()]
+            )
+            lines = [*([''] if position else []), as_text(f'datapoint {index:,}', 'bold'), cells]
+            yield facts, lines, [] if save is None else _save_media(save, dataset, index, names)
 
 
-def _show_records(path: str, rows: str, save: str | None, json: bool) -> None:
+def _show_records(path: str, rows: str, save: str | None) -> Iterator[Description]:
     import io
 
     import bags
@@ -104,16 +111,7 @@ def _show_records(path: str, rows: str, save: str | None, json: bool) -> None:
             record = reader[index]
             value = show_file(io.BytesIO(record))
             saved = [] if save is None else [_save_file(save, f'{index:06}.record', io.BytesIO(record))]
-            if json:
-                _print_json(index, 'record', value.json, saved)
-                continue
-            say(f'{index:>8}  {value.text}')
-            for name in saved:
-                say(f'saved {name}', 'dim')
-
-
-def _print_json(index: int, what: str, shown: Any, saved: list[str]) -> None:
-    print_json({'index': index, what: shown, **({'saved': saved} if saved else {})}, None)
+            yield {'index': index, 'record': value.json}, [as_text(f'{index:>8}  {value.text}')], saved
 
 
 def _save_media(folder: str, dataset: Any, index: int, names: list[str]) -> list[str]:
