@@ -7,6 +7,7 @@ the field: `000017.jpg`, `000017.seg.png`.
 from __future__ import annotations
 
 import errno
+import itertools
 import tarfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -61,10 +62,10 @@ class TarSource(Source):
         has_extensions = False
         for tar in self.tars:
             try:
-                for _, files, extensions in self._samples(tar):
-                    counts.update(files.keys())
+                for entry in self._entries_of(tar):
+                    counts.update(entry.files.keys())
                     self.count += 1
-                    has_extensions = has_extensions or bool(written_extensions_in_tar(extensions))
+                    has_extensions = has_extensions or bool(entry.extensions)
             except Damaged as exc:
                 if on_error == 'raise':
                     raise
@@ -72,58 +73,51 @@ class TarSource(Source):
         fields = {field: (field, False, count) for field, count in counts.items()}
         self.spec = infer_spec(fields, self.count, has_extensions)
 
-    def _samples(self, tar: str) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:
-        """Yields keys and, by field, the places of the contents and the extensions.
+    def entries(self) -> Iterator[Entry]:
+        damaged = dict(self.damaged)
+        for tar in self.tars:
+            try:
+                yield from self._entries_of(tar)
+            except Damaged as exc:
+                if exc.name not in damaged:
+                    raise
 
-        In a compressed tar, contents have no places: the contents themselves are yielded.
-        """
-        import fsspec
-
-        key: str | None = None
-        files: dict[str, Any] = {}
-        extensions: dict[str, str] = {}
+    def _entries_of(self, tar: str) -> Iterator[Entry]:
+        members = ((*_split(name), name, content) for name, content in self._members(tar))
         try:
-            with (
-                fsspec.open(tar, 'rb', **self.storage_options) as file,
-                tarfile.open(fileobj=file) as members,
-            ):
-                # A tar may be compressed whatever its name is.
-                has_places = members.fileobj is file
-                while (member := members.next()) is not None:
-                    members.members = []  # type: ignore[attr-defined]  # Else it keeps all members.
-                    if not member.isfile() or _is_left_out(member.name):
-                        continue
-                    name, extension = _split(member.name)
+            for key, group in itertools.groupby(members, lambda member: member[0]):
+                files: dict[str, Any] = {}
+                extensions: dict[str, str] = {}
+                for _, extension, name, content in group:
                     field = field_of(extension.lower())
-                    if name != key:
-                        if key is not None:
-                            yield key, files, extensions
-                        key, files, extensions = name, {}, {}
-                    extensions[field] = extension
                     if field in files:
-                        files[field] = Damaged(f'{tar}: {member.name}', 'is in one datapoint twice')
-                    elif has_places and not member.issparse():
-                        files[field] = member.offset_data, member.size
-                    else:
-                        found = members.extractfile(member)
-                        assert found is not None
-                        files[field] = found.read()
+                        content = Damaged(f'{tar}: {name}', 'is in one datapoint twice')
+                    files[field], extensions[field] = content, extension
+                yield Entry(tar, key, files, written_extensions_in_tar(extensions))
         except (tarfile.TarError, ValueError, EOFError, OSError) as exc:
             if isinstance(exc, FileNotFoundError | PermissionError):
                 raise
             raise Damaged(tar, str(exc)) from exc
-        if key is not None:
-            yield key, files, extensions
 
-    def entries(self) -> Iterator[Entry]:
-        damaged = {name for name, _ in self.damaged}
-        for tar in self.tars:
-            try:
-                for key, files, extensions in self._samples(tar):
-                    yield Entry(tar, key, files, written_extensions_in_tar(extensions))
-            except Damaged as exc:
-                if exc.name not in damaged:
-                    raise
+    def _members(self, tar: str) -> Iterator[tuple[str, Any]]:
+        """Yields the name of each file in a tar, and its start and size; its content in a compressed tar."""
+        import fsspec
+
+        with (
+            fsspec.open(tar, 'rb', **self.storage_options) as file,
+            tarfile.open(fileobj=file) as members,
+        ):
+            is_compressed = members.fileobj is not file  # Whatever its name is.
+            while (member := members.next()) is not None:
+                members.members = []  # type: ignore[attr-defined]  # Else it keeps all members.
+                if not member.isfile() or _is_left_out(member.name):
+                    continue
+                if is_compressed or member.issparse():
+                    found = members.extractfile(member)
+                    assert found is not None
+                    yield member.name, found.read()
+                else:
+                    yield member.name, (member.offset_data, member.size)
 
     def read(self, entry: Entry, field: str, word: str) -> Any:
         found = entry.files[field]
