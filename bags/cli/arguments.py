@@ -42,7 +42,6 @@ Rows = Annotated[str, option('--rows', metavar='INDEX', help='As 10:20 or ::2; s
 Fields = Annotated[str | None, option('--fields', '-f', metavar='NAMES', help='Fields, separated by commas.')]
 
 NUMBER = r'[+-]?[0-9]+'
-SLICE = re.compile(rf'(?P<start>{NUMBER})?:(?P<stop>{NUMBER})?(:(?P<step>{NUMBER})?)?')
 
 
 def parse_rows(text: str, length: int, what: str = 'datapoint') -> range | list[int]:
@@ -68,11 +67,10 @@ def _parse_range(text: str, length: int, what: str) -> range:
             raise IndexError(f'no {what} {index}: {there}')
         index %= length
         return range(index, index + 1)
-    match = SLICE.fullmatch(text)
-    if match is None or match['step'] in ('0', '-0', '+0'):
+    match = re.fullmatch(rf'({NUMBER})?:({NUMBER})?(?::({NUMBER})?)?', text)
+    if match is None or int(match[3] or 1) == 0:
         raise UsageError(f'expected an index as 7 or -1, or a range as 10:20 or ::2, got {text!r}')
-    bounds = (match[name] for name in ('start', 'stop', 'step'))
-    return range(length)[slice(*(None if bound is None else int(bound) for bound in bounds))]
+    return range(length)[slice(*(int(bound) if bound else None for bound in match.groups()))]
 
 
 def parse_fields(text: str | None, known: Collection[str]) -> list[str] | None:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -80,7 +81,5 @@ def _message(error: BaseException) -> str:
 
 def _close_output() -> None:
     """Drops what is buffered for a closed pipe, so that Python does not write it at exit."""
-    try:
+    with contextlib.suppress(OSError):
         sys.stdout.close()
-    except OSError:
-        pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from bags.bag import Writer
 from bags.bag.bag_file import BagFile
@@ -118,16 +118,12 @@ def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recover
     file = store.join(path, 'spec.json')
     types = load_spec(store.read(file), file)
     spec = {name: kind.text for name, kind in types.items()}
-    encoders = {kind.word: _encode for kind in types.values()}
+    encoders = {kind.word: bytes for kind in types.values()}  # Nothing is appended.
     writer = DatasetWriter(path, spec, encoders, resume=True, **storage)
     writer.close()
     kept, dropped = len(writer), before - len(writer)
     detail = f'closed, with {kept:,} datapoints{_dropped(dropped, size)}'
     return Recovery(path, 'closed', kept, dropped, size, detail)
-
-
-def _encode(*_args: Any) -> NoReturn:
-    raise AssertionError('nothing is appended')
 
 
 def _records_end(bag: BagFile) -> int:

@@ -19,8 +19,6 @@ from bags.maintenance.findings import Damage, Finding
 
 __all__ = ['Check', 'Expected', 'Result', 'bag_checks', 'invalid_limits', 'unchecked_limits']
 
-Bools = npt.NDArray[np.bool_]
-
 MAX_RECORDS = 1 << 20
 """Of one check of limits and sizes."""
 MAX_READ_RECORDS = 1 << 14
@@ -130,11 +128,10 @@ def unchecked_limits(bag: BagFile, start: int, stop: int) -> tuple[Int64s, Int64
     return starts, stops
 
 
-def invalid_limits(starts: Int64s, stops: Int64s, end: int) -> Bools:
+def invalid_limits(starts: Int64s, stops: Int64s, end: int) -> npt.NDArray[np.bool_]:
     """Returns which ranges reach beyond `end` bytes, or end before they start."""
     # As unsigned numbers, negative ones are larger than any size.
-    bad: Bools = (stops.view('<u8') > end) | (starts.view('<u8') > stops.view('<u8'))
-    return bad
+    return np.asarray((stops.view('<u8') > end) | (starts.view('<u8') > stops.view('<u8')))
 
 
 def _limit_failures(bag: BagFile, first: int, starts: Int64s, stops: Int64s) -> Iterator[tuple[int, str]]:

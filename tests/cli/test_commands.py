@@ -347,7 +347,9 @@ def test_show_prints_damage_in_its_field(work, run):
 def test_control_characters_are_escaped(tmp_path, run):
     with bags.DatasetWriter(tmp_path / 'x', {'text': 'utf8', 'blob': 'bytes'}) as writer:
         writer.append({'text': '[bold]red[/bold]\x1b[31m', 'blob': b'[red]'})
+        writer.append({'text': '', 'blob': b'two\nlines\n'})
     shown = run('show', tmp_path / 'x').output
     assert '[bold]red[/bold]' in shown
     assert '[red]' in shown
     assert '\x1b' not in shown
+    assert r"'two\nlines\n'" in run('show', tmp_path / 'x', '1').output
