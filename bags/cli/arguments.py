@@ -47,13 +47,8 @@ NUMBER = r'[+-]?[0-9]+'
 def parse_rows(text: str, length: int, what: str = 'datapoint') -> range | list[int]:
     """Returns the indices in `7`, `-1`, `10:20`, `:5`, `::2`, or several of these separated by commas.
 
-    Args:
-        text: The argument.
-        length: How many datapoints there are.
-        what: What is counted, for messages.
-
     Raises:
-        IndexError: There is no such index; a range, as in Python, is cut off at the ends.
+        IndexError: There is no such index among `length`; a range, as in Python, is cut off at the ends.
     """
     parts = [_parse_range(part.strip(), length, what) for part in text.split(',')]
     return parts[0] if len(parts) == 1 else [index for part in parts for index in part]

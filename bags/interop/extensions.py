@@ -89,12 +89,9 @@ def extension_of(field: str, word: str) -> str:
 
 
 def file_name(key: str, name: str, is_only: bool) -> str:
-    """Returns the name of a file.
+    """Returns the name of a file, of which `name` follows the key.
 
-    Args:
-        key: Key of its datapoint.
-        name: What follows the key.
-        is_only: It is the only file of its datapoint: then the key may be its whole name.
+    If it is the only file of its datapoint, the key may be its whole name.
     """
     if is_only and key.lower().endswith(f'.{name}'):
         return key
@@ -102,12 +99,7 @@ def file_name(key: str, name: str, is_only: bool) -> str:
 
 
 def written_extensions(key: str, files: Mapping[str, str]) -> dict[str, str]:
-    """Returns by field what follows the key in file names, where an export would write something else.
-
-    Args:
-        key: Key of their datapoint.
-        files: The names by field.
-    """
+    """Returns by field what follows the key in names of files, where an export would write something else."""
     return {
         field: name[len(key) :].removeprefix('.')
         for field, name in files.items()

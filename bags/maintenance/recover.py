@@ -19,7 +19,6 @@ from bags.storage import Store
 
 __all__ = ['Recovery', 'recover', 'recover_each']
 
-
 SENTINEL_BYTES = 1
 """What writers put behind the last record while a bag is not closed."""
 

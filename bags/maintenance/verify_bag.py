@@ -64,11 +64,7 @@ class Expected(NamedTuple):
 def bag_checks(bag: BagFile, expected: Expected, decode: bool) -> Iterator[Check]:
     """Yields checks that together cover all records of a bag.
 
-    Args:
-        bag: The bag.
-        expected: What its records must be.
-        decode: Whether to read all records of a bag on an object store too. Compressed records of local
-            bags are always decompressed.
+    Compressed records are decompressed: of local bags always, on an object store with `decode` only.
     """
     reads = expected.decode is not None or (bag.codec is not None and (decode or not bag.is_remote))
     step = MAX_RECORDS if expected.format is None else MAX_READ_RECORDS

@@ -68,9 +68,8 @@ def folder_checks(
     """Yields the checks of a dataset folder.
 
     Args:
-        folder: The folder.
-        schemas: What specs mean.
-        decode: Whether every value is decoded.
+        folder, schemas: The folder, and the schemas of specs.
+        decode: Whether to decode every value.
         first_spec: The spec of the first shard, which the others must have too.
         is_last: Whether it is the last shard, which a writer may be creating.
     """
@@ -174,13 +173,7 @@ def _expected(folder: Folder, schema: Schema, name: str, decode: bool) -> Genera
 
 
 def _check_refs(refs: BagFile, format: RefsFormat, bags: dict[str, BagFile]) -> Result:
-    """Checks that all refs lead to records; notes how many records have none.
-
-    Args:
-        refs: The refs.
-        format: Their format.
-        bags: The bag of each field that could be opened.
-    """
+    """Checks that all refs to bags that could be opened lead to records; notes records that have none."""
     used = {name: np.zeros(bag.count, bool) for name, bag in bags.items()}
     findings: list[Finding] = []
     for start in range(0, refs.count, REFS_ROWS):
