@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, Self
 
 from bags.formats.ffmpeg import best_stream, import_av, open_container
-from bags.formats.signatures import HEAD_BYTES, identify
+from bags.formats.signatures import identify_file
 from bags.formats.videos import MP4, WEBM, Codec, Frames, checked_frames, frame_rate, write_frames
 from bags.media.cutting import ClipRange, FrameReader, PacketCopier, plan_clips, why_not_copied
 from bags.media.source import FileSource, Source
@@ -205,9 +205,7 @@ def _copier(source: Source) -> Iterator[PacketCopier]:
     """Opens a source again, whose packets are then copied from the first to the last."""
     with source.open() as file:
         file.seek(0)
-        name = identify(file.read(HEAD_BYTES))
-        file.seek(0)
-        with open_container(file, name) as container:
+        with open_container(file, identify_file(file)) as container:
             yield PacketCopier(container, best_stream(container, 'video'))
 
 
