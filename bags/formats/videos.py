@@ -258,13 +258,6 @@ def write_frames(
         stream = _add_stream(container, shape, codec, fps)
         stream.codec_context.time_base = time_base
         convert = reformatter.VideoReformatter()
-        durations: dict[int, int] = {}
-
-        def mux(packets: Iterable[Any]) -> None:
-            for packet in packets:
-                packet.duration = durations.pop(packet.pts, packet.duration)
-                container.mux(packet)
-
         for array, start, stop in frames:
             frame = av.VideoFrame.from_ndarray(array, format='rgb24')
             if not rgb:
@@ -275,10 +268,9 @@ def write_frames(
                     dst_colorspace=reformatter.Colorspace.ITU709,
                     dst_color_range=reformatter.ColorRange.MPEG,
                 )
-            frame.pts, frame.time_base = start, time_base
-            durations[start] = stop - start
-            mux(stream.encode(frame))
-        mux(stream.encode(None))
+            frame.pts, frame.duration, frame.time_base = start, stop - start, time_base
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
 
 
 def _add_stream(container: Any, shape: tuple[int, ...], codec: Codec, fps: Fraction) -> Any:

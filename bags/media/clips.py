@@ -13,7 +13,7 @@ from typing import Any, Self
 from bags.formats.ffmpeg import best_stream, import_av, open_container
 from bags.formats.signatures import identify_file
 from bags.formats.videos import MP4, WEBM, Codec, Frames, checked_frames, frame_rate, write_frames
-from bags.media.cutting import ClipRange, FrameReader, PacketCopier, plan_clips, why_not_copied
+from bags.media.cutting import ClipRange, PacketCopier, plan_clips, why_not_copied
 from bags.media.source import FileSource, Source
 from bags.media.video import Video
 from bags.media.video_decoder import VideoDecoder, open_video
@@ -162,8 +162,11 @@ def _cut(
 ) -> Iterator[EncodedClip]:
     with ExitStack() as opened, _errors(source):
         decoder = open_video(opened.enter_context(source.open()))
-        timeline, copier, reader = decoder.timeline, None, FrameReader(decoder)
-        ticks, time_base = reader.ticks, Fraction(*timeline.time_base)
+        timeline, copier = decoder.timeline, None
+        time_base = Fraction(*timeline.time_base)
+        ticks = [*timeline.ticks.tolist(), max(timeline.end, int(timeline.ticks[-1]) + 1)]
+        frames: Iterator[Frames] = iter(())
+        position = -1
         fps = (len(timeline) / (time_base * (ticks[-1] - ticks[0]))).limit_denominator(100_000)
         for start, stop, copied in _plan(decoder, size, codec, gop, copy):
             if copied:
@@ -171,7 +174,11 @@ def _cut(
                 data = copier.copy(start, stop, ticks[stop] - ticks[start])
                 yield EncodedClip(data, stop - start, copied=True)
             else:
-                timed = reader.read(start, stop)
+                if start != position:
+                    frames = decoder.in_order(start, decoder.rgb)
+                position = stop
+                bounds = zip(ticks[start:stop], ticks[start + 1 : stop + 1], strict=True)
+                timed = ((next(frames), *shown) for shown in bounds)
                 yield _encode(next(timed), timed, encoder, min(fps, Fraction(1000)), time_base)
         if timeline.truncation:
             raise ValueError(timeline.truncation)

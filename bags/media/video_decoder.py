@@ -84,6 +84,10 @@ class VideoDecoder:
         converted = self.reformatter.reformat(frame, width=width, height=height, format=format, threads=1)
         return plane_pixels(converted, channels)
 
+    def rgb(self, _number: int, frame: Any) -> Frames:
+        """Returns the RGB pixels of a frame in its own size, without a copy."""
+        return plane_pixels(self.reformatter.reformat(frame, format='rgb24'))
+
     def in_order(
         self, start: int, convert: Callable[[int, Any], Frames], threads: int | None = None
     ) -> Iterator[Frames]:
