@@ -102,7 +102,6 @@ def _demux(file: BinaryIO, name: str, kind: str) -> Packets:
     file.seek(0)
     whole = BorrowedFile(file)
     rows: list[tuple[Any, ...]] = []
-    skips: list[tuple[int, int]] = []
     shift: int | None = None  # Bytes from `packet.pos` to the packet; -1 if it is not stored as one range.
     truncation = _find_truncation(whole, name)
     try:
@@ -121,29 +120,27 @@ def _demux(file: BinaryIO, name: str, kind: str) -> Packets:
                     shift = _find(whole, packet, data, shift)
                 shown = not packet.is_discard and (codec != 'vp8' or bool(data[0] & 0x10))
                 times = packet.pts, packet.dts, packet.duration
-                rows.append((packet.pos, packet.size, *times, packet.is_keyframe, shown))
-                skips.append(_skips(packet))
+                rows.append((packet.pos, packet.size, *times, packet.is_keyframe, shown, _skips(packet)))
     except av.FFmpegError as exc:
         if not rows:
             raise ValueError(f'cannot be read as {name}: {exc}') from exc
         truncation = truncation or f'damaged after packet {len(rows) - 1}: {exc}'
     if not rows:
         raise ValueError(truncation or f'expected {kind}, got no packet of it')
-    table = _table(rows, skips, codec, shift or 0, time_base, truncation)
+    table = _table(rows, codec, shift or 0, time_base, truncation)
     return (DemuxedPackets if shift == -1 else Packets)(file, table, name, kind)
 
 
 def _table(
     rows: list[tuple[Any, ...]],
-    skips: list[tuple[int, int]],
     codec: str,
     shift: int,
     time_base: tuple[int, int],
     truncation: str | None,
 ) -> PacketTable:
-    """Returns the table of packets: rows of offset, size, pts, dts, duration, and whether key and shown."""
+    """Returns the table of packets: rows of offset, size, pts, dts, duration, key, shown, skips."""
     columns: Sequence[tuple[Any, ...]] = tuple(zip(*rows, strict=True))
-    offsets, sizes, times, decoded, durations, keys, shown = columns
+    offsets, sizes, times, decoded, durations, keys, shown, skips = columns
     timed = None not in times
     one_frame_each = timed and len(set(times)) == len(times)
     if codec == 'mpeg4':

@@ -272,18 +272,19 @@ _NO_SAMPLES = b''.join(
 def _header(moov: memoryview, track: memoryview) -> bytes:
     """Returns a file with the header of one track without samples, which always opens fast."""
 
-    def rebuild(content: memoryview, path: tuple[bytes, ...]) -> bytes:
+    def rebuild(content: memoryview) -> bytes:
         parts = []
         for kind, inner, whole in _boxes(content):
-            if kind == path[0]:
-                parts.append(_box(kind, rebuild(inner, path[1:]) if len(path) > 1 else sample_table(inner)))
+            if kind in (b'mdia', b'minf'):
+                parts.append(_box(kind, rebuild(inner)))
+            elif kind == b'stbl':
+                parts.append(_box(kind, only(inner, b'stsd') + _NO_SAMPLES))
             elif kind not in (b'edts', b'udta', b'meta', b'tref', b'uuid', b'free'):
                 parts.append(bytes(whole))
         return b''.join(parts)
 
-    def sample_table(content: memoryview) -> bytes:
-        return b''.join(bytes(whole) for kind, _, whole in _boxes(content) if kind == b'stsd') + _NO_SAMPLES
+    def only(content: memoryview, wanted: bytes) -> bytes:
+        return b''.join(bytes(whole) for kind, _, whole in _boxes(content) if kind == wanted)
 
-    trak = _box(b'trak', rebuild(track, (b'mdia', b'minf', b'stbl')))
-    mvhd = b''.join(bytes(whole) for kind, _, whole in _boxes(moov) if kind == b'mvhd')
-    return _box(b'ftyp', b'isom\0\0\x02\0isomiso2') + _box(b'moov', mvhd + trak)
+    trak = _box(b'trak', rebuild(track))
+    return _box(b'ftyp', b'isom\0\0\x02\0isomiso2') + _box(b'moov', only(moov, b'mvhd') + trak)

@@ -6,6 +6,7 @@ with a variable frame rate, B-frames, or an edit that removes frames.
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Iterator
 from typing import Any, SupportsIndex
@@ -60,8 +61,7 @@ class Video(FrameSequence):
 
     def options(self, **options: Any) -> Video:
         """Returns the same video with another `size`, `color` or `threads`, sharing the open file."""
-        other = object.__new__(Video)
-        other._decoder = self._decoder
+        other = copy.copy(self)
         current = {'size': self._size, 'color': self._color, 'threads': self._threads}
         other._set(**{**current, **options})
         return other
