@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from typing import Any, Self
@@ -119,36 +119,20 @@ def _source_of(value: Any) -> Source | None:
 
 def _encode_all(frames: Iterator[Frames], size: int, codec: Codec, fps: Fraction) -> Iterator[EncodedClip]:
     timed = ((frame, tick, tick + 1) for tick, frame in enumerate(frames))
-    first = next(timed, None)
-    if first is None:
+    is_empty = True
+    for first in timed:
+        is_empty = False
+        yield _encode(itertools.chain([first], itertools.islice(timed, size - 1)), codec, fps, 1 / fps)
+    if is_empty:
         raise ValueError('cut_clips: expected at least one frame, got none')
-    while first is not None:
-        yield _encode(first, itertools.islice(timed, size - 1), codec, fps, 1 / fps)
-        first = next(timed, None)
 
 
 def _encode(
-    first: tuple[Frames, int, int],
-    others: Iterable[tuple[Frames, int, int]],
-    codec: Codec,
-    fps: Fraction,
-    time_base: Fraction,
+    frames: Iterator[tuple[Frames, int, int]], codec: Codec, fps: Fraction, time_base: Fraction
 ) -> EncodedClip:
+    """Encodes frames, each with the ticks at which it is shown first and no longer."""
     file = io.BytesIO()
-    count = end = 0
-
-    def shifted() -> Iterator[tuple[Frames, int, int]]:
-        nonlocal count, end
-        for frame, start, stop in itertools.chain([first], others):
-            if frame.shape != first[0].shape:
-                raise ValueError(f'expected frames of shape {first[0].shape}, got {frame.shape}')
-            count, end = count + 1, stop - first[1]
-            yield frame, start - first[1], end
-
-    try:
-        write_frames(file, shifted(), first[0].shape, codec, fps, time_base)
-    except import_av().FFmpegError as exc:
-        raise ValueError(f'cannot encode {first[0].shape} with {codec.name}: {exc}') from exc
+    count, end = write_frames(file, frames, codec, fps, time_base)
     with _copier(FileSource(file)) as copier:
         data = copier.copy(0, count, round(end * time_base / copier.time_base))
     return EncodedClip(data, count, copied=False)
@@ -179,7 +163,7 @@ def _cut(
                 position = stop
                 bounds = zip(ticks[start:stop], ticks[start + 1 : stop + 1], strict=True)
                 timed = ((next(frames), *shown) for shown in bounds)
-                yield _encode(next(timed), timed, encoder, min(fps, Fraction(1000)), time_base)
+                yield _encode(timed, encoder, min(fps, Fraction(1000)), time_base)
         if timeline.truncation:
             raise ValueError(timeline.truncation)
 
