@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, TypeVar
 
 from bags.formats.scalars import Buffer
-from bags.formats.signatures import HEAD_BYTES, check_whole, identify
+from bags.formats.signatures import check_whole, identify, identify_file
 
 __all__ = [
     'BorrowedFile',
@@ -40,7 +40,7 @@ def already_encoded(value: object, *names: str) -> Encoded | None:
     """
     if isinstance(value, bytes | bytearray | memoryview):
         data = bytes(value)
-        _check_format(data, names)
+        _check_format(identify(data), names)
         return data
     if isinstance(value, str | os.PathLike):
         file = open(value, 'rb')  # noqa: SIM115, the writer closes it
@@ -51,17 +51,14 @@ def already_encoded(value: object, *names: str) -> Encoded | None:
 def check_file(file: Any, names: tuple[str, ...]) -> Any:
     """Returns an open file at the position it has, after a check of its format; closes it if that fails."""
     try:
-        start = file.tell()
-        _check_format(file.read(HEAD_BYTES), names, f'{getattr(file, "name", file)}: ')
-        file.seek(start)
+        _check_format(identify_file(file), names, f'{getattr(file, "name", file)}: ')
     except BaseException:
         file.close()
         raise
     return file
 
 
-def _check_format(head: Buffer, names: tuple[str, ...], where: str = '') -> None:
-    found = identify(head)
+def _check_format(found: str, names: tuple[str, ...], where: str = '') -> None:
     if found not in names:
         expected = ' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))
         raise ValueError(f'{where}expected {expected}, got {found}')
@@ -77,7 +74,7 @@ def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
         @functools.wraps(function)
         def decode(data: Buffer, *args: str) -> T:
-            _check_format(data, (name,))
+            _check_format(identify(data), (name,))
             check_whole(data, name)
             try:
                 return function(data, *args)

@@ -81,18 +81,10 @@ def decode_jpeg(data: Buffer, *_args: str) -> Pixels:
     Raises:
         ValueError: Not JPEG, cut off, damaged, or more than `MAX_PIXELS`.
     """
-    # Chosen by benchmarks/jpeg.py (November 2026, 2 cores, other photographs; ms an image from a memoryview,
-    # on one thread / on two):
-    #
-    #                            simplejpeg        Pillow   imagecodecs        OpenCV            av
-    #     512 x 512, 99 KB       0.9 / 0.5     1.3 / 0.7     1.0 / 0.6     1.0 / 0.6     1.4 / 0.8
-    #     1411 x 1411, 228 KB    3.8 / 2.2     5.7 / 4.0     3.9 / 2.3     4.0 / 2.5    13.4 / 8.9
-    #     3000 x 2000, 640 KB    12.8 / 11    45.5 / 32     12.6 / 7.9    12.6 / 8.8    16.3 / 9.2
-    #     3000 x 2000, 1.2 MB    14.6 / 12    38.8 / 37     16.9 / 13     18.5 / 15     21.8 / 18
-    #
-    # All release the GIL, and all but av (off by up to 36) give Pillow's pixels. Of the three fast ones
-    # simplejpeg is the smallest (0.4 MB, against 18 and 60), takes any buffer without a copy, and reports
-    # damage. Pillow reads the memoryview in blocks of 64 KB; a BytesIO copies all of it, and is not faster.
+    # By benchmarks/jpeg.py (November 2026), in ms on one thread, of 512 x 512 and of 3000 x 2000 pixels:
+    # simplejpeg 0.9 and 12.8, Pillow 1.3 and 45.5, imagecodecs and OpenCV 1.0 and 12.6, av 1.4 and 16.3. All
+    # but av give Pillow's pixels. Of the three fast ones simplejpeg is the smallest (0.4 MB, against 18 and
+    # 60), takes any buffer without a copy, and reports damage.
     try:
         import simplejpeg
 

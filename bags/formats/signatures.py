@@ -6,9 +6,11 @@ formats say how long they are, so a truncated file is found before it is decoded
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Callable
+from typing import BinaryIO
 
 from bags.formats.scalars import Buffer
 
@@ -18,53 +20,51 @@ __all__ = [
     'FORMATS',
     'HEAD_BYTES',
     'SIGNATURES',
+    'box_header',
     'check_whole',
     'ebml_number',
     'identify',
+    'identify_file',
+    'starts_with',
 ]
 
 HEAD_BYTES = 512
 """Bytes from the start of a file that `identify` needs."""
 
-Marks = tuple[tuple[int, bytes], ...]
-
 _EBML = b'\x1a\x45\xdf\xa3'
 _SEGMENT = b'\x18\x53\x80\x67'
 _CLUSTER = b'\x1f\x43\xb6\x75'
 
-SIGNATURES: dict[str, tuple[Marks, ...]] = {
-    'JPEG': (((0, b'\xff\xd8\xff'),),),
-    'PNG': (((0, b'\x89PNG\r\n\x1a\n'),),),
-    'FLAC': (((0, b'fLaC'),),),
-    'GIF': (((0, b'GIF8'),),),
-    'BMP': (((0, b'BM'),),),
-    'TIFF': (((0, b'II*\0'),), ((0, b'MM\0*'),)),
-    'JPEG XL': (((0, b'\xff\x0a'),), ((0, b'\0\0\0\x0cJXL '),)),
-    'JPEG 2000': (((0, b'\0\0\0\x0cjP  '),),),
-    'MP3': (
-        ((0, b'ID3'),),
-        *(((0, bytes((0xFF, second))),) for second in (0xFB, 0xFA, 0xF3, 0xF2, 0xE3, 0xE2)),
-    ),
-    'AAC': (((0, b'\xff\xf1'),), ((0, b'\xff\xf9'),)),
-    'RF64': (((0, b'RF64'),),),
-    'FLV': (((0, b'FLV'),),),
-    'zstd': (((0, b'\x28\xb5\x2f\xfd'),),),
-    'PDF': (((0, b'%PDF'),),),
-    'WebP': (((0, b'RIFF'), (8, b'WEBP')),),
-    'WAV': (((0, b'RIFF'), (8, b'WAVE')),),
-    'AVI': (((0, b'RIFF'), (8, b'AVI ')),),
-    'RIFF': (((0, b'RIFF'),),),
-    'Matroska': (((0, _EBML),),),
-    'WebM': (((0, _EBML),),),
-    'MP4': (((4, b'ftyp'),),),
-    'AVIF': (((4, b'ftyp'),),),
-    'HEIF': (((4, b'ftyp'),),),
+SIGNATURES = {
+    'JPEG': rb'\xff\xd8\xff',
+    'PNG': rb'\x89PNG\r\n\x1a\n',
+    'FLAC': rb'fLaC',
+    'GIF': rb'GIF8',
+    'BMP': rb'BM',
+    'TIFF': rb'II\*\0|MM\0\*',
+    'JPEG XL': rb'\xff\x0a|\0\0\0\x0cJXL ',
+    'JPEG 2000': rb'\0\0\0\x0cjP  ',
+    'MP3': rb'ID3|\xff[\xfb\xfa\xf3\xf2\xe3\xe2]',
+    'AAC': rb'\xff[\xf1\xf9]',
+    'RF64': rb'RF64',
+    'FLV': rb'FLV',
+    'zstd': rb'\x28\xb5\x2f\xfd',
+    'PDF': rb'%PDF',
+    'WebP': rb'RIFF....WEBP',
+    'WAV': rb'RIFF....WAVE',
+    'AVI': rb'RIFF....AVI ',
+    'RIFF': rb'RIFF',
+    'Matroska': rb'\x1a\x45\xdf\xa3',
+    'WebM': rb'\x1a\x45\xdf\xa3',
+    'MP4': rb'....ftyp',
+    'AVIF': rb'....ftyp',
+    'HEIF': rb'....ftyp',
     # QuickTime files older than `ftyp` begin with one of the others.
-    'QuickTime': tuple(((4, kind),) for kind in b'ftyp moov mdat wide free skip pnot'.split()),
-    'Ogg Opus': (((0, b'OggS'),),),
-    'Ogg': (((0, b'OggS'),),),
+    'QuickTime': rb'....(ftyp|moov|mdat|wide|free|skip|pnot)',
+    'Ogg Opus': rb'OggS',
+    'Ogg': rb'OggS',
 }
-"""The magic bytes of each format: alternatives, each of which is one or several pairs of offset and bytes.
+"""The magic bytes of each format, as a regular expression for `starts_with`.
 
 Formats of one container (Matroska and WebM; MP4, AVIF and others; Ogg) share them: `identify` looks further.
 """
@@ -112,14 +112,23 @@ def identify(head: Buffer) -> str:
         its first bytes.
     """
     head = bytes(head[:HEAD_BYTES])
-    for name, alternatives in SIGNATURES.items():
-        for marks in alternatives:
-            for offset, mark in marks:
-                if not head.startswith(mark, offset):
-                    break
-            else:
-                return _refined(name, head)
+    for name in SIGNATURES:
+        if starts_with(head, name):
+            return _refined(name, head)
     return f'bytes that begin with {head[:8].hex(" ")}' if head else 'no bytes'
+
+
+def identify_file(file: BinaryIO) -> str:
+    """Returns the format of an open file, from its position on, which is kept."""
+    start = file.tell()
+    name = identify(file.read(HEAD_BYTES))
+    file.seek(start)
+    return name
+
+
+def starts_with(head: Buffer, name: str) -> bool:
+    """Returns whether a file begins with the magic bytes of a format in `SIGNATURES`."""
+    return re.match(SIGNATURES[name], head, re.DOTALL) is not None
 
 
 def _refined(name: str, head: bytes) -> str:
@@ -172,17 +181,24 @@ def _check_riff(data: memoryview) -> None:
 
 
 def _check_boxes(data: memoryview) -> None:
-    """Walks the top-level boxes: `size kind`; a size of 1 precedes one of 64 bits, 0 means the rest."""
+    """Walks the top-level boxes."""
     start = 0
     while start < len(data):
-        size, _ = struct.unpack_from('>I4s', data, start)
-        if size == 1:
-            (size,) = struct.unpack_from('>Q', data, start + 8)
-        elif size == 0:
-            return
-        if size < 8 or start + size > len(data):
+        _, header, size = box_header(data, start, len(data) - start)
+        if size < header or start + size > len(data):
             raise struct.error
         start += size
+
+
+def box_header(data: Buffer, start: int, rest: int) -> tuple[bytes, int, int]:
+    """Returns the kind of the box of MP4 at `start`, the size of its header, and that of all of the box.
+
+    A size of 1 precedes one of 64 bits; 0 means the `rest` of the file.
+    """
+    size, kind = struct.unpack_from('>I4s', data, start)
+    if size == 1:
+        return kind, 16, struct.unpack_from('>Q', data, start + 8)[0]
+    return kind, 8, size or rest
 
 
 def _check_ebml(data: memoryview, start: int = 0, stop: int | None = None) -> None:

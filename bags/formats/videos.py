@@ -210,22 +210,15 @@ def checked_frames(value: Any) -> Iterator[Frames]:
 
 
 def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded:
-    av = import_av()
-    frames = checked_frames(value)
-    first = next(frames, None)
-    if first is None:
-        raise ValueError('expected at least one frame, got none')
     import tempfile  # Imported here: it takes as long as all of bags.formats.
 
     # The frames of an iterator may exceed memory, and so may the file.
     file: Any = tempfile.TemporaryFile() if isinstance(value, Iterator) else io.BytesIO()  # noqa: SIM115
     try:
-        timed = ((frame, tick, tick + 1) for tick, frame in enumerate(itertools.chain([first], frames)))
-        write_frames(file, timed, first.shape, codec.with_options(crf), fps, 1 / fps)
-    except BaseException as exc:
+        timed = ((frame, tick, tick + 1) for tick, frame in enumerate(checked_frames(value)))
+        write_frames(file, timed, codec.with_options(crf), fps, 1 / fps)
+    except BaseException:
         file.close()
-        if isinstance(exc, av.FFmpegError):
-            raise ValueError(f'cannot encode {first.shape} with {codec.name}: {exc}') from exc
         raise
     if isinstance(file, io.BytesIO):
         return file.getvalue()
@@ -235,50 +228,57 @@ def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded
 
 def write_frames(
     file: BinaryIO,
-    frames: Iterable[tuple[Frames, int, int]],
-    shape: tuple[int, ...],
+    frames: Iterator[tuple[Frames, int, int]],
     codec: Codec,
     fps: Fraction,
     time_base: Fraction,
-) -> None:
-    """Writes frames of one shape as a video.
+) -> tuple[int, int]:
+    """Writes frames as a video whose first frame is shown at 0.
 
     Args:
         file: The file.
         frames: Each with the ticks at which it is shown first and no longer.
-        shape: Of each frame.
         codec: Container and encoder.
         fps: The average frame rate.
         time_base: Seconds per tick.
+
+    Returns:
+        The number of frames, and the ticks from the start of the first to the end of the last.
+
+    Raises:
+        ValueError: No frame, frames of several shapes, or of one that the encoder does not support.
     """
     av = import_av()
     reformatter = av.video.reformatter
-    rgb = codec.name == 'ffv1'
-    with av.open(file, 'w', format=codec.format) as container:
-        stream = _add_stream(container, shape, codec, fps)
-        stream.codec_context.time_base = time_base
-        convert = reformatter.VideoReformatter()
-        durations: dict[int, int] = {}
-
-        def mux(packets: Iterable[Any]) -> None:
-            for packet in packets:
-                packet.duration = durations.pop(packet.pts, packet.duration)
-                container.mux(packet)
-
-        for array, start, stop in frames:
-            frame = av.VideoFrame.from_ndarray(array, format='rgb24')
-            if not rgb:
-                frame = convert.reformat(
-                    frame,
-                    format=stream.pix_fmt,
-                    src_colorspace=reformatter.Colorspace.ITU709,
-                    dst_colorspace=reformatter.Colorspace.ITU709,
-                    dst_color_range=reformatter.ColorRange.MPEG,
-                )
-            frame.pts, frame.time_base = start, time_base
-            durations[start] = stop - start
-            mux(stream.encode(frame))
-        mux(stream.encode(None))
+    first = next(frames, None)
+    if first is None:
+        raise ValueError('expected at least one frame, got none')
+    shape, begin = first[0].shape, first[1]
+    count = end = 0
+    try:
+        with av.open(file, 'w', format=codec.format) as container:
+            stream = _add_stream(container, shape, codec, fps)
+            stream.codec_context.time_base = time_base
+            convert = reformatter.VideoReformatter()
+            for array, start, stop in itertools.chain([first], frames):
+                if array.shape != shape:
+                    raise ValueError(f'expected frames of shape {shape}, got {array.shape}')
+                frame = av.VideoFrame.from_ndarray(array, format='rgb24')
+                if codec.name != 'ffv1':
+                    frame = convert.reformat(
+                        frame,
+                        format=stream.pix_fmt,
+                        src_colorspace=reformatter.Colorspace.ITU709,
+                        dst_colorspace=reformatter.Colorspace.ITU709,
+                        dst_color_range=reformatter.ColorRange.MPEG,
+                    )
+                frame.pts, frame.duration, frame.time_base = start - begin, stop - start, time_base
+                container.mux(stream.encode(frame))
+                count, end = count + 1, stop - begin
+            container.mux(stream.encode(None))
+    except av.FFmpegError as exc:
+        raise ValueError(f'cannot encode {shape} with {codec.name}: {exc}') from exc
+    return count, end
 
 
 def _add_stream(container: Any, shape: tuple[int, ...], codec: Codec, fps: Fraction) -> Any:

@@ -144,11 +144,11 @@ def samples_of(
         raise ValueError(
             f'WAV of {channels} channels, {bits} bits and {rate} Hz does not fit its {len(data)} bytes'
         )
-    values = np.frombuffer(data, dtype[tag, bits]) if len(data) else np.empty(0, dtype[tag, bits])
+    values = np.frombuffer(data, dtype[tag, bits])
     if bits == 24:
-        values = np.zeros((len(values) // 3, 4), np.uint8)
-        values[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3) if len(data) else 0
-        values = values.view('<i4')
+        padded = np.zeros((len(values) // 3, 4), np.uint8)
+        padded[:, 1:] = values.reshape(-1, 3)
+        values = padded.view('<i4')
     elif bits == 8:
         values = (values.astype(np.int16) - 128) << 8
     shaped = values.reshape(-1, channels)

@@ -13,7 +13,7 @@ from bags.bag.bag_file import BagFile
 from bags.bag.limits import ENTRY
 from bags.dataset.record import Record
 from bags.errors import CorruptError, DecodeError, MissingDependencyError
-from bags.formats.signatures import SIGNATURES, identify
+from bags.formats.signatures import identify, starts_with
 from bags.indexing import Int64s
 from bags.maintenance.findings import Damage, Finding
 
@@ -143,11 +143,10 @@ def _signature_failures(
 ) -> Iterator[tuple[int, str]]:
     """Yields records that begin with another format than their type: a limit before them may have moved."""
     assert expected.format is not None
-    alternatives = SIGNATURES[expected.format]
     starts = starts[positions]
     heads = bag.file.read_many(starts, np.minimum(stops[positions], starts + SIGNATURE_BYTES))
     for position, head in zip(positions.tolist(), heads, strict=True):
-        if not any(all(head.startswith(mark, at) for at, mark in marks) for marks in alternatives):
+        if not starts_with(head, expected.format):
             yield position, f'expected {expected.format}, got {identify(head)}'
 
 

@@ -44,38 +44,32 @@ class Audio:
         return other
 
     def __len__(self) -> int:
-        with self._decoder.use() as decoder:
-            return decoder.length
+        return self._decoder.get().length
 
     @property
     def rate(self) -> int:
         """Sample rate in Hz."""
-        with self._decoder.use() as decoder:
-            return decoder.rate
+        return self._decoder.get().rate
 
     @property
     def channels(self) -> int:
         """Number of channels."""
-        with self._decoder.use() as decoder:
-            return decoder.channels
+        return self._decoder.get().channels
 
     @property
     def shape(self) -> tuple[int, int]:
         """(time, channels)."""
-        with self._decoder.use() as decoder:
-            return decoder.length, decoder.channels
+        return len(self), self.channels
 
     @property
     def duration(self) -> float:
         """Seconds from the first sample to the end of the last."""
-        with self._decoder.use() as decoder:
-            return decoder.length / decoder.rate
+        return len(self) / self.rate
 
     @property
     def start(self) -> float:
         """The time of the first sample in seconds: not 0 where a file delays it, as beside video."""
-        with self._decoder.use() as decoder:
-            return decoder.begin
+        return self._decoder.get().begin
 
     def __repr__(self) -> str:
         return f'bags.Audio({self._decoder.source.name!r})'

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from bags.formats.audio import VERIFY_CHECKSUMS, decode_flac
 from bags.formats.encoded import BufferFile
 from bags.formats.ffmpeg import import_av
-from bags.formats.signatures import HEAD_BYTES, identify
+from bags.formats.signatures import identify_file
 from bags.formats.wav import encode_wav, find_samples, samples_of
 from bags.indexing import Int64s
 from bags.media.demux import open_packets
@@ -275,7 +275,7 @@ def open_audio(file: BinaryIO) -> AnyAudioDecoder:
         ValueError: Not audio, or without a sample.
     """
     file.seek(0)
-    if identify(file.read(HEAD_BYTES)) == 'WAV':
+    if identify_file(file) == 'WAV':
         try:
             return WavReader(file)
         except ValueError as exc:

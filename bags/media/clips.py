@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from typing import Any, Self
 
 from bags.formats.ffmpeg import best_stream, import_av, open_container
-from bags.formats.signatures import HEAD_BYTES, identify
+from bags.formats.signatures import identify_file
 from bags.formats.videos import MP4, WEBM, Codec, Frames, checked_frames, frame_rate, write_frames
-from bags.media.cutting import ClipRange, FrameReader, PacketCopier, plan_clips, why_not_copied
+from bags.media.cutting import ClipRange, PacketCopier, plan_clips, why_not_copied
 from bags.media.source import FileSource, Source
 from bags.media.video import Video
 from bags.media.video_decoder import VideoDecoder, open_video
@@ -119,36 +119,20 @@ def _source_of(value: Any) -> Source | None:
 
 def _encode_all(frames: Iterator[Frames], size: int, codec: Codec, fps: Fraction) -> Iterator[EncodedClip]:
     timed = ((frame, tick, tick + 1) for tick, frame in enumerate(frames))
-    first = next(timed, None)
-    if first is None:
+    is_empty = True
+    for first in timed:
+        is_empty = False
+        yield _encode(itertools.chain([first], itertools.islice(timed, size - 1)), codec, fps, 1 / fps)
+    if is_empty:
         raise ValueError('cut_clips: expected at least one frame, got none')
-    while first is not None:
-        yield _encode(first, itertools.islice(timed, size - 1), codec, fps, 1 / fps)
-        first = next(timed, None)
 
 
 def _encode(
-    first: tuple[Frames, int, int],
-    others: Iterable[tuple[Frames, int, int]],
-    codec: Codec,
-    fps: Fraction,
-    time_base: Fraction,
+    frames: Iterator[tuple[Frames, int, int]], codec: Codec, fps: Fraction, time_base: Fraction
 ) -> EncodedClip:
+    """Encodes frames, each with the ticks at which it is shown first and no longer."""
     file = io.BytesIO()
-    count = end = 0
-
-    def shifted() -> Iterator[tuple[Frames, int, int]]:
-        nonlocal count, end
-        for frame, start, stop in itertools.chain([first], others):
-            if frame.shape != first[0].shape:
-                raise ValueError(f'expected frames of shape {first[0].shape}, got {frame.shape}')
-            count, end = count + 1, stop - first[1]
-            yield frame, start - first[1], end
-
-    try:
-        write_frames(file, shifted(), first[0].shape, codec, fps, time_base)
-    except import_av().FFmpegError as exc:
-        raise ValueError(f'cannot encode {first[0].shape} with {codec.name}: {exc}') from exc
+    count, end = write_frames(file, frames, codec, fps, time_base)
     with _copier(FileSource(file)) as copier:
         data = copier.copy(0, count, round(end * time_base / copier.time_base))
     return EncodedClip(data, count, copied=False)
@@ -162,8 +146,11 @@ def _cut(
 ) -> Iterator[EncodedClip]:
     with ExitStack() as opened, _errors(source):
         decoder = open_video(opened.enter_context(source.open()))
-        timeline, copier, reader = decoder.timeline, None, FrameReader(decoder)
-        ticks, time_base = reader.ticks, Fraction(*timeline.time_base)
+        timeline, copier = decoder.timeline, None
+        time_base = Fraction(*timeline.time_base)
+        ticks = [*timeline.ticks.tolist(), max(timeline.end, int(timeline.ticks[-1]) + 1)]
+        frames: Iterator[Frames] = iter(())
+        position = -1
         fps = (len(timeline) / (time_base * (ticks[-1] - ticks[0]))).limit_denominator(100_000)
         for start, stop, copied in _plan(decoder, size, codec, gop, copy):
             if copied:
@@ -171,8 +158,12 @@ def _cut(
                 data = copier.copy(start, stop, ticks[stop] - ticks[start])
                 yield EncodedClip(data, stop - start, copied=True)
             else:
-                timed = reader.read(start, stop)
-                yield _encode(next(timed), timed, encoder, min(fps, Fraction(1000)), time_base)
+                if start != position:
+                    frames = decoder.in_order(start, decoder.rgb)
+                position = stop
+                bounds = zip(ticks[start:stop], ticks[start + 1 : stop + 1], strict=True)
+                timed = ((next(frames), *shown) for shown in bounds)
+                yield _encode(timed, encoder, min(fps, Fraction(1000)), time_base)
         if timeline.truncation:
             raise ValueError(timeline.truncation)
 
@@ -205,9 +196,7 @@ def _copier(source: Source) -> Iterator[PacketCopier]:
     """Opens a source again, whose packets are then copied from the first to the last."""
     with source.open() as file:
         file.seek(0)
-        name = identify(file.read(HEAD_BYTES))
-        file.seek(0)
-        with open_container(file, name) as container:
+        with open_container(file, identify_file(file)) as container:
             yield PacketCopier(container, best_stream(container, 'video'))
 
 

@@ -1,4 +1,4 @@
-"""Cutting a video: the plan of clips, copying packets of the source to new files, and decoding frames of it.
+"""Cutting a video: the plan of clips, and copying packets of the source to new files.
 
     source     I . . . . . I . . . . . I . . . . . I . . .       I: a key frame
     size 6     |copied     |copied     |copied     |copied       every cut is at a key frame
@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bags.formats.ffmpeg import import_av
-from bags.formats.videos import Frames, plane_pixels
 from bags.indexing import Int64s
 from bags.media.video_decoder import VideoDecoder
 
-__all__ = ['ClipRange', 'FrameReader', 'PacketCopier', 'plan_clips', 'why_not_copied']
+__all__ = ['ClipRange', 'PacketCopier', 'plan_clips', 'why_not_copied']
 
 MP4_CODECS = {'h264', 'hevc', 'vp9', 'av1', 'mpeg4', 'mjpeg'}
 """Codecs that MP4 supports, and of which every packet is a frame."""
@@ -154,26 +152,3 @@ def _decoding_times(times: Int64s, shown: Int64s, end: int) -> Int64s:
         decoded[: last + 1] += min(wrong, 0)
         decoded[last + 1 :] -= max(wrong, 0)
     return decoded
-
-
-class FrameReader:
-    """Decodes consecutive ranges of frames of a video; a range that continues the last one does not seek."""
-
-    def __init__(self, decoder: VideoDecoder) -> None:
-        timeline = decoder.timeline
-        self._decoder = decoder
-        self.ticks: list[int] = [*timeline.ticks.tolist(), max(timeline.end, int(timeline.ticks[-1]) + 1)]
-        """When each frame is shown, and when the last one ends."""
-        self._frames: Iterator[Frames] = iter(())
-        self._position = -1
-
-    def read(self, start: int, stop: int) -> Iterator[tuple[Frames, int, int]]:
-        """Yields frames, each with the ticks at which it is shown first and no longer."""
-        if start != self._position:
-            convert = self._decoder.reformatter.reformat
-            self._frames = self._decoder.in_order(
-                start, lambda _, frame: plane_pixels(convert(frame, format='rgb24'))
-            )
-        self._position = stop
-        for number in range(start, stop):
-            yield next(self._frames), self.ticks[number], self.ticks[number + 1]

@@ -9,9 +9,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.formats.encoded import PositionedFile
+from bags.formats.encoded import BorrowedFile
 from bags.formats.ffmpeg import best_stream, import_av, open_container
-from bags.formats.signatures import DEMUXERS, HEAD_BYTES, ebml_number, identify
+from bags.formats.signatures import DEMUXERS, ebml_number, identify_file
 from bags.media.mp4 import Track, find_moov, find_track
 from bags.media.packets import NO_PROBING, DemuxedPackets, Packets
 from bags.media.timeline import PacketTable
@@ -25,8 +25,6 @@ PLAIN_CODECS = {
 }  # fmt: skip
 """Codecs of MP4 whose samples are packets as libavcodec decodes them."""
 
-MIN_READ_AHEAD, MAX_READ_AHEAD = 1 << 16, 1 << 22
-"""Bytes of one read: doubled with each read that continues the one before."""
 MAX_OGG_PAGE_BYTES = 27 + 255 + 255 * 255
 MAX_SKIPPED_VOP_BYTES = 16
 """Of a packet of MPEG-4 which may say only that no frame is shown."""
@@ -43,7 +41,7 @@ def open_packets(file: BinaryIO, kind: str) -> Packets:
         ValueError: Not a media file, no stream of the kind, or an unknown codec.
     """
     file.seek(0)
-    name = identify(file.read(HEAD_BYTES))
+    name = identify_file(file)
     if name not in DEMUXERS:
         raise ValueError(f'expected {kind}, got {name}')
     if name in ('MP4', 'QuickTime'):
@@ -94,39 +92,6 @@ def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
     return Packets(file, table, name, 'audio', track.header)
 
 
-class ReadAheadFile(PositionedFile):
-    """A file that is read in large blocks, of which the last one is in memory."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._size = file.seek(0, 2)
-        self._start = 0
-        self._block = b''
-        self._length = MIN_READ_AHEAD
-
-    def size(self) -> int:
-        return self._size
-
-    def read_at(self, start: int, count: int | None) -> bytes:
-        within = start - self._start
-        if not 0 <= within < len(self._block):
-            continues = start == self._start + len(self._block)
-            self._length = min(2 * self._length, MAX_READ_AHEAD) if continues else MIN_READ_AHEAD
-            self._block, self._start, within = self.peek(start, self._length), start, 0
-        return self._block[within : None if count is None else within + count]
-
-    def peek(self, start: int, count: int) -> bytes:
-        """Returns bytes from anywhere, without a change of the block in memory."""
-        within = start - self._start
-        if within >= 0 and within + count <= len(self._block):
-            return self._block[within : within + count]
-        stop = min(start + count, self._size)
-        if start >= stop:
-            return b''
-        self._file.seek(start)
-        return self._file.read(stop - start)
-
-
 def _demux(file: BinaryIO, name: str, kind: str) -> Packets:
     """Reads the file once and notes the packets of a stream.
 
@@ -134,13 +99,13 @@ def _demux(file: BinaryIO, name: str, kind: str) -> Packets:
         ValueError: No such stream, or no packet in it.
     """
     av = import_av()
-    ahead = ReadAheadFile(file)
+    file.seek(0)
+    whole = BorrowedFile(file)
     rows: list[tuple[Any, ...]] = []
-    skips: list[tuple[int, int]] = []
     shift: int | None = None  # Bytes from `packet.pos` to the packet; -1 if it is not stored as one range.
-    truncation = _find_truncation(ahead, name)
+    truncation = _find_truncation(whole, name)
     try:
-        with open_container(ahead, name) as container:
+        with open_container(whole, name) as container:
             stream = best_stream(container, kind)
             codec = stream.codec_context.name
             time_base = stream.time_base.numerator, stream.time_base.denominator
@@ -152,32 +117,30 @@ def _demux(file: BinaryIO, name: str, kind: str) -> Packets:
                     break
                 data = bytes(packet)
                 if shift != -1:
-                    shift = _find(ahead, packet, data, shift)
+                    shift = _find(whole, packet, data, shift)
                 shown = not packet.is_discard and (codec != 'vp8' or bool(data[0] & 0x10))
                 times = packet.pts, packet.dts, packet.duration
-                rows.append((packet.pos, packet.size, *times, packet.is_keyframe, shown))
-                skips.append(_skips(packet))
+                rows.append((packet.pos, packet.size, *times, packet.is_keyframe, shown, _skips(packet)))
     except av.FFmpegError as exc:
         if not rows:
             raise ValueError(f'cannot be read as {name}: {exc}') from exc
         truncation = truncation or f'damaged after packet {len(rows) - 1}: {exc}'
     if not rows:
         raise ValueError(truncation or f'expected {kind}, got no packet of it')
-    table = _table(rows, skips, codec, shift or 0, time_base, truncation)
+    table = _table(rows, codec, shift or 0, time_base, truncation)
     return (DemuxedPackets if shift == -1 else Packets)(file, table, name, kind)
 
 
 def _table(
     rows: list[tuple[Any, ...]],
-    skips: list[tuple[int, int]],
     codec: str,
     shift: int,
     time_base: tuple[int, int],
     truncation: str | None,
 ) -> PacketTable:
-    """Returns the table of packets: rows of offset, size, pts, dts, duration, and whether key and shown."""
+    """Returns the table of packets: rows of offset, size, pts, dts, duration, key, shown, skips."""
     columns: Sequence[tuple[Any, ...]] = tuple(zip(*rows, strict=True))
-    offsets, sizes, times, decoded, durations, keys, shown = columns
+    offsets, sizes, times, decoded, durations, keys, shown, skips = columns
     timed = None not in times
     one_frame_each = timed and len(set(times)) == len(times)
     if codec == 'mpeg4':
@@ -204,14 +167,14 @@ def _table(
     )
 
 
-def _find(file: ReadAheadFile, packet: Any, data: bytes, shift: int | None) -> int:
+def _find(file: BorrowedFile, packet: Any, data: bytes, shift: int | None) -> int:
     """Returns how many bytes after `packet.pos` the packet starts; -1 if it is not there."""
     added = packet.has_sidedata('new_extradata') or packet.has_sidedata('palette')
     if packet.pos is None or packet.pos < 0 or added:
         return -1
     if shift is None:
-        return file.peek(packet.pos, len(data) + 32).find(data)
-    return shift if file.peek(packet.pos + shift, len(data)) == data else -1
+        return file.read_at(packet.pos, len(data) + 32).find(data)
+    return shift if file.read_at(packet.pos + shift, len(data)) == data else -1
 
 
 def _skips(packet: Any) -> tuple[int, int]:
@@ -222,24 +185,24 @@ def _skips(packet: Any) -> tuple[int, int]:
     return start, end
 
 
-def _find_truncation(file: ReadAheadFile, name: str) -> str | None:
+def _find_truncation(file: BorrowedFile, name: str) -> str | None:
     """Returns what is missing of a file whose header says how long it is; None if nothing is."""
     size, end = file.size(), 0
-    head = file.peek(0, 64)
+    head = file.read_at(0, 64)
     if name in ('WAV', 'AVI'):
         end = 8 + int.from_bytes(head[4:8], 'little')
         end = end if end < 1 << 32 else 0
     elif name in ('WebM', 'Matroska'):
         try:
             segment = sum(ebml_number(head, 4))  # After the EBML header.
-            mark = file.peek(segment, 12)
+            mark = file.read_at(segment, 12)
             length, begin = ebml_number(mark, 4)
             if mark[:4] == b'\x18\x53\x80\x67' and length + 1 != 1 << 7 * (begin - 4):
                 end = segment + begin + length
         except (struct.error, IndexError):
             pass  # libavformat raises.
     elif name.startswith('Ogg') and not _ends_with_page(
-        file.peek(max(0, size - MAX_OGG_PAGE_BYTES), MAX_OGG_PAGE_BYTES)
+        file.read_at(max(0, size - MAX_OGG_PAGE_BYTES), MAX_OGG_PAGE_BYTES)
     ):
         return f'cut off: expected the end of an Ogg page, got that of the file at {size} bytes'
     return f'cut off: expected {end} bytes, got {size}' if end > size else None

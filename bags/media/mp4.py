@@ -27,13 +27,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from bags.formats.signatures import box_header
 from bags.indexing import Int64s
 from bags.media.timeline import Bools, PacketTable
 
 __all__ = ['Track', 'find_moov', 'find_track']
 
-MIN_READ_BYTES = 1 << 14
-"""Of one read, which mostly covers a small moov and what is before it."""
 MAX_MOOV_BYTES = 1 << 30
 MAX_EQUAL_SAMPLES = 1 << 24
 """Samples of one common size, of which the header may claim any number. PCM audio has more."""
@@ -64,35 +63,19 @@ def find_moov(file: BinaryIO) -> bytes:
     Raises:
         ValueError: There is none, or it is cut off.
     """
-    size = file.seek(0, 2)
-    file.seek(0)
-    head, base, start = file.read(MIN_READ_BYTES), 0, 0
+    size, start = file.seek(0, 2), 0
     while start + 8 <= size:
-        if not base <= start <= base + len(head) - 16:
-            # Mostly the last box, and the moov.
-            file.seek(start)
-            head, base = file.read(MIN_READ_BYTES), start
-        within = start - base
-        length, kind = struct.unpack_from('>I4s', head, within)
-        begin = start + 8
-        if length == 1 and within + 16 <= len(head):
-            length, begin = struct.unpack_from('>Q', head, within + 8)[0], start + 16
-        elif length == 0:
-            length = size - start
-        if length < begin - start:
-            raise ValueError(
-                f'expected a box of MP4 at byte {start}, got {head[within : within + 8].hex(" ")}'
-            )
-        stop = start + length
+        file.seek(start)
+        head = file.read(16)
+        kind, header, length = box_header(head.ljust(16, b'\0'), 0, size - start)
+        if length < header:
+            raise ValueError(f'expected a box of MP4 at byte {start}, got {head[:8].hex(" ")}')
         if kind == b'moov':
-            if stop > size or stop - begin > MAX_MOOV_BYTES:
+            if start + length > size or length > MAX_MOOV_BYTES:
                 raise ValueError(f'MP4 is cut off after {size} bytes, within the header')
-            found = head[begin - base : stop - base]
-            if len(found) < stop - begin:
-                file.seek(begin + len(found))
-                found += file.read(stop - begin - len(found))
-            return bytes(found)
-        start = stop
+            file.seek(start + header)
+            return file.read(length - header)
+        start += length
     if start > size:
         raise ValueError(f'MP4 is cut off after {size} bytes, before the header')
     raise ValueError('MP4 has no header (moov)')
@@ -102,15 +85,10 @@ def _boxes(data: memoryview) -> Iterator[tuple[bytes, memoryview, memoryview]]:
     """Yields of each box its kind, its content, and all of its bytes."""
     start = 0
     while start + 8 <= len(data):
-        length, kind = struct.unpack_from('>I4s', data, start)
-        begin = start + 8
-        if length == 1:
-            length, begin = struct.unpack_from('>Q', data, begin)[0], start + 16
-        elif length == 0:
-            length = len(data) - start
-        if length < begin - start or start + length > len(data):
+        kind, header, length = box_header(data, start, len(data) - start)
+        if length < header or start + length > len(data):
             return
-        yield kind, data[begin : start + length], data[start : start + length]
+        yield kind, data[start + header : start + length], data[start : start + length]
         start += length
 
 
@@ -294,18 +272,19 @@ _NO_SAMPLES = b''.join(
 def _header(moov: memoryview, track: memoryview) -> bytes:
     """Returns a file with the header of one track without samples, which always opens fast."""
 
-    def rebuild(content: memoryview, path: tuple[bytes, ...]) -> bytes:
+    def rebuild(content: memoryview) -> bytes:
         parts = []
         for kind, inner, whole in _boxes(content):
-            if kind == path[0]:
-                parts.append(_box(kind, rebuild(inner, path[1:]) if len(path) > 1 else sample_table(inner)))
+            if kind in (b'mdia', b'minf'):
+                parts.append(_box(kind, rebuild(inner)))
+            elif kind == b'stbl':
+                parts.append(_box(kind, only(inner, b'stsd') + _NO_SAMPLES))
             elif kind not in (b'edts', b'udta', b'meta', b'tref', b'uuid', b'free'):
                 parts.append(bytes(whole))
         return b''.join(parts)
 
-    def sample_table(content: memoryview) -> bytes:
-        return b''.join(bytes(whole) for kind, _, whole in _boxes(content) if kind == b'stsd') + _NO_SAMPLES
+    def only(content: memoryview, wanted: bytes) -> bytes:
+        return b''.join(bytes(whole) for kind, _, whole in _boxes(content) if kind == wanted)
 
-    trak = _box(b'trak', rebuild(track, (b'mdia', b'minf', b'stbl')))
-    mvhd = b''.join(bytes(whole) for kind, _, whole in _boxes(moov) if kind == b'mvhd')
-    return _box(b'ftyp', b'isom\0\0\x02\0isomiso2') + _box(b'moov', mvhd + trak)
+    trak = _box(b'trak', rebuild(track))
+    return _box(b'ftyp', b'isom\0\0\x02\0isomiso2') + _box(b'moov', only(moov, b'mvhd') + trak)

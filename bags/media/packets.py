@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from bags.formats.ffmpeg import best_stream, import_av, open_container
@@ -25,25 +26,18 @@ MAX_GAP_BYTES = 1 << 16
 """Between two packets that are read with one request."""
 
 
+@dataclass(eq=False)
 class Packets:
-    """The packets of one stream, `video` or `audio`, as ranges of a file of a format that `identify` names.
+    """The packets of one stream, as ranges of a file."""
 
-    `header` is a short file with the same header, which opens faster.
-    """
-
-    def __init__(
-        self, file: BinaryIO, table: PacketTable, name: str, kind: str, header: bytes | None = None
-    ) -> None:
-        self.file = file
-        self.table = table
-        self.name = name
-        self.kind = kind
-        self.header = header
-        self._packet = import_av().Packet
-
-    def over(self, file: BinaryIO) -> Packets:
-        """Returns the same packets of another open file."""
-        return type(self)(file, self.table, self.name, self.kind, self.header)
+    file: BinaryIO
+    table: PacketTable
+    name: str
+    """The format of the file, as `identify` names it."""
+    kind: str
+    """The stream, `video` or `audio`."""
+    header: bytes | None = None
+    """A short file with the same header, which opens faster."""
 
     def new_context(self) -> Any:
         """Returns a new codec context, which is not open yet."""
@@ -59,7 +53,7 @@ class Packets:
             ValueError: One is missing.
         """
         offsets, sizes = self.table.offsets[start:stop].tolist(), self.table.sizes[start:stop].tolist()
-        number, count = 0, len(offsets)
+        number, count, new_packet = 0, len(offsets), import_av().Packet
         while number < count:
             first, begin = number, offsets[number]
             end = begin + sizes[number]
@@ -79,7 +73,7 @@ class Packets:
                 if len(part) != size:
                     where = f'{size} bytes at byte {offset}'
                     raise ValueError(f'cut off: expected {where} for packet {start + index}, got {len(part)}')
-                yield self._packet(part)
+                yield new_packet(part)
 
 
 class DemuxedPackets(Packets):

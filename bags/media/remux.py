@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from bags.formats.encoded import BufferFile
 from bags.formats.ffmpeg import import_av, open_container
-from bags.formats.signatures import DEMUXERS, HEAD_BYTES, identify
+from bags.formats.signatures import DEMUXERS, identify_file
 
 __all__ = ['RemuxedFile', 'remux']
 
@@ -38,9 +38,7 @@ def remux(source: Any) -> BinaryIO:
         with open(source, 'rb') as opened:
             return remux(opened)
     file: Any = BufferFile(source) if isinstance(source, bytes | bytearray | memoryview) else source
-    start = file.tell()
-    name = identify(file.read(HEAD_BYTES))
-    file.seek(start)
+    name = identify_file(file)
     if name not in DEMUXERS:
         raise ValueError(f'expected a video, got {name}')
     # A path, since libavformat opens the output a second time to move the header to the front.

@@ -126,6 +126,11 @@ class LazyDecoder(Generic[T]):
             except Exception as exc:
                 self.fail(exc)
 
+    def get(self) -> T:
+        """Returns the open decoder, for attributes that do not change."""
+        with self.use() as decoder:
+            return decoder
+
     def fail(self, exc: Exception) -> NoReturn:
         """Raises an error in the content as one that names the source, and any other error unchanged."""
         is_av = type(exc).__module__.partition('.')[0] == 'av'

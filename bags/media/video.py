@@ -6,6 +6,7 @@ with a variable frame rate, B-frames, or an edit that removes frames.
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Iterator
 from typing import Any, SupportsIndex
@@ -60,8 +61,7 @@ class Video(FrameSequence):
 
     def options(self, **options: Any) -> Video:
         """Returns the same video with another `size`, `color` or `threads`, sharing the open file."""
-        other = object.__new__(Video)
-        other._decoder = self._decoder
+        other = copy.copy(self)
         current = {'size': self._size, 'color': self._color, 'threads': self._threads}
         other._set(**{**current, **options})
         return other
@@ -74,8 +74,7 @@ class Video(FrameSequence):
     @property
     def timeline(self) -> Timeline:
         """Which packet holds which frame, and when each is shown."""
-        with self._decoder.use() as decoder:
-            return decoder.timeline
+        return self._decoder.get().timeline
 
     @property
     def _name(self) -> str:
@@ -102,16 +101,13 @@ class Video(FrameSequence):
             return (*(self._size or decoder.frame_size), COLORS[self._color][1])
 
     def _decode(self, numbers: Int64s) -> Pixels:
-        places: dict[int, list[int]] = {}
-        for place, number in enumerate(numbers.tolist()):
-            places.setdefault(number, []).append(place)
         with self._decoder.use() as decoder:
             frame_size = decoder.frame_size
             size = self._size or frame_size
             frames = np.empty((len(numbers), *size, COLORS[self._color][1]), np.uint8)
-            for number, frame in decoder.frames(np.array(sorted(places), np.int64), self._threads):
+            for number, frame in decoder.frames(np.unique(numbers), self._threads):
                 pixels = decoder.pixels(number, frame, size, self._color)
-                for place in places[number]:
+                for place in np.flatnonzero(numbers == number):
                     frames[place] = pixels
         return frames
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -33,17 +33,17 @@ COLORS = {'rgb': ('rgb24', 3), 'gray': ('gray', 1)}
 """The pixel format of FFmpeg and the number of channels of each color."""
 
 
+@dataclass(eq=False)
 class VideoDecoder:
     """An open video. Not thread-safe."""
 
-    def __init__(self, file: BinaryIO, packets: Packets, timeline: Timeline) -> None:
-        self.file = file
-        self.packets = packets
-        self.timeline = timeline
+    file: BinaryIO
+    packets: Packets
+    timeline: Timeline
 
     def over(self, file: BinaryIO) -> VideoDecoder:
         """Returns a decoder of the same video, by way of another open file."""
-        return VideoDecoder(file, self.packets.over(file), self.timeline)
+        return VideoDecoder(file, replace(self.packets, file=file), self.timeline)
 
     def close(self) -> None:
         """Closes the file and frees the decoder."""
@@ -83,6 +83,10 @@ class VideoDecoder:
         height, width = size
         converted = self.reformatter.reformat(frame, width=width, height=height, format=format, threads=1)
         return plane_pixels(converted, channels)
+
+    def rgb(self, _number: int, frame: Any) -> Frames:
+        """Returns the RGB pixels of a frame in its own size, without a copy."""
+        return plane_pixels(self.reformatter.reformat(frame, format='rgb24'))
 
     def in_order(
         self, start: int, convert: Callable[[int, Any], Frames], threads: int | None = None
