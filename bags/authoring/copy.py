@@ -12,7 +12,7 @@ import numpy as np
 from bags.authoring.computed_fields import ComputedFields
 from bags.authoring.copy_plan import Planner, copied_type
 from bags.authoring.copy_records import ChunkReader
-from bags.authoring.progress_log import open_progress_log
+from bags.authoring.progress_log import ProgressLog
 from bags.bag.limits import ENTRY
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.encoder import Encoder
@@ -134,7 +134,7 @@ def copy(
             'length': len(source),
             'fingerprint': fingerprint(source),
         }
-        log = open_progress_log(writer, made_from, resume)
+        log = ProgressLog(writer, made_from, resume)
         noted = log.state.get('skipped', [])
         position, skipped = _resumed(len(writer), noted)
 

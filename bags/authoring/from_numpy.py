@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bags.authoring.progress_log import open_progress_log
+from bags.authoring.progress_log import ProgressLog
 from bags.dataset.field_writer import Compression, Run
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.errors import SpecError
@@ -82,7 +82,7 @@ def from_numpy(
         ) as writer,
         contextlib.ExitStack() as stack,
     ):
-        open_progress_log(writer, {'kind': 'arrays', 'length': length, 'fields': spec}, resume)
+        ProgressLog(writer, {'kind': 'arrays', 'length': length, 'fields': spec}, resume)
         start = len(writer)
         advance = stack.enter_context(show_progress('writing', length - start, 'datapoints', show=progress))
         while start < length:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any
 
-from bags.authoring.progress_log import open_progress_log
+from bags.authoring.progress_log import ProgressLog
 from bags.authoring.tasks import MAX_INPUTS, Inputs, Task, WrittenInputs
 from bags.dataset.base import Dataset
 from bags.dataset.encoder import Encoder, collect
@@ -153,7 +153,7 @@ def write(
                 filesystem=filesystem, storage_options=storage_options,
             )
         )  # fmt: skip
-        log = open_progress_log(writer, made_from, resume)
+        log = ProgressLog(writer, made_from, resume)
         ordered = (ordered or writer.store.is_remote) and not log.state.get('ledger')
         written = None if ordered else WrittenInputs(log, len(writer))
         done = [(0, len(writer))] if written is None else written.done

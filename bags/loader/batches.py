@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import operator
@@ -41,36 +42,28 @@ class Plan(NamedTuple):
     """Where the indices of each step begin, and the end of the last."""
 
 
+@dataclasses.dataclass(eq=False)
 class BatchMaker:
-    """Makes batches by the number of their step: the same ones in any order, thread or process.
+    """Makes batches by the number of their step: the same ones in any order, thread or process."""
 
-    Args:
-        dataset: Where datapoints are read.
-        fields: Which fields of them.
-        sampler: Which datapoint is at a position.
-        schedule: Which positions a step has.
-        seed: Of the random numbers of `transform`, with the epoch and the position.
-        transform: Takes a batch, and `rng` if it has a parameter of that name; returns a batch.
-        collate: Takes what `transform` returns.
-        mask_column: A column of every batch that is False for repeats.
-    """
+    dataset: Any
+    fields: Fields
+    sampler: Sampler
+    schedule: Schedule
+    """Which positions of the sampler a step has."""
+    seed: int
+    """Of the random numbers of `transform`, with the epoch and the position."""
+    transform: Callable[..., Any] | None
+    """Takes a batch, and `rng` if it has a parameter of that name; returns a batch."""
+    collate: Callable[[Any], Any] | None
+    """Takes what `transform` returns."""
+    mask_column: str | None
+    """A column of every batch that is False for repeats."""
 
-    def __init__(
-        self,
-        dataset: Any,
-        fields: Fields,
-        sampler: Sampler,
-        schedule: Schedule,
-        seed: int,
-        transform: Callable[..., Any] | None,
-        collate: Callable[[Any], Any] | None,
-        mask_column: str | None,
-    ) -> None:
-        self.dataset, self.fields, self.sampler, self.schedule = dataset, fields, sampler, schedule
-        self.seed, self.transform, self.collate, self.mask_column = seed, transform, collate, mask_column
-        self._takes_rng = transform is not None and _takes_rng(transform)
-        self._types = types_of(dataset) or {}
-        self._is_plain = transform is None and collate is None and mask_column is None
+    def __post_init__(self) -> None:
+        self._takes_rng = self.transform is not None and _takes_rng(self.transform)
+        self._types = types_of(self.dataset) or {}
+        self._is_plain = self.transform is None and self.collate is None and self.mask_column is None
         self._plans: dict[int, Plan] = {}
 
     def make(self, numbers: range) -> list[Any] | Partial:
