@@ -9,9 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bags.authoring.computed_fields import ComputedFields
 from bags.authoring.copy_plan import Planner, copied_type
-from bags.authoring.copy_records import ChunkReader
+from bags.authoring.copy_records import ChunkReader, ComputedFields
 from bags.authoring.progress_log import ProgressLog
 from bags.bag.limits import ENTRY
 from bags.dataset.base import Dataset, check_dataset

@@ -38,8 +38,8 @@ class ProgressLog:
             self.state = found.get('state', {})
         elif resume and len(writer):
             raise ValueError(
-                f'{self._path}: is missing, so it is unknown what the {len(writer)} datapoints are made from; '
-                f'expected the file that an earlier run wrote'
+                f'{self._path}: is missing, so it is unknown what the {len(writer)} datapoints are made '
+                'from; expected the file that an earlier run wrote'
             )
         else:
             self.save()
