@@ -87,8 +87,7 @@ def stack(column: Any) -> Any:
         column: A `Ragged`, or a list of arrays, numbers or lists of them; or a batch, for all such columns.
 
     Returns:
-        The array, shape (B, *shape). It is a view where the values are adjacent in memory, as JPEGs of one
-        batch and shape are.
+        The array, shape (B, *shape): of a `Ragged`, a view of its values.
 
     Raises:
         StackError: Values of different shapes, or a missing one; says which.
@@ -104,21 +103,9 @@ def stack(column: Any) -> Any:
         raise StackError(shapes)
     if not arrays:
         return np.empty(0)
-    return np.stack(arrays) if (view := _adjacent(arrays)) is None else view
-
-
-def _adjacent(arrays: list[Array]) -> Array | None:
-    """Returns arrays of one shape as one view, if they follow one another in one block of memory."""
-    first, size = arrays[0], arrays[0].nbytes
-    start = first.__array_interface__['data'][0]
-    if not size or not isinstance(first.base, np.ndarray):
-        return None
-    for place, array in enumerate(arrays):
-        if array.base is not first.base or array.dtype != first.dtype or not array.flags.c_contiguous:
-            return None
-        if array.__array_interface__['data'][0] != start + place * size:
-            return None
-    return np.lib.stride_tricks.as_strided(first, (len(arrays), *first.shape), (size, *first.strides))
+    if isinstance(column, Ragged):
+        return column.dense()
+    return np.stack(arrays)
 
 
 @overload
