@@ -136,18 +136,14 @@ def copy(
         log = ProgressLog(writer, made_from, resume)
         noted = log.state.get('skipped', [])
         position, skipped = _resumed(len(writer), noted)
-
-        def save_skipped() -> None:
-            log.state['skipped'] = skipped
+        log.state['skipped'] = skipped
+        if len(skipped) < len(noted):
             log.save()
 
         def skip(index: int, exc: Exception) -> None:
             skipped.append(Skipped(index, f'{type(exc).__name__}: {exc}'))
             # Before later datapoints are written: to resume, the position is derived from their number.
-            save_skipped()
-
-        if len(skipped) < len(noted):
-            save_skipped()
+            log.save()
 
         shard = writer.totals
         planner = Planner(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import mmap
 import os
@@ -80,11 +79,10 @@ def from_numpy(
             filesystem=filesystem,
             storage_options=storage_options,
         ) as writer,
-        contextlib.ExitStack() as stack,
+        show_progress('writing', length - len(writer), 'datapoints', show=progress) as advance,
     ):
         ProgressLog(writer, {'kind': 'arrays', 'length': length, 'fields': spec}, resume)
         start = len(writer)
-        advance = stack.enter_context(show_progress('writing', length - start, 'datapoints', show=progress))
         while start < length:
             stop = min(start + block, length)
             if shard_length is not None:

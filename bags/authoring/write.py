@@ -43,28 +43,26 @@ class Written:
     """Bytes of the dataset."""
 
 
+@dataclasses.dataclass(eq=False)
 class Encode:
     """The work of a worker: makes datapoints from the inputs of a task, and encodes them."""
 
-    def __init__(
-        self,
-        spec: Mapping[str, str],
-        encoders: Mapping[str, Callable[..., Any]] | None,
-        transform: Callable[[Any], Mapping[str, Any]] | None,
-        dataset: Dataset | None,
-    ) -> None:
-        self._arguments = spec, encoders, transform, dataset
-        self._transform = transform
-        self._dataset = dataset
-        self._encoder = Encoder(parse_spec(spec), encoders)
+    spec: Mapping[str, str]
+    encoders: Mapping[str, Callable[..., Any]] | None
+    transform: Callable[[Any], Mapping[str, Any]] | None
+    dataset: Dataset | None
+    """Whose datapoints the inputs are indices of."""
+
+    def __post_init__(self) -> None:
+        self._encoder = Encoder(parse_spec(self.spec), self.encoders)
 
     def __call__(self, task: Task) -> list[list[Any]] | Partial:
         """Returns the records of each datapoint."""
         encoded: list[list[Any]] = []
         for number, value in enumerate(task.inputs, task.first):
             try:
-                value = value if self._dataset is None else self._dataset[value]
-                datapoint = value if self._transform is None else self._transform(value)
+                value = value if self.dataset is None else self.dataset[value]
+                datapoint = value if self.transform is None else self.transform(value)
                 encoded.append(collect(self._encoder.encode(datapoint)))
             except Exception as exc:
                 exc.add_note(f'at input {number}')
@@ -72,7 +70,7 @@ class Encode:
         return encoded
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Encode, self._arguments
+        return Encode, (self.spec, self.encoders, self.transform, self.dataset)
 
 
 def write(

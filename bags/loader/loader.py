@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
@@ -119,7 +120,6 @@ class Loader:
         self._check_fields()
         self.begin = Cursor()
         self._progress = Progress(self.schedule(self.begin, self.epochs))
-        self._fingerprint: str | None = None
         if self.processes and self.workers:
             check_sendable(dataset=dataset, sampler=self.sampler, transform=transform, collate=self.collate)
 
@@ -214,9 +214,8 @@ class Loader:
             epoch: Only this one; unless given, all from where the loader begins.
         """
         loader = self if workers == 1 else self.without_workers()
-        if epoch is None:
-            return LoaderIterator(loader, self.begin, self.epochs, worker, workers)
-        return LoaderIterator(loader, Cursor(epoch), epoch + 1, worker, workers)
+        begin, epochs = (self.begin, self.epochs) if epoch is None else (Cursor(epoch), epoch + 1)
+        return LoaderIterator(loader, begin, epochs, worker, workers)
 
     def schedule(self, begin: Cursor, epochs: int | None, skip: int = 0, stride: int = 1) -> Schedule:
         """Returns the steps of this rank from a cursor on."""
@@ -259,12 +258,10 @@ class Loader:
             'dataset': self.fingerprint,
         }
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of the dataset's fields, its length and a few of its records."""
-        if self._fingerprint is None:
-            self._fingerprint = fingerprint(self.dataset)
-        return self._fingerprint
+        return fingerprint(self.dataset)
 
     def load_state_dict(self, state: State) -> None:
         """Makes the next iterators begin where another one was.
