@@ -172,14 +172,12 @@ def write(
 
 def _size_of(datapoints: list[list[Any]]) -> int:
     """Returns the bytes of the records of some datapoints."""
-    total = 0
-    for records in datapoints:
-        for record in records:
-            if type(record) is bytes:
-                total += len(record)
-            elif record is not None:
-                total += sum(map(len, record))
-    return total
+    return sum(
+        len(record) if type(record) is bytes else sum(map(len, record))
+        for records in datapoints
+        for record in records
+        if record is not None
+    )
 
 
 def _write_all(

@@ -157,14 +157,7 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
 
 
 class Output(iobase.Writer):  # type: ignore[misc]
-    """One output of a bundle.
-
-    Args:
-        path: Where it is written.
-        writer: Of a bag or a dataset.
-        append: Appends a value to it.
-        max_size: Bytes from which on it is full; None for no limit.
-    """
+    """One output of a bundle: a bag or a dataset, full from `max_size` bytes on."""
 
     def __init__(
         self, path: str, writer: Any, append: Callable[[Any], Any], max_size: int | None = None

@@ -96,16 +96,13 @@ def stack(column: Any) -> Any:
         return _columns(stack, column)
     if isinstance(column, np.ndarray):
         return column
-    values = [None if value is None else np.asarray(value) for value in column]
-    arrays = [array for array in values if array is not None]
-    shapes = [None if array is None else array.shape for array in values]
+    arrays: list[Any] = [None if value is None else np.asarray(value) for value in column]
+    shapes = [None if array is None else array.shape for array in arrays]
     if len(set(shapes)) > 1 or None in shapes:
         raise StackError(shapes)
     if not arrays:
         return np.empty(0)
-    if isinstance(column, Ragged):
-        return column.dense()
-    return np.stack(arrays)
+    return column.dense() if isinstance(column, Ragged) else np.stack(arrays)
 
 
 @overload
