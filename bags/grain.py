@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bags.dataset.base import Dataset
 from bags.dataset.selection import Fields
-from bags.errors import MissingDependencyError
 from bags.loader.collate import CollateField
 from bags.loader.loader import Loader, check_loader
 from bags.loader.schedule import Cursor, LastBatch
 from bags.samplers import Sampler
-from bags.validation import integer
+from bags.validation import import_optional, integer
 from bags.workers.outcome import Partial
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def batches(
 
 
 def _map_dataset(loader: Loader) -> grain.MapDataset[Any]:
-    grain = import_grain()
+    grain = import_optional('grain')
 
     class Batches(grain.MapDataset):  # type: ignore[misc, name-defined, unused-ignore]
         """Batches by the number of the step."""
@@ -119,7 +118,7 @@ def iter_dataset(loader: Loader) -> grain.IterDataset[Any]:
 
 def _iter_dataset(loader: Loader, worker: int, workers: int) -> grain.IterDataset[Any]:
     """Returns the batches of one of several workers as a `grain.IterDataset`."""
-    grain = import_grain()
+    grain = import_optional('grain')
 
     class Batches(grain.IterDataset):  # type: ignore[misc, name-defined, unused-ignore]
         """Batches one after the other."""
@@ -167,16 +166,3 @@ def _iter_dataset(loader: Loader, worker: int, workers: int) -> grain.IterDatase
             return f'iterator of bags.grain.iter_dataset({loader!r})'
 
     return Batches()
-
-
-def import_grain() -> Any:
-    """Imports Grain.
-
-    Raises:
-        MissingDependencyError: It is not installed; says how to install it.
-    """
-    try:
-        import grain
-    except ImportError as exc:
-        raise MissingDependencyError('grain', 'grain') from exc
-    return grain

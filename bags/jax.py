@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 
 from bags.dataset.batch import Ragged, convert
-from bags.errors import MissingDependencyError
-from bags.validation import at_least
+from bags.validation import at_least, import_optional
 
 if TYPE_CHECKING:
     import jax
@@ -152,10 +151,7 @@ def import_jax() -> Any:
     Raises:
         MissingDependencyError: JAX is not installed; says how to install it.
     """
-    try:
-        import jax
-    except ImportError as exc:
-        raise MissingDependencyError('jax', 'jax') from exc
+    jax = import_optional('jax')
     jax.tree_util.register_pytree_node(
         Ragged,
         lambda ragged: ((ragged.values, ragged.offsets, ragged.present), None),

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from bags.dataset.batch import Ragged, convert
-from bags.errors import MissingDependencyError
 from bags.loader.iterator import LoaderIterator
 from bags.loader.loader import Loader, check_loader
-from bags.validation import at_least
+from bags.validation import at_least, import_optional
 
 if TYPE_CHECKING:
     import torch
@@ -54,7 +53,7 @@ def to_torch(
         TypeError: PyTorch has no such dtype; the message names the field.
         MissingDependencyError: PyTorch is not installed.
     """
-    torch = import_torch()
+    torch = import_optional('torch')
     pin = pin and getattr(torch, 'accelerator', torch.cuda).is_available()  # torch.accelerator: from 2.6 on
 
     def placed(tensor: Any) -> Any:
@@ -108,19 +107,19 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         self.loader = _on_this_rank(loader, rank, world_size)
         self.tensors = tensors
         # In shared memory, for workers that live for several epochs to see it change.
-        self._epoch = import_torch().full((), -1).share_memory_()
+        self._epoch = import_optional('torch').full((), -1).share_memory_()
 
     @classmethod
     def _register(cls) -> None:
         # Not derived: the class exists, with its documentation, before PyTorch is imported.
-        import_torch().utils.data.IterableDataset.register(cls)
+        import_optional('torch').utils.data.IterableDataset.register(cls)
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iterators give this one epoch, from its beginning."""
         self._epoch.fill_(at_least('epoch', epoch, 0))
 
     def __iter__(self) -> Iterator[Any]:
-        info = import_torch().utils.data.get_worker_info()
+        info = import_optional('torch').utils.data.get_worker_info()
         worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
         epoch = int(self._epoch)
         loader = self.loader if info is None else self.loader.without_workers()
@@ -163,7 +162,7 @@ def _on_this_rank(loader: Loader, rank: int | None, world_size: int | None) -> L
     if (rank is None) != (world_size is None):
         raise ValueError(f'expected rank and world_size, got {rank} and {world_size}')
     if rank is None or world_size is None:
-        distributed = import_torch().distributed
+        distributed = import_optional('torch').distributed
         if loader.world_size > 1 or not (distributed.is_available() and distributed.is_initialized()):
             return loader
         rank, world_size = distributed.get_rank(), distributed.get_world_size()
@@ -191,16 +190,3 @@ def _tensor(torch: Any, array: np.ndarray[Any, Any], where: str) -> Any:
         raise TypeError(
             f'{field}: PyTorch has no dtype for {dtype}; leave the field out, or convert it before'
         ) from exc
-
-
-def import_torch() -> Any:
-    """Imports PyTorch.
-
-    Raises:
-        MissingDependencyError: It is not installed; says how to install it.
-    """
-    try:
-        import torch
-    except ImportError as exc:
-        raise MissingDependencyError('torch', 'torch') from exc
-    return torch

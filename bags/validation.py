@@ -1,14 +1,18 @@
-"""Checks of what users pass: numbers, choices and records; errors name the option."""
+"""Checks of what users pass: numbers, choices and records; errors name the option. Also optional packages."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Collection, Iterable
 from typing import Any
+
+from bags.errors import MissingDependencyError
 
 __all__ = [
     'as_record',
     'at_least',
     'at_least_or_none',
+    'import_optional',
     'integer',
     'one_of',
     'refuse_unknown',
@@ -99,3 +103,15 @@ def as_record(value: Any) -> bytes:
         return bytes(memoryview(value))
     except TypeError:
         raise TypeError(f'record: expected bytes, str or a buffer, got {type(value).__name__}') from None
+
+
+def import_optional(package: str) -> Any:
+    """Imports a package that an extra of the same name installs.
+
+    Raises:
+        MissingDependencyError: It is not installed; says how to install it.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as exc:
+        raise MissingDependencyError(package, package) from exc

@@ -9,10 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bags.authoring.computed_fields import ComputedFields
 from bags.authoring.copy_plan import Planner, copied_type
-from bags.authoring.copy_records import ChunkReader
-from bags.authoring.progress_log import open_progress_log
+from bags.authoring.copy_records import ChunkReader, ComputedFields
+from bags.authoring.progress_log import ProgressLog
 from bags.bag.limits import ENTRY
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.encoder import Encoder
@@ -134,21 +133,17 @@ def copy(
             'length': len(source),
             'fingerprint': fingerprint(source),
         }
-        log = open_progress_log(writer, made_from, resume)
+        log = ProgressLog(writer, made_from, resume)
         noted = log.state.get('skipped', [])
         position, skipped = _resumed(len(writer), noted)
-
-        def save_skipped() -> None:
-            log.state['skipped'] = skipped
+        log.state['skipped'] = skipped
+        if len(skipped) < len(noted):
             log.save()
 
         def skip(index: int, exc: Exception) -> None:
             skipped.append(Skipped(index, f'{type(exc).__name__}: {exc}'))
             # Before later datapoints are written: to resume, the position is derived from their number.
-            save_skipped()
-
-        if len(skipped) < len(noted):
-            save_skipped()
+            log.save()
 
         shard = writer.totals
         planner = Planner(

@@ -170,36 +170,27 @@ class Chunk:
     """What was read already, to learn whether it can be."""
 
 
+@dataclasses.dataclass(eq=False)
 class Planner:
-    """Divides a dataset into chunks.
+    """Divides a dataset into chunks."""
 
-    Args:
-        dataset: What is copied.
-        types: The fields that are taken from it, with their types in the copy.
-        row_size: Bytes that a datapoint takes beside its records.
-        is_full: Tells whether a shard of so many bytes, datapoints, and records of a field is full.
-        shard: Bytes, datapoints and records of the shard that is being written.
-        shard_length: Most datapoints of a shard.
-        load: Reads a chunk, to skip datapoints that cannot be read; None not to.
-        skip: Called with each datapoint that is skipped, and why.
-    """
-
-    def __init__(
-        self,
-        dataset: Dataset,
-        types: Spec,
-        row_size: int,
-        is_full: Callable[[int, int, int], bool],
-        shard: tuple[int, int, int],
-        shard_length: int | None,
-        load: Callable[[Chunk], Any] | None,
-        skip: Callable[[int, Exception], None],
-    ) -> None:
-        self.scale = 1.0
-        """Bytes written for each byte planned so far."""
-        self._dataset, self._types, self._row_size = dataset, types, row_size
-        self._is_full, self._shard, self._shard_length = is_full, shard, shard_length
-        self._load, self._skip = load, skip
+    dataset: Dataset
+    types: Spec
+    """The fields that are copied, with their types in the copy."""
+    row_size: int
+    """Bytes that a datapoint takes beside its records."""
+    is_full: Callable[[int, int, int], bool]
+    """Whether a shard of so many bytes, datapoints, and records of a field is full."""
+    shard: tuple[int, int, int]
+    """Bytes, datapoints and records of the shard that is being written."""
+    shard_length: int | None
+    """Most datapoints of a shard."""
+    load: Callable[[Chunk], Any] | None
+    """Reads a chunk, to skip datapoints that cannot be read; None not to."""
+    skip: Callable[[int, Exception], None]
+    """Called with each datapoint that is skipped, and why."""
+    scale: float = 1.0
+    """Bytes written for each byte planned so far."""
 
     def plan(self, position: int) -> Iterator[Chunk]:
         """Yields the chunks of the datapoints from a position on.
@@ -207,30 +198,30 @@ class Planner:
         Raises:
             CorruptError, DecodeError: What cannot be read, unless it is skipped.
         """
-        size, length, records = self._shard
+        size, length, records = self.shard
         count, begins_shard = FIRST_CHUNK_DATAPOINTS, False
         last: dict[str, LastCopied] = {}
-        while position < len(self._dataset):
-            if self._is_full(size, length, records):
+        while position < len(self.dataset):
+            if self.is_full(size, length, records):
                 size, length, records, last, begins_shard = 0, 0, 0, {}, True
-            count = min(count, len(self._dataset) - position)
-            if self._shard_length is not None:
-                count = min(count, self._shard_length - length)
+            count = min(count, len(self.dataset) - position)
+            if self.shard_length is not None:
+                count = min(count, self.shard_length - length)
             try:
                 chunk = self._chunk(position, position + count, last, begins_shard)
                 fitting = self._fitting(chunk, size, length, records)
                 if fitting < count:
                     count = fitting
                     continue
-                if self._load is not None:
-                    chunk.loaded = self._load(chunk)
+                if self.load is not None:
+                    chunk.loaded = self.load(chunk)
             except (CorruptError, DecodeError) as exc:
-                if self._load is None:
+                if self.load is None:
                     raise
                 if count > 1:
                     count //= 2
                 else:
-                    self._skip(position, exc)
+                    self.skip(position, exc)
                     position += 1
                 continue
             yield chunk
@@ -243,14 +234,14 @@ class Planner:
 
     def _chunk(self, start: int, stop: int, last: Mapping[str, LastCopied], begins_shard: bool) -> Chunk:
         indices = np.arange(start, stop)
-        chunk = Chunk(start, stop, begins_shard, {}, {}, len(indices) * self._row_size, 0)
-        for name, kind in self._types.items():
-            ranges = self._dataset._record_ranges(indices, name)
+        chunk = Chunk(start, stop, begins_shard, {}, {}, len(indices) * self.row_size, 0)
+        for name, kind in self.types.items():
+            ranges = self.dataset._record_ranges(indices, name)
             if ranges is None:
                 chunk.fields[name] = None
                 continue
             for source in ranges.sources:
-                if copied_type(self._dataset._types[name], source.unsigned) != kind:
+                if copied_type(self.dataset._types[name], source.unsigned) != kind:
                     raise SpecError(name, f'{kind.text} in all parts', 'unsigned integers in some')
             plan = plan_field(ranges, last.get(name))
             found = byte_ranges(plan)
@@ -266,5 +257,5 @@ class Planner:
         count = chunk.stop - chunk.start
         if count > 1 and chunk.size > 2 * MAX_CHUNK_BYTES:
             return max(1, count * MAX_CHUNK_BYTES // chunk.size)
-        fills = self._is_full(size + int(chunk.size * self.scale), length, records + chunk.records)
+        fills = self.is_full(size + int(chunk.size * self.scale), length, records + chunk.records)
         return count // 2 if count > 1 and (fills or chunk.records > MAX_CHUNK_RECORDS) else count

@@ -1,19 +1,23 @@
-"""Reading the records of a chunk: as they are stored, or decompressed and compressed in another way."""
+"""The records of a chunk: copied as they are stored, compressed in another way, or computed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import dataclasses
+import itertools
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bags.authoring.computed_fields import ComputedFields, run_of
 from bags.authoring.copy_plan import ByteRanges, Chunk, CopyPlan
 from bags.bag.bag_file import BagFile
 from bags.bag.options import CompressionZstd
 from bags.bag.zstd import Zstd
 from bags.dataset.base import Dataset
-from bags.dataset.batch import spread
+from bags.dataset.batch import Column, spread
+from bags.dataset.columns import read_column
+from bags.dataset.encoder import Encoder, collect
 from bags.dataset.field_writer import Compressed, Run
 from bags.dataset.refs import MISSING
 from bags.dataset.spec import Spec
@@ -21,7 +25,7 @@ from bags.errors import CorruptError
 from bags.indexing import Int64s, offsets_of
 from bags.storage.range_file import RangeFile
 
-__all__ = ['ChunkReader', 'ChunkRecords']
+__all__ = ['ChunkReader', 'ComputedFields']
 
 MIN_FILE_COPY_BYTES = 1 << 17
 """Mean bytes of ranges from which on the system copies them from file to file."""
@@ -38,33 +42,102 @@ class ChunkRecords(NamedTuple):
     refs: dict[str, Any]
 
 
+@dataclasses.dataclass(eq=False)
+class ComputedFields:
+    """New fields of a copy: functions compute them from batches of the dataset."""
+
+    dataset: Dataset
+    types: Spec
+    functions: Mapping[str, Callable[[Mapping[str, Any]], Any]]
+    """By field, from a batch to its values; called by one thread at a time."""
+    encoder: Encoder
+    batch_size: int
+    """Most datapoints in a batch."""
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def compute(self, indices: Int64s) -> dict[str, tuple[list[Run], Any]]:
+        """Returns the records of each new field, and their refs, counted from the first of them.
+
+        Raises:
+            ValueError: A function does not return one value a datapoint.
+            EncodeError: A value cannot be encoded.
+        """
+        encoded: dict[str, list[Any]] = {name: [] for name in self.types}
+        for start in range(0, len(indices), self.batch_size):
+            part = indices[start : start + self.batch_size]
+            batch = LazyBatch(self.dataset, part)
+            for name in self.types:
+                encoded[name] += self._encode(name, batch, part)
+        return {name: _joined(entries, self.types[name].sequence) for name, entries in encoded.items()}
+
+    def _encode(self, name: str, batch: LazyBatch, indices: Int64s) -> list[Any]:
+        where = f'datapoints {int(indices[0])} to {int(indices[-1])}'
+        try:
+            with self._lock:
+                values = self.functions[name](batch)
+        except Exception as exc:
+            exc.add_note(f'in the function of field {name!r}, on {where}')
+            raise
+        if not hasattr(values, '__len__') or len(values) != len(indices):
+            got = f'{len(values)}' if hasattr(values, '__len__') else type(values).__name__
+            raise ValueError(
+                f'field {name!r}: expected {len(indices)} values of its function for {where}, got {got}'
+            )
+        optional = self.types[name].optional
+        return collect(
+            [
+                None if value is None and optional else self.encoder.encode_field(name, value)
+                for value in values
+            ]
+        )
+
+
+class LazyBatch(Mapping[str, Column]):
+    """The fields of some datapoints as columns, each read when it is first used."""
+
+    def __init__(self, dataset: Dataset, indices: Int64s) -> None:
+        self._dataset = dataset
+        self._indices = indices
+        self._columns: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._columns:
+            if name not in self._dataset._types:
+                raise KeyError(f'no field {name!r}; there are {", ".join(map(repr, self._dataset._types))}')
+            self._columns |= self._dataset._read(self._indices, {name: True}, read_column)
+        return self._columns[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._dataset._types
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._dataset._types)
+
+    def __len__(self) -> int:
+        return len(self._dataset._types)
+
+    def __repr__(self) -> str:
+        return f'{len(self._indices)} datapoints of {", ".join(self._dataset._types)}'
+
+
+@dataclasses.dataclass(eq=False)
 class ChunkReader:
-    """Reads the records of chunks. Thread-safe.
+    """Reads the records of chunks. Thread-safe."""
 
-    Args:
-        dataset: What is copied.
-        types: The fields that are taken from it, with their types in the copy.
-        compressions: How the fields of the copy are compressed.
-        recompressed: Which of them are compressed again even where they are compressed alike.
-        verify: Also decompress what is copied as it is stored, to find damage.
-        threads: Most threads that decompress a chunk.
-        computed: New fields.
-    """
-
-    def __init__(
-        self,
-        dataset: Dataset,
-        types: Spec,
-        compressions: Mapping[str, Compressed],
-        recompressed: Collection[str],
-        verify: bool,
-        threads: int,
-        computed: ComputedFields | None,
-    ) -> None:
-        self._dataset, self._types = dataset, types
-        self._compressions, self._recompressed = compressions, recompressed
-        self._verify, self._threads = verify, threads
-        self._computed = computed
+    dataset: Dataset
+    types: Spec
+    """The fields that are copied, with their types in the copy."""
+    compressions: Mapping[str, Compressed]
+    """How the fields of the copy are compressed."""
+    recompressed: Collection[str]
+    """Which of them are compressed again even where they are compressed alike."""
+    verify: bool
+    """Whether to decompress also what is copied as it is stored, to find damage."""
+    threads: int
+    """Most threads that decompress a chunk."""
+    computed: ComputedFields | None
 
     def load(self, chunk: Chunk) -> ChunkRecords:
         """Returns the records of a chunk.
@@ -77,33 +150,33 @@ class ChunkReader:
             return loaded
         records = ChunkRecords({}, {})
         indices = np.arange(chunk.start, chunk.stop)
-        for name, kind in self._types.items():
+        for name, kind in self.types.items():
             found = chunk.fields[name]
             if found is None:
-                records.runs[name], records.refs[name] = _read_values(self._dataset, indices, name)
+                records.runs[name], records.refs[name] = _read_values(self.dataset, indices, name)
                 continue
             plan, ranges = found
             records.runs[name] = self._runs(name, plan, ranges)
             records.refs[name] = (plan.firsts, plan.counts) if kind.sequence else plan.firsts
-        if self._computed is not None:
-            for name, (runs, refs) in self._computed.compute(indices).items():
+        if self.computed is not None:
+            for name, (runs, refs) in self.computed.compute(indices).items():
                 records.runs[name], records.refs[name] = runs, refs
         return records
 
     def _runs(self, name: str, plan: CopyPlan, ranges: ByteRanges) -> list[Run]:
-        target, again = self._compressions.get(name), name in self._recompressed
+        target, again = self.compressions.get(name), name in self.recompressed
         bags = [ranges.sources[which].bag for which in np.unique(ranges.which).tolist()]
         if all(_is_stored_alike(bag, target, again) for bag in bags):
-            if self._verify:
-                _read_records(plan, self._threads)
+            if self.verify:
+                _read_records(plan, self.threads)
             return _stored_runs(ranges)
-        records = _read_records(plan, self._threads)
+        records = _read_records(plan, self.threads)
         if target is None or (target.trained and not target.dictionary):
-            return [run_of(records)]  # The writer trains the dictionary.
+            return [_run_of(records)]  # The writer trains the dictionary.
         codec = Zstd(CompressionZstd(target.level, target.dictionary), MAX_RECORD_BYTES)
         if max(map(len, records), default=0) > codec.max_record_size:
-            return [run_of(records)]  # The writer raises an error.
-        return [run_of(codec.encode_many(records), True)]
+            return [_run_of(records)]  # The writer raises an error.
+        return [_run_of(codec.encode_many(records), True)]
 
 
 def _is_stored_alike(bag: BagFile, target: Compressed | None, again: bool) -> bool:
@@ -174,15 +247,33 @@ def _read_values(dataset: Dataset, indices: Int64s, field: str) -> tuple[list[Ru
     """Returns the records of a field that is in no bag, and their refs, counted from the first of them."""
     kind = dataset._types[field]
     if not kind.sequence:
-        found = dataset._records(indices, field, None)
-        present = np.fromiter((record is not None for record in found), bool, len(found))
-        refs = np.where(present, np.cumsum(present) - 1, MISSING)
-        return [run_of([record for record in found if record is not None])], refs
+        return _joined(dataset._records(indices, field, None), False)
     counts = dataset._lengths(indices, field)
     items = spread(np.zeros(len(counts), np.int64), counts)
-    records: list[Any] = dataset._records(np.repeat(indices, counts), field, items)
-    firsts = offsets_of(counts)[:-1]
+    records = iter(dataset._records(np.repeat(indices, counts), field, items))
+    entries: list[Any] = [list(itertools.islice(records, count)) for count in counts.tolist()]
     if kind.optional:
         empty = dataset._rows(indices, {field: range(0)})
-        firsts = np.where([row[field] is None for row in empty], MISSING, firsts)
-    return [run_of(records)], (firsts, counts)
+        entries = [None if row[field] is None else entry for row, entry in zip(empty, entries, strict=True)]
+    return _joined(entries, True)
+
+
+def _joined(entries: Sequence[Any], sequence: bool) -> tuple[list[Run], Any]:
+    """Returns the records of some datapoints as a run, and their refs, counted from the first of them.
+
+    Args:
+        entries: For each datapoint its record, or its records if the field is a sequence; None for missing.
+        sequence: Whether it is.
+    """
+    present = np.fromiter((entry is not None for entry in entries), bool, len(entries))
+    if not sequence:
+        refs = np.where(present, np.cumsum(present) - 1, MISSING)
+        return [_run_of([entry for entry in entries if entry is not None])], refs
+    counts = np.fromiter((len(entry or ()) for entry in entries), np.int64, len(entries))
+    firsts = np.where(present, np.cumsum(counts) - counts, MISSING)
+    return [_run_of([record for entry in entries for record in entry or ()])], (firsts, counts)
+
+
+def _run_of(records: Sequence[Any], stored: bool = False) -> Run:
+    """Returns records as a run; `stored` are those that are what the bag holds."""
+    return Run(records, np.fromiter(map(len, records), np.int64, len(records)), stored)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import mmap
 import os
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bags.authoring.progress_log import open_progress_log
+from bags.authoring.progress_log import ProgressLog
 from bags.dataset.field_writer import Compression, Run
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.errors import SpecError
@@ -80,11 +79,10 @@ def from_numpy(
             filesystem=filesystem,
             storage_options=storage_options,
         ) as writer,
-        contextlib.ExitStack() as stack,
+        show_progress('writing', length - len(writer), 'datapoints', show=progress) as advance,
     ):
-        open_progress_log(writer, {'kind': 'arrays', 'length': length, 'fields': spec}, resume)
+        ProgressLog(writer, {'kind': 'arrays', 'length': length, 'fields': spec}, resume)
         start = len(writer)
-        advance = stack.enter_context(show_progress('writing', length - start, 'datapoints', show=progress))
         while start < length:
             stop = min(start + block, length)
             if shard_length is not None:

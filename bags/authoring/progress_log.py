@@ -6,9 +6,8 @@ import json
 from typing import Any
 
 from bags.dataset.sharded_writer import ShardedDatasetWriter
-from bags.storage import Store
 
-__all__ = ['ProgressLog', 'open_progress_log']
+__all__ = ['ProgressLog']
 
 NAME = 'source.json'
 
@@ -17,33 +16,30 @@ class ProgressLog:
     """What a dataset is made from, and the state that resuming needs besides its length.
 
     Args:
-        store, directory: The dataset.
+        writer: Writes the dataset.
         source: What it is made from, as JSON values.
-        resumed: Datapoints that the dataset has, to read what the run that wrote them saved; None to start
-            the log anew.
+        resume: Whether to read the log of an earlier run, if there was one.
 
     Raises:
         ValueError: The dataset is made from something else, or has datapoints without a log.
     """
 
-    def __init__(
-        self, store: Store, directory: str, source: dict[str, Any], resumed: int | None = None
-    ) -> None:
-        self._store = store
-        self._path = store.join(directory, NAME)
+    def __init__(self, writer: ShardedDatasetWriter, source: dict[str, Any], resume: bool) -> None:
+        self._store = store = writer.store
+        self._path = store.join(writer.directory, NAME)
         self._source = source
         self.state: dict[str, Any] = {}
         """JSON values, stored by `save`."""
-        if resumed is not None and store.exists(self._path):
+        if resume and store.exists(self._path):
             found = json.loads(store.read(self._path))
             for name, value in source.items():
                 if found.get(name) != value:
                     raise ValueError(f'{self._path}: {_difference(name, found.get(name), value)}')
             self.state = found.get('state', {})
-        elif resumed:
+        elif resume and len(writer):
             raise ValueError(
-                f'{self._path}: is missing, so it is unknown what the {resumed} datapoints are made from; '
-                f'expected the file that an earlier run wrote'
+                f'{self._path}: is missing, so it is unknown what the {len(writer)} datapoints are made '
+                'from; expected the file that an earlier run wrote'
             )
         else:
             self.save()
@@ -51,11 +47,6 @@ class ProgressLog:
     def save(self) -> None:
         """Writes source and state, atomically."""
         self._store.replace(self._path, json.dumps({**self._source, 'state': self.state}).encode())
-
-
-def open_progress_log(writer: ShardedDatasetWriter, source: dict[str, Any], resume: bool) -> ProgressLog:
-    """Returns the log of the dataset that is written, of an earlier run if that is resumed."""
-    return ProgressLog(writer.store, writer.directory, source, len(writer) if resume else None)
 
 
 def _difference(name: str, found: Any, given: Any) -> str:

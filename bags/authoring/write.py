@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any
 
-from bags.authoring.progress_log import open_progress_log
+from bags.authoring.progress_log import ProgressLog
 from bags.authoring.tasks import MAX_INPUTS, Inputs, Task, WrittenInputs
 from bags.dataset.base import Dataset
 from bags.dataset.encoder import Encoder, collect
@@ -43,28 +43,26 @@ class Written:
     """Bytes of the dataset."""
 
 
+@dataclasses.dataclass(eq=False)
 class Encode:
     """The work of a worker: makes datapoints from the inputs of a task, and encodes them."""
 
-    def __init__(
-        self,
-        spec: Mapping[str, str],
-        encoders: Mapping[str, Callable[..., Any]] | None,
-        transform: Callable[[Any], Mapping[str, Any]] | None,
-        dataset: Dataset | None,
-    ) -> None:
-        self._arguments = spec, encoders, transform, dataset
-        self._transform = transform
-        self._dataset = dataset
-        self._encoder = Encoder(parse_spec(spec), encoders)
+    spec: Mapping[str, str]
+    encoders: Mapping[str, Callable[..., Any]] | None
+    transform: Callable[[Any], Mapping[str, Any]] | None
+    dataset: Dataset | None
+    """Whose datapoints the inputs are indices of."""
+
+    def __post_init__(self) -> None:
+        self._encoder = Encoder(parse_spec(self.spec), self.encoders)
 
     def __call__(self, task: Task) -> list[list[Any]] | Partial:
         """Returns the records of each datapoint."""
         encoded: list[list[Any]] = []
         for number, value in enumerate(task.inputs, task.first):
             try:
-                value = value if self._dataset is None else self._dataset[value]
-                datapoint = value if self._transform is None else self._transform(value)
+                value = value if self.dataset is None else self.dataset[value]
+                datapoint = value if self.transform is None else self.transform(value)
                 encoded.append(collect(self._encoder.encode(datapoint)))
             except Exception as exc:
                 exc.add_note(f'at input {number}')
@@ -72,7 +70,7 @@ class Encode:
         return encoded
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Encode, self._arguments
+        return Encode, (self.spec, self.encoders, self.transform, self.dataset)
 
 
 def write(
@@ -153,7 +151,7 @@ def write(
                 filesystem=filesystem, storage_options=storage_options,
             )
         )  # fmt: skip
-        log = open_progress_log(writer, made_from, resume)
+        log = ProgressLog(writer, made_from, resume)
         ordered = (ordered or writer.store.is_remote) and not log.state.get('ledger')
         written = None if ordered else WrittenInputs(log, len(writer))
         done = [(0, len(writer))] if written is None else written.done
@@ -174,14 +172,12 @@ def write(
 
 def _size_of(datapoints: list[list[Any]]) -> int:
     """Returns the bytes of the records of some datapoints."""
-    total = 0
-    for records in datapoints:
-        for record in records:
-            if type(record) is bytes:
-                total += len(record)
-            elif record is not None:
-                total += sum(map(len, record))
-    return total
+    return sum(
+        len(record) if type(record) is bytes else sum(map(len, record))
+        for records in datapoints
+        for record in records
+        if record is not None
+    )
 
 
 def _write_all(

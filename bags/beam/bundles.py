@@ -17,7 +17,7 @@ from apache_beam.io import iobase, range_trackers
 
 from bags.storage import Store, store_for
 
-__all__ = ['FolderSink', 'SequenceSource', 'split']
+__all__ = ['FolderSink', 'Output', 'SequenceSource', 'split']
 
 PREFIX = '.unfinished-'
 
@@ -114,8 +114,8 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
         """Returns the names of so many outputs."""
 
     @abc.abstractmethod
-    def writer(self, path: str) -> iobase.Writer:
-        """Returns a writer of one output; its `close` returns the path."""
+    def output(self, path: str) -> Output:
+        """Opens an output."""
 
     def moves(self, path: str, target: str) -> list[tuple[str, str]]:
         """Returns which files or folders of an output are renamed, and their new paths."""
@@ -135,7 +135,7 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
 
     def open_writer(self, init_result: str, uid: str) -> iobase.Writer:
         store, _ = self._store()
-        return self.writer(store.join(init_result, uid))
+        return self.output(store.join(init_result, uid))
 
     def pre_finalize(self, init_result: str, writer_results: list[str]) -> None:
         pass
@@ -154,6 +154,23 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
                 _move(store, path, target)
         _remove_folder(store, init_result)
         return targets
+
+
+class Output(iobase.Writer):  # type: ignore[misc]
+    """One output of a bundle: a bag or a dataset, full from `max_size` bytes on."""
+
+    def __init__(
+        self, path: str, writer: Any, append: Callable[[Any], Any], max_size: int | None = None
+    ) -> None:
+        self._path, self._writer, self._max_size = path, writer, max_size
+        self.write = append
+
+    def at_capacity(self) -> bool:
+        return self._max_size is not None and self._writer.size >= self._max_size
+
+    def close(self) -> str:
+        self._writer.close()
+        return self._path
 
 
 def _move(store: Store, path: str, target: str) -> None:

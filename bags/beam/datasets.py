@@ -12,7 +12,7 @@ import numpy as np
 from apache_beam.io import iobase, range_trackers
 from apache_beam.transforms.display import DisplayDataItem
 
-from bags.beam.bundles import FolderSink, SequenceSource
+from bags.beam.bundles import FolderSink, Output, SequenceSource
 from bags.dataset.base import Datapoint
 from bags.dataset.encoder import bind_encoders
 from bags.dataset.field_writer import Compression, field_compressions
@@ -128,25 +128,21 @@ class WriteDataset(beam.PTransform):  # type: ignore[misc]
         check_names(types)
         bind_encoders(types, encoders)
         field_compressions(compression, types)
-        options = {
-            'compression': compression,
-            'filesystem': filesystem,
-            'storage_options': storage_options,
-        }
-        self._sink = DatasetSink(os.fspath(directory), dict(spec), encoders, shard_size, options)
+        self._sink = DatasetSink(
+            os.fspath(directory), shard_size, spec=dict(spec), encoders=encoders, compression=compression,
+            filesystem=filesystem, storage_options=storage_options,
+        )  # fmt: skip
 
     def expand(self, datapoints: Any) -> Any:
         return datapoints | iobase.Write(self._sink)
 
 
 class DatasetSink(FolderSink):
-    """A sharded dataset as a sink."""
+    """A sharded dataset as a sink; the options are those of `DatasetWriter`."""
 
-    def __init__(
-        self, directory: str, spec: dict[str, str], encoders: Any, shard_size: int, options: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, directory: str, shard_size: int, **options: Any) -> None:
         super().__init__(directory, options)
-        self._spec, self._encoders, self._shard_size = spec, encoders, shard_size
+        self._shard_size = shard_size
 
     def check_absent(self, store: Store, folder: str) -> None:
         if 'spec.json' in store.names(folder) or shard_numbers(store, folder):
@@ -155,28 +151,9 @@ class DatasetSink(FolderSink):
     def names(self, count: int) -> list[str]:
         return [f'{number:06}' for number in range(count)]
 
-    def writer(self, path: str) -> ShardWriter:
-        return ShardWriter(path, self._spec, self._encoders, self._shard_size, self._options)
+    def output(self, path: str) -> Output:
+        writer = DatasetWriter(path, **self._options)
+        return Output(path, writer, writer.append, self._shard_size)
 
     def display_data(self) -> dict[str, Any]:
         return {'directory': DisplayDataItem(self._folder, label='Dataset')}
-
-
-class ShardWriter(iobase.Writer):  # type: ignore[misc]
-    """Writes datapoints of one bundle to a shard folder."""
-
-    def __init__(
-        self, path: str, spec: dict[str, str], encoders: Any, shard_size: int, options: Mapping[str, Any]
-    ) -> None:
-        self._path, self._shard_size = path, shard_size
-        self._writer = DatasetWriter(path, spec, encoders, **options)
-
-    def write(self, value: Mapping[str, Any]) -> None:
-        self._writer.append(value)
-
-    def at_capacity(self) -> bool:
-        return self._writer.size >= self._shard_size
-
-    def close(self) -> str:
-        self._writer.close()
-        return self._path

@@ -24,7 +24,7 @@ from bags.bag.options import (
     merge,
 )
 from bags.bag.sharding import shard_name
-from bags.beam.bundles import FolderSink, SequenceSource
+from bags.beam.bundles import FolderSink, Output, SequenceSource
 from bags.storage import Store
 
 __all__ = ['ReadFromBag', 'ReadFromBagz', 'WriteToBag', 'WriteToBagz']
@@ -106,38 +106,30 @@ class WriteToBag(beam.PTransform):  # type: ignore[misc]
         **options: Unpack[WriterKeywords],
     ) -> None:
         super().__init__()
-        text = os.fspath(file_path)
-        folder, name = os.path.split(text)
-        found = SINGLE.fullmatch(name) or SHARDED.fullmatch(name)
-        suffix = (found['suffix'] or '') if found else ''
-        if found is None or not suffix.endswith(('.bag', '.bagz')):
-            raise ValueError(
-                f'{text}: expected name@N.bagz or name@N.bag with a number N, * or 0, or name.bagz@0'
-            )
-        count = found['count'] if 'count' in found.groupdict() else '0'
-        shards = None if count == '*' else int(count)
-        self._sink = BagSink(folder, found['stem'], suffix, shards, coder or coders.BytesCoder(), options)
+        self._sink = BagSink(os.fspath(file_path), coder or coders.BytesCoder(), options)
 
     def expand(self, records: Any) -> Any:
         return records | iobase.Write(self._sink)
 
 
 class BagSink(FolderSink):
-    """Bags as a sink. `shards` is None for one for each bundle, 0 for a single file without a number."""
+    """Bags as a sink."""
 
-    def __init__(
-        self,
-        folder: str,
-        stem: str,
-        suffix: str,
-        shards: int | None,
-        coder: coders.Coder,
-        options: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, path: str, coder: coders.Coder, options: Mapping[str, Any]) -> None:
+        folder, name = os.path.split(path)
         super().__init__(folder or '.', options)
-        self._stem, self._suffix, self._shards, self._coder = stem, suffix, shards, coder
+        found = SINGLE.fullmatch(name) or SHARDED.fullmatch(name)
+        suffix = (found['suffix'] or '') if found else ''
+        if found is None or not suffix.endswith(('.bag', '.bagz')):
+            raise ValueError(
+                f'{path}: expected name@N.bagz or name@N.bag with a number N, * or 0, or name.bagz@0'
+            )
+        count = found.groupdict().get('count', '0')
+        self._shards = None if count == '*' else int(count)
+        """None for one for each bundle, 0 for a single file without a number."""
+        self._stem, self._suffix, self._coder = found['stem'], suffix, coder
         merge(WriterOptions, None, self._options)  # Raises for unknown options.
-        self.num_shards = 0 if shards is None else max(1, shards)
+        self.num_shards = 0 if self._shards is None else max(1, self._shards)
 
     def check_absent(self, store: Store, folder: str) -> None:
         # With `@*` the names are not known yet: no shard of this stem may exist.
@@ -152,8 +144,10 @@ class BagSink(FolderSink):
             return [self._stem + self._suffix]
         return [shard_name(self._stem, shard, count, self._suffix) for shard in range(count)]
 
-    def writer(self, path: str) -> BagWriter:
-        return BagWriter(path + self._suffix, self._coder, self._options)
+    def output(self, path: str) -> Output:
+        path += self._suffix
+        encode, writer = self._coder.encode, bag.Writer(path, **self._options)
+        return Output(path, writer, lambda value: writer.write(encode(value)))
 
     def moves(self, path: str, target: str) -> list[tuple[str, str]]:
         limits = (
@@ -166,21 +160,6 @@ class BagSink(FolderSink):
     def display_data(self) -> dict[str, Any]:
         path = f'{os.path.join(self._folder, self._stem)}@{"*" if self._shards is None else self._shards}'
         return {'file_path': DisplayDataItem(path + self._suffix, label='File Path')}
-
-
-class BagWriter(iobase.Writer):  # type: ignore[misc]
-    """Writes the records of one bundle to a bag."""
-
-    def __init__(self, path: str, coder: coders.Coder, options: Mapping[str, Any]) -> None:
-        self._path, self._encode = path, coder.encode
-        self._writer = bag.Writer(path, **options)
-
-    def write(self, value: Any) -> None:
-        self._writer.write(self._encode(value))
-
-    def close(self) -> str:
-        self._writer.close()
-        return self._path
 
 
 ReadFromBagz = ReadFromBag

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
 import itertools
 import operator
@@ -10,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bags.concurrency import FifoCache
 from bags.dataset.batch import Ragged
 from bags.dataset.selection import Fields, select_fields
 from bags.dataset.spec import Spec, parse_spec
@@ -41,37 +44,29 @@ class Plan(NamedTuple):
     """Where the indices of each step begin, and the end of the last."""
 
 
+@dataclasses.dataclass(eq=False)
 class BatchMaker:
-    """Makes batches by the number of their step: the same ones in any order, thread or process.
+    """Makes batches by the number of their step: the same ones in any order, thread or process."""
 
-    Args:
-        dataset: Where datapoints are read.
-        fields: Which fields of them.
-        sampler: Which datapoint is at a position.
-        schedule: Which positions a step has.
-        seed: Of the random numbers of `transform`, with the epoch and the position.
-        transform: Takes a batch, and `rng` if it has a parameter of that name; returns a batch.
-        collate: Takes what `transform` returns.
-        mask_column: A column of every batch that is False for repeats.
-    """
+    dataset: Any
+    fields: Fields
+    sampler: Sampler
+    schedule: Schedule
+    """Which positions of the sampler a step has."""
+    seed: int
+    """Of the random numbers of `transform`, with the epoch and the position."""
+    transform: Callable[..., Any] | None
+    """Takes a batch, and `rng` if it has a parameter of that name; returns a batch."""
+    collate: Callable[[Any], Any] | None
+    """Takes what `transform` returns."""
+    mask_column: str | None
+    """A column of every batch that is False for repeats."""
 
-    def __init__(
-        self,
-        dataset: Any,
-        fields: Fields,
-        sampler: Sampler,
-        schedule: Schedule,
-        seed: int,
-        transform: Callable[..., Any] | None,
-        collate: Callable[[Any], Any] | None,
-        mask_column: str | None,
-    ) -> None:
-        self.dataset, self.fields, self.sampler, self.schedule = dataset, fields, sampler, schedule
-        self.seed, self.transform, self.collate, self.mask_column = seed, transform, collate, mask_column
-        self._takes_rng = transform is not None and _takes_rng(transform)
-        self._types = types_of(dataset) or {}
-        self._is_plain = transform is None and collate is None and mask_column is None
-        self._plans: dict[int, Plan] = {}
+    def __post_init__(self) -> None:
+        self._takes_rng = self.transform is not None and _takes_rng(self.transform)
+        self._types = types_of(self.dataset) or {}
+        self._is_plain = self.transform is None and self.collate is None and self.mask_column is None
+        self._plans = FifoCache(functools.partial(_plan, self.sampler, self.schedule), MAX_PLANS)
 
     def make(self, numbers: range) -> list[Any] | Partial:
         """Returns the batches of consecutive steps, all of one plan.
@@ -83,7 +78,7 @@ class BatchMaker:
         batches: list[Any] = []
         try:
             block, first = divmod(numbers.start, PLAN_STEPS)
-            plan = self._plans.get(block) or self._plan(block)
+            plan = self._plans[block]
             offsets = plan.offsets[first : first + len(numbers) + 1]
             together = self._read_together(plan.indices, offsets) if len(numbers) > 1 else None
             for place, step in enumerate(plan.steps[first : first + len(numbers)]):
@@ -95,36 +90,6 @@ class BatchMaker:
         except Exception as exc:
             return Partial(batches, exc)
         return batches
-
-    def _plan(self, block: int) -> Plan:
-        """Samples the datapoints of consecutive steps, and remembers them."""
-        stop, total = (block + 1) * PLAN_STEPS, self.schedule.total
-        stop = stop if total is None else min(stop, total)
-        steps = [self.schedule[number] for number in range(block * PLAN_STEPS, stop)]
-        sampled = [
-            self._sampled(epoch, list(group))
-            for epoch, group in itertools.groupby(steps, operator.attrgetter('epoch'))
-        ]
-        counts = itertools.accumulate(step.stop - step.start for step in steps)
-        plan = Plan(steps, np.concatenate(sampled), [0, *counts])
-        while len(self._plans) >= MAX_PLANS:  # Another thread may remove the same one.
-            self._plans.pop(next(iter(self._plans), -1), None)
-        self._plans[block] = plan
-        return plan
-
-    def _sampled(self, epoch: int, steps: list[Step]) -> Int64s:
-        positions = np.concatenate([np.arange(step.start, step.stop) for step in steps])
-        try:
-            indices = self.sampler.take(epoch, positions % self.schedule.length)
-            if len(indices) != len(positions):
-                raise ValueError(
-                    f'{self.sampler!r:.200}: expected a datapoint for each of {len(positions)} positions, '
-                    f'got {len(indices)}'
-                )
-        except Exception as exc:
-            exc.add_note('in sampler')
-            raise
-        return indices
 
     def _read(self, indices: Int64s) -> Batch:
         try:
@@ -196,6 +161,29 @@ class BatchMaker:
             except Exception:
                 return name
         return None
+
+
+def _plan(sampler: Sampler, schedule: Schedule, block: int) -> Plan:
+    """Samples the datapoints of `PLAN_STEPS` consecutive steps."""
+    stop, total = (block + 1) * PLAN_STEPS, schedule.total
+    stop = stop if total is None else min(stop, total)
+    steps = [schedule[number] for number in range(block * PLAN_STEPS, stop)]
+    sampled = []
+    for epoch, group in itertools.groupby(steps, operator.attrgetter('epoch')):
+        positions = np.concatenate([np.arange(step.start, step.stop) for step in group])
+        try:
+            indices = sampler.take(epoch, positions % schedule.length)
+            if len(indices) != len(positions):
+                raise ValueError(
+                    f'{sampler!r:.200}: expected a datapoint for each of {len(positions)} positions, '
+                    f'got {len(indices)}'
+                )
+        except Exception as exc:
+            exc.add_note('in sampler')
+            raise
+        sampled.append(indices)
+    counts = itertools.accumulate(step.stop - step.start for step in steps)
+    return Plan(steps, np.concatenate(sampled), [0, *counts])
 
 
 def types_of(dataset: Any) -> Spec | None:

@@ -87,8 +87,7 @@ def stack(column: Any) -> Any:
         column: A `Ragged`, or a list of arrays, numbers or lists of them; or a batch, for all such columns.
 
     Returns:
-        The array, shape (B, *shape). It is a view where the values are adjacent in memory, as JPEGs of one
-        batch and shape are.
+        The array, shape (B, *shape): of a `Ragged`, a view of its values.
 
     Raises:
         StackError: Values of different shapes, or a missing one; says which.
@@ -97,28 +96,13 @@ def stack(column: Any) -> Any:
         return _columns(stack, column)
     if isinstance(column, np.ndarray):
         return column
-    values = [None if value is None else np.asarray(value) for value in column]
-    arrays = [array for array in values if array is not None]
-    shapes = [None if array is None else array.shape for array in values]
+    arrays: list[Any] = [None if value is None else np.asarray(value) for value in column]
+    shapes = [None if array is None else array.shape for array in arrays]
     if len(set(shapes)) > 1 or None in shapes:
         raise StackError(shapes)
     if not arrays:
         return np.empty(0)
-    return np.stack(arrays) if (view := _adjacent(arrays)) is None else view
-
-
-def _adjacent(arrays: list[Array]) -> Array | None:
-    """Returns arrays of one shape as one view, if they follow one another in one block of memory."""
-    first, size = arrays[0], arrays[0].nbytes
-    start = first.__array_interface__['data'][0]
-    if not size or not isinstance(first.base, np.ndarray):
-        return None
-    for place, array in enumerate(arrays):
-        if array.base is not first.base or array.dtype != first.dtype or not array.flags.c_contiguous:
-            return None
-        if array.__array_interface__['data'][0] != start + place * size:
-            return None
-    return np.lib.stride_tricks.as_strided(first, (len(arrays), *first.shape), (size, *first.strides))
+    return column.dense() if isinstance(column, Ragged) else np.stack(arrays)
 
 
 @overload

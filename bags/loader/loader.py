@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from bags.dataset.base import Dataset
 from bags.dataset.fingerprint import fingerprint
-from bags.dataset.selection import Fields
-from bags.loader.batches import BatchMaker, types_of
+from bags.dataset.selection import Fields, select_fields
+from bags.loader.batches import MASK, BatchMaker, types_of
 from bags.loader.collate import CollateField, collate_function
 from bags.loader.iterator import LoaderIterator
-from bags.loader.options import check_counts, check_fields, check_functions, check_rank, check_sampler
 from bags.loader.prefetch import Prefetched
 from bags.loader.schedule import Cursor, LastBatch, Progress, Schedule, State, cursor_from
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
-from bags.validation import at_least, at_least_or_none, integer
+from bags.validation import at_least, at_least_or_none, integer, one_of
 from bags.workers.processes import check_sendable
 
 __all__ = ['Loader', 'check_loader']
@@ -91,7 +91,9 @@ class Loader:
     ) -> None:
         if not hasattr(dataset, 'batch') or not hasattr(dataset, '__len__'):
             raise TypeError(f'dataset: expected a reader or a view, got {type(dataset).__name__}')
-        check_functions(transform=transform, to_device=to_device)
+        for name, function in (('transform', transform), ('to_device', to_device)):
+            if function is not None and not callable(function):
+                raise TypeError(f'{name}: expected a function, got {function!r:.200}')
         if not isinstance(processes, bool | np.bool_):
             raise TypeError(
                 f'processes: expected True or False, got {processes!r:.200}; workers= is their number'
@@ -108,23 +110,61 @@ class Loader:
             workers = MAX_WORKERS if waits else min(MAX_WORKERS, os.cpu_count() or 1)
         self.workers = at_least('workers', workers, 0)
         self.processes = bool(processes)
-        self.rank, self.world_size = check_rank(rank, world_size)
+        one_of('last_batch', last_batch, get_args(LastBatch))
         self.last_batch = last_batch
         self.sampler = _sampler(dataset, shuffle, self.seed) if sampler is None else sampler
         self.transform, self.collate = transform, collate_function(collate)
         self.to_device, self.mask_column = to_device, mask_column
-        check_sampler(self.sampler, len(dataset))
-        self.check_counts()
-        check_fields(self.fields, types_of(dataset), mask_column, last_batch)
+        _check_sampler(self.sampler, len(dataset))
+        self._set_rank(rank, world_size)
+        self._check_fields()
         self.begin = Cursor()
         self._progress = Progress(self.schedule(self.begin, self.epochs))
-        self._fingerprint: str | None = None
         if self.processes and self.workers:
             check_sendable(dataset=dataset, sampler=self.sampler, transform=transform, collate=self.collate)
 
-    def check_counts(self) -> None:
-        """Raises ValueError where no batch could be made."""
-        check_counts(len(self.dataset), len(self.sampler), self.batch_size, self.world_size, self.last_batch)
+    def _set_rank(self, rank: int, world_size: int) -> None:
+        """Sets the rank.
+
+        Raises:
+            TypeError: Not integers.
+            ValueError: Not in range, or no batch could be made.
+        """
+        self.world_size = at_least('world_size', world_size, 1)
+        self.rank = at_least('rank', rank, 0)
+        if self.rank >= self.world_size:
+            raise ValueError(f'rank: expected less than world_size ({self.world_size}), got {rank}')
+        length = len(self.sampler)
+        if not len(self.dataset):
+            raise ValueError('dataset: expected datapoints to load, got none')
+        if not length:
+            raise ValueError('sampler: expected positions to load, got none')
+        if length < self.world_size:
+            raise ValueError(
+                f'world_size: expected at most the {length} datapoints there are, got {self.world_size}'
+            )
+        drops = self.last_batch == 'drop'
+        most = length // self.world_size if drops else length
+        if self.batch_size > most:
+            each = f' for each of {self.world_size} ranks' if self.world_size > 1 and drops else ''
+            raise ValueError(
+                f'batch_size: expected at most the {most} datapoints there are{each}, got {self.batch_size}'
+            )
+
+    def _check_fields(self) -> None:
+        """Checks fields and the mask's name.
+
+        Raises:
+            KeyError, TypeError: Fields that cannot be read.
+            ValueError: A mask named like a field.
+        """
+        if self.mask_column is not None and not isinstance(self.mask_column, str):
+            raise TypeError(f'mask_column: expected the name of a column, got {self.mask_column!r:.200}')
+        types = types_of(self.dataset)
+        selected = select_fields(self.fields, types) if types is not None else {}
+        name = self.mask_column or (MASK if self.last_batch == 'pad' else None)
+        if name in selected:
+            raise ValueError(f'mask_column: expected a name that is not a field, got {name!r}')
 
     def __len__(self) -> int:
         """Returns the number of batches of a whole epoch on this rank."""
@@ -139,8 +179,7 @@ class Loader:
     def on_rank(self, rank: int, world_size: int) -> Loader:
         """Returns this loader for another rank."""
         other = copy.copy(self)
-        other.rank, other.world_size = check_rank(rank, world_size)
-        other.check_counts()
+        other._set_rank(rank, world_size)
         return other
 
     def without_workers(self) -> Loader:
@@ -175,9 +214,8 @@ class Loader:
             epoch: Only this one; unless given, all from where the loader begins.
         """
         loader = self if workers == 1 else self.without_workers()
-        if epoch is None:
-            return LoaderIterator(loader, self.begin, self.epochs, worker, workers)
-        return LoaderIterator(loader, Cursor(epoch), epoch + 1, worker, workers)
+        begin, epochs = (self.begin, self.epochs) if epoch is None else (Cursor(epoch), epoch + 1)
+        return LoaderIterator(loader, begin, epochs, worker, workers)
 
     def schedule(self, begin: Cursor, epochs: int | None, skip: int = 0, stride: int = 1) -> Schedule:
         """Returns the steps of this rank from a cursor on."""
@@ -220,12 +258,10 @@ class Loader:
             'dataset': self.fingerprint,
         }
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of the dataset's fields, its length and a few of its records."""
-        if self._fingerprint is None:
-            self._fingerprint = fingerprint(self.dataset)
-        return self._fingerprint
+        return fingerprint(self.dataset)
 
     def load_state_dict(self, state: State) -> None:
         """Makes the next iterators begin where another one was.
@@ -247,6 +283,26 @@ def _sampler(dataset: Dataset, shuffle: bool | str, seed: int) -> Sampler:
     if not isinstance(shuffle, bool):
         raise ValueError(f"shuffle: expected True, False or 'shards', got {shuffle!r}")
     return Shuffled(len(dataset), seed) if shuffle else Sequential(len(dataset))
+
+
+def _check_sampler(sampler: Any, datapoints: int) -> None:
+    """Checks that a sampler is one, and samples no more datapoints than there are.
+
+    Raises:
+        TypeError: Not a sampler: also a class of samplers, or an array of indices.
+        ValueError: A sampler of another dataset.
+    """
+    if not isinstance(sampler, Sampler) or isinstance(sampler, type | np.ndarray):
+        raise TypeError(
+            'sampler: expected one of bags.samplers, or an object with __len__ and take, '
+            f'got {f"the class {sampler.__name__}" if isinstance(sampler, type) else type(sampler).__name__}'
+            ' (to load chosen datapoints, give the loader bags.select(dataset, indices))'
+        )
+    if getattr(sampler, 'datapoints', 0) > datapoints > 0:
+        raise ValueError(
+            f'sampler: expected an order of at most the {datapoints} datapoints there are, got one of '
+            f'{sampler.datapoints}'  # type: ignore[attr-defined]
+        )
 
 
 def check_loader(loader: Any) -> None:

@@ -40,7 +40,7 @@ class Prefetched(Iterator[Any]):
         np.empty(MALLOC_THRESHOLD, np.uint8)
         self._tasks = Tasks(maker.schedule.total, 1 if workers and prefetch else PLAN_STEPS)
         self._batches: deque[Any] = deque()
-        self._error: BaseException | None = None
+        self._failed: Outcome | None = None
         self._pool: WorkerPool | None = None
         self._outcomes: Iterator[Outcome]
         if not workers:
@@ -58,22 +58,19 @@ class Prefetched(Iterator[Any]):
 
     def __next__(self) -> Any:
         while not self._batches:
-            if self._error is not None:
-                error, self._error = self._error, None
-                try:
-                    raise error
-                finally:
-                    del error  # Its traceback refers to this frame.
+            if self._failed is not None:
+                failed, self._failed = self._failed, None
+                failed.get()
             outcome = next(self._outcomes)
             self._batches.extend(outcome.result or ())
-            self._error, outcome.error = outcome.error, None
+            self._failed = outcome if outcome.error is not None else None
             self._tasks.adapt(len(self._batches), outcome.seconds)
         return self._batches.popleft()
 
     def close(self) -> None:
         self._outcomes = iter(())
         self._batches.clear()
-        self._error = None
+        self._failed = None
         if self._pool is not None:
             self._pool.close()
 

@@ -12,6 +12,7 @@ world size or batch size. The last step of an epoch may have too few positions: 
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
@@ -50,52 +51,43 @@ class Step(NamedTuple):
     """Where the run is when all ranks have taken this step."""
 
 
+@dataclasses.dataclass(eq=False)
 class Schedule:
-    """The steps of one rank, numbered from a cursor on: `schedule[0]` is the first.
+    """The steps of one rank, numbered from a cursor on: `schedule[0]` is the first."""
 
-    Args:
-        length: Positions in an epoch, at least 1.
-        batch_size: Positions of one rank in a step.
-        rank: Which rank.
-        world_size: Number of ranks.
-        last_batch: 'pad': every rank takes a full batch, wrapping around to the beginning of the epoch;
-            'drop': the positions that do not fill a step are left out; 'partial': the ranks share them, and
-            some may take one position, or one step, less.
-        epochs: The epoch before which to end; None for never.
-        begin: Where to begin.
-        skip: Steps to leave out at first,
-        stride: then take every `stride`-th step: a schedule of one of several workers.
-    """
+    length: int
+    """Positions in an epoch, at least 1."""
+    batch_size: int
+    """Positions of one rank in a step."""
+    rank: int
+    world_size: int
+    last_batch: LastBatch
+    """'pad': every rank takes a full batch, wrapping around to the beginning of the epoch; 'drop': the
+    positions that do not fill a step are left out; 'partial': the ranks share them, and some may take one
+    position, or one step, less."""
+    epochs: int | None
+    """The epoch before which to end; None for never."""
+    begin: Cursor
+    skip: int = 0
+    """Steps to leave out at first,"""
+    stride: int = 1
+    """then take every `stride`-th step: a schedule of one of several workers."""
 
-    def __init__(
-        self,
-        length: int,
-        batch_size: int,
-        rank: int,
-        world_size: int,
-        last_batch: LastBatch,
-        epochs: int | None,
-        begin: Cursor,
-        skip: int = 0,
-        stride: int = 1,
-    ) -> None:
-        self.length, self.batch_size, self.last_batch, self.begin = length, batch_size, last_batch, begin
-        self._rank, self._world_size = rank, world_size
-        self.skip, self._stride = skip, stride
-        self._step_size = batch_size * world_size
-        self.first_epoch_steps = self._count(begin.consumed)
+    def __post_init__(self) -> None:
+        self._step_size = self.batch_size * self.world_size
+        self.first_epoch_steps = self._count(self.begin.consumed)
         """Steps of this rank in the rest of the epoch of `begin`,"""
         self.epoch_steps = self._count(0)
         """and in each epoch after it."""
         self.total: int | None = None
         """Number of steps; None if there is no end."""
-        if epochs is not None:
-            later = epochs - begin.epoch - 1
+        if self.epochs is not None:
+            later = self.epochs - self.begin.epoch - 1
             steps = self.first_epoch_steps + later * self.epoch_steps if later >= 0 else 0
-            self.total = max(0, -((skip - steps) // stride))
+            self.total = max(0, -((self.skip - steps) // self.stride))
 
     def __getitem__(self, number: int) -> Step:
-        number = self.skip + number * self._stride
+        number = self.skip + number * self.stride
         if number < self.first_epoch_steps:
             epoch, consumed, within, steps = *self.begin, number, self.first_epoch_steps
         else:
@@ -104,7 +96,7 @@ class Schedule:
         start = consumed + within * self._step_size
         after = Cursor(epoch, start + self._step_size) if within + 1 < steps else Cursor(epoch + 1, 0)
         if start + self._step_size <= self.length or self.last_batch == 'pad':
-            first = start + self._rank * self.batch_size
+            first = start + self.rank * self.batch_size
             return Step(epoch, first, first + self.batch_size, after)
         first, stop = self._share(self.length - start)
         return Step(epoch, start + first, start + stop, after)
@@ -119,7 +111,7 @@ class Schedule:
 
     def _share(self, rest: int) -> tuple[int, int]:
         """Returns this rank's part of the last positions of an epoch."""
-        return rest * self._rank // self._world_size, rest * (self._rank + 1) // self._world_size
+        return rest * self.rank // self.world_size, rest * (self.rank + 1) // self.world_size
 
 
 class Progress:

@@ -78,17 +78,12 @@ class Shuffled:
     def __init__(self, length: int, seed: int = 0) -> None:
         self.length = self.datapoints = at_least('length', length, 0)
         self.seed = integer('seed', seed)
-        self._last = (-1, Permutation(0))
 
     def __len__(self) -> int:
         return self.length
 
     def take(self, epoch: int, positions: Int64s) -> Int64s:
-        known, permutation = self._last
-        if known != epoch:
-            permutation = Permutation(self.length, self.seed, epoch)
-            self._last = (epoch, permutation)
-        return permutation(positions)
+        return Permutation(self.length, self.seed, epoch)(positions)
 
     def __repr__(self) -> str:
         return f'Shuffled({self.length}, seed={self.seed})'

@@ -29,7 +29,7 @@ class WorkerPool:
 
     Args:
         work: Function from a task to its result. Processes get it pickled, once.
-        workers: How many; 0 for none: a task is done when its result is waited for.
+        workers: How many; 0 for none: the thread that takes an outcome does its task.
         processes: Whether workers are processes, started afresh (`spawn`), or threads.
         name: Prefix of the names of threads and processes.
         attempts: How many workers may die during one task before it fails with a RuntimeError, which names
@@ -52,7 +52,7 @@ class WorkerPool:
         size_of: Callable[[Any], int] | None = None,
         transport: Callable[[], Transport] | None = None,
     ) -> None:
-        self._workers = workers
+        self._work, self._workers = work, workers
         self._max_running = max(1, TASKS_PER_WORKER * workers)
         self._size_of = size_of
         self._running = 0
@@ -68,20 +68,6 @@ class WorkerPool:
         except BaseException:
             self.close()
             raise
-
-    def submit(self, task: Any) -> Outcome:
-        """Queues a task, and returns its outcome, for which `wait` waits."""
-        self._check()
-        outcome = Outcome(task)
-        self._backend.submit(outcome)
-        self._running += 1
-        return outcome
-
-    def wait(self, outcome: Outcome) -> Outcome:
-        """Returns an outcome once its task is done."""
-        while not outcome.is_done:
-            self._receive(True)
-        return outcome
 
     def run(
         self,
@@ -103,12 +89,13 @@ class WorkerPool:
             max_held_bytes: No task begins while done ones that were not yielded hold so many bytes.
         """
         if not self._workers:
-            return (self.wait(self.submit(task)) for task in tasks)
+            return map(self._do, tasks)
         tasks = iter(tasks)
         ahead = self._max_running if ahead is None else ahead
         begun: deque[Outcome] = deque()
 
         def begin() -> None:
+            self._check()
             while (
                 self._running < self._max_running
                 and len(begun) < ahead
@@ -119,7 +106,9 @@ class WorkerPool:
                     task = next(tasks)
                 except StopIteration:
                     return
-                begun.append(self.submit(task))
+                begun.append(Outcome(task))
+                self._backend.submit(begun[-1])
+                self._running += 1
 
         def outcomes() -> Iterator[Outcome]:
             while begun:
@@ -141,13 +130,22 @@ class WorkerPool:
     def _receive(self, wait: bool) -> None:
         self._check()
         for outcome in self._backend.receive(wait):
-            outcome.is_done = True
             self._running -= 1
-            if self._size_of is not None and outcome.result is not None:
-                outcome.size = self._size_of(outcome.result)
+            self._finish(outcome)
+
+    def _do(self, task: Any) -> Outcome:
+        """Does a task in this thread."""
+        self._check()
+        return self._finish(Outcome(task, False, *do(self._work, task)))
+
+    def _finish(self, outcome: Outcome) -> Outcome:
+        outcome.is_done = True
+        if self._size_of is not None and outcome.result is not None:
+            outcome.size = self._size_of(outcome.result)
+        return outcome
 
     def _check(self) -> None:
-        if os.getpid() != self._process:
+        if self._workers and os.getpid() != self._process:
             raise RuntimeError('these workers belong to the process that started them: start others here')
         if not self._finalizer.alive:
             raise ValueError('the pool of workers is closed')
@@ -177,7 +175,7 @@ def _next_of(begun: deque[Outcome], ordered: bool) -> Outcome | None:
 
 
 class _Threads:
-    """Threads of this process; without any, tasks are done by the thread that waits."""
+    """Threads of this process."""
 
     def __init__(self, work: Callable[[Any], Any], name: str) -> None:
         self._work = work
@@ -204,11 +202,6 @@ class _Threads:
         self._tasks.put(outcome)
 
     def receive(self, wait: bool) -> list[Outcome]:
-        if wait and not self._threads:
-            outcome = self._tasks.get_nowait()
-            assert outcome is not None
-            outcome.result, outcome.error, outcome.seconds = do(self._work, outcome.task)
-            return [outcome]
         found = [self._done.get()] if wait else []
         while not self._done.empty():
             found.append(self._done.get_nowait())

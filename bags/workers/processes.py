@@ -66,21 +66,18 @@ class Processes:
 
     def start(self, count: int) -> None:
         with delay_interrupts():
-            for _ in range(count):
-                self._start_one()
-        for worker in self._workers:
+            if sys.platform != 'win32':
+                # Else it is started with the first process, and unblocks signals.
+                from multiprocessing import resource_tracker
+
+                resource_tracker.ensure_running()
+            with block_interrupts():
+                for _ in range(count):
+                    transport = None if self._transport is None else self._transport()
+                    self._workers.append(_Process(f'{self._name}-{self._started}', transport))
+                    self._started += 1
+        for worker in self._workers[-count:]:
             worker.send(self._payload)
-
-    def _start_one(self) -> None:
-        if sys.platform != 'win32':
-            # Else it is started with the first process, and unblocks signals.
-            from multiprocessing import resource_tracker
-
-            resource_tracker.ensure_running()
-        with block_interrupts():
-            transport = None if self._transport is None else self._transport()
-            self._workers.append(_Process(f'{self._name}-{self._started}', transport))
-        self._started += 1
 
     def submit(self, outcome: Outcome) -> None:
         self._queue.append(outcome)
@@ -134,9 +131,7 @@ class Processes:
                 f'{how} before its first task: a script that starts processes needs '
                 f"`if __name__ == '__main__':`, as each of them imports the script; or use processes=False"
             )
-        with delay_interrupts():
-            self._start_one()
-        self._workers[-1].send(self._payload)
+        self.start(1)
         if not worker.outcomes:
             return []
         self._queue.extendleft(reversed(worker.outcomes))
@@ -199,16 +194,16 @@ class _Process:
             except (EOFError, OSError):
                 return False
             if self.is_ready:
-                outcome = self.outcomes.popleft()
-                self._read(outcome, data)
-                found.append(outcome)
+                found.append(self._outcome(data))
             else:
                 error = pickle.loads(data)  # noqa: S301 - from a process of ours
                 if error is not None:
                     raise error
                 self.is_ready = True
 
-    def _read(self, outcome: Outcome, data: bytes) -> None:
+    def _outcome(self, data: bytes) -> Outcome:
+        """Returns the outcome of the oldest task, from the message about it."""
+        outcome = self.outcomes.popleft()
         try:
             outcome.result, outcome.error, outcome.seconds = pickle.loads(data)  # noqa: S301 - as above
             if self._transport is not None and outcome.result is not None:
@@ -216,6 +211,7 @@ class _Process:
         except Exception as exc:
             exc.add_note('while a result was taken over from a worker process')
             outcome.result, outcome.error = None, exc
+        return outcome
 
     def end(self) -> str:
         """Frees all that belongs to a process once it has ended; returns how it did."""

@@ -232,8 +232,7 @@ def test_bundles_that_fail_and_are_tried_again_leave_nothing_behind(tmp_path):
 def test_a_sink_whose_bundles_are_written_twice_keeps_one(tmp_path):
     from bags.beam.datasets import DatasetSink
 
-    options = {'compression': None, 'filesystem': None, 'storage_options': None}
-    sink = DatasetSink(str(tmp_path / 'd'), SPEC, None, 1 << 20, options)
+    sink = DatasetSink(str(tmp_path / 'd'), 1 << 20, spec=SPEC)
     unfinished = sink.initialize_write()
     lost = sink.open_writer(unfinished, 'lost')
     lost.write(datapoint(0))

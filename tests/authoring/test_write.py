@@ -234,19 +234,18 @@ def test_the_log_tells_how_much_of_a_flush_is_durable(tmp_path, torn):
     """After a crash in the middle of a flush."""
     from bags.authoring.progress_log import ProgressLog
     from bags.authoring.tasks import WrittenInputs
-    from bags.storage import store_for
 
-    store, path = store_for(tmp_path)
-    written = WrittenInputs(ProgressLog(store, path, {}), 0)
-    for first, count in ((10, 5), (0, 5)):
-        written.append(first, count)
-    written.save()
-    written.flushed()
-    assert written.done == [(0, 5), (10, 15)]
-    for first, count in ((5, 2), (20, 5)):
-        written.append(first, count)
-    written.save()
-    log = ProgressLog(store, path, {}, 10 + torn)
+    with bags.ShardedDatasetWriter(tmp_path, {'id': 'int'}) as writer:
+        written = WrittenInputs(ProgressLog(writer, {}, False), 0)
+        for first, count in ((10, 5), (0, 5)):
+            written.append(first, count)
+        written.save()
+        written.flushed()
+        assert written.done == [(0, 5), (10, 15)]
+        for first, count in ((5, 2), (20, 5)):
+            written.append(first, count)
+        written.save()
+        log = ProgressLog(writer, {}, True)
     wanted = {0: [(0, 5), (10, 15)], 1: [(0, 6), (10, 15)], 3: [(0, 7), (10, 15), (20, 21)],
               7: [(0, 7), (10, 15), (20, 25)]}  # fmt: skip
     assert WrittenInputs(log, 10 + torn).done == wanted[torn]

@@ -81,19 +81,20 @@ def test_by_field():
         collate_function({'s': 'sum'})
 
 
-def test_stacking_what_lies_side_by_side_copies_nothing():
+def test_stacking_equals_numpy_and_copies_no_ragged():
     block = np.arange(48).reshape(4, 3, 4)
+    ragged = bags.Ragged(block.reshape(12, 4), np.array([0, 3, 6, 9, 12]))
+    assert np.array_equal(bags.stack(ragged), block)
+    assert np.shares_memory(bags.stack(ragged), block)
+    assert bags.stack(bags.Ragged(block[0, :0], np.zeros(3, np.int64))).shape == (2, 0, 4)
     values = list(block)
-    assert np.shares_memory(bags.stack(values), block)
-    for chosen in (values, values[1:3], values[::-1], values[::2], values[:1], [values[0], values[0]]):
-        assert np.array_equal(bags.stack(chosen), np.stack(chosen))
     for chosen in (
+        *(values, values[1:3], values[::-1], values[::2], values[:1], [values[0], values[0]]),
         list(block[:, :, ::2]),
         list(block.transpose(1, 0, 2)),
         [values[0], values[1].view(float)],
     ):
         assert np.array_equal(bags.stack(chosen), np.stack(chosen))
-    assert not np.shares_memory(bags.stack(values[::-1]), block)
     empty = list(np.empty((3, 0, 2)))
     assert bags.stack(empty).shape == (3, 0, 2)
     other = np.arange(12).reshape(3, 4)

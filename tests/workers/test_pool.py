@@ -162,19 +162,6 @@ def test_system_exit_of_a_task_is_its_error(options):
         assert [type(outcome.error) for outcome in outcomes if outcome.error] == [SystemExit]
 
 
-def test_single_tasks_are_waited_for(options):
-    """Also those that are submitted while others are waited for, as jobs that lead to further jobs."""
-    with WorkerPool(samples.square, **options) as pool:
-        outcomes = [pool.submit(number) for number in range(20)]
-        assert [pool.wait(outcome).get() for outcome in reversed(outcomes)] == [
-            number * number for number in reversed(range(20))
-        ]
-        first = pool.submit(3)
-        inner = [pool.submit(number) for number in (4, 5)]
-        assert pool.wait(first).get() == 9
-        assert [pool.wait(outcome).get() for outcome in inner] == [16, 25]
-
-
 def test_a_closed_pool_refuses_tasks(options):
     pool = WorkerPool(samples.square, **options)
     outcomes = pool.run(range(100))
@@ -182,7 +169,7 @@ def test_a_closed_pool_refuses_tasks(options):
     pool.close()
     pool.close()
     with pytest.raises(ValueError, match='closed'):
-        pool.submit(3)
+        list(pool.run([3]))
     with pytest.raises(ValueError, match='closed'):
         list(outcomes)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith('bags-')]
@@ -208,22 +195,22 @@ def test_a_pool_that_nobody_has_ends_its_workers(kind):
 @pytest.mark.filterwarnings('ignore:.*fork')
 def test_a_forked_child_has_no_workers():
     with WorkerPool(samples.square, 2) as pool:
-        assert pool.wait(pool.submit(2)).get() == 4
+        assert next(pool.run([2])).get() == 4
         pid = os.fork()
         if not pid:
             try:
-                pool.submit(3)
+                list(pool.run([3]))
             except RuntimeError:
                 pool.close()
                 os._exit(0)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        assert pool.wait(pool.submit(3)).get() == 9
+        assert next(pool.run([3])).get() == 9
 
 
 def test_an_error_that_was_raised_is_not_kept():
     with WorkerPool(samples.fails_at_7, 2) as pool:
-        outcome = pool.wait(pool.submit(7))
+        (outcome,) = pool.run([7])
         with pytest.raises(ArithmeticError):
             outcome.get()
         assert outcome.error is None
