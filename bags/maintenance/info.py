@@ -16,6 +16,7 @@ import zstandard
 
 from bags.bag.bag_file import BagFile
 from bags.bag.open import open_bag
+from bags.bag.options import ReaderOptions
 from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder
 from bags.dataset.open import open as open_dataset
@@ -187,7 +188,7 @@ def _evenly_spaced(items: Sequence[Any], count: int) -> list[Any]:
 
 
 def _bag_info(location: Location) -> BagInfo:
-    store, options, paths = location.store, location.options(), location.parts
+    store, options, paths = location.store, ReaderOptions(), location.parts
 
     def look(path: str) -> tuple[int, int, bool]:
         bag = open_bag(store, path, options)
@@ -219,7 +220,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
     samples = {name: _Sample() for name in types}
     sampled = _evenly_spaced(paths, SAMPLED_SHARDS)
     for folder in sampled:
-        _sample_folder(Folder(location.store, folder, location.options()), samples)
+        _sample_folder(Folder(location.store, folder, ReaderOptions()), samples)
     totals = collections.Counter[str]()
     for files in sizes.values():
         totals.update(files)

@@ -7,9 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from bags.bag.options import ReaderOptions
 from bags.bag.sharding import expand
-from bags.dataset.folder import reader_options
 from bags.dataset.shard_list import shard_numbers
 from bags.storage import Store, store_for
 
@@ -25,10 +23,6 @@ class Location(NamedTuple):
     """In the form of the store; for bags the file spec as it was given."""
     parts: list[str]
     """The folder itself, the shard folders in order, or the bags in order."""
-
-    def options(self) -> ReaderOptions:
-        """Returns the options to open its bags with; limits are not read ahead."""
-        return reader_options(self.store, False, {})
 
 
 def locate(

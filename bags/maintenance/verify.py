@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bags.bag.options import ReaderOptions
 from bags.concurrency import CPU_COUNT, map_in_threads
 from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
@@ -100,7 +101,7 @@ def _do_all(steps: Iterable[Finding | Check]) -> Result:
 
 def _steps(location: Location, decode: bool, schemas: SchemaCache) -> Iterator[Finding | Check]:
     """Yields findings, and checks that find more."""
-    store, options = location.store, location.options()
+    store, options = location.store, ReaderOptions()
     if location.kind == 'bags':
         for path in location.parts:
             yield from lone_bag_checks(store, path, options, decode)
