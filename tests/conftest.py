@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,9 @@ from bags.dataset import registry
 from bags.dataset.spec import parse_spec
 
 ROOT = Path(__file__).parent.parent
+
+# A shell that starts the tests in the background has them ignore SIGINT, which some of them send.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says nothing here, and a run says the same as the last one: who looks for more
 # takes the profile `search`.

@@ -39,7 +39,7 @@ class BagFile:
         count: Number of records.
         end: Number of bytes that records can lie in.
         codec: Decompresses records; None where they are stored as they are.
-        memory: Whether to read the whole table now and keep it.
+        memory: Whether to read a table that is not mapped now and keep it.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class BagFile:
         self.options: ReaderOptions | None = None
         """How to open it again in another process."""
         self.ends: Table
-        if memory:
-            self.ends = np.frombuffer(bytes(limits.read(offset, offset + count * ENTRY)), '<i8')
-        elif limits.buffer is not None:
+        if limits.buffer is not None:
             self.ends = np.frombuffer(limits.buffer, '<i8', count, offset)
+        elif memory:
+            self.ends = np.frombuffer(bytes(limits.read(offset, offset + count * ENTRY)), '<i8')
         else:
             self.ends = BlockTable(limits, offset, count)
         self.view = share(file.buffer) if file.buffer is not None else None

@@ -17,6 +17,7 @@ from bags.concurrency import map_concurrently
 from bags.dataset.address import Address, merge_columns, merge_ranges
 from bags.dataset.batch import Column
 from bags.dataset.columns import read_column, read_records, read_values
+from bags.dataset.display import as_html, as_text, heading
 from bags.dataset.record_ranges import RecordRanges
 from bags.dataset.records import Records
 from bags.dataset.selection import Fields, PerRowItems, Selection, select_fields, select_whole
@@ -270,20 +271,12 @@ class Dataset(abc.ABC):
                 f'field {field!r} of type {self._types[field].text}: expected {what} field; see {instead}'
             )
 
-    # Display.
-
     def __str__(self) -> str:
         """A heading and a line for each field; `repr` is one line."""
-        width = max(map(len, self._types), default=0)
-        lines = [f'  {name:<{width}}  {kind.text}' for name, kind in self._types.items()]
-        return '\n'.join([f'{self._heading()}:', *lines])
+        return as_text(self._heading(), self.spec)
 
     def _heading(self) -> str:
-        count, shards = len(self), self.shards
-        return (
-            f'{type(self).__name__} of {count:,} datapoint{"" if count == 1 else "s"}'
-            f'{f" in {shards:,} shards" if shards != 1 else ""}'
-        )
+        return heading(type(self).__name__, len(self), self.shards)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Called by IPython."""
@@ -291,14 +284,7 @@ class Dataset(abc.ABC):
 
     def _repr_html_(self) -> str:
         """Called by notebooks."""
-        from html import escape
-
-        rows = ''.join(
-            f'<tr><td style="text-align:left">{escape(name)}</td>'
-            f'<td style="text-align:left"><code>{escape(kind.text)}</code></td></tr>'
-            for name, kind in self._types.items()
-        )
-        return f'<p>{escape(self._heading())}</p><table>{rows}</table>'
+        return as_html(self._heading(), self.spec)
 
     def __enter__(self) -> Self:
         return self

@@ -30,7 +30,7 @@ from bags.storage.base import AccessPattern, CacheMode, CachePolicy
 from bags.storage.memory_file import MemoryFile
 from bags.validation import refuse_unknown
 
-__all__ = ['Folder', 'ReadOptions', 'is_being_made', 'not_a_folder', 'open_store', 'reader_options']
+__all__ = ['Folder', 'ReadOptions', 'is_being_made', 'not_a_folder', 'open_store']
 
 REFS = 1 << 26  # Bytes of refs that are read as a whole where they would be waited for.
 
@@ -74,23 +74,13 @@ def open_store(
     for name in ('cache_size', 'cache_mode'):
         if name in options and options.get('cache') is None:
             raise ValueError(f'{name}: has no effect without cache')
-    asked = merge(
+    made = merge(
         ReaderOptions, None, {**options, 'filesystem': filesystem, 'storage_options': storage_options}
     )
-    store, path = store_to_read(directory, asked)
-    return store, path, _for_store(asked, store, cache_index)
-
-
-def reader_options(store: Store, cache_index: bool, options: Mapping[str, Any]) -> ReaderOptions:
-    """Returns how the bags of a dataset are read; raises TypeError for an unknown option."""
-    return _for_store(merge(ReaderOptions, None, dict(options)), store, cache_index)
-
-
-def _for_store(options: ReaderOptions, store: Store, cache_index: bool) -> ReaderOptions:
-    is_local = not store.is_remote or (options.cache is not None and options.cache_mode is CacheMode.FILES)
-    if cache_index and not (is_local and options.mapped):
-        options.limits_storage = LimitsStorage.IN_MEMORY
-    return options
+    if cache_index:
+        made.limits_storage = LimitsStorage.IN_MEMORY
+    store, path = store_to_read(directory, made)
+    return store, path, made
 
 
 def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
@@ -118,6 +108,8 @@ class Folder:
         self.options = options
         self.known = known if known is not None and known.sizes else None
         """What a listing or an index says of it, if it is remote or there is an index."""
+        self.starts = options.limits_placement is LimitsPlacement.STARTS
+        """Whether Bags 0.x wrote it, as far as is known: `open_refs` finds out."""
         self._spec: bytes | None = None
         self._refs: BagFile | None = None
         """What was read by `look`."""
@@ -208,6 +200,7 @@ class Folder:
         if self._begins_with_start(refs):
             # No refs record is empty, so this table begins with a start: Bags 0.x wrote it.
             self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.STARTS})
+            self.starts = True
             refs = open_bag(self.store, path, self.options)
         if not refs.count:
             # Asked of what was opened first: its writer may have closed it since.
@@ -253,11 +246,6 @@ class Folder:
         for name in self.names:
             if name.endswith(('.bag', '.bagz')) and self.store.size(self.store.join(self.path, name)):
                 raise CorruptError(path, None, f'is empty, but {name} is not')
-
-    @property
-    def starts(self) -> bool:
-        """Whether Bags 0.x wrote it."""
-        return self.options.limits_placement is LimitsPlacement.STARTS
 
     def bag_path(self, field: str) -> str:
         """Returns where a field's bag is.

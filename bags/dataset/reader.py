@@ -82,7 +82,8 @@ class DatasetReader(Dataset):
         if self.is_remote:
             folder.look()
         refs = folder.open_refs()
-        if self.is_remote and refs is not None and folder.options.limits_storage is LimitsStorage.IN_MEMORY:
+        in_memory = folder.options.limits_storage is LimitsStorage.IN_MEMORY
+        if self.is_remote and in_memory and refs is not None and not refs.is_mapped:
             refs = folder.keep(refs)
         schema = folder.schema(schemas)
         self._types = schema.types

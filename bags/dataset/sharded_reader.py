@@ -110,43 +110,42 @@ class ShardedDatasetReader(Dataset):
             raise FileNotFoundError(errno.ENOENT, detail, path)
         chosen = listed.shards[shard_start::shard_step]
         # With more workers than shards, some have none to read; they still have the spec.
-        first, types = listed.shards[0], listed.types
-        opened: DatasetReader | None = None
-        if types is None and store.is_remote:
-            opened = self._open_shard(first)
-        lengths = self._lengths_of(chosen, first, opened)
-        if types is None:
-            types = self._open_shard(first)._types if opened is None else opened._types
-        self._finish(chosen, lengths, types, first, listed.after, (shard_start, shard_step))
-        if opened is not None and chosen and chosen[0] is first:
+        first, share = listed.shards[0], (shard_start, shard_step)
+        if listed.types is not None:
+            lengths = [shard.length or 0 for shard in chosen]
+            self._finish(chosen, lengths, listed.types, first, listed.after, share)
+            return
+        opened = self._open_shard(first)
+        self._finish(chosen, self._lengths_of(chosen, opened), opened._types, first, None, share)
+        if shard_start == 0:
             self._readers[0] = opened
 
     def _folder(self, shard: Shard) -> Folder:
         return Folder(self._store, self._store.join(self.directory, shard.name), self._options, shard)
 
-    def _lengths_of(self, shards: list[Shard], first: Shard, opened: DatasetReader | None) -> list[int]:
-        """Returns the datapoints of each shard: as its index says or its sizes tell, else as its refs do."""
-        lengths: list[int | None] = [shard.length for shard in shards]
-        if opened is not None:
+    def _lengths_of(self, shards: list[Shard], opened: DatasetReader) -> list[int]:
+        """Returns the datapoints of each shard: by the sizes of its files if they tell, else by its refs."""
+        lengths: dict[str, int | None] = {os.path.basename(opened.directory): len(opened)}
+        if self._store.is_remote:
             format = RefsFormat(opened._types)
             # Whether rows have one length is seen in a shard that has some.
             sample = next((shard for shard in shards if shard.sizes.get('refs.bag')), None)
-            if sample is not None and sample is not first:
+            if sample is not None and sample is not opened._folder.known:
                 opened = self._open_shard(sample)
             if sample is None or (
                 not opened._folder.starts and len(opened) == length_by_size(sample, format)
             ):
-                lengths = [length_by_size(shard, format) for shard in shards]
-        unknown = [place for place, length in enumerate(lengths) if length is None]
+                lengths |= {shard.name: length_by_size(shard, format) for shard in shards}
+        rest = [shard for shard in shards if lengths.get(shard.name) is None]
 
-        def work(place: int) -> int:
-            folder = self._folder(shards[place])
+        def count(shard: Shard) -> int:
+            folder = self._folder(shard)
             with _missing_is_damage(folder.path):
                 return folder.length(self._schemas)
 
-        for place, length in zip(unknown, map_concurrently(work, unknown, self.is_remote), strict=True):
-            lengths[place] = length
-        return [length for length in lengths if length is not None]
+        counts = map_concurrently(count, rest, self._store.is_remote)
+        lengths |= zip((shard.name for shard in rest), counts, strict=True)
+        return [lengths[shard.name] or 0 for shard in shards]
 
     def _open_shard(self, shard: Shard) -> DatasetReader:
         folder = self._folder(shard)

@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from bags.bag.options import ReaderOptions
+from bags.bag.options import LimitsStorage, ReaderOptions
 from bags.concurrency import map_concurrently
-from bags.dataset.folder import Folder, reader_options
+from bags.dataset.folder import Folder
 from bags.dataset.schema import SchemaCache
 from bags.dataset.shard_index import INDEX, Shard, dump_index, numbered
 from bags.dataset.spec import Spec
@@ -48,7 +48,7 @@ def consolidate(
         CorruptError: A shard cannot be read.
     """
     store, path = store_for(directory, filesystem, storage_options)
-    options = reader_options(store, True, {'filesystem': filesystem, 'storage_options': storage_options})
+    options = ReaderOptions(limits_storage=LimitsStorage.IN_MEMORY)
     sizes: dict[str, dict[str, int]] = {}
     for file, stat in store.walk(path).items():
         folder, slash, name = file.partition('/')

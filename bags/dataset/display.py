@@ -1,0 +1,31 @@
+"""How a dataset is displayed: a heading and its fields, as text and in notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ['as_html', 'as_text', 'heading']
+
+
+def heading(name: str, count: int, shards: int) -> str:
+    """Returns e.g. `DatasetReader of 1,000 datapoints in 4 shards`."""
+    where = f' in {shards:,} shards' if shards != 1 else ''
+    return f'{name} of {count:,} datapoint{"" if count == 1 else "s"}{where}'
+
+
+def as_text(heading: str, spec: Mapping[str, str]) -> str:
+    """Returns the heading and a line for each field."""
+    width = max(map(len, spec), default=0)
+    return '\n'.join([f'{heading}:', *(f'  {name:<{width}}  {kind}' for name, kind in spec.items())])
+
+
+def as_html(heading: str, spec: Mapping[str, str]) -> str:
+    """Returns the heading and a table of the fields."""
+    from html import escape  # 3 ms of `import bags`.
+
+    left = '<td style="text-align:left">'
+    rows = ''.join(
+        f'<tr>{left}{escape(name)}</td>{left}<code>{escape(kind)}</code></td></tr>'
+        for name, kind in spec.items()
+    )
+    return f'<p>{escape(heading)}</p><table>{rows}</table>'
