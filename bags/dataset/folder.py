@@ -251,7 +251,7 @@ class Folder:
     def _check_empty(self, path: str) -> None:
         """Refuses empty refs beside fields that have records: `close` leaves no such folder."""
         for name in self.names:
-            if name.endswith(('.bag', '.bagz')) and self.store.size(self.store.join(self.path, name)):
+            if name.endswith(('.bag', '.bagz')) and self.store.stat(self.store.join(self.path, name)).size:
                 raise CorruptError(path, None, f'is empty, but {name} is not')
 
     @property
@@ -351,7 +351,7 @@ class Folder:
         for name in self.store.names(self.path):
             if name.endswith(('.bag', '.bagz', '.idx')):
                 try:
-                    total += self.store.size(self.store.join(self.path, name))
+                    total += self.store.stat(self.store.join(self.path, name)).size
                 except FileNotFoundError:
                     pass  # Limits that a writer has just put into the bag.
         return total

@@ -197,10 +197,6 @@ class Store(Protocol):
 
     def exists(self, path: str, /) -> bool: ...
 
-    def size(self, path: str) -> int:
-        """Returns the size of a file in bytes."""
-        ...
-
     def stat(self, path: str) -> Stat:
         """Returns size and version of a file, with one small request.
 

@@ -185,9 +185,6 @@ class CachedStore:
     def exists(self, path: str) -> bool:
         return path in self._stats or self.inner.exists(path)
 
-    def size(self, path: str) -> int:
-        return self._stats[path].size if path in self._stats else self.inner.size(path)
-
     def names(self, folder: str) -> list[str]:
         return self.inner.names(folder)
 
