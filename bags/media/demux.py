@@ -9,12 +9,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.formats.encoded import PositionedFile
 from bags.formats.ffmpeg import best_stream, import_av, open_container
 from bags.formats.signatures import DEMUXERS, HEAD_BYTES, ebml_number, identify
 from bags.media.mp4 import Track, find_moov, find_track
 from bags.media.packets import NO_PROBING, DemuxedPackets, Packets
 from bags.media.timeline import PacketTable
+from bags.storage.range_file import PositionedFile
 
 __all__ = ['open_packets']
 
