@@ -222,7 +222,7 @@ class Folder:
         if refs.limits is not refs.file or refs.file.size > REFS:
             refs.warm()
             return refs
-        file = MemoryFile(refs.path, bytes(refs.file.read(0, refs.file.size)), refs.file.version)
+        file = MemoryFile(refs.path, bytes(refs.file.read(0, refs.file.size)))
         kept = BagFile(refs.path, file, file, refs.offset, refs.count, refs.end, refs.codec, False)
         if self._begun is refs:
             self._begun = kept

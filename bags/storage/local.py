@@ -60,15 +60,15 @@ class LocalStore:
             return file.read()
 
     def replace(self, path: str, data: bytes) -> None:
-        beside = f'{path}.{os.getpid()}.new'
+        temporary = f'{path}.{os.getpid()}.new'
         try:
-            with open(beside, 'wb') as file:
+            with open(temporary, 'wb') as file:
                 file.write(data)
-            os.replace(beside, path)
+            os.replace(temporary, path)
         except BaseException as exc:
             if isinstance(exc, OSError):
                 exc.filename = exc.filename or path  # ENOSPC names no file.
-            self.remove(beside)
+            self.remove(temporary)
             raise
 
     def remove(self, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Files with a position: a byte range of a stored file, for decoders that seek and for copies of large records."""
+"""Files with a position of their own; a byte range of a stored file, for decoders that seek and copies."""
 
 from __future__ import annotations
 
