@@ -143,7 +143,7 @@ class BagAppender:
         else:
             self._limits = self._store.resume(beside, self.count * ENTRY)
         # Bytes after the end stay until `close` truncates the file; the sentinel comes after them.
-        size = self._store.size(self.path)
+        size = self._store.stat(self.path).size
         self._data = self._store.resume(self.path, size)
         self._data.size = self.end
         self._write_sentinel(size)

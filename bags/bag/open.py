@@ -90,7 +90,7 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
 def _size(store: Store, path: str) -> int | None:
     """Returns the size of a file; None if it does not exist."""
     try:
-        return store.size(path)
+        return store.stat(path).size
     except FileNotFoundError:
         return None
 

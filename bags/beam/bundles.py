@@ -181,7 +181,7 @@ def _move(store: Store, path: str, target: str) -> None:
     names = _names(store, path)
     # On an object store, a file of the same size may be the copy that an earlier attempt made to rename it.
     if _exists(store, target) and (
-        not store.is_remote or (names is None and store.size(target) != store.size(path))
+        not store.is_remote or (names is None and store.stat(target).size != store.stat(path).size)
     ):
         raise FileExistsError(errno.EEXIST, 'exists already', target)
     if names is None or not store.is_remote:

@@ -215,7 +215,7 @@ class Folder:
         if refs.limits is not refs.file or refs.file.size > REFS:
             refs.warm()
             return refs
-        file = MemoryFile(refs.path, bytes(refs.file.read(0, refs.file.size)), refs.file.version)
+        file = MemoryFile(refs.path, bytes(refs.file.read(0, refs.file.size)))
         kept = BagFile(refs.path, file, file, refs.offset, refs.count, refs.end, refs.codec, False)
         if self._begun is refs:
             self._begun = kept
@@ -244,7 +244,7 @@ class Folder:
     def _check_empty(self, path: str) -> None:
         """Refuses empty refs beside fields that have records: `close` leaves no such folder."""
         for name in self.names:
-            if name.endswith(('.bag', '.bagz')) and self.store.size(self.store.join(self.path, name)):
+            if name.endswith(('.bag', '.bagz')) and self.store.stat(self.store.join(self.path, name)).size:
                 raise CorruptError(path, None, f'is empty, but {name} is not')
 
     def bag_path(self, field: str) -> str:
@@ -339,7 +339,7 @@ class Folder:
         for name in self.store.names(self.path):
             if name.endswith(('.bag', '.bagz', '.idx')):
                 try:
-                    total += self.store.size(self.store.join(self.path, name))
+                    total += self.store.stat(self.store.join(self.path, name)).size
                 except FileNotFoundError:
                     pass  # Limits that a writer has just put into the bag.
         return total

@@ -73,7 +73,7 @@ def _read_local_index(store: Store, directory: str, names: list[str]) -> ShardLi
         for shard in shards:
             file = 'refs.bag' if 'refs.bag' in shard.sizes else min(shard.sizes, default='refs.bag')
             path = store.join(store.join(directory, shard.name), file)
-            if store.size(path) != shard.sizes.get(file):
+            if store.stat(path).size != shard.sizes.get(file):
                 return None
     except (BagsError, OSError):
         return None

@@ -7,19 +7,18 @@ its first bytes.
 from __future__ import annotations
 
 import functools
-import io
 import os
 from collections.abc import Callable
 from typing import Any, BinaryIO, TypeVar
 
 from bags.formats.scalars import Buffer
 from bags.formats.signatures import check_whole, identify, identify_file
+from bags.storage.range_file import PositionedFile
 
 __all__ = [
     'BorrowedFile',
     'BufferFile',
     'Encoded',
-    'PositionedFile',
     'already_encoded',
     'check_file',
     'decodes',
@@ -87,45 +86,6 @@ def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
         return decode
 
     return decorate
-
-
-class PositionedFile(io.RawIOBase):
-    """A read-only file with a position of its own, in terms of `read_at` and `size`."""
-
-    position = 0
-
-    def read_at(self, start: int, count: int | None) -> bytes:
-        """Returns up to `count` bytes from `start`; all up to the end if it is None."""
-        raise NotImplementedError
-
-    def size(self) -> int:
-        """Returns the number of bytes."""
-        raise NotImplementedError
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Returns up to `size` bytes; all that are left if it is negative or None."""
-        data = self.read_at(self.position, None if size is None or size < 0 else size)
-        self.position += len(data)
-        return data
-
-    def readinto(self, buffer: Any, /) -> int:
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        base = 0 if whence == os.SEEK_SET else self.position if whence == os.SEEK_CUR else self.size()
-        self.position = max(0, base + offset)
-        return self.position
-
-    def tell(self) -> int:
-        return self.position
 
 
 class BufferFile(PositionedFile):

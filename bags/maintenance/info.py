@@ -192,7 +192,7 @@ def _bag_info(location: Location) -> BagInfo:
 
     def look(path: str) -> tuple[int, int, bool]:
         bag = open_bag(store, path, options)
-        return bag.count, store.size(path), bag.limits.path != bag.file.path
+        return bag.count, store.stat(path).size, bag.limits.path != bag.file.path
 
     found = map_concurrently(look, paths, store.is_remote)
     sample = _Sample()

@@ -1,4 +1,4 @@
-"""Where bytes are: the only part of the library that touches the operating system or a network.
+"""Local files and object stores: the only part of the library that touches the operating system or a network.
 
 Two interfaces: a `File` is the bytes of one file as they were when it was opened, and a `Store` holds files
 by path. Code above this package works with any store; another kind is one more module here and one more line
@@ -35,7 +35,7 @@ def store_for(
             'fsspec'; unless given, obstore where it can be used).
 
     Raises:
-        TypeError: No path.
+        TypeError: The path is neither a string nor a path object.
         ValueError: A URL of a kind that is not supported.
     """
     if not isinstance(path, str | os.PathLike):

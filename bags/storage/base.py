@@ -33,7 +33,7 @@ class Choice(enum.IntEnum):
 
 
 class AccessPattern(Choice):
-    """What the kernel is told about the order of reads from local files."""
+    """The order of reads from local files, as a hint to the kernel."""
 
     SYSTEM = 0
     RANDOM = 1
@@ -43,7 +43,7 @@ class AccessPattern(Choice):
 
 
 class CachePolicy(Choice):
-    """What becomes of the page cache of local files."""
+    """How reads of local files use the page cache."""
 
     SYSTEM = 0
     DROP_AFTER_READ = 1
@@ -55,12 +55,12 @@ class CachePolicy(Choice):
 
 
 class CacheMode(Choice):
-    """What of a remote file a cache keeps."""
+    """What a cache stores of a remote file."""
 
     FILES = 0
     """The whole of each file that is opened: fetched once, then mapped as a local one is."""
     BLOCKS = 1
-    """The blocks that were read, of 64 KiB: for a few records out of much."""
+    """Only the 64 KiB blocks that are read: for a few records of large files."""
 
 
 class Hints(NamedTuple):
@@ -112,7 +112,7 @@ class File(Protocol):
         ...
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
-        """Announces ranges that are read next. Costs little where it is of no use."""
+        """Announces ranges that are read next. Cheap where the file cannot read ahead."""
         ...
 
 
@@ -196,10 +196,6 @@ class Store(Protocol):
         ...
 
     def exists(self, path: str, /) -> bool: ...
-
-    def size(self, path: str) -> int:
-        """Returns the size of a file in bytes."""
-        ...
 
     def stat(self, path: str) -> Stat:
         """Returns size and version of a file, with one small request.

@@ -43,7 +43,7 @@ class Clients:
     def __init__(self, scheme: str, filesystem: Any, options: Mapping[str, Any]) -> None:
         self.scheme = scheme
         self.filesystem = filesystem
-        self.given = options  # Objects among them are part of the key in `_SHARED`: their ids stay in use.
+        self.given = options  # Keeps objects alive whose ids are part of the key in `_SHARED`.
         self.policy, self.options = RetryPolicy.from_options(options)
         self.kind = self.options.pop('client', 'auto')
         if self.kind not in ('auto', 'obstore', 'fsspec'):

@@ -122,7 +122,7 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
         return PreconditionError(text)
     if isinstance(exc, known.NotSupportedError) or NO_RANGE.search(text):
         return UnsupportedError(path, ' '.join(text.split())[:300])
-    if isinstance(exc, PermissionError | FileExistsError | TypeError):
+    if isinstance(exc, PermissionError | FileExistsError | TypeError | AttributeError):
         return exc
     if NO_CREDENTIALS.search(text):
         return PermissionError(errno.EACCES, _message('no credentials (anon=True needs none)', text), path)
@@ -164,9 +164,13 @@ def map_fsspec_error(path: str, exc: Exception) -> Exception:
         return error_for_status(path, int(str(status)), text)
     if 'not satisfiable' in text:
         return RangeError(text)
-    if isinstance(exc, TypeError | ValueError | NotImplementedError | AttributeError):
-        # The file system does not support the operation, or rejects the arguments.
-        return OSError(errno.EINVAL, f'{type(exc).__name__}: {exc}', path)
+    if isinstance(exc, NotImplementedError):
+        return UnsupportedError(path, f'not supported by the file system{f": {text}" if text else ""}')
+    if isinstance(exc, ValueError):
+        return OSError(errno.EINVAL, f'ValueError: {exc}', path)  # E.g. a bucket's name is not valid.
+    if isinstance(exc, TypeError | AttributeError):
+        exc.add_note(path)  # A programming error, here or in the file system.
+        return exc
     timed_out = isinstance(exc, TimeoutError) or 'imeout' in name
     return TransientError(f'{name}: {str(cause) or "no answer in time"}', timed_out)
 

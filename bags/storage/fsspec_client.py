@@ -11,7 +11,7 @@ import contextlib
 import errno
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fsspec.asyn import sync
@@ -95,9 +95,16 @@ class FsspecClient(ObjectClient):
         if self.is_async:
             filesystem = _usable_here(filesystem)
         else:
-            self.slots = threading.Semaphore(1)
+            self.semaphore = threading.Semaphore(1)
         self.filesystem = filesystem
-        self._get_if_match, self.version_kind = _conditional_read(filesystem)
+        protocols = filesystem.protocol if isinstance(filesystem.protocol, tuple) else (filesystem.protocol,)
+        if hasattr(filesystem, 'call_s3'):
+            self.version_kind = 'etag'
+        elif 'gs' in protocols and hasattr(filesystem, 'call'):
+            self.version_kind = 'generation'
+        else:
+            self.version_kind = 'info'
+        self.is_conditional = self.version_kind != 'info'
 
     def _inner(self, path: str) -> str:
         """Returns a path in the file system's own form."""
@@ -107,19 +114,19 @@ class FsspecClient(ObjectClient):
     def _call(self, method: str, path: str, *args: Any, timeout: float = 0.0, **options: Any) -> Any:
         """Calls a method of the file system on a path."""
         filesystem, inner = self.filesystem, self._inner(path)
-        with self.slots:
+        with self.semaphore:
             if not self.is_async:
                 return getattr(filesystem, method)(inner, *args, **options)
             options['timeout'] = timeout or self.policy.attempt_timeout
             return sync(filesystem.loop, getattr(filesystem, f'_{method}'), inner, *args, **options)
 
     def get_range(self, path: str, start: int | None, stop: int, version: str) -> tuple[Stat, bytes]:
-        if self._get_if_match is not None:
+        if self.is_conditional:
             byte_range = f'bytes=-{stop}' if start is None else f'bytes={start}-{stop - 1}'
-            with self.slots:
-                return self._get_if_match(
-                    self.filesystem, path, byte_range, version, self.policy.attempt_timeout
-                )
+            with self.semaphore:
+                if self.version_kind == 'etag':
+                    return self._get_from_s3(path, byte_range, version)
+                return self._get_from_gcs(path, byte_range, version)
         if start is None:
             head = self.get_stat(path)
             first = max(0, head.size - stop)
@@ -131,6 +138,28 @@ class FsspecClient(ObjectClient):
         if len(data) > stop - start:
             raise UnsupportedError(path, 'the server answers no ranges')
         return self.get_stat(path), data
+
+    def _get_from_s3(self, path: str, byte_range: str, version: str) -> tuple[Stat, bytes]:
+        filesystem, timeout = self.filesystem, self.policy.attempt_timeout
+        bucket, key, _ = filesystem.split_path(path)
+        condition = {'IfMatch': f'"{version}"'} if version else {}
+        found = filesystem.call_s3(
+            'get_object', Bucket=bucket, Key=key, Range=byte_range, **condition, timeout=timeout
+        )
+        data = sync(filesystem.loop, _read_body, found['Body'], timeout=timeout)
+        size = int(found['ContentRange'].rpartition('/')[2]) if 'ContentRange' in found else len(data)
+        return Stat(size, found.get('ETag', '').strip('"')), data
+
+    def _get_from_gcs(self, path: str, byte_range: str, version: str) -> tuple[Stat, bytes]:
+        condition = {'ifGenerationMatch': version} if version else {}
+        url, headers = self.filesystem.url(path), {'Range': byte_range}
+        timeout = self.policy.attempt_timeout
+        headers, data = self.filesystem.call('GET', url, headers=headers, timeout=timeout, **condition)
+        found = headers.get('Content-Range')
+        if found is None and byte_range.startswith('bytes=-') and len(data) > int(byte_range[7:]):
+            raise RangeError('the object store answered no range')
+        size = int(found.rpartition('/')[2]) if found is not None else len(data)
+        return Stat(size, headers.get('x-goog-generation', '')), data
 
     def get_stat(self, path: str) -> Stat:
         self.filesystem.invalidate_cache()
@@ -158,7 +187,7 @@ class FsspecClient(ObjectClient):
 
     def put_object(self, path: str, data: bytes, create: bool) -> None:
         options: dict[str, Any] = {}
-        if create and self._get_if_match is not None:
+        if create and self.is_conditional:
             options['mode'] = 'create'
         elif create and self._call('exists', path):
             raise PreconditionError('already exists')
@@ -166,9 +195,9 @@ class FsspecClient(ObjectClient):
         self._call('pipe_file', path, data, timeout=self.policy.timeout, **options)
 
     def put_stream(self, path: str, parts: Iterable[bytes], create: bool) -> None:
-        if self._get_if_match is not None:
+        if self.is_conditional:
             # Visible when it is closed; `discard` drops what was sent.
-            with self.slots:
+            with self.semaphore:
                 file = self.filesystem.open(self._inner(path), 'xb' if create else 'wb', block_size=PART_SIZE)
             try:
                 for part in parts:
@@ -183,22 +212,22 @@ class FsspecClient(ObjectClient):
             return
         self._make_parent(path)
         folder, _, name = path.rpartition('/')
-        beside = f'{folder}/.{name}.{secrets.token_hex(4)}.new'
+        temporary = f'{folder}/.{name}.{secrets.token_hex(4)}.new'
         size = 0
         try:
-            with self.slots:
-                file = self.filesystem.open(self._inner(beside), 'wb')
+            with self.semaphore:
+                file = self.filesystem.open(self._inner(temporary), 'wb')
             with file:
                 for part in parts:
                     size += file.write(part)
-            found = self.get_stat(beside).size
+            found = self.get_stat(temporary).size
             if found != size:
                 raise OSError(errno.EIO, f'expected {size} bytes after writing, got {found}', path)
-            with self.slots:
-                self.filesystem.mv(self._inner(beside), self._inner(path))
+            with self.semaphore:
+                self.filesystem.mv(self._inner(temporary), self._inner(path))
         except BaseException:
             with contextlib.suppress(Exception):
-                self.delete_object(beside)
+                self.delete_object(temporary)
             raise
 
     def delete_object(self, path: str) -> None:
@@ -225,55 +254,13 @@ def _usable_here(filesystem: Any) -> Any:
     return type(filesystem)(*filesystem.storage_args, **options)
 
 
-def _stat(info: Mapping[str, Any]) -> Stat:
-    version = next((info[name] for name in VERSION_KEYS if info.get(name)), '')
-    # The same time may be a datetime in one response and a number in another.
-    version = version.timestamp() if hasattr(version, 'timestamp') else version
-    return Stat(int(info.get('size') or 0), str(version).strip('"'))
-
-
-# Conditional reads: of a file system, a path, a byte range, if it has this version, with a timeout.
-
-ConditionalRead = Callable[[Any, str, str, str, float], tuple[Stat, bytes]]
-
-
-def _conditional_read(filesystem: Any) -> tuple[ConditionalRead | None, str]:
-    """Returns how a file system reads if the version matches, or None, and the kind of its versions."""
-    protocols = filesystem.protocol if isinstance(filesystem.protocol, tuple) else (filesystem.protocol,)
-    if hasattr(filesystem, 'call_s3'):
-        return _get_from_s3, 'etag'
-    if 'gs' in protocols and hasattr(filesystem, 'call'):
-        return _get_from_gcs, 'generation'
-    return None, 'info'
-
-
-def _get_from_s3(
-    filesystem: Any, path: str, byte_range: str, version: str, timeout: float
-) -> tuple[Stat, bytes]:
-    bucket, key, _ = filesystem.split_path(path)
-    condition = {'IfMatch': f'"{version}"'} if version else {}
-    found = filesystem.call_s3(
-        'get_object', Bucket=bucket, Key=key, Range=byte_range, **condition, timeout=timeout
-    )
-    data = sync(filesystem.loop, _read_body, found['Body'], timeout=timeout)
-    size = int(found['ContentRange'].rpartition('/')[2]) if 'ContentRange' in found else len(data)
-    return Stat(size, found.get('ETag', '').strip('"')), data
-
-
 async def _read_body(body: Any) -> Any:
     async with body:
         return await body.read()
 
 
-def _get_from_gcs(
-    filesystem: Any, path: str, byte_range: str, version: str, timeout: float
-) -> tuple[Stat, bytes]:
-    condition = {'ifGenerationMatch': version} if version else {}
-    headers, data = filesystem.call(
-        'GET', filesystem.url(path), headers={'Range': byte_range}, timeout=timeout, **condition
-    )
-    found = headers.get('Content-Range')
-    if found is None and byte_range.startswith('bytes=-') and len(data) > int(byte_range[7:]):
-        raise RangeError('the object store answered no range')
-    size = int(found.rpartition('/')[2]) if found is not None else len(data)
-    return Stat(size, headers.get('x-goog-generation', '')), data
+def _stat(info: Mapping[str, Any]) -> Stat:
+    version = next((info[name] for name in VERSION_KEYS if info.get(name)), '')
+    # The same time may be a datetime in one response and a number in another.
+    version = version.timestamp() if hasattr(version, 'timestamp') else version
+    return Stat(int(info.get('size') or 0), str(version).strip('"'))

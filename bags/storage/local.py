@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bisect
 import contextlib
-import itertools
 import os
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
@@ -14,15 +12,12 @@ from bags.storage.direct_file import DirectFile
 from bags.storage.locks import PathLock
 from bags.storage.mmap_file import MappedFile
 from bags.storage.pread_file import PreadFile
-from bags.storage.range_file import RangeFile
+from bags.storage.range_file import RangeFile, read_pieces
 
 __all__ = ['LocalOutput', 'LocalStore']
 
-COPY_SIZE = 1 << 22  # Bytes copied at a time where the kernel does not copy.
 MAX_VECTORS = 1024  # What Linux and macOS accept in one writev.
-# Bytes written in one call. From 2 MiB on, Linux uses huge pages, and in a virtual machine one such call in
-# ten took three times as long (6.18, ext4).
-MAX_WRITE = (1 << 21) - 1
+MAX_WRITE = 1 << 30  # Bytes in one call: Linux writes up to 2 GiB of them, macOS refuses more.
 
 
 class LocalStore:
@@ -65,23 +60,20 @@ class LocalStore:
             return file.read()
 
     def replace(self, path: str, data: bytes) -> None:
-        beside = f'{path}.{os.getpid()}.new'
+        temporary = f'{path}.{os.getpid()}.new'
         try:
-            with open(beside, 'wb') as file:
+            with open(temporary, 'wb') as file:
                 file.write(data)
-            os.replace(beside, path)
+            os.replace(temporary, path)
         except BaseException as exc:
             if isinstance(exc, OSError):
                 exc.filename = exc.filename or path  # ENOSPC names no file.
-            self.remove(beside)
+            self.remove(temporary)
             raise
 
     def remove(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-
-    def size(self, path: str) -> int:
-        return os.stat(path).st_size
 
     def stat(self, path: str) -> Stat:
         found = os.stat(path)
@@ -123,22 +115,19 @@ class LocalOutput:
         self.fd = fd
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        sizes = [buffer.nbytes if isinstance(buffer, memoryview) else len(buffer) for buffer in buffers]
-        ends = list(itertools.accumulate(sizes, initial=0))
-        start, first, count = self.size, 0, len(buffers)
-        while first < count:
-            # As many buffers as take less than `MAX_WRITE` together, or one.
-            beyond = min(first + MAX_VECTORS, count) + 1
-            last = max(first + 1, bisect.bisect_left(ends, ends[first] + MAX_WRITE, first, beyond) - 1)
-            done, total = 0, ends[last] - ends[first]
-            if total < MAX_WRITE:
-                done = self._put(buffers[first:last], start + ends[first])
-            if done < total:
-                rest = memoryview(buffers[first] if last == first + 1 else b''.join(buffers[first:last]))
-                while done < total:
-                    done += self._put([rest[done : done + MAX_WRITE]], start + ends[first] + done)
-            first = last
-        self.size = start + ends[-1]
+        offset = self.size
+        for first in range(0, len(buffers), MAX_VECTORS):
+            part = buffers[first : first + MAX_VECTORS]
+            total = sum(buffer.nbytes if isinstance(buffer, memoryview) else len(buffer) for buffer in part)
+            if total > MAX_WRITE or self._put(part, offset) < total:  # The latter after a signal.
+                position = offset
+                for buffer in part:
+                    view = memoryview(buffer).cast('B')
+                    while view:
+                        done = self._put([view[:MAX_WRITE]], position)
+                        view, position = view[done:], position + done
+            offset += total
+        self.size = offset
 
     def _put(self, buffers: Sequence[Buffer], offset: int) -> int:
         try:
@@ -148,18 +137,14 @@ class LocalOutput:
             raise
 
     def copy(self, source: BinaryIO, size: int) -> None:
-        offset, stop = self.size, self.size + size
-        offset = self._copy_file(source, offset, stop)
-        while offset < stop:
-            piece = source.read(min(COPY_SIZE, stop - offset))
-            if not piece:
-                name = getattr(source, 'name', source)
-                raise EOFError(f'{name}: expected {stop - offset} more bytes, got none')
-            view = memoryview(piece)
-            while view:
-                done = self._put([view], offset)
-                view, offset = view[done:], offset + done
-        self.size = stop
+        before = self.size
+        try:
+            self.size = self._copy_file(source, before, before + size)
+            for piece in read_pieces(source, before + size - self.size):
+                self.write([piece])
+        except BaseException:
+            self.size = before
+            raise
 
     def _copy_file(self, source: BinaryIO, offset: int, stop: int) -> int:
         """Has the kernel copy from a local file, which may share blocks; returns the offset reached."""

@@ -19,24 +19,24 @@ class PathLock:
         BlockingIOError: Another writer holds it.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, path: str) -> None:
         self.fd = -1
         try:
             import fcntl
         except ImportError:  # Windows: files that are being written cannot be opened twice there anyway.
             return
-        fd = os.open(folder, os.O_RDONLY)
+        fd = os.open(path, os.O_RDONLY)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
             os.close(fd)
-            raise BlockingIOError(exc.errno, 'another writer is at work here', folder) from None
+            raise BlockingIOError(exc.errno, 'another writer is at work here', path) from None
         except OSError:
             os.close(fd)  # A file system without locks.
             return
-        if not is_at(fd, folder):
+        if not is_at(fd, path):
             os.close(fd)  # Another writer removed or replaced what was locked.
-            raise BlockingIOError(errno.EWOULDBLOCK, 'another writer was at work here', folder)
+            raise BlockingIOError(errno.EWOULDBLOCK, 'another writer was at work here', path)
         self.fd = fd
         _LOCKS.add(self)
 

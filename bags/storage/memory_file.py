@@ -53,10 +53,10 @@ class MemoryFile:
 
     is_remote = False
     cached_from = 0
+    version = ''
 
-    def __init__(self, path: str, data: bytes, version: str = '') -> None:
+    def __init__(self, path: str, data: bytes) -> None:
         self.path = path
-        self.version = version
         self.size = len(data)
         self.buffer: mmap.mmap | bytes | None = data
         self._data = data

@@ -46,7 +46,7 @@ class ObjectClient(abc.ABC):
 
     def __init__(self, policy: RetryPolicy) -> None:
         self.policy = policy
-        self.slots = threading.Semaphore(policy.concurrency)
+        self.semaphore = threading.Semaphore(policy.concurrency)
 
     # Single attempts.
 
@@ -285,6 +285,6 @@ class StreamedUpload:
             raise self._errors[0]
 
     def abort(self) -> None:
-        """Has the object store drop what was sent."""
+        """Aborts the upload: the object store drops the parts that were sent."""
         self._parts.put(InterruptedError('the upload was aborted'))
         self._thread.join()

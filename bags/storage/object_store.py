@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import mmap
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import BinaryIO
 
 import numpy as np
@@ -14,13 +14,13 @@ from bags.storage.base import Buffer, Hints, Offsets, Output, Stat
 from bags.storage.connect import Clients
 from bags.storage.errors import changed_error
 from bags.storage.object_client import PART_SIZE, StreamedUpload, part_size
+from bags.storage.range_file import read_pieces
 from bags.storage.ranges import merge
 
 __all__ = ['NoLock', 'RemoteFile', 'RemoteOutput', 'RemoteStore']
 
 TAIL_SIZE = 1 << 16  # Bytes read at open: small bags, or their limits, come with the object's size.
 REQUEST_SIZE = 1 << 22  # Bytes of a piece of a range that is at least twice as long.
-COPY_SIZE = 1 << 22
 
 
 class RemoteFile:
@@ -129,8 +129,8 @@ class RemoteStore:
 
     def _copy_to(self, output: Output, path: str, size: int) -> None:
         file = self.open(path, Hints())
-        for start in range(0, size, COPY_SIZE):
-            output.write([file.read(start, min(start + COPY_SIZE, size))])
+        for start in range(0, size, REQUEST_SIZE):
+            output.write([file.read(start, min(start + REQUEST_SIZE, size))])
 
     def read(self, path: str) -> bytes:
         head, data = self.clients.reader().tail(path, REQUEST_SIZE)
@@ -153,9 +153,6 @@ class RemoteStore:
         except FileNotFoundError:
             return False
         return True
-
-    def size(self, path: str) -> int:
-        return self.stat(path).size
 
     def stat(self, path: str) -> Stat:
         return self.clients.reader().head(path)
@@ -220,7 +217,7 @@ class RemoteOutput:
             self._pending = [kept] if kept else []
             self._size = self._sent + len(kept)
 
-    def write(self, buffers: Sequence[Buffer]) -> None:
+    def write(self, buffers: Iterable[Buffer]) -> None:
         before = self._size
         try:
             for buffer in buffers:
@@ -261,18 +258,7 @@ class RemoteOutput:
         self._pending = []
 
     def copy(self, source: BinaryIO, size: int) -> None:
-        before, left = self._size, size
-        try:
-            while left:
-                data = source.read(min(COPY_SIZE, left))
-                if not data:
-                    name = getattr(source, 'name', source)
-                    raise EOFError(f'{name}: expected {left} more bytes, got none')
-                self.write([data])
-                left -= len(data)
-        except BaseException:
-            self.size = before
-            raise
+        self.write(read_pieces(source, size))
 
     def read(self, start: int, stop: int) -> bytes:
         raise NotImplementedError('an object that is being written cannot be read')

@@ -84,7 +84,7 @@ class ObstoreClient(ObjectClient):
         options: Any = {'range': {'suffix': stop} if start is None else (start, stop)}
         if version and not version.startswith('W/'):
             options['if_match'] = f'"{version}"'
-        with self.slots:
+        with self.semaphore:
             found = obstore.get(store, key, options=options)
             return _stat(found.meta), found.buffer().to_bytes()
 

@@ -25,47 +25,35 @@ S3_NAMES = {
     'requester_pays': 'request_payer',
 }
 """obstore's names of options, by those of s3fs and boto3."""
-GCS_NAMES = {
-    'project': 'project',
-    'token': 'token',
-    'endpoint_url': 'base_url',
-    'anon': 'skip_signature',
+NAMES: dict[str, dict[str, str]] = {
+    's3': S3_NAMES,
+    'gs': {
+        'project': 'project',
+        'token': 'token',
+        'endpoint_url': 'base_url',
+        'anon': 'skip_signature',
+    },
+    'az': {
+        'account_name': 'account_name',
+        'account_key': 'account_key',
+        'sas_token': 'sas_key',
+        'tenant_id': 'tenant_id',
+        'client_id': 'client_id',
+        'client_secret': 'client_secret',
+        'anon': 'skip_signature',
+    },
+    'http': {},
+    'https': {},
 }
-AZURE_NAMES = {
-    'account_name': 'account_name',
-    'account_key': 'account_key',
-    'sas_token': 'sas_key',
-    'tenant_id': 'tenant_id',
-    'client_id': 'client_id',
-    'client_secret': 'client_secret',
-    'anon': 'skip_signature',
-}
+"""obstore's names of options, by URL scheme and by those of fsspec; options that are not here need fsspec."""
 FSSPEC_TUNING = {
-    'asynchronous',
-    'cache_regions',
-    'cache_timeout',
-    'check_connection',
-    'default_block_size',
-    'default_cache_type',
-    'default_fill_cache',
-    'listings_expiry_time',
-    'max_concurrency',
-    'max_paths',
-    'skip_instance_cache',
-    'use_listings_cache',
-    'use_ssl',
-}
+    'asynchronous', 'cache_regions', 'cache_timeout', 'check_connection', 'default_block_size',
+    'default_cache_type', 'default_fill_cache', 'listings_expiry_time', 'max_concurrency', 'max_paths',
+    'skip_instance_cache', 'use_listings_cache', 'use_ssl',
+}  # fmt: skip
 """Options that tune fsspec; obstore needs none of them."""
-
-S3FS_NAMES = {
-    'access_key_id': 'key',
-    'secret_access_key': 'secret',
-    'session_token': 'token',
-    'endpoint': 'endpoint_url',
-    'skip_signature': 'anon',
-    'request_payer': 'requester_pays',
-}
-"""Names that s3fs has for options, by those of obstore."""
+S3FS_NAMES = {known: name for name, known in reversed(S3_NAMES.items())}
+"""s3fs's names of options, by those of obstore: the first of several in `S3_NAMES`."""
 
 
 class ObstoreSettings(NamedTuple):
@@ -80,35 +68,26 @@ class ObstoreSettings(NamedTuple):
 
 def obstore_settings(scheme: str, options: Mapping[str, Any]) -> ObstoreSettings | None:
     """Returns obstore's settings for a URL scheme; None if it does not know the scheme or an option."""
+    names = NAMES.get(scheme)
+    if names is None:
+        return None
     if scheme == 's3':
-        return _s3_settings(options)
-    if scheme == 'gs':
-        return _gcs_settings(options)
-    if scheme == 'az':
-        config = _translate(options, AZURE_NAMES)
-        return None if config is None else ObstoreSettings('AzureStore', config)
-    if scheme in ('http', 'https'):
-        config = _translate(options, {})
-        return None if config is None else ObstoreSettings('HTTPStore', {}, scheme == 'http')
-    return None
-
-
-def _translate(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any] | None:
-    """Returns options by obstore's names, from those or the given ones; None if one is unknown."""
-    found = {
+        options = {**options, **(options.get('client_kwargs') or {}), 'client_kwargs': None}
+    config = {
         names.get(name, name): value
         for name, value in options.items()
         if name not in FSSPEC_TUNING and value is not None
     }
-    return found if found.keys() <= set(names.values()) else None
-
-
-def _s3_settings(options: Mapping[str, Any]) -> ObstoreSettings | None:
-    flat = {**options, **(options.get('client_kwargs') or {})}
-    flat.pop('client_kwargs', None)
-    config = _translate(flat, S3_NAMES)
-    if config is None:
+    if not config.keys() <= set(names.values()):
         return None
+    if scheme == 's3':
+        return _s3_settings(config)
+    if scheme == 'gs':
+        return _gcs_settings(config)
+    return ObstoreSettings('AzureStore' if scheme == 'az' else 'HTTPStore', config, scheme == 'http')
+
+
+def _s3_settings(config: dict[str, Any]) -> ObstoreSettings:
     endpoint = config.pop('endpoint', None)
     endpoint = endpoint or os.environ.get('AWS_ENDPOINT_URL_S3') or os.environ.get('AWS_ENDPOINT_URL')
     if endpoint is not None:
@@ -154,10 +133,7 @@ def _aws_credentials(profile: str | None) -> tuple[Callable[[], Any] | None, str
     return provider, session.get_config_variable('region')
 
 
-def _gcs_settings(options: Mapping[str, Any]) -> ObstoreSettings | None:
-    config = _translate(options, GCS_NAMES)
-    if config is None:
-        return None
+def _gcs_settings(config: dict[str, Any]) -> ObstoreSettings | None:
     config.pop('project', None)  # Only needed to create buckets.
     emulator = os.environ.get('STORAGE_EMULATOR_HOST')
     if emulator:
@@ -177,11 +153,11 @@ def _gcs_settings(options: Mapping[str, Any]) -> ObstoreSettings | None:
 def fsspec_options(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns options by the names of s3fs and gcsfs, from those names or from obstore's."""
     if scheme == 's3':
-        names = {name: S3_NAMES.get(name, name) for name in options}
-        found = {S3FS_NAMES.get(known, known): options[name] for name, known in names.items()}
+        known = {S3_NAMES.get(name, name): value for name, value in options.items()}
+        found = {S3FS_NAMES.get(name, name): value for name, value in known.items()}
         client = dict(found.pop('client_kwargs', None) or {})
-        if 'region' in found:
-            client['region_name'] = found.pop('region')
+        if 'region_name' in found:
+            client['region_name'] = found.pop('region_name')
         return {**found, 'client_kwargs': client} if client else found
     if scheme == 'gs':
         found = dict(options)

@@ -1,22 +1,81 @@
-"""A byte range of a file as a seekable file: for decoders that seek, and for copies of large records."""
+"""Files with a position of their own; a byte range of a stored file, for decoders that seek and copies."""
 
 from __future__ import annotations
 
 import io
 from collections import deque
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 from bags.storage.base import File
 from bags.storage.mmap_file import MappedFile
 
-__all__ = ['RangeFile']
+__all__ = ['PositionedFile', 'RangeFile', 'read_pieces']
 
 MIN_READ_AHEAD = 1 << 16  # Bytes of the first read of a remote file, and of reads that are not sequential.
 MAX_READ_AHEAD = 1 << 23
 MAX_KEPT_READS = 4
+PIECE_SIZE = 1 << 22
 
 
-class RangeFile(io.RawIOBase):
+def read_pieces(source: BinaryIO, size: int) -> Iterator[bytes]:
+    """Reads the next `size` bytes of an open file, in pieces of up to 4 MiB.
+
+    Raises:
+        EOFError: There are fewer.
+    """
+    while size:
+        piece = source.read(min(PIECE_SIZE, size))
+        if not piece:
+            raise EOFError(f'{getattr(source, "name", source)}: expected {size} more bytes, got none')
+        yield piece
+        size -= len(piece)
+
+
+class PositionedFile(io.RawIOBase):
+    """A read-only file with a position of its own, in terms of `read_at` and `size`."""
+
+    position = 0
+
+    def read_at(self, start: int, count: int | None) -> bytes:
+        """Returns up to `count` bytes from `start`; all up to the end if it is None."""
+        raise NotImplementedError
+
+    def size(self) -> int:
+        """Returns the number of bytes."""
+        raise NotImplementedError
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Returns up to `size` bytes; all that are left if it is negative or None."""
+        data = self.read_at(self.position, None if size is None or size < 0 else size)
+        self.position += len(data)
+        return data
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer).cast('B')
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def readall(self) -> bytes:
+        return self.read()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = 0 if whence == io.SEEK_SET else self.position if whence == io.SEEK_CUR else self.size()
+        self.position = max(0, base + offset)
+        return self.position
+
+    def tell(self) -> int:
+        return self.position
+
+
+class RangeFile(PositionedFile):
     """A readable, seekable file over a byte range of another one.
 
     Remote files are read ahead: sequential reads double in size, up to 8 MiB, and the last four are kept.
@@ -32,57 +91,36 @@ class RangeFile(io.RawIOBase):
         self._file = file
         self._start = start
         self._stop = stop
-        self._position = start
         self._reads_ahead = start < file.cached_from
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=MAX_KEPT_READS)  # Offsets in the file, and bytes.
         self._sequential = start  # The offset after the last read,
         self._read_ahead = MIN_READ_AHEAD // 2  # and the minimum size of a read from there, halved.
 
-    def readable(self) -> bool:
-        return True
+    def size(self) -> int:
+        return self._stop - self._start
 
-    def seekable(self) -> bool:
-        return True
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: self.size()}[whence]
+        if base + offset < 0:
+            raise ValueError(f'{self.name}: expected a position of at least 0, got {base + offset}')
+        self.position = base + offset
+        return self.position
 
-    def tell(self) -> int:
-        return self._position - self._start
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: self._start, io.SEEK_CUR: self._position, io.SEEK_END: self._stop}[whence]
-        if base + offset < self._start:
-            raise ValueError(
-                f'{self.name}: expected a position of at least 0, got {base + offset - self._start}'
-            )
-        self._position = base + offset
-        return self.tell()
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Returns up to `size` bytes; all that are left if it is negative or None."""
+    def read_at(self, start: int, count: int | None) -> bytes:
         if self.closed:
             raise ValueError(f'{self.name} is closed')
-        start = self._position
-        stop = self._stop if size is None or size < 0 else min(start + size, self._stop)
+        start += self._start
+        stop = self._stop if count is None else min(start + count, self._stop)
         if stop <= start:
             return b''
-        data = self._read_remote(start, stop) if self._reads_ahead else bytes(self._file.read(start, stop))
-        self._position = stop
-        return data
-
-    def readall(self) -> bytes:
-        return self.read()
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast('B')
-        data = self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
+        return self._read_remote(start, stop) if self._reads_ahead else bytes(self._file.read(start, stop))
 
     def __len__(self) -> int:
         return self._stop - self._start
 
     def local_range(self) -> tuple[int, int] | None:
         """Returns the descriptor of a mapped local file and the position in it; None for other files."""
-        return (self._file.fd, self._position) if isinstance(self._file, MappedFile) else None
+        return (self._file.fd, self._start + self.position) if isinstance(self._file, MappedFile) else None
 
     def expect(self, start: int, stop: int) -> None:
         """Announces that these bytes of the range are read next: of a remote file, with one request."""

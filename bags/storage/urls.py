@@ -6,9 +6,8 @@ s3://bucket/key   s3:/bucket/key   /s3:/bucket/key       the last two are what p
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
-__all__ = ['SCHEMES', 'Location', 'locate']
+__all__ = ['SCHEMES', 'locate']
 
 URL = re.compile(r'/?(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/*)(?P<rest>.*)', re.DOTALL)
 
@@ -29,28 +28,22 @@ SCHEMES = {
 """Schemes that are recognized with any number of slashes, and their usual names; others need two slashes."""
 
 
-class Location(NamedTuple):
-    """A local path or a URL."""
+def locate(text: str) -> tuple[str, str]:
+    """Returns the scheme of a URL in lower case, and the URL in its usual form.
 
-    scheme: str
-    """In lower case; 'file' for a local path."""
-    path: str
-    """The URL in its usual form; a local path as it is."""
-
-
-def locate(text: str) -> Location:
-    """Returns whether a text is a URL or a local path; pathlib may have merged slashes of a URL."""
+    A local path has the scheme 'file' and stays as it is. In a URL, pathlib may have merged slashes.
+    """
     match = URL.fullmatch(text)
     if match is None or len(match['scheme']) < 2:
-        return Location('file', text)
+        return 'file', text
     scheme, slashes, rest = match['scheme'].lower(), match['slashes'], match['rest']
     if scheme in ('posix', 'file'):
-        return Location('file', '/' * bool(slashes) + rest)
+        return 'file', '/' * bool(slashes) + rest
     if scheme in SCHEMES and slashes:
         scheme = SCHEMES[scheme]
         path = rest.lstrip('/')
         # fsspec's memory file system has no buckets: its paths begin with a slash.
-        return Location(scheme, f'{scheme}://{"/" if scheme == "memory" else ""}{path.rstrip("/")}')
+        return scheme, f'{scheme}://{"/" if scheme == "memory" else ""}{path.rstrip("/")}'
     if len(slashes) < 2 and not rest.startswith(':'):
-        return Location('file', text)
-    return Location(scheme, text.lstrip('/').rstrip('/'))
+        return 'file', text
+    return scheme, text.lstrip('/').rstrip('/')

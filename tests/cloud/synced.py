@@ -101,9 +101,6 @@ class SyncedStore:
     def exists(self, path):
         return self.remote.exists(self.push(path))
 
-    def size(self, path):
-        return self.remote.size(self.push(path))
-
     def stat(self, path):
         return self.remote.stat(self.push(path))
 

@@ -182,7 +182,7 @@ def test_an_upload_that_fails(s3, client, method):
         output = store.create(path)
         output.write([bytes(9 << 20)])
         output.close()
-        assert store.size(path) == 9 << 20
+        assert store.stat(path).size == 9 << 20
 
 
 # What storages refuse.

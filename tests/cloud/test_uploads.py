@@ -95,7 +95,7 @@ def test_memory(scheme, client, kind):
         reader = bag.Reader(path, storage_options=options)
         store, path = store_for(path, None, options)
         if kind == 'record':
-            assert (len(reader), store.size(path)) == (1, size + 8)
+            assert (len(reader), store.stat(path).size) == (1, size + 8)
         else:
             assert len(reader) == size // PIECE
             chosen = np.random.default_rng(0).integers(0, len(reader), 5).tolist()

@@ -35,9 +35,9 @@ class Counting(Far):
         self.requests.append(('exists', path))
         return super().exists(path)
 
-    def size(self, path):
-        self.requests.append(('size', path))
-        return super().size(path)
+    def stat(self, path):
+        self.requests.append(('stat', path))
+        return super().stat(path)
 
     def names(self, folder):
         self.requests.append(('names', folder))

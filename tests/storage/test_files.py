@@ -376,7 +376,7 @@ def test_what_is_written_can_be_read_and_continued(store, tmp_path):
     output.write([b'!'])
     output.close()
     assert store.read(path) == b'abcd!'
-    assert store.size(path) == 5
+    assert store.stat(path).size == 5
     output = store.resume(path, 0)
     output.discard()
     assert not store.exists(path)

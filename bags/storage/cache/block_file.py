@@ -65,18 +65,18 @@ class SparseFile:
     Args:
         path: Where it is; created if it does not exist.
         size: Bytes of the file it is a copy of; at least 1.
-        block: Bytes of a block.
+        block_size: Bytes of a block.
 
     Raises:
         NotACopyError: The file at `path` is no such copy.
         CacheWriteError: It cannot be created.
     """
 
-    def __init__(self, path: str, size: int, block: int) -> None:
+    def __init__(self, path: str, size: int, block_size: int) -> None:
         self.path = path
         self.size = size
-        self.block = block
-        self.count = -(-size // block)
+        self.block_size = block_size
+        self.count = -(-size // block_size)
         total = size + 8 * self.count
         with cache_writes():
             self.fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -86,8 +86,8 @@ class SparseFile:
                 found = total
         if found != total:
             raise NotACopyError(f'{path}: expected {total} bytes, got {found}')
-        self.known = np.zeros(self.count, bool)
-        """Which blocks are present, as far as this process has verified."""
+        self.verified = np.zeros(self.count, bool)
+        """Which blocks this process has found to be present and intact."""
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         # An argument, as `os` may be cleared already when the interpreter exits.
@@ -97,7 +97,7 @@ class SparseFile:
 
     def block_range(self, block: int) -> tuple[int, int]:
         """Returns start and stop of a block in the file."""
-        return block * self.block, min(self.size, (block + 1) * self.block)
+        return block * self.block_size, min(self.size, (block + 1) * self.block_size)
 
     def missing(self, blocks: Int64s) -> Int64s:
         """Returns those of some blocks that are missing. A block is verified when it is first asked for.
@@ -105,7 +105,7 @@ class SparseFile:
         Args:
             blocks: Their numbers, ascending.
         """
-        unknown = blocks[~self.known[blocks]]
+        unknown = blocks[~self.verified[blocks]]
         if not len(unknown):
             return unknown
         first = int(unknown[0])
@@ -114,8 +114,8 @@ class SparseFile:
             start, stop = self.block_range(block)
             data = os.pread(self.fd, stop - start, start)
             if len(data) == stop - start and mark == _mark(data):
-                self.known[block] = True
-        return unknown[~self.known[unknown]]
+                self.verified[block] = True
+        return unknown[~self.verified[unknown]]
 
     def _marks(self, start: int, stop: int) -> npt.NDArray[np.uint64]:
         data = os.pread(self.fd, 8 * (stop - start), self.size + 8 * start)
@@ -130,7 +130,7 @@ class SparseFile:
         with cache_writes():
             _write(self.fd, data, self.block_range(block)[0])
             _write(self.fd, _mark(data).to_bytes(8, 'little'), self.size + 8 * block)
-        self.known[block] = True
+        self.verified[block] = True
 
     def finish(self) -> None:
         """Makes a plain copy once all blocks are present: synced to disk, without the marks.
@@ -204,7 +204,7 @@ class BlockFile:
 
     def read(self, start: int, stop: int) -> Buffer:
         first, last = start // BLOCK_SIZE, -(-stop // BLOCK_SIZE)
-        if not self._sparse.known[first:last].all() and not self._fetch(np.arange(first, last)):
+        if not self._sparse.verified[first:last].all() and not self._fetch(np.arange(first, last)):
             return self._open_remote().read(start, stop)
         return self._file.read(start, stop)
 

@@ -44,6 +44,7 @@ class CachedStore:
 
     def __init__(self, inner: Store, folder: str, limit: int | None, mode: CacheMode) -> None:
         self.inner = inner
+        self.names, self.join = inner.names, inner.join
         self.folder = folder
         self.limit = limit
         self.mode = mode
@@ -184,15 +185,6 @@ class CachedStore:
 
     def exists(self, path: str) -> bool:
         return path in self._stats or self.inner.exists(path)
-
-    def size(self, path: str) -> int:
-        return self._stats[path].size if path in self._stats else self.inner.size(path)
-
-    def names(self, folder: str) -> list[str]:
-        return self.inner.names(folder)
-
-    def join(self, folder: str, name: str) -> str:
-        return self.inner.join(folder, name)
 
     # Nothing is written through a cache.
 
