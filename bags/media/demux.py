@@ -15,7 +15,6 @@ from bags.formats.signatures import DEMUXERS, ebml_number, identify_file
 from bags.media.mp4 import Track, find_moov, find_track
 from bags.media.packets import NO_PROBING, DemuxedPackets, Packets
 from bags.media.timeline import PacketTable
-from bags.storage.range_file import PositionedFile
 
 __all__ = ['open_packets']
 
