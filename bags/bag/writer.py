@@ -11,7 +11,7 @@ import numpy as np
 
 from bags.bag.appender import BagAppender, Chunk
 from bags.bag.limits import ENTRY
-from bags.bag.options import CompressionZstd, LimitsPlacement, WriterKeywords, WriterOptions, merge
+from bags.bag.options import LimitsPlacement, WriterKeywords, WriterOptions, merge
 from bags.bag.zstd import Zstd, codec_for
 from bags.storage import store_for
 from bags.validation import as_record
@@ -178,34 +178,21 @@ class Writer:
         if len(sizes):
             self._bag.append([(data, total)], sizes, self._pending)
 
-    def compress_with(self, compression: CompressionZstd) -> None:
-        """Changes the compression of a compressed bag, from the buffered records on."""
-        assert self._codec is not None
-        self._codec = Zstd(compression, self._options.max_record_size)
-
-    def write_many(self, records: list[bytes]) -> None:
-        """Appends records after those that are buffered, and makes all of them readable.
-
-        Args:
-            records: The records. The list is emptied in the same step in which they join the bag.
+    def flush(self) -> None:
+        """Makes all records readable by any process, and safe if this process is killed.
 
         Raises:
-            OSError: Writing failed, e.g. the disk is full; the bag and the list are as before.
+            OSError: Writing failed, e.g. the disk is full; the bag and the buffer are as before.
         """
         if self._closed:
             self._check()
-        if self._pending and records is not self._pending:
-            self.flush()
+        records = self._pending
         if records:
             frames = records if self._codec is None else self._codec.encode_many(records)
             sizes = np.fromiter(map(len, frames), np.int64, len(frames))
             total = int(sizes.sum())
             buffers = [b''.join(frames)] if total < JOIN_BYTES * len(frames) else frames
             self._bag.append([(buffers, total)], sizes, records)
-
-    def flush(self) -> None:
-        """Makes all records readable by any process, and safe if this process is killed."""
-        self.write_many(self._pending)
         self.buffered = 0
 
     def close(self) -> None:

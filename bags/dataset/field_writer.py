@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
@@ -12,8 +11,8 @@ import numpy.typing as npt
 
 from bags import bag
 from bags.bag.limits import ENTRY
-from bags.bag.options import CompressionZstd
-from bags.bag.zstd import MAX_TRAINING_BYTES, MIN_TRAINING_RECORDS, train_dictionary
+from bags.bag.options import CompressionZstd, WriterOptions
+from bags.bag.zstd import MAX_TRAINING_BYTES, MIN_TRAINING_RECORDS, Zstd, train_dictionary
 from bags.dataset.refs import MISSING
 from bags.dataset.spec import FieldType, Spec
 from bags.errors import EncodeError, SpecError
@@ -84,15 +83,13 @@ class Run(NamedTuple):
     """Whether the bytes have the form in which the bag stores them: zstd frames, if it is compressed."""
 
 
-class FieldWriter:
-    """Writes the records of one bag of a dataset folder: those of a field, or the refs.
-
-    Records are buffered in memory until `flush`.
+class FieldWriter(bag.Writer):
+    """Writes one bag of a dataset folder: the records of a field, or the refs.
 
     Args:
         name: The field.
         kind: Its type.
-        writer: Its bag. Its `buffer_size` is that of the field.
+        path, options, **keywords: As in `bag.Writer`.
         save_dictionary: Saves the dictionary that is trained on the first records; None if none is wanted.
     """
 
@@ -100,30 +97,20 @@ class FieldWriter:
         self,
         name: str,
         kind: FieldType,
-        writer: bag.Writer,
+        path: str,
+        options: WriterOptions,
         save_dictionary: Callable[[bytes], None] | None = None,
+        **keywords: Any,
     ) -> None:
+        super().__init__(path, options, **keywords)
         self.name = name
         self.kind = kind
-        self._writer = writer
-        self._buffer: list[bytes] = []
-        options = writer.options
-        self._buffer_size = options.buffer_size
-        self._zstd = options.compression if isinstance(options.compression, CompressionZstd) else None
-        self._max_size = options.max_record_size if self._zstd else sys.maxsize
+        self.count = len(self)
+        """Records, with those in the buffer."""
         self._save_dictionary = save_dictionary
         self._samples: list[bytes] = []
-        self._measure()
 
-    def _measure(self) -> None:
-        self.count = len(self._writer) + len(self._buffer)
-        """Records, with those in the buffer."""
-        self.buffered = sum(map(len, self._buffer)) + ENTRY * len(self._buffer)
-        """Bytes of the buffer, and of the limits of its records."""
-        self.size = self._writer.size + self.buffered
-        """Bytes of the bag, with those of the buffer, which count uncompressed."""
-
-    def write(self, record: Any) -> int:
+    def write_record(self, record: Any) -> int:
         """Appends a record. A file is copied to the bag at once, and closed.
 
         Returns:
@@ -133,35 +120,23 @@ class FieldWriter:
             EncodeError: The record is too large, the bag is full, or a file ends early.
             OSError: E.g. the disk is full. `rollback` drops the record.
         """
-        if type(record) is not bytes:
-            return self._write_file(record)
-        index, size = self.count, len(record)
-        if size > self._max_size:
-            raise self._error(f'expected a record of at most {self._max_size} bytes to compress, got {size}')
-        if index >= MAX_RECORDS:
-            raise self._error(f'expected at most {MAX_RECORDS} records in a folder')
-        self._buffer.append(record)
-        self.count = index + 1
-        self.size += size + ENTRY
-        self.buffered += size + ENTRY
-        if self.buffered >= self._buffer_size:
-            self.flush()
-        return index
-
-    def _write_file(self, file: BinaryIO | None) -> int:
-        if file is None:
+        if record is None:
             return MISSING
+        index = self.count
         try:
-            if self.count >= MAX_RECORDS:
+            if index >= MAX_RECORDS:
                 raise ValueError(f'expected at most {MAX_RECORDS} records in a folder')
-            self.flush()
-            self._writer.write_file(file)
+            if type(record) is bytes:
+                self.write(record)
+            else:
+                self.write_file(record)
         except (ValueError, EOFError) as exc:
             raise self._error(str(exc)) from exc
         finally:
-            file.close()
-        self._measure()
-        return self.count - 1
+            if type(record) is not bytes:
+                record.close()
+        self.count = index + 1
+        return index
 
     def _error(self, detail: str) -> EncodeError:
         return EncodeError(self.name, self.kind.text, detail)
@@ -179,7 +154,7 @@ class FieldWriter:
             return MISSING, 0
         first = self.count
         for record in records:
-            self.write(record)
+            self.write_record(record)
         return (first, self.count - first) if self.count > first else (0, 0)
 
     def write_runs(self, runs: Iterable[Run]) -> None:
@@ -192,33 +167,32 @@ class FieldWriter:
         for data, sizes, stored in runs:
             if self.count + len(sizes) > MAX_RECORDS:
                 raise self._error(f'expected at most {MAX_RECORDS} records in a folder')
-            if isinstance(data, Sequence) and self._zstd and not stored:
+            if isinstance(data, Sequence) and self._codec is not None and not stored:
                 joined, start = b''.join(data), 0
                 for stop in np.cumsum(sizes).tolist():
-                    self.write(joined[start:stop])
+                    self.write_record(joined[start:stop])
                     start = stop
-                continue
-            self.flush()
-            self._writer.write_stored(data, sizes)
-            self._measure()
+            else:
+                self.write_stored(data, sizes)
+                self.count = len(self)
         self.flush()
 
     def flush(self) -> None:
         """Makes all records readable; trains the dictionary first, if there are enough records for one."""
         if self._save_dictionary is not None:
             self._train(self._save_dictionary)
-        if self._buffer:
-            self._writer.write_many(self._buffer)
-            self.buffered, self.size = 0, self._writer.size
+        if self._pending:
+            super().flush()
 
     def _train(self, save: Callable[[bytes], None]) -> None:
-        self._samples += self._buffer
+        self._samples += self._pending
         if len(self._samples) < MIN_TRAINING_RECORDS and sum(map(len, self._samples)) < MAX_TRAINING_BYTES:
             return
         dictionary = train_dictionary(self._samples)
-        if dictionary is not None and self._zstd is not None:
+        if dictionary is not None and self._codec is not None:
             save(dictionary)  # Before the first frame that needs it.
-            self._writer.compress_with(dataclasses.replace(self._zstd, dictionary=dictionary))
+            options = dataclasses.replace(self._codec.options, dictionary=dictionary)
+            self._codec = Zstd(options, self._codec.max_record_size)
         self._save_dictionary, self._samples = None, []
 
     def rollback(self, count: int) -> None:
@@ -226,8 +200,9 @@ class FieldWriter:
 
         Those that are in the bag already stay there: no refs lead to them.
         """
-        del self._buffer[max(0, count - len(self._writer)) :]
-        self._measure()
+        del self._pending[max(0, count - self._bag.count) :]
+        self.buffered = sum(map(len, self._pending)) + ENTRY * len(self._pending)
+        self.count = len(self)
 
     def close(self, *, keep: bool = True) -> None:
         """Closes the bag. After an error it may be called again.
@@ -235,7 +210,6 @@ class FieldWriter:
         Args:
             keep: False empties the bag.
         """
-        self._writer.close()
-        if not keep and len(self._writer):
-            self._writer = bag.Writer(self._writer.path, self._writer.options, mode='append', truncate_to=0)
-            self._writer.close()
+        super().close()
+        if not keep and len(self):
+            bag.Writer(self.path, self.options, mode='append', truncate_to=0).close()

@@ -11,8 +11,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from bags import bag
-from bags.bag.options import CompressionNone, CompressionZstd
+from bags.bag.options import CompressionNone, CompressionZstd, WriterOptions
 from bags.bag.zstd import MAX_TRAINING_BYTES, check_dictionary
 from bags.dataset.encoder import Encoder, close_files
 from bags.dataset.field_writer import Compressed, Compression, FieldWriter, Run, field_compressions
@@ -135,8 +134,9 @@ class DatasetWriter:
             elif keep is not None and truncate_to is not None:
                 keep = min(keep, truncate_to)
         refs_path = store.join(path, 'refs.bag')
-        refs = bag.Writer(refs_path, mode=mode, buffer_size=1 << 62, truncate_to=keep, **self._storage)
-        self._refs = FieldWriter('refs', parse_type('bytes'), refs)
+        options = WriterOptions(buffer_size=1 << 62, **self._storage)
+        kind = parse_type('bytes')
+        self._refs = FieldWriter('refs', kind, refs_path, options, mode=mode, truncate_to=keep)
         try:
             for name, kind in self._types.items():
                 self._fields.append(self._open_field(name, kind, names, mode))
@@ -156,8 +156,10 @@ class DatasetWriter:
         how = self._compressions.get(name)
         suffix = bag_suffix(self.directory, name, names) or ('.bagz' if how else '.bag')
         if suffix == '.bag':
-            options = bag.Writer.Options(compression=CompressionNone(), buffer_size=MAX_BUFFERED_BYTES)
-            return FieldWriter(name, kind, bag.Writer(path + suffix, options, mode=mode, **self._storage))
+            options = WriterOptions(
+                compression=CompressionNone(), buffer_size=MAX_BUFFERED_BYTES, **self._storage
+            )
+            return FieldWriter(name, kind, path + suffix, options, mode=mode)
         how = how or Compressed()
         dictionary, dictionary_path = how.dictionary, f'{path}.zdict'
         if f'{name}.zdict' in names:
@@ -166,11 +168,9 @@ class DatasetWriter:
             store.replace(dictionary_path, dictionary)
         is_to_train = how.trained and not dictionary
         save = functools.partial(store.replace, dictionary_path) if is_to_train else None
-        options = bag.Writer.Options(
-            compression=CompressionZstd(how.level, dictionary), buffer_size=MAX_TRAINING_BYTES
-        )
-        writer = bag.Writer(path + suffix, options, mode=mode, **self._storage)
-        return FieldWriter(name, kind, writer, save)
+        compression = CompressionZstd(how.level, dictionary)
+        options = WriterOptions(compression=compression, buffer_size=MAX_TRAINING_BYTES, **self._storage)
+        return FieldWriter(name, kind, path + suffix, options, save, mode=mode)
 
     # What it is.
 
@@ -247,9 +247,9 @@ class DatasetWriter:
                 if field.kind.sequence:
                     row += field.write_items(record)
                 else:
-                    row.append(field.write(record))
+                    row.append(field.write_record(record))
                 buffered += field.buffered
-            refs.write(self._format.pack(row))
+            refs.write_record(self._format.pack(row))
             if flush or (
                 flush is None
                 and (

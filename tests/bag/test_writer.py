@@ -571,33 +571,20 @@ def test_a_closed_writer_raises(tmp_path):
     assert read(tmp_path / 'x.bag') == [b'one']
 
 
-@pytest.mark.parametrize('form', FORMS, ids='-'.join)
-def test_many_records_at_once(tmp_path, form):
-    with bag.Writer(tmp_path / 'x.bag', **options_of(form)) as writer:
-        writer.write(b'before')
-        records = [b'one', b'', b'three']
-        writer.write_many(records)
-        assert records == []
-        assert (len(writer), writer.buffered) == (4, 0)
-        writer.write_many(records)
-        writer.write(b'after')
-    assert read(tmp_path / 'x.bag', form) == [b'before', b'one', b'', b'three', b'after']
-    with pytest.raises(ValueError, match='closed'):
-        writer.write_many([b'four'])
-
-
-def test_many_records_for_which_there_is_no_room(tmp_path, monkeypatch):
+def test_records_on_a_full_disk_stay_buffered(tmp_path, monkeypatch):
     def put(output, buffers, offset):
         raise OSError(28, 'no room')
 
     with bag.Writer(tmp_path / 'x.bag') as writer:
+        writer.write(b'one')
+        writer.write(b'two')
         monkeypatch.setattr('bags.storage.local.LocalOutput._put', put)
-        records = [b'one', b'two']
         with pytest.raises(OSError, match='no room'):
-            writer.write_many(records)
+            writer.flush()
         monkeypatch.undo()
-        assert records == [b'one', b'two']
-        writer.write_many(records)
+        assert (len(writer), writer.buffered) == (2, 22)
+        writer.flush()
+        assert (len(writer), writer.buffered) == (2, 0)
     assert read(tmp_path / 'x.bag') == [b'one', b'two']
 
 
@@ -795,7 +782,7 @@ def test_limits_that_do_not_fit_leave_none_behind(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, 'pwritev', full)
     with pytest.raises(OSError, match='full'):
-        writer.write_many([b'dropped %d' % index for index in range(4)])
+        writer.write_stored([b'dropped'] * 4, [7] * 4)
     monkeypatch.undo()
     writer.write(b'second')
     assert read(path) == [b'first']
