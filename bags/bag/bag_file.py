@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import itertools
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.limits import ENTRY, BlockTable, Table, first_bad
+from bags.bag.limits import ENTRY, BlockTable, Table, describe_invalid, invalid_ranges
 from bags.bag.options import ReaderOptions
 from bags.bag.verified import VerifiedBlocks, as_slice
 from bags.bag.zstd import Buffer, Zstd
@@ -25,7 +25,6 @@ __all__ = ['BagFile']
 MAX_ITEM = 1 << 13  # Consecutive records of one size up to this are made by one numpy call.
 MAX_PADDED = 1 << 10  # Records up to this are gathered together with the bytes behind them.
 MIN_PADDED = 16  # Fewer records are sliced as quickly.
-FRAMES_AT_ONCE = 1 << 12  # More frames leave the processor's cache before they are used.
 
 
 class BagFile:
@@ -79,41 +78,37 @@ class BagFile:
             length, last = int(self.ends[0:1][0]), int(self.ends[count - 1 : count][0])
             self.length = length if last == length * count <= end else 0
         self._verified: VerifiedBlocks | None = None
-        self._get: tuple[Callable[[int], bytes], Callable[[int], Buffer]] | None = None
 
     @property
     def size(self) -> int:
         """Bytes of the records and their limits."""
-        if self.limits.path == self.path or not self.count:
-            last = self.end if self.count else 0
-        else:
-            last = int(self.ends[self.count - 1])
+        if not self.count:
+            return 0
+        last = self.end if self.limits.path == self.path else int(self.ends[self.count - 1])
         return last + self.count * ENTRY
 
     # One record.
 
-    @property
+    # The functions refer to a copy: a cycle of bag and function would keep the file open until the garbage
+    # collector runs.
+
+    @functools.cached_property
     def get(self) -> Callable[[int], bytes]:
         """The fastest function from an index to a record as bytes."""
-        return self._getters()[0]
+        bag = copy.copy(self)
+        if not bag.is_mapped:
+            return bag.record
+        if bag.codec is not None:
+            return _slicer(bag, bag.view, bag.record, bag.codec.decode)
+        return _slicer(bag, bag.file.buffer, bag.record)
 
-    @property
+    @functools.cached_property
     def get_view(self) -> Callable[[int], Buffer]:
         """The fastest function from an index to a record as a buffer, over the file where that is mapped."""
-        return self._getters()[1]
-
-    def _getters(self) -> tuple[Callable[[int], bytes], Callable[[int], Buffer]]:
-        if self._get is None:
-            # Of a copy: a cycle of bag and function keeps the file open until the garbage collector runs.
-            bag = copy.copy(self)
-            if not bag.is_mapped:
-                self._get = bag.record, bag.record_view
-            elif bag.codec is not None:
-                decoder = _slicer(bag, bag.view, bag.record, bag.codec.decode)
-                self._get = decoder, decoder
-            else:
-                self._get = _slicer(bag, bag.file.buffer, bag.record), _slicer(bag, bag.view, bag.record_view)
-        return self._get
+        if self.codec is not None:
+            return self.get
+        bag = copy.copy(self)
+        return _slicer(bag, bag.view, bag.record_view) if bag.is_mapped else bag.record_view
 
     def ends_view(self) -> memoryview:
         """Returns the table of ends, which is mapped, as a memoryview of unsigned integers.
@@ -181,28 +176,30 @@ class BagFile:
         except EOFError as exc:
             raise CorruptError(self.path, None, str(exc)) from exc
         starts[indices == 0] = 0
-        # As unsigned numbers, negative ones are larger than any size.
-        if np.count_nonzero((stops.view('<u8') > self.end) | (starts.view('<u8') > stops.view('<u8'))):
-            bad = first_bad(starts, stops, self.end)
-            self._refuse(int(indices[bad]), int(starts[bad]), int(stops[bad]))
+        self._check(indices, starts, stops)
         return starts, stops
 
     def span(self, start: int, stop: int) -> tuple[Int64s, Int64s]:
         """As `ranges`, for the indices from `start` to `stop`, without a gather."""
-        stops = self.ends[start:stop]
+        starts, stops = self.unchecked_span(start, stop)
+        self._check(range(start, stop), starts, stops)
+        return starts, stops
+
+    def unchecked_span(self, start: int, stop: int) -> tuple[Int64s, Int64s]:
+        """Returns starts and stops of consecutive records as the limits state them."""
+        stops = np.asarray(self.ends[start:stop])
         starts = np.empty_like(stops)
         starts[1:] = stops[:-1]
         if start < stop:
             starts[0] = self.ends[start - 1 : start][0] if start else 0
-        bad = first_bad(starts, stops, self.end)
-        if bad >= 0:
-            self._refuse(start + bad, int(starts[bad]), int(stops[bad]))
         return starts, stops
 
-    def _refuse(self, index: int, start: int, stop: int) -> None:
-        if 0 <= start <= stop:
-            raise CorruptError(self.path, index, f'limit {stop} lies beyond the records ({self.end} bytes)')
-        raise CorruptError(self.path, index, f'limits decrease, from {start} to {stop}')
+    def _check(self, indices: Int64s | range, starts: Int64s, stops: Int64s) -> None:
+        bad = invalid_ranges(starts, stops, self.end)
+        if np.count_nonzero(bad):
+            place = int(bad.argmax())
+            detail = describe_invalid(int(starts[place]), int(stops[place]), self.end)
+            raise CorruptError(self.path, int(indices[place]), detail)
 
     def read(self, indices: Int64s, parallelism: int = 1) -> list[bytes]:
         """Returns records by indices in `range(count)`, in the order asked."""
@@ -225,27 +222,21 @@ class BagFile:
 
     def views(self, indices: Int64s, parallelism: int = 1) -> list[Any]:
         """As `read`, but views of the file where it is mapped and not compressed."""
-        view = self.view
-        if view is None or self.codec is not None:
+        if self.view is None or self.codec is not None:
             return self.read(indices, parallelism)
-        starts, stops = self.ranges(indices)
+        return self._slices(*self.ranges(indices))
+
+    def _slices(self, starts: Int64s, stops: Int64s) -> list[Any]:
+        """Returns views of a mapped file."""
+        view = self.view
+        assert view is not None
         if len(starts) > 1:
             self.file.expect(starts, stops)
         return [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
 
     def _fetch(self, indices: Int64s | range, starts: Int64s, stops: Int64s, parallelism: int) -> list[bytes]:
-        if self.codec is not None and len(indices) > FRAMES_AT_ONCE:
-            parts = [slice(first, first + FRAMES_AT_ONCE) for first in range(0, len(indices), FRAMES_AT_ONCE)]
-            found = [self._fetch(indices[part], starts[part], stops[part], parallelism) for part in parts]
-            return list(itertools.chain.from_iterable(found))
-        buffer, view = self.file.buffer, self.view
-        if self.codec is not None and buffer is not None and view is not None:
-            self.file.expect(starts, stops)
-            records = self.codec.decode_batch(buffer, starts, stops)
-            if records is not None:
-                return records
-            frames = [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-            return self._decode_many(indices, frames, parallelism)
+        if self.codec is not None and self.view is not None:
+            return self._decode_many(indices, self._slices(starts, stops), parallelism)
         try:
             data = self.file.read_many(starts, stops)
         except EOFError as exc:
@@ -279,12 +270,10 @@ class BagFile:
             records = self.read(indices)
             if any(len(record) != length for record in records):
                 return None
-            joined = np.frombuffer(bytearray().join(records), np.uint8)
-            return joined.reshape(len(records), length)
-        buffer, chosen = self.file.buffer, as_slice(indices)
-        assert buffer is not None
+            return np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), length)
+        chosen = as_slice(indices)
         if self.length == length and (self._verified or self.verified()).holds(chosen):
-            table = np.ndarray((self.count, length), np.uint8, buffer)
+            table = np.ndarray((self.count, length), np.uint8, self.file.buffer)
             if isinstance(chosen, slice):
                 self.file.expect(np.array([chosen.start * length]), np.array([chosen.stop * length]))
                 return table[chosen].copy()
@@ -298,8 +287,7 @@ class BagFile:
         if np.count_nonzero(stops - starts != length):
             return None
         self.file.expect(starts, stops)
-        window = np.ndarray((self.file.size - length + 1,), f'V{length}', buffer, 0, (1,))
-        return window[starts].view(np.uint8).reshape(len(starts), length)
+        return self._rows(starts, length)
 
     def padded(self, indices: Int64s) -> tuple[npt.NDArray[np.uint8], Int64s] | None:
         """Returns records as rows of one width, each with the bytes behind it in the file, and their sizes.
@@ -314,13 +302,16 @@ class BagFile:
         width = int(np.maximum.reduce(sizes))
         if not 0 < width <= MAX_PADDED or width * len(sizes) > 4 * int(np.add.reduce(sizes)):
             return None
-        buffer, size = self.file.buffer, self.file.size
+        size = self.file.size
         if size - self.end < width and int(np.maximum.reduce(starts)) > size - width:
             return None
         self.file.expect(starts, stops)
-        assert buffer is not None
-        window = np.ndarray((size - width + 1,), f'V{width}', buffer, 0, (1,))
-        return window[starts].view(np.uint8).reshape(len(starts), width), sizes
+        return self._rows(starts, width), sizes
+
+    def _rows(self, starts: Int64s, width: int) -> npt.NDArray[np.uint8]:
+        """Returns the bytes from each start on in a mapped file, shape (n, width)."""
+        window = np.ndarray((self.file.size - width + 1,), f'V{width}', self.file.buffer, 0, (1,))
+        return window[starts].view(np.uint8).reshape(len(starts), width)
 
     def warm(self) -> None:
         """Reads all limits."""

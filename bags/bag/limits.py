@@ -15,11 +15,12 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from bags.indexing import Int64s
 from bags.storage import File
 
-__all__ = ['ENTRY', 'BlockTable', 'Table', 'first_bad']
+__all__ = ['ENTRY', 'BlockTable', 'Table', 'describe_invalid', 'invalid_ranges']
 
 ENTRY = 8
 """Bytes of one limit."""
@@ -35,12 +36,19 @@ class Table(Protocol):
     def __getitem__(self, index: Any) -> Any: ...
 
 
-def first_bad(starts: Int64s, stops: Int64s, size: int) -> int:
-    """Returns the position of the first range that is not inside `size` bytes, or -1."""
+def invalid_ranges(starts: Int64s, stops: Int64s, end: int) -> npt.NDArray[np.bool_]:
+    """Returns which ranges reach beyond `end` bytes, or end before they start."""
     # Compared as unsigned integers: negative numbers are larger than any size.
-    bad = stops.view('<u8') > size
+    bad: npt.NDArray[np.bool_] = stops.view('<u8') > end
     bad |= starts.view('<u8') > stops.view('<u8')
-    return int(bad.argmax()) if np.count_nonzero(bad) else -1
+    return bad
+
+
+def describe_invalid(start: int, stop: int, end: int) -> str:
+    """Returns what is wrong with an invalid range."""
+    if 0 <= start <= stop:
+        return f'limit {stop} lies beyond the records ({end} bytes)'
+    return f'limits decrease, from {start} to {stop}'
 
 
 class BlockTable:

@@ -11,20 +11,17 @@ state that such frames could take from it, at their defaults.
 
 from __future__ import annotations
 
-import mmap
 import threading
 import zlib
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import zstandard
 
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionTrained, CompressionZstd
-from bags.bag.zstd_batch import HEADER_BYTES, decompress_batch
+from bags.bag.zstd_batch import decompress_batch
 from bags.concurrency import map_in_threads, split
 from bags.errors import CorruptError
-from bags.indexing import Int64s
 
 __all__ = [
     'MAX_TRAINING_BYTES',
@@ -197,34 +194,22 @@ class Zstd:
             ValueError: As `decode`, for one of the frames that fail.
         """
         count, total = len(frames), sum(map(len, frames))
-        if count >= MIN_BATCH and total <= MAX_BATCH_FRAME * count:
-            stops = np.cumsum(np.fromiter(map(len, frames), np.int64, count))
-            starts = np.concatenate(([0], stops[:-1]))
-            found = self.decode_batch(b''.join((*frames, bytes(HEADER_BYTES))), starts, stops)
+        if count >= MIN_BATCH and 0 < total <= MAX_BATCH_FRAME * count:
+            found = decompress_batch(
+                self._decompressor(), [frame for frame in frames if frame], self.max_record_size
+            )
             if found is not None:
-                return found
+                records = iter(found)
+                return found if len(found) == count else [next(records) if frame else b'' for frame in frames]
         if parallelism < 2 or total < max(PARALLEL_BYTES, PARALLEL_FRAME * count):
             return list(map(self.decode, frames))
         # Dealt out in turns, so that neighbouring large frames go to different threads.
         parts = split(count, parallelism)
         results = map_in_threads(lambda part: list(map(self.decode, frames[part])), parts, len(parts))
-        records: list[bytes] = [b''] * count
-        for part, decoded in zip(parts, results, strict=True):
-            records[part] = decoded
-        return records
-
-    def decode_batch(self, data: bytes | mmap.mmap, starts: Int64s, stops: Int64s) -> list[bytes] | None:
-        """Decodes many small frames in place; None if each has to be decoded by itself with `decode`."""
-        count, total = len(starts), int((stops - starts).sum())
-        if count < MIN_BATCH or not 0 < total <= MAX_BATCH_FRAME * count:
-            return None
-        present = stops > starts
-        starts, stops = starts[present], stops[present]
-        found = decompress_batch(self._decompressor(), data, starts, stops, self.max_record_size)
-        if found is None or len(found) == count:
-            return found
-        records = iter(found)
-        return [next(records) if full else b'' for full in present.tolist()]
+        decoded: list[bytes] = [b''] * count
+        for part, records_of_part in zip(parts, results, strict=True):
+            decoded[part] = records_of_part
+        return decoded
 
 
 def train_dictionary(records: Sequence[bytes]) -> bytes | None:

@@ -10,7 +10,7 @@ Format of a frame: RFC 8878, section 3.1.1.
 
 from __future__ import annotations
 
-import mmap
+from collections.abc import Sequence
 
 import numpy as np
 import zstandard
@@ -39,39 +39,39 @@ _IS_RESERVED = (_BYTES >> 3 & 1).astype(bool)
 
 def decompress_batch(
     decompressor: zstandard.ZstdDecompressor,
-    data: bytes | mmap.mmap,
-    starts: Int64s,
-    stops: Int64s,
+    frames: Sequence[bytes | bytearray | memoryview],
     max_content: int,
 ) -> list[bytes] | None:
     """Returns the contents of frames.
 
     Args:
         decompressor: That of this thread.
-        data: What holds the frames.
-        starts, stops: Where they lie in it, shape (n,), n at least 1.
+        frames: At least one; none of them is empty.
         max_content: Bytes that a frame may hold.
 
     Returns:
-        None where any of them needs a look of its own: damaged, of several blocks, without content or with
+        None if a frame has to be decompressed by itself: it is damaged, has several blocks, no content or
         more than `max_content`.
     """
-    if int(starts.max()) + HEADER_BYTES > len(data) or zstandard.backend != 'cext':
+    if zstandard.backend != 'cext':
         return None
+    data = b''.join((*frames, bytes(HEADER_BYTES)))
+    lengths = np.fromiter(map(len, frames), np.int64, len(frames))
+    stops = np.cumsum(lengths)
+    starts = stops - lengths
     sizes = _content_sizes(data, starts, stops)
     if sizes is None or int(sizes.max()) > min(max_content, MAX_CONTENT):
         return None
-    places = np.empty((len(starts), 2), np.uint64)
-    places[:, 0], places[:, 1] = starts, stops - starts
+    places = np.stack((starts, lengths), 1).astype(np.uint64)
     try:
-        segments = zstandard.BufferWithSegments(memoryview(data), places.reshape(-1).data.cast('B'))
+        segments = zstandard.BufferWithSegments(data, places.data.cast('B'))
         found = decompressor.multi_decompress_to_buffer(segments, sizes.data.cast('B'))
     except (zstandard.ZstdError, MemoryError):
         return None
     return [segment.tobytes() for segment in found]  # type: ignore[attr-defined]
 
 
-def _content_sizes(data: bytes | mmap.mmap, starts: Int64s, stops: Int64s) -> Int64s | None:
+def _content_sizes(data: bytes, starts: Int64s, stops: Int64s) -> Int64s | None:
     """Returns the content sizes of frames of one block that end exactly at `stops`; else None.
 
     The header of such a frame says how long it is. A record of up to 128 KiB has one block (RFC 8878, section

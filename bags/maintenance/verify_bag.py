@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
-from bags.bag.limits import ENTRY
+from bags.bag.limits import ENTRY, describe_invalid, invalid_ranges
 from bags.dataset.record import Record
 from bags.errors import CorruptError, DecodeError, MissingDependencyError
 from bags.formats.signatures import identify, starts_with
 from bags.indexing import Int64s
 from bags.maintenance.findings import Damage, Finding
 
-__all__ = ['Check', 'Expected', 'Result', 'bag_checks', 'invalid_limits', 'unchecked_limits']
+__all__ = ['Check', 'Expected', 'Result', 'bag_checks']
 
 MAX_RECORDS = 1 << 20
 """Of one check of limits and sizes."""
@@ -79,7 +78,7 @@ def _check(bag: BagFile, expected: Expected, reads: bool, start: int, stop: int)
     """Checks consecutive records. A record that fails one check is left out of the next ones."""
     count = stop - start
     try:
-        starts, stops = unchecked_limits(bag, start, stop)
+        starts, stops = bag.unchecked_span(start, stop)
     except EOFError as exc:
         return Result([Damage(bag.path, expected.field, None, str(exc))])
     findings: list[Finding] = []
@@ -91,7 +90,7 @@ def _check(bag: BagFile, expected: Expected, reads: bool, start: int, stop: int)
             valid[position] = False
             findings.append(Damage(bag.path, expected.field, start + position, detail))
 
-    report(_limit_failures(bag, start, starts, stops))
+    report(_limit_failures(bag, starts, stops))
     sizes = stops - starts
     if bag.codec is None:
         if expected.length:
@@ -110,32 +109,9 @@ def _check(bag: BagFile, expected: Expected, reads: bool, start: int, stop: int)
     return Result(findings, count, size + ENTRY * count)
 
 
-def unchecked_limits(bag: BagFile, start: int, stop: int) -> tuple[Int64s, Int64s]:
-    """Returns starts and ends of consecutive records as the bag states them.
-
-    Raises:
-        EOFError: The file has become shorter.
-    """
-    stops = np.asarray(bag.ends[start:stop])
-    starts = np.empty_like(stops)
-    starts[1:] = stops[:-1]
-    if start < stop:
-        starts[0] = bag.ends[start - 1 : start][0] if start else 0
-    return starts, stops
-
-
-def invalid_limits(starts: Int64s, stops: Int64s, end: int) -> npt.NDArray[np.bool_]:
-    """Returns which ranges reach beyond `end` bytes, or end before they start."""
-    # As unsigned numbers, negative ones are larger than any size.
-    return np.asarray((stops.view('<u8') > end) | (starts.view('<u8') > stops.view('<u8')))
-
-
-def _limit_failures(bag: BagFile, first: int, starts: Int64s, stops: Int64s) -> Iterator[tuple[int, str]]:
-    for position in np.flatnonzero(invalid_limits(starts, stops, bag.end)).tolist():
-        try:
-            bag._refuse(first + position, int(starts[position]), int(stops[position]))
-        except CorruptError as exc:
-            yield position, exc.detail
+def _limit_failures(bag: BagFile, starts: Int64s, stops: Int64s) -> Iterator[tuple[int, str]]:
+    for position in np.flatnonzero(invalid_ranges(starts, stops, bag.end)).tolist():
+        yield position, describe_invalid(int(starts[position]), int(stops[position]), bag.end)
 
 
 def _signature_failures(

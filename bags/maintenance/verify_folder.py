@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
+from bags.bag.limits import invalid_ranges
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.concurrency import map_concurrently
@@ -22,7 +23,7 @@ from bags.errors import CorruptError, SpecError
 from bags.formats.signatures import FORMATS
 from bags.indexing import Int64s
 from bags.maintenance.findings import Damage, Finding, Note
-from bags.maintenance.verify_bag import Check, Expected, Result, bag_checks, invalid_limits, unchecked_limits
+from bags.maintenance.verify_bag import Check, Expected, Result, bag_checks
 from bags.storage import Store
 
 __all__ = ['folder_checks', 'lone_bag_checks', 'missing_shards']
@@ -211,7 +212,7 @@ def _read_refs(
     """
     names = list(format.spec)
     try:
-        starts, stops = unchecked_limits(bag, start, stop)
+        starts, stops = bag.unchecked_span(start, stop)
     except EOFError:
         return np.empty(0, np.int64), format.gather([], names), []
     first, last = int(starts[0]), int(stops[-1])
@@ -221,7 +222,7 @@ def _read_refs(
             return np.arange(start, stop), format.columns(table, stop - start, slice(None), names), []
     findings: list[Finding] = []
     indices, rows = [], []
-    for position in np.flatnonzero(~invalid_limits(starts, stops, bag.end)).tolist():
+    for position in np.flatnonzero(~invalid_ranges(starts, stops, bag.end)).tolist():
         try:
             rows.append(format.unpack(bytes(bag.file.read(int(starts[position]), int(stops[position])))))
             indices.append(start + position)

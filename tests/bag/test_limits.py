@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bags.bag.limits import BlockTable, first_bad
+from bags.bag.limits import BlockTable, invalid_ranges
 from bags.bag.open import parse_tail
 from bags.errors import CorruptError
 from bags.storage.memory_file import MemoryFile
@@ -61,15 +61,17 @@ def test_a_table_read_in_blocks(count, offset, data):
 @pytest.mark.parametrize(
     ('starts', 'stops', 'bad'),
     [
-        ([0, 5], [5, 10], -1),
-        ([0, 5], [5, 11], 1),
-        ([0, 6], [5, 5], 1),
-        ([0, -1], [5, 5], 1),
-        ([0, 5], [-1, 10], 0),
-        ([-8, 5], [-4, 10], 0),
-        ([], [], -1),
-        ([10, 10], [10, 10], -1),
+        ([0, 5], [5, 10], []),
+        ([0, 5], [5, 11], [1]),
+        ([0, 6], [5, 5], [1]),
+        ([0, -1], [5, 5], [1]),
+        ([0, 5], [-1, 10], [0]),
+        ([-8, 5], [-4, 10], [0]),
+        ([6, 5], [5, 11], [0, 1]),
+        ([], [], []),
+        ([10, 10], [10, 10], []),
     ],
 )
-def test_the_first_range_out_of_bounds(starts, stops, bad):
-    assert first_bad(np.array(starts, np.int64), np.array(stops, np.int64), 10) == bad
+def test_ranges_out_of_bounds(starts, stops, bad):
+    found = invalid_ranges(np.array(starts, np.int64), np.array(stops, np.int64), 10)
+    assert np.flatnonzero(found).tolist() == bad
