@@ -23,7 +23,7 @@ from bags.storage.mmap_file import share
 __all__ = ['BagFile']
 
 MAX_ITEM = 1 << 13  # Consecutive records of one size up to this are made by one numpy call.
-MAX_PADDED = 1 << 10  # Records up to this are gathered together with the bytes behind them.
+MAX_PADDED = 1 << 10  # Records up to this are gathered together with the bytes after them.
 MIN_PADDED = 16  # Fewer records are sliced as quickly.
 
 
@@ -33,10 +33,10 @@ class BagFile:
     Args:
         path: The bag.
         file: Its records.
-        limits: The file of the table of ends; `file` itself if the limits are behind the records.
+        limits: The file of the table of ends; `file` itself if the limits are after the records.
         offset: Where the table begins in `limits`.
         count: Number of records.
-        end: Number of bytes that records can lie in.
+        end: Number of bytes that the records can take.
         codec: Decompresses records; None where they are stored as they are.
         memory: Whether to read a table that is not mapped now and keep it.
     """
@@ -113,7 +113,7 @@ class BagFile:
     def ends_view(self) -> memoryview:
         """Returns the table of ends, which is mapped, as a memoryview of unsigned integers.
 
-        It takes any integer as an index and returns an int, in less time than an array does.
+        It takes any integer as an index and returns an int, faster than an array.
         """
         table = self.limits.buffer
         assert table is not None
@@ -290,10 +290,10 @@ class BagFile:
         return self._rows(starts, length)
 
     def padded(self, indices: Int64s) -> tuple[npt.NDArray[np.uint8], Int64s] | None:
-        """Returns records as rows of one width, each with the bytes behind it in the file, and their sizes.
+        """Returns records as rows of one width, each with the bytes after it in the file, and their sizes.
 
-        A batch of 256 short texts takes 43 us so, and 52 us sliced one by one. None for few records, long
-        ones, or very different lengths.
+        A batch of 256 short texts takes 43 us with it, and 52 us sliced one by one. Returns None for few
+        records, long ones, or very different lengths.
         """
         if not self.is_mapped or self.codec is not None or len(indices) < MIN_PADDED:
             return None
@@ -327,7 +327,7 @@ def _slicer(
 ) -> Callable[[int], Any]:
     """Returns a function from an index to a record; `record` handles all unusual cases and errors.
 
-    A closure, because each attribute or call more shows beside the 0.2 us of a record of 100 bytes.
+    A closure: each further attribute or call is noticeable beside the 0.2 us of a record of 100 bytes.
     """
     ends, count, end = bag.ends_view(), bag.count, bag.end
 

@@ -1,4 +1,4 @@
-"""Blocks of a table that are verified once, when they are first used, and trusted from then on."""
+"""Blocks of a table that are verified once, when first used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class VerifiedBlocks:
 
     Args:
         count: Rows of the table.
-        check: Tells whether the rows from a start to a stop are as expected.
+        check: Returns whether the rows from a start to a stop are as expected.
     """
 
     def __init__(self, count: int, check: Callable[[int, int], bool]) -> None:
@@ -37,7 +37,7 @@ class VerifiedBlocks:
         """Whether a block failed the check."""
 
     def holds(self, rows: Int64s | slice) -> bool:
-        """Tells whether all of some rows, at least one, lie in verified blocks; verifies blocks first."""
+        """Returns whether all of some rows, at least one, lie in verified blocks; verifies blocks first."""
         if self._all:
             return True
         if isinstance(rows, slice):
@@ -59,7 +59,7 @@ class VerifiedBlocks:
         return holds
 
     def verify(self, row: int) -> bool:
-        """Tells whether a row lies in a verified block; verifies the block first."""
+        """Returns whether a row lies in a verified block; verifies the block first."""
         block = row >> SHIFT
         if self.states[block] == UNKNOWN:
             self._verify(block)
@@ -77,7 +77,7 @@ def as_slice(indices: Int64s) -> Int64s | slice:
     count = len(indices)
     if count < 2 or int(indices[-1]) - int(indices[0]) != count - 1:
         return indices
-    # Integers over this distance that rise at all rise by one each. (An eighth of the time of np.diff.)
+    # Integers that increase and span count - 1 are consecutive. (An eighth of the time of np.diff.)
     if np.count_nonzero(indices[1:] > indices[:-1]) < count - 1:
         return indices
     return slice(int(indices[0]), int(indices[-1]) + 1)

@@ -3,7 +3,7 @@
 A (de)compressor must not be shared by threads and takes 15 µs to create, so each thread keeps one of each.
 
 Trained dictionaries have the format of zstd, as for `zstd -D`: `37 A4 30 EC`, an id, tables, content. The id
-is a checksum of all that follows it, so that a damaged dictionary is distinguished from a damaged frame. Each
+is a checksum of all that follows it, which tells a damaged dictionary from a damaged frame. Each
 frame that is compressed with the dictionary carries the id. Frames compressed without it can lie between
 those: the dictionary does not affect them, because zstd's trainer leaves the three repeat offsets, the only
 state that such frames could take from it, at their defaults.

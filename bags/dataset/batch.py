@@ -1,7 +1,7 @@
 """Batches: columns of values, and how they are joined and reordered.
 
-A column is an array (B, *shape) where every value has one size, a `Ragged` for sequences of such values,
-and a list for all else.
+A column is an array (B, *shape) if all values have one size, a `Ragged` for sequences of such values, and
+otherwise a list.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Ragged:
     offsets: npt.NDArray[np.int64]
     """Where each sequence begins in `values`, and the end of the last, shape (B + 1,)."""
     present: npt.NDArray[np.bool_] | None = None
-    """Of an optional field, shape (B,): which sequences there are. A missing one has no items."""
+    """Which sequences are not missing, shape (B,), if the field is optional. A missing one has no items."""
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
         """Items of each sequence, shape (B,)."""
-        # Not `np.diff`: the arrays may be those of PyTorch or JAX.
+        # Not `np.diff`: these may be arrays of PyTorch or JAX.
         return self.offsets[1:] - self.offsets[:-1]
 
     def __len__(self) -> int:
@@ -80,7 +80,7 @@ Column = npt.NDArray[Any] | Ragged | list[Any]
 
 
 def spread(firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Returns the members of many ranges, one range after the other, without a loop."""
+    """Returns the members of many ranges, one range after the other."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(firsts - ends + counts, counts)
@@ -103,30 +103,22 @@ def join_columns(columns: Sequence[Column]) -> Column:
     first = columns[0]
     if len(columns) == 1:
         return first
-    if any(type(column) is not type(first) or _shape(column) != _shape(first) for column in columns):
-        # One part's numbers may fit their dtype, and another's not; frames may differ in number.
-        return [value for column in columns for value in as_list(column)]
-    if isinstance(first, list):
-        return [value for column in columns for value in as_list(column)]
-    if isinstance(first, np.ndarray):
-        return np.concatenate(columns)  # type: ignore[arg-type]
-    if isinstance(first, Ragged):
+    if isinstance(first, Ragged) and all(isinstance(column, Ragged) for column in columns):
         parts = [column for column in columns if isinstance(column, Ragged)]
         present = None
         if first.present is not None:
             present = np.concatenate([part.present for part in parts if part.present is not None])
         counts = np.concatenate([part.lengths for part in parts])
         return Ragged(np.concatenate([part.values for part in parts]), offsets_of(counts), present)
-    raise AssertionError(f'no column: {type(first).__name__}')
-
-
-def _shape(column: Column) -> tuple[int, ...]:
-    """Of the values of an array."""
-    return column.shape[1:] if isinstance(column, np.ndarray) else ()
+    arrays = [column for column in columns if isinstance(column, np.ndarray)]
+    if len(arrays) == len(columns) and len({array.shape[1:] for array in arrays}) == 1:
+        return np.concatenate(arrays)
+    # One column's numbers may fit their dtype, and another's not; frames may differ in number.
+    return [value for column in columns for value in as_list(column)]
 
 
 def as_list(column: Column) -> list[Any]:
-    """Returns a column as the list it would be if its values had no one size."""
+    """Returns the values of a column as a list."""
     if isinstance(column, Ragged):
         return [None if values is None else as_list(values) for values in column]
     if isinstance(column, np.ndarray):
@@ -135,14 +127,12 @@ def as_list(column: Column) -> list[Any]:
 
 
 def convert(value: Any, leaf: Callable[[Any, str], Any], where: str = '') -> Any:
-    """Returns a batch with every value in it replaced by what `leaf` makes of it.
-
-    Dicts, lists and tuples are gone through.
+    """Returns a batch with `leaf` applied to each value; recurses into mappings, lists and tuples.
 
     Args:
         value: The batch, or a part of it.
-        leaf: Takes a value and the field it is in.
-        where: The field of this part.
+        leaf: Takes a value and the name of its field.
+        where: The name of the field of this part.
     """
     if isinstance(value, Mapping):
         prefix = f'{where}.' if where else ''

@@ -1,22 +1,22 @@
-"""The refs table: where each datapoint's records lie in the bags of its fields. No I/O.
+"""The refs table: which records of its fields' bags each datapoint has. No I/O.
 
-A refs record is a msgpack array with an entry a field, in sorted order: a record index for a plain field,
-`[first, count]` for a sequence. As every integer is written in five bytes, the records of a table all look
-alike, but for the numbers:
+A refs record is a msgpack array with an entry per field, in sorted order: a record index for a plain field,
+`[first, count]` for a sequence. Every integer takes five bytes, so the records of a table differ only in the
+numbers:
 
     spec {"id": "int(8)", "words": "utf8[]"}, the datapoint with record 7 and records 20 to 22:
 
     92  CE 00 00 00 07  92 CE 00 00 00 14 CE 00 00 00 03
     array of 2          array of 2
 
-so that the bag of a million refs is read as one numpy table, by one gather. Rows that look otherwise (Bags
-0.x writes short integers) are unpacked one by one.
+A bag of a million refs is read as one numpy table, by one gather. Other rows (Bags 0.x writes short integers)
+are unpacked one by one.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgpack
@@ -37,16 +37,16 @@ PAIR = b'\x92'
 def dangling(
     kind: FieldType, firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64] | None, records: int
 ) -> npt.NDArray[np.bool_]:
-    """Returns which of many refs lead outside a bag of so many records.
+    """Returns which refs of a field are outside its bag.
 
     Args:
         kind: The type of the field.
-        firsts: Records, or for a sequence its first items.
-        counts: Items of sequences; None for a plain field.
-        records: How many there are.
+        firsts: Record indices; for a sequence those of the first items.
+        counts: Numbers of items of sequences; None for a plain field.
+        records: Number of records in the bag.
     """
     last = firsts if counts is None else firsts + counts - 1
-    bad: npt.NDArray[np.bool_] = last >= records  # A missing value too: its number is beyond all records.
+    bad: npt.NDArray[np.bool_] = last >= records  # MISSING too: it is larger than any index.
     if kind.optional or counts is not None:
         missing = firsts == MISSING
         if counts is not None:
@@ -57,7 +57,7 @@ def dangling(
 
 
 class BadRef(Exception):
-    """A ref that leads nowhere: its position among those asked for, and what is wrong with it."""
+    """An invalid ref: its position among the requested ones, and what is wrong with it."""
 
     def __init__(self, position: int, detail: str) -> None:
         self.position = position
@@ -65,10 +65,9 @@ class BadRef(Exception):
 
 
 class RefsFormat:
-    """How the refs of a spec are held.
+    """The layout of the refs of a spec.
 
-    A row of refs is a tuple of integers, one for a plain field and two, first and count, for a sequence;
-    `places` says where a field's are.
+    A row of refs is a tuple of integers: one for a plain field, and two, first and count, for a sequence.
     """
 
     def __init__(self, spec: Spec) -> None:
@@ -81,10 +80,11 @@ class RefsFormat:
         else:
             header = b'\xdd' + count.to_bytes(4, 'big')
         self.places: dict[str, int] = {}
+        """Position of each field's first integer in a row."""
         self.tags: list[bytes] = []
         """The bytes before each integer of a row."""
         self._starts: list[int] = []
-        """Where in a row each integer is."""
+        """Offset of each integer in the bytes of a row."""
         self.stride = 0
         """Bytes of a row."""
         for name, kind in spec.items():
@@ -111,7 +111,7 @@ class RefsFormat:
         return self._struct.pack(*slots)
 
     def pack_many(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-        """Returns the records of rows (n, numbers of a row) as a table (n, stride)."""
+        """Returns the records of rows, shape (n, integers of a row), as a table (n, stride)."""
         table = np.empty((len(rows), self.stride), np.uint8)
         table[:, self._tag_bytes] = self._expected
         for place, start in enumerate(self._starts):
@@ -122,7 +122,7 @@ class RefsFormat:
         """Returns the row of a record.
 
         Raises:
-            ValueError: It is not a msgpack array of the right shape; says what is.
+            ValueError: It is not a msgpack array of the right shape.
         """
         if len(record) == self.stride:
             slots = self._struct.unpack(record)
@@ -151,18 +151,18 @@ class RefsFormat:
         return tuple(row)
 
     def has_tags(self, rows: npt.NDArray[np.uint8]) -> bool:
-        """Tells whether records of `stride` bytes, shape (n, stride), all have the tags of this format."""
+        """Returns whether all records, shape (n, stride), have the tags of this format."""
         return bool((rows[:, self._tag_bytes] == self._expected).all())
 
     def columns(
         self, buffer: Any, count: int, chosen: npt.NDArray[np.int64] | slice, names: Sequence[str]
     ) -> dict[str, Any]:
-        """Returns the refs of some fields from many rows at once, in two numpy calls a number.
+        """Returns the refs of some fields from many rows.
 
         Args:
             buffer: Rows that have the tags of this format, one after the other.
-            count: How many there are.
-            chosen: Which of them.
+            count: Number of rows in the buffer.
+            chosen: The rows to return.
             names: The fields.
 
         Returns:
@@ -175,30 +175,24 @@ class RefsFormat:
             numbers = np.ndarray((count,), '>u4', buffer, self._starts[place], (self.stride,))
             return numbers[chosen].astype(np.int64)
 
-        found: dict[str, Any] = {}
-        for name in names:
-            place = self.places[name]
-            first = column(place)
-            found[name] = (first, column(place + 1)) if self.spec[name].sequence else first
-        return found
-
-    def is_identity(self, buffer: Any, count: int, rows: slice, names: Sequence[str]) -> bool:
-        """Tells whether each of some rows has the record of its own number in some plain fields.
-
-        So it is unless values are shared or missing. Arguments as for `columns`.
-        """
-        refs = self.columns(buffer, count, rows, names)
-        return all(bool((refs[name] == np.arange(rows.start, rows.stop)).all()) for name in names)
+        return self._by_field(column, names)
 
     def gather(self, rows: Sequence[tuple[int, ...]], names: Sequence[str]) -> dict[str, Any]:
         """As `columns`, from rows that were unpacked one by one."""
+        table = np.array(rows, np.int64).reshape(len(rows), len(self.tags)).T.copy()
+        return self._by_field(table.__getitem__, names)
+
+    def _by_field(self, column: Callable[[int], Any], names: Sequence[str]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name in names:
             place = self.places[name]
-            first = np.fromiter((row[place] for row in rows), np.int64, len(rows))
-            if self.spec[name].sequence:
-                count = np.fromiter((row[place + 1] for row in rows), np.int64, len(rows))
-                found[name] = (first, count)
-            else:
-                found[name] = first
+            found[name] = (column(place), column(place + 1)) if self.spec[name].sequence else column(place)
         return found
+
+    def is_identity(self, buffer: Any, count: int, rows: slice, names: Sequence[str]) -> bool:
+        """Returns whether in some plain fields each row has the record of the row's own index.
+
+        It has unless values are shared or missing. Arguments as for `columns`.
+        """
+        refs = self.columns(buffer, count, rows, names)
+        return all(bool((refs[name] == np.arange(rows.start, rows.stop)).all()) for name in names)
