@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.limits import ENTRY, BlockTable, Table, describe_invalid, invalid_ranges
+from bags.bag.limits import ENTRY, BlockTable, describe_invalid, invalid_ranges
 from bags.bag.options import ReaderOptions
 from bags.bag.verified import VerifiedBlocks, as_slice
 from bags.bag.zstd import Buffer, Zstd
@@ -61,7 +61,7 @@ class BagFile:
         self.codec = codec
         self.options: ReaderOptions | None = None
         """How to open it again in another process."""
-        self.ends: Table
+        self.ends: Int64s | BlockTable
         if limits.buffer is not None:
             self.ends = np.frombuffer(limits.buffer, '<i8', count, offset)
         elif memory:

@@ -12,7 +12,7 @@ before a record's end is its start (0 for the first). So every table is read as 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,20 +20,12 @@ import numpy.typing as npt
 from bags.indexing import Int64s
 from bags.storage import File
 
-__all__ = ['ENTRY', 'BlockTable', 'Table', 'describe_invalid', 'invalid_ranges']
+__all__ = ['ENTRY', 'BlockTable', 'describe_invalid', 'invalid_ranges']
 
 ENTRY = 8
 """Bytes of one limit."""
 BLOCK_ENTRIES = 1 << 13
 """Limits read at a time where they are not mapped: 64 KiB."""
-
-
-class Table(Protocol):
-    """The ends of a bag's records: an int64 array, or an object that reads parts of it on demand."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: Any) -> Any: ...
 
 
 def invalid_ranges(starts: Int64s, stops: Int64s, end: int) -> npt.NDArray[np.bool_]:

@@ -20,7 +20,7 @@ from bags.errors import EncodeError, SpecError
 __all__ = ['MAX_RECORDS', 'Compressed', 'Compression', 'FieldWriter', 'Run', 'field_compressions']
 
 MAX_RECORDS = 0xFFFFFFFE
-"""Records that a bag of a dataset folder holds at most: the number after them stands for a missing value."""
+"""Maximum number of records in a bag of a dataset folder: the next index stands for a missing value."""
 
 DEFAULT_LEVEL = 3
 
@@ -73,7 +73,7 @@ def _parse(value: Any) -> Compressed:
 
 
 class Run(NamedTuple):
-    """Records that lie one after the other."""
+    """Consecutive records."""
 
     data: Sequence[Any] | BinaryIO
     """Their bytes: buffers, or an open file, from its position on."""
@@ -162,7 +162,7 @@ class FieldWriter(bag.Writer):
 
         Raises:
             EncodeError: A record is too large, or they are too many.
-            OSError, EOFError: Reading or writing failed. No refs lead to what is written by then.
+            OSError, EOFError: Reading or writing failed. No refs point to the records written before.
         """
         for data, sizes, stored in runs:
             if self.count + len(sizes) > MAX_RECORDS:
@@ -198,7 +198,7 @@ class FieldWriter(bag.Writer):
     def rollback(self, count: int) -> None:
         """Drops the records after the first `count` that are still in the buffer.
 
-        Those that are in the bag already stay there: no refs lead to them.
+        Records that are in the bag already stay there: no refs point to them.
         """
         del self._pending[max(0, count - self._bag.count) :]
         self.buffered = sum(map(len, self._pending)) + ENTRY * len(self._pending)

@@ -32,7 +32,7 @@ MAX_NUMBER = (1 << 63) - 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shard:
-    """What a listing or shards.json says of a shard folder."""
+    """A shard folder as a listing or shards.json describes it."""
 
     name: str
     sizes: Mapping[str, int]

@@ -176,7 +176,7 @@ class ShardedDatasetWriter:
         self._has_left_files = False
         return writer
 
-    # What it is.
+    # Properties.
 
     @property
     def spec(self) -> dict[str, str]:
@@ -249,7 +249,7 @@ class ShardedDatasetWriter:
 
     @property
     def totals(self) -> tuple[int, int, int]:
-        """Bytes, datapoints, and records of the bag with the most, of the current shard."""
+        """Bytes, datapoints, and records of the largest bag of the current shard."""
         return (0, 0, 0) if self._writer is None else self._writer.totals
 
     @property

@@ -19,7 +19,7 @@ from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.resume import bag_suffix, count_complete
 from bags.dataset.spec import FieldType, check_names, dump_spec, load_spec, parse_spec, parse_type
 from bags.errors import CorruptError, SpecError
-from bags.storage import Lock, store_for
+from bags.storage import store_for
 from bags.validation import at_least_or_none
 
 __all__ = ['DatasetWriter', 'close_at_exit']
@@ -34,7 +34,7 @@ def close_at_exit(self: Any, *error: object) -> None:
         self.close()
     except OSError:
         if error[0] is None:
-            raise  # Else the error of the block says more; what was flushed can be resumed.
+            raise  # Otherwise the block's own error matters more; flushed datapoints can be resumed.
 
 
 class DatasetWriter:
@@ -87,7 +87,8 @@ class DatasetWriter:
         self._store, self.directory = store_for(directory, filesystem, storage_options)
         self._fields: list[FieldWriter] = []
         """In sorted order, the order of the refs."""
-        self._lock = self._claim(resume)
+        self._store.make_folder(self.directory)
+        self._lock = self._store.lock(self.directory)
         try:
             self._open(resume, truncate_to)
         except BaseException:
@@ -96,25 +97,16 @@ class DatasetWriter:
         self._flushed = time.monotonic()
         self._closed = False
 
-    def _claim(self, resume: bool) -> Lock:
-        """Creates and locks the folder, and checks that it may be written to."""
-        store, path = self._store, self.directory
-        store.make_folder(path)
-        lock = store.lock(path)
-        names = store.names(path)
-        has_shards = 'spec.json' not in names and any(name.isdigit() for name in names)
-        if has_shards or (names and not resume):
-            lock.release()
-            detail = 'the folder is not empty (resume=True appends to a dataset)'
-            if has_shards:
-                detail = 'the folder has shards (ShardedDatasetWriter appends to them)'
-            raise FileExistsError(errno.EEXIST, detail, path)
-        return lock
-
     def _open(self, resume: bool, truncate_to: int | None) -> None:
         """Opens the bags. The order of creation is spec.json, refs, fields: `resume` relies on it."""
         store, path = self._store, self.directory
         names = set(store.names(path))
+        has_shards = 'spec.json' not in names and any(name.isdigit() for name in names)
+        if has_shards or (names and not resume):
+            detail = 'the folder is not empty (resume=True appends to a dataset)'
+            if has_shards:
+                detail = 'the folder has shards (ShardedDatasetWriter appends to them)'
+            raise FileExistsError(errno.EEXIST, detail, path)
         spec_path = store.join(path, 'spec.json')
         if 'spec.json' in names:
             found = load_spec(store.read(spec_path), spec_path)
@@ -172,7 +164,7 @@ class DatasetWriter:
         options = WriterOptions(compression=compression, buffer_size=MAX_TRAINING_BYTES, **self._storage)
         return FieldWriter(name, kind, path + suffix, options, save, mode=mode)
 
-    # What it is.
+    # Properties.
 
     @property
     def spec(self) -> dict[str, str]:
@@ -192,12 +184,12 @@ class DatasetWriter:
 
     @property
     def totals(self) -> tuple[int, int, int]:
-        """Bytes, datapoints, and records of the bag with the most: what may fill a shard."""
-        size, most = self._refs.size, self._refs.count
+        """Bytes, datapoints, and records of the largest bag: each of them has a limit per shard."""
+        size, records = self._refs.size, self._refs.count
         for field in self._fields:
             size += field.size
-            most = max(most, field.count)
-        return size, self._refs.count, most
+            records = max(records, field.count)
+        return size, self._refs.count, records
 
     @property
     def shards(self) -> int:
@@ -250,13 +242,10 @@ class DatasetWriter:
                     row.append(field.write_record(record))
                 buffered += field.buffered
             refs.write_record(self._format.pack(row))
-            if flush or (
-                flush is None
-                and (
-                    buffered >= MAX_BUFFERED_BYTES
-                    or time.monotonic() - self._flushed >= MAX_UNFLUSHED_SECONDS
-                )
-            ):
+            if flush is None:
+                is_old = time.monotonic() - self._flushed >= MAX_UNFLUSHED_SECONDS
+                flush = is_old or buffered >= MAX_BUFFERED_BYTES
+            if flush:
                 self.flush()
         except BaseException:
             close_files(records[len(before) :])
