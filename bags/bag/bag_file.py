@@ -75,7 +75,7 @@ class BagFile:
         self.length = 0
         """The length of all records if the first and the last limit suggest that they have one; else 0."""
         if self.is_mapped and codec is None and count:
-            length, last = int(self.ends[0:1][0]), int(self.ends[count - 1 : count][0])
+            length, last = int(self.ends[0]), int(self.ends[count - 1])
             self.length = length if last == length * count <= end else 0
         self._verified: VerifiedBlocks | None = None
 
@@ -228,8 +228,7 @@ class BagFile:
 
     def _slices(self, starts: Int64s, stops: Int64s) -> list[Any]:
         """Returns views of a mapped file."""
-        view = self.view
-        assert view is not None
+        view: Any = self.view
         if len(starts) > 1:
             self.file.expect(starts, stops)
         return [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
