@@ -927,7 +927,7 @@ def test_a_writer_that_resumes_and_closes_while_a_bag_is_opened(tmp_path, monkey
 
     reader = bag.Reader(path, **ACCESS[access])
     store = reader._shards.store
-    for name in ('open', 'exists', 'size'):
+    for name in ('open', 'exists', 'stat'):
         monkeypatch.setattr(store, name, watched(getattr(store, name)))
     opened = open_bag(store, path, reader.options)
     monkeypatch.undo()
