@@ -38,7 +38,7 @@ class BagFile:
         count: Number of records.
         end: Number of bytes that the records can take.
         codec: Decompresses records; None where they are stored as they are.
-        memory: Whether to read a table that is not mapped now and keep it.
+        memory: Whether to read the whole table now and keep it.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class BagFile:
         self.options: ReaderOptions | None = None
         """How to open it again in another process."""
         self.ends: Int64s | BlockTable
-        if limits.buffer is not None:
-            self.ends = np.frombuffer(limits.buffer, '<i8', count, offset)
-        elif memory:
+        if memory:
             self.ends = np.frombuffer(bytes(limits.read(offset, offset + count * ENTRY)), '<i8')
+        elif limits.buffer is not None:
+            self.ends = np.frombuffer(limits.buffer, '<i8', count, offset)
         else:
             self.ends = BlockTable(limits, offset, count)
         self.view = share(file.buffer) if file.buffer is not None else None

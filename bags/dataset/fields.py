@@ -48,7 +48,7 @@ class OpenFields(dict[str, Field]):
 
     def while_opening(self, names: Iterable[str], work: Callable[[], Any]) -> Any:
         """Does work, at the same time as the fields of a remote folder that are not open yet are opened."""
-        closed = [name for name in names if name not in self]
+        closed = sorted(set(names) - self.keys())
         if not closed:
             return work()
         works: list[Callable[[], Any]] = [work]

@@ -32,16 +32,16 @@ from bags.validation import refuse_unknown
 
 __all__ = ['Folder', 'ReadOptions', 'is_being_made', 'not_a_folder', 'open_store']
 
-REFS = 1 << 26  # Bytes of refs that are read as a whole where they would be waited for.
+MAX_REFS_IN_MEMORY = 1 << 26  # Bytes of the refs of a remote folder that are read as a whole.
 
 
 class ReadOptions(TypedDict, total=False):
     """How the bags of a dataset are read: options of `bags.open` and the readers."""
 
     access_pattern: AccessPattern | Literal['system', 'random', 'sequential']
-    """What the kernel is told about the order of reads from local files."""
+    """The order of reads announced to the kernel, for local files."""
     cache_policy: CachePolicy | Literal['system', 'drop_after_read', 'direct_io']
-    """What becomes of the page cache of local files."""
+    """How local files use the page cache."""
     mapped: bool
     """Read local files through a map (the default); False reads with `pread`, for network file systems."""
     max_parallelism: int
@@ -77,9 +77,10 @@ def open_store(
     made = merge(
         ReaderOptions, None, {**options, 'filesystem': filesystem, 'storage_options': storage_options}
     )
-    if cache_index:
-        made.limits_storage = LimitsStorage.IN_MEMORY
     store, path = store_to_read(directory, made)
+    is_local = not store.is_remote or (made.cache is not None and made.cache_mode is CacheMode.FILES)
+    if cache_index and not (is_local and made.mapped):
+        made.limits_storage = LimitsStorage.IN_MEMORY
     return store, path, made
 
 
@@ -132,7 +133,7 @@ class Folder:
         """Returns the schema of its spec.
 
         Raises:
-            SpecError: Its spec.json is none, or cannot be that of a folder of Granular.
+            SpecError: The spec.json is invalid, or has types that Granular does not have.
         """
         path = self.store.join(self.path, 'spec.json')
         data = self.store.read(path) if self._spec is None else self._spec
@@ -212,7 +213,7 @@ class Folder:
 
     def keep(self, refs: BagFile) -> BagFile:
         """Returns refs in memory; of very large ones only the limits are."""
-        if refs.limits is not refs.file or refs.file.size > REFS:
+        if refs.limits is not refs.file or refs.file.size > MAX_REFS_IN_MEMORY:
             refs.warm()
             return refs
         file = MemoryFile(refs.path, bytes(refs.file.read(0, refs.file.size)))

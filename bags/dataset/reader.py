@@ -83,7 +83,7 @@ class DatasetReader(Dataset):
             folder.look()
         refs = folder.open_refs()
         in_memory = folder.options.limits_storage is LimitsStorage.IN_MEMORY
-        if self.is_remote and in_memory and refs is not None and not refs.is_mapped:
+        if self.is_remote and in_memory and refs is not None:
             refs = folder.keep(refs)
         schema = folder.schema(schemas)
         self._types = schema.types

@@ -36,7 +36,7 @@ class RefsReader:
         self.format = format
         self.count = count
         self._identity: dict[tuple[str, ...], VerifiedBlocks] = {}
-        """By fields, the blocks of datapoints that have the records of their own numbers in them."""
+        """By fields, the blocks in which datapoint i has record i of each field."""
         self.is_table = bag is not None and bag.length == format.stride
         """Whether the refs seem to be a table of rows of one length, in memory."""
         self._verified: VerifiedBlocks | None = None
@@ -101,7 +101,7 @@ class RefsReader:
         return self.format.gather([self._unpack(index, record) for index, record in records], names)
 
     def _identity_blocks(self, names: tuple[str, ...]) -> VerifiedBlocks | None:
-        """Returns the blocks of datapoints that have the records of their own numbers in some fields.
+        """Returns the blocks in which datapoint i has record i of each of these fields.
 
         The refs of such datapoints need not be read. None for sequences.
         """

@@ -52,7 +52,7 @@ def _length_of(kind: FieldType, decoders: Mapping[str, Callable[..., Any]]) -> i
     try:
         return _size(registry.fixed_dtype(kind.word, kind.args, decoders))
     except ValueError:
-        return 0  # Who reads records as they are can do so also where no value could be made of them.
+        return 0  # In raw mode an invalid type argument does not prevent reading.
 
 
 def _decoder_for(kind: FieldType, decoders: Mapping[str, Callable[..., Any]], raw: bool) -> Decoder:

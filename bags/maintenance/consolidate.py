@@ -48,7 +48,9 @@ def consolidate(
         CorruptError: A shard cannot be read.
     """
     store, path = store_for(directory, filesystem, storage_options)
-    options = ReaderOptions(limits_storage=LimitsStorage.IN_MEMORY)
+    options = ReaderOptions()
+    if store.is_remote:
+        options.limits_storage = LimitsStorage.IN_MEMORY
     sizes: dict[str, dict[str, int]] = {}
     for file, stat in store.walk(path).items():
         folder, slash, name = file.partition('/')
