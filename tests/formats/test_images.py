@@ -301,7 +301,8 @@ def write(tmp_path):
 
     def write(records):
         path = tmp_path / str(len(list(tmp_path.iterdir())))
-        with bags.DatasetWriter(path, {'image': 'jpeg'}) as writer:
+        unchecked = {**bags.encoders, 'jpeg': bytes}
+        with bags.DatasetWriter(path, {'image': 'jpeg'}, unchecked) as writer:
             for record in records:
                 writer.append({'image': record})
         return bags.open(path)
