@@ -148,7 +148,8 @@ class AudioDecoder:
         total = len(table.sizes)
         head = [len(samples) for samples in self._decode(0, min(4, total))]
         counts, rest = np.divmod(table.durations * table.time_base[0] * self.rate, table.time_base[1])
-        is_known = bool(counts[:-1].all()) and not rest.any()
+        # Those of Vorbis are wrong after some page breaks.
+        is_known = name != 'vorbis' and bool(counts[:-1].all()) and not rest.any()
         if name in ('aac', 'mp3float', 'mp3') and len(set(head)) == 1:
             counts, is_known = np.full(total, head[0], np.int64), True
         if is_known:
@@ -171,8 +172,10 @@ class AudioDecoder:
                 lows[other] = min(left, counts[other])
                 left -= int(lows[other])
                 other += 1
-            if after:
-                highs[number] = max(0, min(int(highs[number]), int(counts[number]) - after))
+            if after <= counts[number]:  # More is ignored.
+                highs[number] = min(int(highs[number]), int(counts[number]) - after)
+        if self._context.name == 'vorbis':
+            highs[0] = 0  # It overlaps with no packet before it; only WebM says so.
         firsts = np.concatenate([[0], np.cumsum(np.maximum(highs - lows, 0))])
         return Layout(counts, lows, highs, firsts)
 
@@ -227,11 +230,11 @@ class AudioDecoder:
         counts, lows, highs, _ = self._layout
         parts = []
         for number, block in enumerate(blocks, begin):
-            if len(block) != counts[number]:
-                raise ValueError(
-                    f'packet {number} is damaged: expected {counts[number]} samples, got {len(block)}'
-                )
-            if number >= first:
+            if number >= first:  # Where decoding begins, a packet of Vorbis may have others.
+                if len(block) != counts[number]:
+                    raise ValueError(
+                        f'packet {number} is damaged: expected {counts[number]} samples, got {len(block)}'
+                    )
                 parts.append(block[lows[number] : highs[number]])
         return np.concatenate(parts)
 
