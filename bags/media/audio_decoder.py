@@ -16,8 +16,9 @@ Packets before a packet contribute to its samples. How many is a property of the
 | MP3 | 32: its bits may be stored in earlier packets | equal |
 | AAC | 4 | equal, except for noise that the decoder makes up: its generator starts anew at each slice |
 | Opus | 128: its prediction fades out | equal for music, within 3e-5 for speech |
+| MP2 | 64 | within 3e-5: the decoder dithers |
 
-An exact slice of AAC, Opus, or a codec that is not in the table is decoded from the start of the file on. A
+An exact slice of AAC, Opus, MP2, or a codec that is not in the table is decoded from the start of the file on. A
 state of a decoder cannot be copied, so some are kept where earlier exact slices ended, and the nearest one
 before a slice goes on.
 """
@@ -50,7 +51,7 @@ PACKETS_BEFORE = {
 DEFAULT_PACKETS_BEFORE = 64
 MAX_KEPT_CONTEXTS = 8
 """Of exact slices, for each file. One of AAC holds about 0.3 MB."""
-EQUAL_SLICES = {'flac', 'alac', 'vorbis', 'mp3float', 'mp3'}
+EQUAL_SLICES = {'flac', 'alac', 'vorbis', 'mp3float'}
 """Codecs, and PCM, whose slices equal a decode of the whole file, bit for bit."""
 SKIP_MANUAL = 1 << 29
 """A flag of libavcodec: the decoder keeps priming and padding, which are dropped here."""
@@ -147,11 +148,12 @@ class AudioDecoder:
         table, name = self.packets.table, self._context.name
         total = len(table.sizes)
         head = [len(samples) for samples in self._decode(0, min(4, total))]
-        counts, rest = np.divmod(table.durations * table.time_base[0] * self.rate, table.time_base[1])
-        # Those of Vorbis are wrong after some page breaks.
-        is_known = name != 'vorbis' and bool(counts[:-1].all()) and not rest.any()
         if name in ('aac', 'mp3float', 'mp3') and len(set(head)) == 1:
             counts, is_known = np.full(total, head[0], np.int64), True
+        else:
+            counts, rest = np.divmod(table.durations * table.time_base[0] * self.rate, table.time_base[1])
+            # Those of Vorbis are wrong after some page breaks.
+            is_known = name != 'vorbis' and bool(counts[:-1].all()) and not rest.any()
         if is_known:
             start = max(0, total - 1 - PACKETS_BEFORE.get(name, DEFAULT_PACKETS_BEFORE))
             counts[-1] = [len(samples) for samples in self._decode(start, total)][-1]
@@ -165,7 +167,7 @@ class AudioDecoder:
         lows, highs = np.zeros_like(counts), counts.copy()
         highs[~table.shown] = 0
         skips = table.skips if table.skips is not None else np.zeros((len(counts), 2), np.int64)
-        for number in np.flatnonzero(skips.any(axis=1)).tolist():
+        for number in np.flatnonzero(skips[:, 0] | skips[:, 1]).tolist():
             left, after = skips[number].tolist()
             other = number
             while left > 0 and other < len(counts):
