@@ -114,7 +114,7 @@ SLICES_WITH_NOISE = {kind for kind in KINDS if 'AAC' in kind and kind != 'AAC wi
     'the film of the demo',
     'MP2 in Matroska',
 }
-"""The decoder makes up noise for these, or dithers: by default slices differ from a decode of the whole file in it."""
+"""The decoder makes up noise for these, or dithers: by default, slices differ in it from the whole."""
 
 
 @pytest.mark.parametrize('kind', KINDS)
