@@ -29,9 +29,6 @@ __all__ = [
 Encoded = bytes | BinaryIO
 """A record: its bytes, or an open file that the writer copies from, without loading it, and closes."""
 
-CHECKED = ('JPEG', 'PNG', 'WebP', 'AVIF', 'MP4', 'QuickTime')
-"""Formats whose files are stored only if they are complete, which others show only by decoding."""
-
 T = TypeVar('T')
 
 
@@ -46,8 +43,7 @@ def already_encoded(value: object, *names: str) -> Encoded | None:
         data = bytes(value)
         found = identify(data)
         check_format(found, names)
-        if found in CHECKED:
-            check_end(memoryview(data), found)
+        check_end(memoryview(data), found)
         return data
     if isinstance(value, str | os.PathLike):
         file = open(value, 'rb')  # noqa: SIM115, the writer closes it
@@ -63,9 +59,8 @@ def check_file(file: Any, names: tuple[str, ...]) -> Any:
     try:
         found, start = identify_file(file), file.tell()
         check_format(found, names)
-        if found in CHECKED:
-            check_end(_Slices(file, start), found)
-            file.seek(start)
+        check_end(_Slices(file, start), found)
+        file.seek(start)
     except BaseException as exc:
         file.close()
         if type(exc) is ValueError:

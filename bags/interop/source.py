@@ -12,7 +12,7 @@ import numpy as np
 
 from bags.dataset.spec import parse_type
 from bags.formats.encoded import BufferFile, check_format
-from bags.formats.signatures import FORMATS, PICTURES, check_end, identify
+from bags.formats.signatures import FORMATS, PICTURES, check_end, check_whole, identify
 from bags.formats.wav import find_samples
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS
 from bags.media.stored import AUDIO_FORMATS, VIDEO_FORMATS
@@ -146,6 +146,7 @@ def _text(data: bytes) -> str:
 def _check_media(word: str, data: Any) -> None:
     found = identify(data)
     check_format(found, _FORMATS[word])
-    check_end(data, found)
+    check_whole(data, found)
+    check_end(data, found)  # Of a JPEG, only this looks at it.
     if found == 'WAV':
         find_samples(cast(BinaryIO, BufferFile(data)))

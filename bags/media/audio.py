@@ -17,6 +17,8 @@ from bags.media.stored import audio_options
 
 __all__ = ['Audio', 'decode_audio']
 
+Times = Sequence[float] | npt.NDArray[Any]
+
 MAX_SECONDS = 1e9
 """Longer than any recording: infinite times are clamped to it."""
 
@@ -118,7 +120,7 @@ class Audio:
     @overload
     def between(self, start: float, stop: float) -> Samples: ...
     @overload
-    def between(self, start: Sequence[float], stop: Sequence[float]) -> list[Samples]: ...
+    def between(self, start: Times, stop: Times) -> list[Samples]: ...
     def between(self, start: Any, stop: Any) -> Samples | list[Samples]:
         """Returns the samples whose times are in [start, stop), in seconds.
 

@@ -18,8 +18,8 @@ Packets before a packet contribute to its samples. How many is a property of the
 | Opus | 128: its prediction fades out | equal for music, within 3e-5 for speech |
 | MP2 | 64 | within 3e-5: the decoder dithers |
 
-An exact slice of AAC, Opus, MP2, or a codec that is not in the table is decoded from the start of the file on. A
-state of a decoder cannot be copied, so some are kept where earlier exact slices ended, and the nearest one
+An exact slice of AAC, Opus, MP2, or a codec that is not in the table is decoded from the start of the file.
+A state of a decoder cannot be copied, so some are kept where earlier exact slices ended, and the nearest one
 before a slice goes on.
 """
 

@@ -130,11 +130,13 @@ def test_a_file_that_is_cut_off_is_not_stored(word, records, tmp_path):
 
 
 def test_a_cut_at_the_end_of_a_thumbnail_is_found(photo):
-    exif = b'\xff\xe1' + struct.pack('>H', 2 + 300) + (encoders['jpeg'](photo[:4, :4]) * 9)[:300]
+    thumbnail = encoders['jpeg'](photo[:8, :8])
+    exif = b'\xff\xe1' + struct.pack('>H', 2 + len(thumbnail)) + thumbnail
     data = encoders['jpeg'](photo)
-    data = data[:2] + exif[:-2] + b'\xff\xd9' + data[2:]
+    data = data[:2] + exif + data[2:]
     assert encoders['jpeg'](data) == data
-    for end in (302, len(data) // 2, len(data) - 2):
+    first = 2 + len(exif)
+    for end in (first - 20, first, first + 1, first + 300, len(data) // 2, len(data) - 2):
         with pytest.raises(ValueError, match='JPEG is cut off'):
             encoders['jpeg'](data[:end])
 
