@@ -45,9 +45,10 @@ def main() -> None:
         elif part == 'cold':
             cold.main(output, quick=options.quick, whole=options.drop == 'system')
         elif part == 'video':
-            from benchmarks import video  # Imports PyAV.
+            from benchmarks import audio, video  # Import PyAV.
 
             video.main(output, quick=options.quick)
+            audio.main(output, quick=options.quick)
         else:
             module = {'datasets': datasets, 'loading': loading, 'scale': scale, 'remote': remote}[part]
             module.main(output, quick=options.quick)

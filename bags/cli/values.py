@@ -19,7 +19,7 @@ from bags.formats.signatures import DEMUXERS, EXTENSIONS, FORMATS, HEAD_BYTES, i
 
 __all__ = ['Shown', 'is_undecoded', 'media_info', 'open_records', 'open_to_show', 'show_file', 'show_value']
 
-UNDECODED = frozenset([*FORMATS, 'video', 'audio', 'bytes'])
+UNDECODED = frozenset([*FORMATS, 'image', 'video', 'audio', 'bytes'])
 """Words whose records are described by their headers instead of decoded."""
 IMAGES = frozenset(['JPEG', 'PNG', 'WebP', 'AVIF', 'GIF', 'BMP', 'TIFF', 'JPEG 2000'])
 """Formats whose headers Pillow reads."""

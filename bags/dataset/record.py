@@ -44,6 +44,11 @@ class Record:
         """What messages call it."""
         return f'{self._again[0]}, field {self.field!r} of type {self.type}, record {self.index}'
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether reading it may wait for a network: it is not known of a pickled one."""
+        return self.bag is None or self.bag.is_remote
+
     def open(self) -> BinaryIO:
         """Opens it: its bytes on disk, or in memory if it is compressed; at a position of its own."""
         path, options = self._again

@@ -36,6 +36,7 @@ encoders: dict[str, Callable[..., Any]] = {
     'png': images.encode_png,
     'webp': images.encode_webp,
     'avif': images.encode_avif,
+    'image': images.encode_image,
     'mp4': videos.encode_mp4,
     'webm': videos.encode_webm,
     'mkv': videos.encode_mkv,
@@ -66,6 +67,7 @@ decoders: dict[str, Callable[..., Any]] = {
     'png': images.decode_png,
     'webp': images.decode_webp,
     'avif': images.decode_avif,
+    'image': images.decode_image,
     'mp4': videos.decode_mp4,
     'webm': videos.decode_webm,
     'mkv': videos.decode_mkv,
@@ -93,11 +95,13 @@ _ARGUMENTS: dict[str, Callable[..., object]] = {
     'jpg': images.image_quality,
     'webp': images.webp_quality,
     'avif': images.image_quality,
+    'image': images.image_mode,
     'mp4': videos.video_options,
     'webm': videos.video_options,
     'mkv': videos.mkv_options,
     'video': stored.stored_video_options,
     'opus': audio_formats.opus_bitrate,
+    'audio': stored.audio_options,
 }
 
 

@@ -1,7 +1,7 @@
 """What images, videos and audio share: values that are encoded already, safe decoders, file objects.
 
 A value of a media type may be an encoded file, as bytes or as a path. It is stored as it is, after a check of
-its first bytes.
+its first bytes and, of pictures and MP4, of its end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, TypeVar
 
 from bags.formats.scalars import Buffer
-from bags.formats.signatures import check_whole, identify, identify_file
+from bags.formats.signatures import PICTURES, check_end, check_whole, identify, identify_file
 from bags.storage.range_file import PositionedFile
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     'Encoded',
     'already_encoded',
     'check_file',
+    'check_format',
     'decodes',
 ]
 
@@ -34,12 +35,14 @@ def already_encoded(value: object, *names: str) -> Encoded | None:
     """Returns the bytes of a value, or the open file of a path; None if it is neither, and has to be encoded.
 
     Raises:
-        ValueError: It has none of the formats that are allowed, named as by `identify`.
+        ValueError: It has none of the formats that are allowed, named as by `identify`, or is cut off.
         OSError: The path cannot be read.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         data = bytes(value)
-        _check_format(identify(data), names)
+        found = identify(data)
+        check_format(found, names)
+        check_end(memoryview(data), found)
         return data
     if isinstance(value, str | os.PathLike):
         file = open(value, 'rb')  # noqa: SIM115, the writer closes it
@@ -48,19 +51,45 @@ def already_encoded(value: object, *names: str) -> Encoded | None:
 
 
 def check_file(file: Any, names: tuple[str, ...]) -> Any:
-    """Returns an open file at the position it has, after a check of its format; closes it if that fails."""
+    """Returns an open file at the position it has, after a check of its format and, of some, of its end.
+
+    It is closed if that fails.
+    """
     try:
-        _check_format(identify_file(file), names, f'{getattr(file, "name", file)}: ')
-    except BaseException:
+        found, start = identify_file(file), file.tell()
+        check_format(found, names)
+        check_end(_Slices(file, start), found)
+        file.seek(start)
+    except BaseException as exc:
         file.close()
+        if type(exc) is ValueError:
+            raise ValueError(f'{getattr(file, "name", file)}: {exc}') from None
         raise
     return file
 
 
-def _check_format(found: str, names: tuple[str, ...], where: str = '') -> None:
+class _Slices:
+    """A file from `start` on, to be read by slices."""
+
+    def __init__(self, file: BinaryIO, start: int) -> None:
+        self._file, self._start = file, start
+        self._length = file.seek(0, os.SEEK_END) - start
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, key: slice) -> bytes:
+        start, stop, _ = key.indices(self._length)
+        self._file.seek(self._start + start)
+        return self._file.read(max(0, stop - start))
+
+
+def check_format(found: str, names: tuple[str, ...]) -> None:
+    """Raises ValueError if a format is none of those that are allowed."""
     if found not in names:
         expected = ' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))
-        raise ValueError(f'{where}expected {expected}, got {found}')
+        hint = ", which a field of type 'image' can hold" * (found in PICTURES and names[0] in PICTURES)
+        raise ValueError(f'expected {expected}, got {found}{hint}')
 
 
 def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
@@ -73,7 +102,7 @@ def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
         @functools.wraps(function)
         def decode(data: Buffer, *args: str) -> T:
-            _check_format(identify(data), (name,))
+            check_format(identify(data), (name,))
             check_whole(data, name)
             try:
                 return function(data, *args)

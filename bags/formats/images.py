@@ -1,4 +1,4 @@
-"""JPEG, PNG, WebP and AVIF, to and from uint8 arrays, and uint16 ones as PNG.
+"""JPEG, PNG, WebP and AVIF, to and from uint8 arrays, and uint16 ones as PNG; pictures of any format.
 
 Images are decoded as they are stored. The EXIF orientation is not applied: boxes, masks and keypoints refer
 to the stored pixels, and torchvision ignores it by default too; rotate before storing, or by the tag. Colour
@@ -15,21 +15,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bags.errors import MissingDependencyError
-from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
+from bags.formats.encoded import BufferFile, Encoded, already_encoded, check_format, decodes
 from bags.formats.scalars import Buffer, check_count, whole_number
+from bags.formats.signatures import PICTURES, identify
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 __all__ = [
     'decode_avif',
+    'decode_image',
     'decode_jpeg',
     'decode_png',
     'decode_webp',
     'encode_avif',
+    'encode_image',
     'encode_jpeg',
     'encode_png',
     'encode_webp',
+    'image_mode',
     'image_quality',
     'webp_quality',
 ]
@@ -37,6 +41,9 @@ __all__ = [
 MAX_PIXELS = 2**28
 """Images of more pixels (16384 x 16384) are rejected before memory is allocated: a few bytes can claim any
 size."""
+
+MODES = {'gray': 'L', 'rgb': 'RGB', 'rgba': 'RGBA'}
+"""The modes of `image(mode)`, and what Pillow calls them."""
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
 
@@ -200,6 +207,82 @@ def decode_avif(data: Buffer, *_args: str) -> Pixels:
         ValueError: Not AVIF, cut off, damaged, or more than `MAX_PIXELS`.
     """
     return _load(data, 'Avif')
+
+
+def image_mode(*args: str) -> str | None:
+    """Parses the argument of `image(mode)`: one of `MODES`, or None if there is none."""
+    check_count(args, 1, 'image(mode)')
+    if args and args[0] not in MODES:
+        raise ValueError(f'expected a mode of {", ".join(MODES)}, got {args[0]!r}')
+    return args[0] if args else None
+
+
+def encode_image(value: Any, *args: str) -> Encoded:
+    """Stores a picture as it is, or encodes pixels as PNG, losslessly.
+
+    Args:
+        value: A file of JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF, as bytes or a path; or what `encode_png`
+            takes.
+        *args: The mode, which is for the decoder.
+
+    Raises:
+        TypeError: Neither a file nor pixels of uint8 or uint16.
+        ValueError: Another format, a file that is cut off (as far as that shows without decoding), or another
+            shape.
+    """
+    image_mode(*args)
+    return already_encoded(value, *PICTURES) or encode_png(value)
+
+
+def decode_image(data: Buffer, *args: str) -> Pixels:
+    """Decodes a picture of any of the formats; of a GIF or TIFF with several images, the first.
+
+    Args:
+        data: A file of JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF.
+        *args: The mode: `gray`, `rgb` or `rgba`. Other pictures are converted to it: alpha is dropped, or
+            opaque where there is none; gray is Rec. 601 luma; of 16 bits a channel the upper 8 are kept.
+
+    Returns:
+        uint8, shape (height, width) if gray, (height, width, 3) or (height, width, 4). Without a mode, as
+        the picture is stored; uint16, shape (height, width), for 16 bits of gray.
+
+    Raises:
+        ValueError: Another format, cut off, damaged, more than `MAX_PIXELS`, or (without a mode) 16 bits with
+            colour or alpha, of which Pillow would drop 8.
+    """
+    mode = image_mode(*args)
+    name = identify(data)
+    check_format(name, PICTURES)
+    if mode is None:
+        return _DECODERS[name](data)
+    pixels = _DECODERS_TO_8_BITS.get(name, _DECODERS[name])(data)
+    if pixels.dtype == np.uint16:
+        pixels = (pixels >> 8).astype(np.uint8)
+    if pixels.shape[2:] == {'gray': (), 'rgb': (3,), 'rgba': (4,)}[mode]:
+        return pixels
+    from PIL import Image
+
+    return np.array(Image.fromarray(pixels).convert(MODES[mode]))
+
+
+@decodes('TIFF')
+def _decode_tiff(data: Buffer) -> Pixels:
+    image: Any = _plugin('Tiff')(BufferFile(data))
+    if image.mode[0] not in 'IF' and max(image.tag_v2.get(258, (1,))) > 8:  # Bits of each channel.
+        raise ValueError('TIFF with 16 bits a channel is decoded in grayscale only, got colour or alpha')
+    return _load(data, 'Tiff')
+
+
+def _decoder(name: str) -> Callable[[Buffer], Pixels]:
+    return decodes(name.upper())(lambda data: _load(data, name))
+
+
+_DECODERS: dict[str, Callable[[Buffer], Pixels]] = {
+    'JPEG': decode_jpeg, 'PNG': decode_png, 'WebP': decode_webp, 'AVIF': decode_avif,
+    'GIF': _decoder('Gif'), 'BMP': _decoder('Bmp'), 'TIFF': _decode_tiff,
+}  # fmt: skip
+_DECODERS_TO_8_BITS = {'PNG': _decoder('Png'), 'TIFF': _decoder('Tiff')}
+"""These drop the lower bits of colour."""
 
 
 def _load(data: Buffer, name: str) -> Pixels:

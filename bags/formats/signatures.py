@@ -6,11 +6,12 @@ formats say how long they are, so a truncated file is found before it is decoded
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 import zlib
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from bags.formats.scalars import Buffer
 
@@ -19,8 +20,11 @@ __all__ = [
     'EXTENSIONS',
     'FORMATS',
     'HEAD_BYTES',
+    'PICTURES',
     'SIGNATURES',
+    'Sliceable',
     'box_header',
+    'check_end',
     'check_whole',
     'ebml_number',
     'identify',
@@ -30,6 +34,14 @@ __all__ = [
 
 HEAD_BYTES = 512
 """Bytes from the start of a file that `identify` needs."""
+
+
+class Sliceable(Protocol):
+    """Bytes, or a file of which only the slices that are looked at are read."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, key: slice, /) -> Buffer: ...
+
 
 _EBML = b'\x1a\x45\xdf\xa3'
 _SEGMENT = b'\x18\x53\x80\x67'
@@ -82,6 +94,9 @@ FORMATS = {
     'mkv': 'Matroska', 'wav': 'WAV', 'flac': 'FLAC', 'opus': 'Ogg Opus',
 }  # fmt: skip
 """The format of the records of each type that has one."""
+
+PICTURES = ('JPEG', 'PNG', 'WebP', 'AVIF', 'GIF', 'BMP', 'TIFF')
+"""The formats of the type `image`."""
 
 DEMUXERS = {
     'MP4': 'mp4', 'QuickTime': 'mov', 'Matroska': 'matroska', 'WebM': 'matroska', 'AVI': 'avi', 'WAV': 'wav',
@@ -155,39 +170,67 @@ def check_whole(data: Buffer, name: str) -> None:
     JPEG and FLAC do not say how long they are: their decoders find out. A Matroska or MP4 file that was
     written to a pipe may end after any of its parts.
     """
-    check = _CHECKS.get(name)
+    _check(memoryview(data), name, _CHECKS.get(name))
+
+
+def check_end(data: Sliceable, name: str) -> None:
+    """Raises ValueError if a picture, MP4 or QuickTime file is cut off, by the headers of its parts."""
+    _check(data, name, _END_CHECKS.get(name))
+
+
+def _check(data: Sliceable, name: str, check: Callable[[Any], object] | None) -> None:
     if check is not None:
         try:
-            check(memoryview(data))
+            check(data)
         except (struct.error, IndexError, RecursionError):
             raise ValueError(f'{name} is cut off after {len(data)} bytes') from None
 
 
-def _check_png(data: memoryview) -> None:
-    """Walks the chunks to IEND and verifies their checksums, which finds any damage, at 3 GB/s."""
+def _check_png(data: Sliceable, *, verify: bool = True) -> None:
+    """Walks the chunks to IEND. Verifying their checksums finds any damage, at 3 GB/s."""
     start, kind = 8, b''
     while kind != b'IEND':
-        length, kind = struct.unpack_from('>I4s', data, start)
-        (checksum,) = struct.unpack_from('>I', data, start + 8 + length)
-        if zlib.crc32(data[start + 4 : start + 8 + length]) != checksum:
+        length, kind = struct.unpack('>I4s', data[start : start + 8])
+        if start + 12 + length > len(data):
+            raise struct.error
+        checksum = int.from_bytes(data[start + 8 + length : start + 12 + length], 'big')
+        if verify and zlib.crc32(data[start + 4 : start + 8 + length]) != checksum:
             raise ValueError(f'PNG chunk {kind!r} at byte {start} does not match its checksum')
         start += 12 + length
 
 
-def _check_riff(data: memoryview) -> None:
-    (size,) = struct.unpack_from('<I', data, 4)
+def _check_jpeg(data: Sliceable) -> None:
+    """Searches the end of the image behind its last scan; segments before may hold thumbnails with ends."""
+    start = 2
+    while re.match(rb'\xff[\xe0-\xef]', head := bytes(data[start : start + 4])):
+        start += 2 + int.from_bytes(head[2:], 'big')
+    if start + 2 > len(data) or bytes(data[-2:]) != b'\xff\xd9':
+        rest = bytes(data[start:])  # Bytes may follow the image, such as zeros, or the video of a phone.
+        if not 0 <= rest.rfind(b'\xff\xda') < rest.rfind(b'\xff\xd9'):
+            raise struct.error
+
+
+def _check_riff(data: Sliceable) -> None:
+    (size,) = struct.unpack('<I', data[4:8])
     if 8 + size > len(data):
         raise struct.error
 
 
-def _check_boxes(data: memoryview) -> None:
-    """Walks the top-level boxes."""
-    start = 0
-    while start < len(data):
-        _, header, size = box_header(data, start, len(data) - start)
+def _check_boxes(data: Sliceable) -> set[bytes]:
+    """Walks the top-level boxes; returns their kinds."""
+    start, kinds = 0, set()
+    while start + 8 <= len(data):  # Fewer bytes are no box: some programs end the file with zeros.
+        kind, header, size = box_header(data[start : start + 16], 0, len(data) - start)
         if size < header or start + size > len(data):
             raise struct.error
+        kinds.add(kind)
         start += size
+    return kinds
+
+
+def _check_movie(data: Sliceable) -> None:
+    if b'moov' not in _check_boxes(data):
+        raise struct.error  # The header, which many programs write last.
 
 
 def box_header(data: Buffer, start: int, rest: int) -> tuple[bytes, int, int]:
@@ -270,12 +313,22 @@ def _ogg_checksum(*parts: Buffer) -> int:
 
 _MIRRORED = bytes(int(f'{byte:08b}'[::-1], 2) for byte in range(256))
 
-_CHECKS: dict[str, Callable[[memoryview], None]] = {
+_CHECKS: dict[str, Callable[[Any], object]] = {
     'PNG': _check_png,
     'WebP': _check_riff,
     'AVIF': _check_boxes,
-    'MP4': _check_boxes,
+    'MP4': _check_movie,
+    'QuickTime': _check_movie,
     'WebM': _check_ebml,
     'Matroska': _check_ebml,
     'Ogg Opus': _check_ogg,
+}
+
+_END_CHECKS: dict[str, Callable[[Any], object]] = {
+    'JPEG': _check_jpeg,
+    'PNG': functools.partial(_check_png, verify=False),
+    'WebP': _check_riff,
+    'AVIF': _check_boxes,
+    'MP4': _check_movie,
+    'QuickTime': _check_movie,
 }

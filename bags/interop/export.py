@@ -19,7 +19,15 @@ from bags.dataset.open import open_with_known_decoders
 from bags.dataset.selection import Fields, select_whole
 from bags.formats.signatures import EXTENSIONS, HEAD_BYTES, identify
 from bags.indexing import Int64s
-from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, escape_key, extension_of, file_name, type_of
+from bags.interop.extensions import (
+    KEY,
+    PICTURE_TYPES,
+    WRITTEN_EXTENSIONS,
+    escape_key,
+    extension_of,
+    file_name,
+    type_of,
+)
 from bags.progress import Advance
 from bags.progress import progress as show_progress
 from bags.validation import at_least, at_least_or_none, one_of
@@ -147,8 +155,9 @@ def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
     """Returns the files of a field, for each datapoint."""
     kind = dataset._types[field]
     name = extension_of(field, kind.word)
-    # Of video and audio, only the content tells the format, unless the field is named after it.
-    is_media = kind.word in ('video', 'audio') and type_of(name) != kind.word
+    # Of these, only the content tells the format, unless the field is named after it.
+    named = (kind.word, *PICTURE_TYPES) if kind.word == 'image' else (kind.word,)
+    is_media = kind.word in ('image', 'video', 'audio') and type_of(name) not in named
 
     def file(name: str, data: bytes) -> File:
         extension = EXTENSIONS.get(identify(data[:HEAD_BYTES])) if is_media else None

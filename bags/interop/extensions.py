@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from bags.formats.signatures import EXTENSIONS, FORMATS
 
 __all__ = [
     'KEY',
+    'PICTURE_TYPES',
     'WRITTEN_EXTENSIONS',
     'escape_key',
     'extension_of',
     'field_of',
     'file_name',
+    'one_image_field',
     'split_name',
     'type_of',
     'unescape_key',
@@ -33,12 +35,14 @@ _BY_TYPE = {
     'png': 'png',
     'webp': 'webp',
     'avif': 'avif',
+    'image': 'gif bmp tif tiff',
     'video': 'mp4 m4v mov mkv webm',
     'audio': 'wav flac ogg oga opus mp3 m4a',
     'json': 'json',
     'msgpack': 'msgpack mp msg',
     'utf8': 'txt text caption transcript cls cls2 index inx id csv tsv md html xml yaml yml srt',
 }
+PICTURE_TYPES = ('jpeg', 'png', 'webp', 'avif', 'image')
 _TYPES = {extension: kind for kind, names in _BY_TYPE.items() for extension in names.split()}
 _EXTENSIONS = {word: EXTENSIONS[format] for word, format in FORMATS.items()} | {
     'opus': 'ogg', 'json': 'json', 'msgpack': 'msgpack', 'tree': 'msgpack', 'utf8': 'txt', 'array': 'npy',
@@ -67,6 +71,21 @@ def field_of(extension: str) -> str:
 def type_of(extension: str) -> str:
     """Returns the type for files with an extension; 'bytes' for unknown ones."""
     return _TYPES.get(extension.rpartition('.')[2].lower(), 'bytes')
+
+
+def one_image_field(datapoints: Iterable[Collection[str]]) -> Callable[[str], str]:
+    """Returns what renames fields to `image`: pictures of several formats, of which no datapoint has two.
+
+    Args:
+        datapoints: The fields of each datapoint, named by the extensions of their files.
+    """
+    found: set[str] = set()
+    for fields in datapoints:
+        pictures = {field for field in fields if _TYPES.get(field) in PICTURE_TYPES}
+        if len(pictures) > 1 or 'image' in fields:
+            return str
+        found |= pictures
+    return lambda field: 'image' if field in found and len(found) > 1 else field
 
 
 def extension_of(field: str, word: str) -> str:

@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from bags.interop.extensions import field_of, split_name, written_extensions
+from bags.interop.extensions import field_of, one_image_field, split_name, type_of, written_extensions
 from bags.interop.source import Damaged, Entry, Source, checked_value, infer_spec
 from bags.validation import one_of
 
@@ -78,14 +78,17 @@ class FolderSource(Source):
         self.damaged: list[tuple[str, str]] = []
         self.layout = layout or find_layout(names)
         self._fs, self._path = fsspec.core.url_to_fs(root.rstrip('/') or '/', **(storage_options or {}))
-        self.groups: list[Group] = group(names, self.layout)
+        groups = group(names, self.layout)
+        rename = str if self.layout == 'episodes' else one_image_field(files for _, files in groups)
+        self.groups = [(key, {rename(field): file for field, file in files.items()}) for key, files in groups]
         self.count = len(self.groups)
         counts: Counter[str] = Counter(field for _, files in self.groups for field in files)
         examples = {field: file for _, files in self.groups for field, file in files.items()}
         fields = {}
         for field, file in examples.items():
             _, extension = split_name(file[0] if isinstance(file, list) else file)
-            fields[field] = extension, isinstance(file, list), counts[field]
+            word = 'image' if rename(field_of(extension)) != field_of(extension) else type_of(extension)
+            fields[field] = word, isinstance(file, list), counts[field]
         has_extensions = any(self._extensions(key, files) for key, files in self.groups)
         self.spec = infer_spec(fields, self.count, has_extensions)
         self.is_labelled = self.layout == 'classes' and 'label' not in self.spec

@@ -11,10 +11,10 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 
 from bags.dataset.spec import parse_type
-from bags.formats.encoded import BufferFile
-from bags.formats.signatures import FORMATS, check_whole, identify
+from bags.formats.encoded import BufferFile, check_format
+from bags.formats.signatures import FORMATS, PICTURES, check_end, check_whole, identify
 from bags.formats.wav import find_samples
-from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, type_of
+from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS
 from bags.media.stored import AUDIO_FORMATS, VIDEO_FORMATS
 
 __all__ = ['Damaged', 'Entry', 'Source', 'checked_value', 'infer_spec']
@@ -87,21 +87,22 @@ def infer_spec(
     """Returns the spec of a source.
 
     Args:
-        fields: By field: the extension of its files, if it is a sequence, and how many datapoints have it.
+        fields: By field: the word of its type, if it is a sequence, and how many datapoints have it.
         count: Datapoints.
         has_extensions: Whether there is a field for extensions that differ from the names of their fields.
     """
     spec = {KEY: 'utf8', WRITTEN_EXTENSIONS: 'json?'} if has_extensions else {KEY: 'utf8'}
-    for field, (extension, is_sequence, present) in sorted(fields.items()):
+    for field, (word, is_sequence, present) in sorted(fields.items()):
         if field in (KEY, WRITTEN_EXTENSIONS):
-            raise ValueError(f'.{extension}: expected another extension, this field is reserved')
-        spec[field] = type_of(extension) + '[]' * is_sequence + '?' * (present < count)
+            raise ValueError(f'.{field}: expected another extension, this field is reserved')
+        spec[field] = word + '[]' * is_sequence + '?' * (present < count)
     return spec
 
 
 _FORMATS = {word: (name,) for word, name in FORMATS.items()} | {
     'video': VIDEO_FORMATS,
     'audio': AUDIO_FORMATS,
+    'image': PICTURES,
 }
 _NUMBERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(('int', 'uint', 'i64', 'u64'), int),
@@ -143,11 +144,9 @@ def _text(data: bytes) -> str:
 
 
 def _check_media(word: str, data: Any) -> None:
-    found, expected = identify(data), _FORMATS[word]
-    if found not in expected:
-        raise ValueError(f'expected {" or ".join(sorted(expected))}, got {found}')
+    found = identify(data)
+    check_format(found, _FORMATS[word])
     check_whole(data, found)
+    check_end(data, found)  # Of a JPEG, only this looks at it.
     if found == 'WAV':
         find_samples(cast(BinaryIO, BufferFile(data)))
-    if found == 'JPEG' and not 0 <= data.rfind(b'\xff\xda') < data.rfind(b'\xff\xd9'):
-        raise ValueError(f'JPEG is cut off after {len(data)} bytes')  # No end of image behind the last scan.

@@ -10,10 +10,16 @@ import errno
 import itertools
 import tarfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bags.interop.extensions import field_of, unescape_key, written_extensions_in_tar
+from bags.interop.extensions import (
+    field_of,
+    one_image_field,
+    type_of,
+    unescape_key,
+    written_extensions_in_tar,
+)
 from bags.interop.source import Damaged, Entry, Source, checked_value, infer_spec
 
 __all__ = ['TarSource', 'is_tar']
@@ -59,19 +65,29 @@ class TarSource(Source):
             raise FileNotFoundError(errno.ENOENT, 'no tars to import', ', '.join(tars))
         counts: Counter[str] = Counter()
         self.count = 0
+        self._rename: Callable[[str], str] = str
+        kinds: set[frozenset[str]] = set()
         has_extensions = False
         for tar in self.tars:
             try:
                 for entry in self._entries_of(tar):
                     counts.update(entry.files.keys())
+                    kinds.add(frozenset(entry.files))
                     self.count += 1
                     has_extensions = has_extensions or bool(entry.extensions)
             except Damaged as exc:
                 if on_error == 'raise':
                     raise
                 self.damaged.append((exc.name, exc.detail))
-        fields = {field: (field, False, count) for field, count in counts.items()}
-        self.spec = infer_spec(fields, self.count, has_extensions)
+        self._rename = one_image_field(kinds)
+        renamed: Counter[str] = Counter()
+        for field, count in counts.items():
+            renamed[self._rename(field)] += count
+        fields = {
+            field: (type_of(field) if field in counts else 'image', False, count)
+            for field, count in renamed.items()
+        }
+        self.spec = infer_spec(fields, self.count, has_extensions or len(renamed) < len(counts))
 
     def entries(self) -> Iterator[Entry]:
         damaged = dict(self.damaged)
@@ -89,7 +105,7 @@ class TarSource(Source):
                 files: dict[str, Any] = {}
                 extensions: dict[str, str] = {}
                 for _, extension, name, content in group:
-                    field = field_of(extension.lower())
+                    field = self._rename(field_of(extension.lower()))
                     if field in files:
                         content = Damaged(f'{tar}: {name}', 'is in one datapoint twice')
                     files[field], extensions[field] = content, extension

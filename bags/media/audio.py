@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,11 @@ import numpy.typing as npt
 from bags.media.audio_decoder import AnyAudioDecoder, Samples, open_audio
 from bags.media.frames import as_seconds, needed_stop
 from bags.media.source import LazyDecoder, as_source
+from bags.media.stored import audio_options
 
 __all__ = ['Audio', 'decode_audio']
+
+Times = Sequence[float] | npt.NDArray[Any]
 
 MAX_SECONDS = 1e9
 """Longer than any recording: infinite times are clamped to it."""
@@ -29,11 +32,13 @@ class Audio:
 
     Args:
         source: A path, bytes, or a record of a dataset.
-        exact: AAC may have the decoder synthesize noise, which depends on everything decoded before; where it
-            does, a slice decodes everything before it. False avoids that, and gives other noise.
+        exact: Slices equal a decode of the whole file, bit for bit. For AAC and Opus, this decodes everything
+            before a slice (3 s for an hour), or from where an earlier slice ended. By default, a few packets
+            before it are decoded, as other decoders do. The samples are the same, except for noise, which AAC
+            has decoders make up, and speech in Opus (within 3e-5); they are the same each time.
     """
 
-    def __init__(self, source: Any, *, exact: bool = True) -> None:
+    def __init__(self, source: Any, *, exact: bool = False) -> None:
         self._decoder = LazyDecoder(as_source(source), open_audio)
         self._exact = exact
 
@@ -72,7 +77,15 @@ class Audio:
         return self._decoder.get().begin
 
     def __repr__(self) -> str:
-        return f'bags.Audio({self._decoder.source.name!r})'
+        name = f'bags.Audio({self._decoder.source.name!r}'
+        try:
+            decoder = self._decoder.peek()
+        except Exception as exc:
+            return f'{name}, cannot be read: {type(exc).__name__})'
+        if decoder is None:
+            return f'{name})'
+        size = f'{decoder.length} samples, {decoder.channels} channel{"s" * (decoder.channels != 1)}'
+        return f'{name}, {size}, {decoder.rate} Hz, {decoder.length / decoder.rate:.6g} s)'
 
     def __getitem__(self, key: Any) -> Samples:
         """Decodes samples as float32 from -1 to 1.
@@ -104,8 +117,19 @@ class Audio:
             sample: Samples = decoder.read(number, number + 1, self._exact)[0]
             return sample
 
-    def between(self, start: float, stop: float) -> Samples:
-        """Returns the samples whose times are in [start, stop), in seconds."""
+    @overload
+    def between(self, start: float, stop: float) -> Samples: ...
+    @overload
+    def between(self, start: Times, stop: Times) -> list[Samples]: ...
+    def between(self, start: Any, stop: Any) -> Samples | list[Samples]:
+        """Returns the samples whose times are in [start, stop), in seconds.
+
+        Of two lists or arrays of times it returns a list, whose items may differ in length by rounding.
+        """
+        if np.ndim(start) == np.ndim(stop) == 1:
+            if len(start) != len(stop):
+                raise ValueError(f'expected a stop for each of {len(start)} starts, got {len(stop)}')
+            return [self.between(low, high) for low, high in zip(start, stop, strict=True)]
         with self._decoder.use() as decoder:
             times = (min(max(as_seconds(time), -MAX_SECONDS), MAX_SECONDS) for time in (start, stop))
             low, high = (math.ceil(round((time - decoder.begin) * decoder.rate, 6)) for time in times)
@@ -115,11 +139,12 @@ class Audio:
             return decoder.read(low, min(high, decoder.length), self._exact)
 
     def blocks(self, length: int) -> Iterator[Samples]:
-        """Yields all samples in blocks of `length`; the last one may be shorter."""
+        """Yields all samples in blocks of `length`; the last one may be shorter. They are always exact."""
         if operator.index(length) < 1:
             raise ValueError(f'expected a length of at least 1, got {length}')
+        exact = self.options(exact=True)  # Each block goes on where the one before ended.
         for start in range(0, len(self), length):
-            yield self[start : min(start + length, len(self))]
+            yield exact[start : min(start + length, len(self))]
         with self._decoder.use() as decoder:
             _check_complete(decoder, None)
 
@@ -140,9 +165,9 @@ def _check_complete(decoder: AnyAudioDecoder, stop: int | None) -> None:
         raise ValueError(f'{decoder.truncation}; the first {decoder.length} samples are there')
 
 
-def decode_audio(record: Any, *_args: str) -> Audio:
+def decode_audio(record: Any, *args: str) -> Audio:
     """Returns an `Audio` over a record, which is read when samples are accessed."""
-    return Audio(record)
+    return Audio(record, exact=audio_options(*args))
 
 
 decode_audio.lazy = True  # type: ignore[attr-defined]

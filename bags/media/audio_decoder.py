@@ -14,8 +14,13 @@ Packets before a packet contribute to its samples. How many is a property of the
 | FLAC, ALAC, PCM | 0 | equal |
 | Vorbis | 2 | equal |
 | MP3 | 32: its bits may be stored in earlier packets | equal |
-| AAC | 4 | equal; see `AudioDecoder.read` for noise |
+| AAC | 4 | equal, except for noise that the decoder makes up: its generator starts anew at each slice |
 | Opus | 128: its prediction fades out | equal for music, within 3e-5 for speech |
+| MP2 | 64 | within 3e-5: the decoder dithers |
+
+An exact slice of AAC, Opus, MP2, or a codec that is not in the table is decoded from the start of the file.
+A state of a decoder cannot be copied, so some are kept where earlier exact slices ended, and the nearest one
+before a slice goes on.
 """
 
 from __future__ import annotations
@@ -44,6 +49,10 @@ PACKETS_BEFORE = {
     'flac': 0, 'alac': 0, 'vorbis': 2, 'mp3float': 32, 'mp3': 32, 'aac': 4, 'opus': 128, 'libopus': 128,
 }  # fmt: skip
 DEFAULT_PACKETS_BEFORE = 64
+MAX_KEPT_CONTEXTS = 8
+"""Of exact slices, for each file. One of AAC holds about 0.3 MB."""
+EQUAL_SLICES = {'flac', 'alac', 'vorbis', 'mp3float'}
+"""Codecs, and PCM, whose slices equal a decode of the whole file, bit for bit."""
 SKIP_MANUAL = 1 << 29
 """A flag of libavcodec: the decoder keeps priming and padding, which are dropped here."""
 
@@ -68,7 +77,7 @@ class WavReader:
         """Closes the file."""
         self.file.close()
 
-    def read(self, start: int, stop: int, exact: bool = True) -> Samples:
+    def read(self, start: int, stop: int, exact: bool = False) -> Samples:
         """Returns samples, shape (stop - start, channels)."""
         self.file.seek(self._start + start * self._stride)
         data = self.file.read((stop - start) * self._stride)
@@ -100,7 +109,7 @@ class AudioDecoder:
         self.file = file
         self.packets = packets
         self._context = self._new_context()
-        self._from_start: tuple[Any, int] | None = None
+        self._from_start: list[tuple[int, Any]] = []
         self.truncation = packets.table.truncation
         self.rate = 0
         self.channels = 0
@@ -119,7 +128,7 @@ class AudioDecoder:
 
     def close(self) -> None:
         """Closes the file."""
-        self._from_start = None
+        self._from_start = []
         self.file.close()
 
     def _new_context(self) -> Any:
@@ -139,10 +148,12 @@ class AudioDecoder:
         table, name = self.packets.table, self._context.name
         total = len(table.sizes)
         head = [len(samples) for samples in self._decode(0, min(4, total))]
-        counts, rest = np.divmod(table.durations * table.time_base[0] * self.rate, table.time_base[1])
-        is_known = bool(counts[:-1].all()) and not rest.any()
         if name in ('aac', 'mp3float', 'mp3') and len(set(head)) == 1:
             counts, is_known = np.full(total, head[0], np.int64), True
+        else:
+            counts, rest = np.divmod(table.durations * table.time_base[0] * self.rate, table.time_base[1])
+            # Those of Vorbis are wrong after some page breaks.
+            is_known = name != 'vorbis' and bool(counts[:-1].all()) and not rest.any()
         if is_known:
             start = max(0, total - 1 - PACKETS_BEFORE.get(name, DEFAULT_PACKETS_BEFORE))
             counts[-1] = [len(samples) for samples in self._decode(start, total)][-1]
@@ -156,25 +167,26 @@ class AudioDecoder:
         lows, highs = np.zeros_like(counts), counts.copy()
         highs[~table.shown] = 0
         skips = table.skips if table.skips is not None else np.zeros((len(counts), 2), np.int64)
-        for number in np.flatnonzero(skips.any(axis=1)).tolist():
+        for number in np.flatnonzero(skips[:, 0] | skips[:, 1]).tolist():
             left, after = skips[number].tolist()
             other = number
             while left > 0 and other < len(counts):
                 lows[other] = min(left, counts[other])
                 left -= int(lows[other])
                 other += 1
-            if after:
-                highs[number] = max(0, min(int(highs[number]), int(counts[number]) - after))
+            if after <= counts[number]:  # More is ignored.
+                highs[number] = min(int(highs[number]), int(counts[number]) - after)
+        if self._context.name == 'vorbis':
+            highs[0] = 0  # It overlaps with no packet before it; only WebM says so.
         firsts = np.concatenate([[0], np.cumsum(np.maximum(highs - lows, 0))])
         return Layout(counts, lows, highs, firsts)
 
-    def read(self, start: int, stop: int, exact: bool = True) -> Samples:
+    def read(self, start: int, stop: int, exact: bool = False) -> Samples:
         """Returns samples, shape (stop - start, channels).
 
         Args:
             start, stop: In `range(length)`.
-            exact: AAC may have the decoder synthesize noise, which depends on everything decoded before. If
-                it does, decode everything from the start of the file.
+            exact: Decode everything from the start of the file, if the samples could differ otherwise.
 
         Raises:
             ValueError: One of them is damaged.
@@ -184,26 +196,35 @@ class AudioDecoder:
         firsts, name = self._layout.firsts, self._context.name
         first = int(np.searchsorted(firsts, start, 'right')) - 1
         last = int(np.searchsorted(firsts, stop, 'left'))
-        before = max(0, first - PACKETS_BEFORE.get(name, DEFAULT_PACKETS_BEFORE))
-        found = self._read_packets(before, first, last)
-        if name == 'aac' and exact and not np.array_equal(found, self._read_packets(before, first, last)):
-            # The same packets decode to other samples the second time: they contain noise.
+        if exact and not (name in EQUAL_SLICES or name.startswith('pcm_')):
             found = self._read_from_start(first, last)
+        else:
+            before = max(0, first - PACKETS_BEFORE.get(name, DEFAULT_PACKETS_BEFORE))
+            if name == 'aac':
+                # Flushing keeps the state of the noise, and a slice would differ each time it is read. A new
+                # context takes 5 µs.
+                old, self._context = self._context, import_av().CodecContext.create(name, 'r')
+                self._context.extradata = old.extradata
+                self._context.thread_count, self._context.flags2 = 1, old.flags2
+            else:
+                self._context.flush_buffers()
+            found = self._join(self._decode(before, last), before, first)
         offset = start - int(firsts[first])
         return found[offset : offset + stop - start]
 
-    def _read_packets(self, before: int, first: int, last: int) -> Samples:
-        self._context.flush_buffers()
-        return self._join(self._decode(before, last), before, first)
-
     def _read_from_start(self, first: int, last: int) -> Samples:
-        """Decodes everything before too, or continues where the last call stopped."""
-        context, done = self._from_start or (None, 0)
-        if context is None or done > first:
-            context, done = self._new_context(), 0
-        self._from_start = None
+        """Decodes everything before too, from where the nearest of the earlier calls stopped."""
+        kept = self._from_start
+        nearest = max(
+            (entry for entry in kept if entry[0] <= first), key=lambda entry: entry[0], default=None
+        )
+        if nearest is None:
+            nearest = 0, self._new_context()
+        else:
+            kept.remove(nearest)  # Also if its next packet is damaged.
+        done, context = nearest
         found = self._join(self._decode(done, last, context), done, first)
-        self._from_start = context, last
+        self._from_start = [*kept[-MAX_KEPT_CONTEXTS + 1 :], (last, context)]
         return found
 
     def _join(self, blocks: Iterator[Samples], begin: int, first: int) -> Samples:
@@ -211,11 +232,11 @@ class AudioDecoder:
         counts, lows, highs, _ = self._layout
         parts = []
         for number, block in enumerate(blocks, begin):
-            if len(block) != counts[number]:
-                raise ValueError(
-                    f'packet {number} is damaged: expected {counts[number]} samples, got {len(block)}'
-                )
-            if number >= first:
+            if number >= first:  # Where decoding begins, a packet of Vorbis may have others.
+                if len(block) != counts[number]:
+                    raise ValueError(
+                        f'packet {number} is damaged: expected {counts[number]} samples, got {len(block)}'
+                    )
                 parts.append(block[lows[number] : highs[number]])
         return np.concatenate(parts)
 

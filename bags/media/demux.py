@@ -71,14 +71,14 @@ def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
         return None
     skips = np.zeros((len(numbers), 2), np.int64)
     shown = np.ones(len(numbers), bool)
-    places = list(zip(table.offsets[numbers].tolist(), table.sizes[numbers].tolist(), strict=True))
     found = 0
     file.seek(0)
     with open_container(file, name, **NO_PROBING) as container:
         for packet in container.demux(best_stream(container, 'audio')):
             if not packet.size:
                 continue
-            if (packet.pos, packet.size) != places[found]:
+            number = numbers[found]
+            if (packet.pos, packet.size) != (table.offsets[number], table.sizes[number]):
                 return None
             skips[found, 0] = _skips(packet)[0]
             shown[found] = not packet.is_discard

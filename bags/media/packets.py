@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+import numpy as np
+
+from bags.formats.encoded import BorrowedFile
 from bags.formats.ffmpeg import best_stream, import_av, open_container
 from bags.media.timeline import PacketTable
 
@@ -94,10 +97,15 @@ class DemuxedPackets(Packets):
         """Yields packets from a number on: after a seek; if that misses the packet, from the first one."""
         table = self.table
         wanted = (int(table.offsets[start]), int(table.times[start]), int(table.sizes[start]))
+        # After a seek in Ogg, times of audio are estimates: there, packets are counted from the page's first.
+        is_counted = self.kind == 'audio' and self.name.startswith('Ogg')
+        ahead = start - int(np.searchsorted(table.offsets, wanted[0]))
         for time in (int(table.times[start]), None):
-            packets = self._demux(time)
+            packets, left = self._demux(time), ahead
             for packet in packets:
-                if (packet.pos, packet.pts, packet.size) == wanted:
+                if is_counted and packet.pos == wanted[0]:
+                    left -= 1
+                if left < 0 if is_counted else (packet.pos, packet.pts, packet.size) == wanted:
                     yield packet
                     yield from packets
                     return
@@ -109,7 +117,8 @@ class DemuxedPackets(Packets):
         if time is None or self._container is None:
             self.close()
             self.file.seek(0)
-            self._container = open_container(self.file, self.name)
+            # At a position of its own: `new_context` reads the file too.
+            self._container = open_container(BorrowedFile(self.file), self.name)
         stream = best_stream(self._container, self.kind)
         if time is not None:
             try:

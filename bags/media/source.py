@@ -131,6 +131,11 @@ class LazyDecoder(Generic[T]):
         with self.use() as decoder:
             return decoder
 
+    def peek(self) -> T | None:
+        """Returns the decoder for a repr, which opens local sources only; None if it is not open."""
+        is_open = self._decoder is not None and self._process == os.getpid()
+        return self.get() if is_open or not getattr(self.source, 'is_remote', False) else None
+
     def fail(self, exc: Exception) -> NoReturn:
         """Raises an error in the content as one that names the source, and any other error unchanged."""
         is_av = type(exc).__module__.partition('.')[0] == 'av'

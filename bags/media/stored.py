@@ -3,6 +3,7 @@
 video, video(30), video(30,23)    arrays and iterables of frames are encoded as by `mp4(30,23)`
 video(remux=True)                 files are rewritten by `bags.remux`, for fast slices
 audio                             samples are encoded as `flac`, or as `wav` if they are floats
+audio(exact)                      the same; slices equal a decode of the whole file (`Audio(exact=True)`)
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from bags.formats.videos import encode_mp4, video_options
 from bags.formats.wav import encode_wav
 from bags.media.remux import RemuxedFile, remux
 
-__all__ = ['encode_audio', 'encode_video', 'stored_video_options']
+__all__ = ['audio_options', 'encode_audio', 'encode_video', 'stored_video_options']
 
 VIDEO_FORMATS = ('MP4', 'QuickTime', 'Matroska', 'WebM', 'AVI')
 AUDIO_FORMATS = ('WAV', 'FLAC', 'Ogg Opus', 'Ogg', 'MP3', 'AAC', 'MP4', 'QuickTime', 'Matroska', 'WebM')
@@ -62,17 +63,26 @@ def encode_video(value: Any, *args: str) -> Encoded:
             stored.close()
 
 
-def encode_audio(value: Any) -> Encoded:
+def audio_options(*args: str) -> bool:
+    """Parses the argument of `audio(exact)`: whether slices are exact."""
+    if args not in ((), ('exact',), ('exact=True',), ('exact=False',)):
+        raise ValueError(f'expected audio or audio(exact), got the arguments {", ".join(args)}')
+    return args in (('exact',), ('exact=True',))
+
+
+def encode_audio(value: Any, *args: str) -> Encoded:
     """Stores an audio file as it is, or encodes samples losslessly.
 
     Args:
         value: A path, bytes, or a binary file that is open at its start: WAV, FLAC, Ogg, MP3, M4A, or one
             with video beside the audio. Or a pair of samples and rate: integers as for `encode_flac`, floats
             as for `encode_wav`.
+        *args: `exact`, which is for the decoder.
 
     Raises:
         ValueError: Not audio by its first bytes. It is not decoded.
     """
+    audio_options(*args)
     stored = _stored(value, AUDIO_FORMATS)
     if stored is not None:
         return stored

@@ -60,7 +60,7 @@ def test_every_word_has_both_functions():
     assert encoders.keys() == decoders.keys()
     assert ' '.join(encoders) == (
         'bytes utf8 bool int uint float i64 u64 msgpack json array tree '
-        'jpeg jpg png webp avif mp4 webm mkv video wav flac opus audio'
+        'jpeg jpg png webp avif image mp4 webm mkv video wav flac opus audio'
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import struct
 import tracemalloc
 
 import numpy as np
@@ -104,6 +105,62 @@ def test_a_file_that_is_cut_off_raises(word, records):
         with pytest.raises(ValueError):
             decoders[word](data[:cut])
     assert same(decoders[word](data), whole)
+
+
+@pytest.mark.parametrize('word', ['jpeg', 'png', 'webp', 'avif', 'mp4', 'image', 'video'])
+def test_a_file_that_is_cut_off_is_not_stored(word, records, tmp_path):
+    data = records[{'image': 'jpeg', 'video': 'mp4'}.get(word, word)]
+    path = tmp_path / 'whole'
+    path.write_bytes(data)
+    for value in (data, path, memoryview(data)):
+        stored = encoders[word](value)
+        if not isinstance(stored, bytes):
+            with stored as file:
+                stored = file.read()
+        assert stored == data
+    for cut in {*range(20, len(data), len(data) // 40), len(data) - 1}:
+        with pytest.raises(ValueError):
+            encoders[word](data[:cut])
+        path.write_bytes(data[:cut])
+        with pytest.raises(ValueError, match=r'whole: .*cut off'):
+            encoders[word](path)
+        if word == 'video':
+            with pytest.raises(ValueError, match='MP4 is cut off after'):
+                encoders[word](io.BytesIO(data[:cut]))
+
+
+def test_a_cut_at_the_end_of_a_thumbnail_is_found(photo):
+    thumbnail = encoders['jpeg'](photo[:8, :8])
+    exif = b'\xff\xe1' + struct.pack('>H', 2 + len(thumbnail)) + thumbnail
+    data = encoders['jpeg'](photo)
+    data = data[:2] + exif + data[2:]
+    assert encoders['jpeg'](data) == data
+    first = 2 + len(exif)
+    for end in (first - 20, first, first + 1, first + 300, len(data) // 2, len(data) - 2):
+        with pytest.raises(ValueError, match='JPEG is cut off'):
+            encoders['jpeg'](data[:end])
+
+
+def test_what_follows_the_end_is_no_cut(records):
+    movie = records['mp4']
+    for word, data in (
+        ('jpeg', records['jpeg'] + bytes(3000)),
+        ('jpeg', records['jpeg'] + movie),
+        ('png', records['png'] + b'more'),
+        ('mp4', movie + bytes(4)),
+        ('mp4', movie + struct.pack('>I4s', 16, b'free') + bytes(8)),
+    ):
+        assert encoders[word](data) == data
+        assert same(decoders[word](data), decoders[word](records[word]))
+
+
+def test_a_recording_without_its_header_is_refused(records):
+    movie = records['mp4']
+    start = movie.rindex(b'moov') - 4
+    for brand, name in ((b'isom', 'MP4'), (b'qt  ', 'QuickTime')):
+        data = movie[:8] + brand + movie[12:start]
+        with pytest.raises(ValueError, match=f'{name} is cut off after {start} bytes'):
+            encoders['video'](data)
 
 
 @pytest.mark.parametrize('word', NAMES)

@@ -301,7 +301,8 @@ def write(tmp_path):
 
     def write(records):
         path = tmp_path / str(len(list(tmp_path.iterdir())))
-        with bags.DatasetWriter(path, {'image': 'jpeg'}) as writer:
+        unchecked = {**bags.encoders, 'jpeg': bytes}
+        with bags.DatasetWriter(path, {'image': 'jpeg'}, unchecked) as writer:
             for record in records:
                 writer.append({'image': record})
         return bags.open(path)
@@ -399,3 +400,125 @@ def test_a_jpeg_that_ends_early_in_a_batch(photo, write):
     with pytest.raises(bags.DecodeError, match=r'cut off|end') as caught:
         write(records).batch(range(5))
     assert caught.value.index == 3
+
+
+def pictures(photo):
+    """Files of every format and mode of the type `image`, and the pixels of each; None if it is lossy."""
+    image = Image.fromarray(photo)
+    moving = {'save_all': True, 'append_images': [Image.fromarray(photo[::-1])]}
+    palette = image.quantize(64)
+    alpha = np.dstack([photo, photo[:, :, 0]])
+    deep = photo[:, :, 0].astype(np.uint16) * 257
+    return {
+        'JPEG': (save(image, 'JPEG'), None),
+        'JPEG in gray': (save(image.convert('L'), 'JPEG'), None),
+        'PNG': (save(image, 'PNG'), photo),
+        'PNG with alpha': (save(Image.fromarray(alpha), 'PNG'), alpha),
+        'PNG of 16 bits': (save(Image.fromarray(deep), 'PNG'), deep),
+        'WebP': (save(image, 'WEBP', lossless=True), photo),
+        'WebP, moving': (
+            save(image, 'WEBP', lossless=True, **moving),
+            np.dstack([photo, photo[:, :, 0] | 255]),
+        ),
+        'AVIF': (save(image, 'AVIF'), None),
+        'GIF': (save(palette, 'GIF'), np.array(palette.convert('RGB'))),
+        'GIF, moving': (save(palette, 'GIF', **moving), np.array(palette.convert('RGB'))),
+        'BMP': (save(image, 'BMP'), photo),
+        'BMP with a palette': (save(palette, 'BMP'), np.array(palette.convert('RGB'))),
+        'BMP in black and white': (
+            save(image.convert('1'), 'BMP'),
+            np.array(image.convert('1').convert('L')),
+        ),
+        'TIFF': (save(image, 'TIFF'), photo),
+        'TIFF, LZW': (save(image, 'TIFF', compression='tiff_lzw'), photo),
+        'TIFF of 16 bits': (save(Image.fromarray(deep), 'TIFF'), deep),
+        'TIFF of several pages': (save(image, 'TIFF', **moving), photo),
+    }
+
+
+def test_image_takes_a_picture_of_any_format(photo, tmp_path):
+    found = pictures(photo)
+    with bags.DatasetWriter(tmp_path / 'it', {'one': 'image', 'all': 'image(rgb)[]'}) as writer:
+        for name, (data, _) in found.items():
+            path = tmp_path / name
+            path.write_bytes(data)
+            writer.append({'one': path, 'all': [data, photo]})
+    reader = bags.open(tmp_path / 'it')
+    for row, (name, (data, pixels)) in enumerate(found.items()):
+        assert bytes(reader.field('one')[row]) == data, name
+        value = reader[row]
+        if pixels is None:
+            assert close(value['one'], photo if value['one'].ndim == 3 else photo.mean(axis=2), 8), name
+        else:
+            assert value['one'].dtype == pixels.dtype, name
+            assert np.array_equal(value['one'], pixels), name
+        assert [(item.shape, item.dtype) for item in value['all']] == [(photo.shape, np.uint8)] * 2, name
+        assert np.array_equal(value['all'][1], photo)
+
+
+@pytest.mark.parametrize(('mode', 'name'), [('gray', 'L'), ('rgb', 'RGB'), ('rgba', 'RGBA')])
+def test_modes_of_image(photo, mode, name):
+    for data, pixels in pictures(photo).values():
+        found = decoders['image'](data, mode)
+        if pixels is None:
+            pixels = decoders['image'](data)
+        if pixels.dtype == np.uint16:
+            pixels = (pixels >> 8).astype(np.uint8)
+        assert found.flags.owndata
+        assert np.array_equal(found, np.array(Image.fromarray(pixels).convert(name)))
+
+
+def test_colours_of_16_bits_are_cut_only_where_8_are_asked_for(photo):
+    deep = photo.astype('>u2') * 257
+    height, width = photo.shape[:2]
+    rows = b''.join(b'\0' + row.tobytes() for row in deep)
+    chunks = (
+        (b'IHDR', struct.pack('>IIBBBBB', width, height, 16, 2, 0, 0, 0)),
+        (b'IDAT', zlib.compress(rows)),
+        (b'IEND', b''),
+    )
+    png = b'\x89PNG\r\n\x1a\n' + b''.join(
+        struct.pack('>I', len(content)) + kind + content + struct.pack('>I', zlib.crc32(kind + content))
+        for kind, content in chunks
+    )
+    tags = [
+        (256, 4, 1, width), (257, 4, 1, height), (258, 3, 3, 122), (259, 3, 1, 1 << 16), (262, 3, 1, 2 << 16),
+        (273, 4, 1, 128), (277, 3, 1, 3 << 16), (278, 4, 1, height), (279, 4, 1, deep.nbytes),
+    ]  # fmt: skip
+    head = struct.pack('>2sHIH', b'MM', 42, 8, len(tags)) + b''.join(
+        struct.pack('>HHII', *tag) for tag in tags
+    )
+    tiff = (head + bytes(4)).ljust(122, b'\0') + struct.pack('>3H', 16, 16, 16) + deep.tobytes()
+    for data in (png, tiff):
+        with pytest.raises(ValueError, match='16 bits a channel is decoded in grayscale only'):
+            decoders['image'](data)
+        assert np.array_equal(decoders['image'](data, 'rgb'), photo)
+
+
+def test_image_encodes_pixels_as_png(photo):
+    for pixels in (photo, photo[:, :, 0], photo[:, :, 0].astype(np.uint16), Image.fromarray(photo)):
+        assert encoders['image'](pixels) == encoders['png'](pixels)
+
+
+@pytest.mark.filterwarnings('ignore')  # Pillow warns of some TIFFs, and then raises.
+def test_an_image_that_is_cut_off_raises(photo):
+    for name, (data, _) in pictures(photo).items():
+        whole = decoders['image'](data)
+        for cut in range(1, len(data), len(data) // 25 + 1):
+            try:
+                found = decoders['image'](data[:cut])
+            except ValueError:
+                continue
+            assert name in ('GIF, moving', 'TIFF of several pages', 'GIF', 'TIFF, LZW')
+            assert np.array_equal(found, whole), name  # What is missing is no part of the first picture.
+
+
+def test_what_is_no_image(photo):
+    with pytest.raises(ValueError, match='expected JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF, got MP3'):
+        encoders['image'](b'ID3' + bytes(100))
+    with pytest.raises(ValueError, match='expected JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF, got MP3'):
+        decoders['image'](b'ID3' + bytes(100))
+    with pytest.raises(ValueError, match="expected JPEG, got PNG, which a field of type 'image' can hold"):
+        encoders['jpeg'](encoders['png'](photo))
+    with pytest.raises(bags.SpecError, match='expected a mode of gray, rgb, rgba'):
+        bags.DatasetWriter('nowhere', {'image': 'image(cmyk)'})

@@ -1,5 +1,6 @@
 """Import and export of folders: nothing is changed, nothing is lost."""
 
+import io
 import json
 import random
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 import bags
 from bags.interop.convert import open_source
@@ -369,3 +371,60 @@ def test_video_and_audio_get_the_extension_of_their_format(tmp_path):
         '000000000.takes.000000.flac': takes[0].read_bytes(),
         '000000000.takes.000001.flac': takes[1].read_bytes(),
     }
+
+
+def mixed():
+    """Pictures of several formats by their usual names, and a PNG that is called a JPEG."""
+    image = Image.open(DATA / 'cat.jpg').resize((40, 30))
+    files = {}
+    for name in ('jpg', 'jpeg', 'png', 'webp', 'gif', 'bmp', 'tiff'):
+        stream = io.BytesIO()
+        image.save(stream, {'jpg': 'jpeg'}.get(name, name))
+        files[f'{name}.{name}'] = stream.getvalue()
+    return files | {'wrong.JPG': files['png.png'], 'jpg.txt': b'a cat'}
+
+
+@pytest.mark.parametrize('layout', ['stems', 'classes', 'files'])
+def test_a_mixed_folder_is_one_field_of_images(layout, tmp_path):
+    files = {f'cats/{name}': data for name, data in mixed().items()}
+    done = bags.convert(make(tmp_path / 'in', files), tmp_path / 'out', layout=layout)
+    assert done.spec['image'] == ('image?' if layout == 'files' else 'image')
+    assert {*done.spec} <= {'__key__', '__extensions__', 'image', 'txt', 'label'}
+    with bags.open(tmp_path / 'out') as dataset:
+        shapes = [image.shape for image in dataset.batch(range(len(dataset)))['image'] if image is not None]
+        assert shapes == [(30, 40, 3)] * 8
+        for format in ('files', 'webdataset'):
+            bags.export(dataset, tmp_path / format, format=format)
+    assert tree(tmp_path / 'files') == files
+    if layout != 'files':
+        again = bags.convert(str(tmp_path / 'webdataset/*.tar'), tmp_path / 'again')
+        assert (again.spec['image'], again.datapoints) == ('image', 8)
+        with bags.open(tmp_path / 'again') as dataset:
+            bags.export(dataset, tmp_path / 'files again', format='files', fields=['image', 'txt'])
+        assert tree(tmp_path / 'files again') == files
+
+
+def test_pictures_of_one_datapoint_stay_apart(tmp_path):
+    files = mixed()
+    pairs = {f'{number}.{name}': files[f'{name}.{name}'] for number in range(3) for name in ('jpg', 'png')}
+    done = bags.convert(make(tmp_path / 'in', pairs | {'4.webp': files['webp.webp']}), tmp_path / 'out')
+    assert done.spec == {'__key__': 'utf8', 'jpg': 'jpeg?', 'png': 'png?', 'webp': 'webp?'}
+
+
+def test_a_png_that_is_called_a_jpeg(tmp_path):
+    files = mixed()
+    source = make(tmp_path / 'in', {'a.jpg': files['jpg.jpg'], 'b.jpg': files['png.png']})
+    with pytest.raises(
+        Damaged, match=r"b\.jpg: expected JPEG, got PNG, which a field of type 'image' can hold"
+    ):
+        bags.convert(source, tmp_path / 'out')
+    bags.convert(source, tmp_path / 'other', spec={'jpg': 'image'})
+    with bags.open(tmp_path / 'other') as dataset:
+        bags.export(dataset, tmp_path / 'files', format='files')
+    assert tree(tmp_path / 'files') == tree(source)
+    with bags.DatasetWriter(tmp_path / 'mine', {'photo': 'image', 'few': 'image[]'}) as writer:
+        writer.append({'photo': files['gif.gif'], 'few': [files['png.png'], files['bmp.bmp']]})
+    bags.export(tmp_path / 'mine', tmp_path / 'named', format='files')
+    assert {*tree(tmp_path / 'named')} == {
+        '000000000.photo.gif', '000000000.few.000000.png', '000000000.few.000001.bmp',
+    }  # fmt: skip

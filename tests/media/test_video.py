@@ -417,7 +417,8 @@ def test_a_codec_that_nobody_knows():
 
 def test_errors_say_where(tmp_path):
     data = bytearray(open_gops())
-    with bags.DatasetWriter(tmp_path / 'films', {'film': 'video'}) as writer:
+    unchecked = {**bags.encoders, 'video': bytes}
+    with bags.DatasetWriter(tmp_path / 'films', {'film': 'video'}, unchecked) as writer:
         writer.append({'film': bytes(data)})
         writer.append({'film': bytes(data[:500])})
     with bags.open(tmp_path / 'films') as reader:
