@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from bags.dataset.selection import frames
     from bags.dataset.sharded_reader import ShardedDatasetReader
     from bags.dataset.sharded_writer import ShardedDatasetWriter
+    from bags.dataset.spans import Steps, Times, steps, times
     from bags.dataset.views import concat, join, select
     from bags.dataset.windows import windows
     from bags.dataset.writer import DatasetWriter
@@ -93,6 +94,8 @@ __all__ = [
     'ShardedDatasetWriter',
     'SpecError',
     'StackError',
+    'Steps',
+    'Times',
     'Video',
     'Written',
     'bag',
@@ -117,6 +120,8 @@ __all__ = [
     'samplers',
     'select',
     'stack',
+    'steps',
+    'times',
     'verify',
     'windows',
     'write',
@@ -136,6 +141,7 @@ _HOMES = {
     'dataset.selection': ('frames',),
     'dataset.sharded_reader': ('ShardedDatasetReader',),
     'dataset.sharded_writer': ('ShardedDatasetWriter',),
+    'dataset.spans': ('Steps', 'Times', 'steps', 'times'),
     'dataset.views': ('concat', 'join', 'select'),
     'dataset.windows': ('windows',),
     'dataset.writer': ('DatasetWriter',),

@@ -21,6 +21,7 @@ from bags.bag.options import (
 )
 from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import map_concurrently
+from bags.dataset.metadata import METADATA, Metadata, load_metadata
 from bags.dataset.schema import Schema, SchemaCache
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.spec import Spec
@@ -142,6 +143,14 @@ class Folder:
             if (kind.sequence or kind.optional) and self.granular:
                 raise SpecError(name, 'a plain type, as Granular has no other', kind.text, self.path)
         return schema
+
+    def metadata(self) -> Metadata:
+        """Returns its metadata; empty if it has none."""
+        path = self.store.join(self.path, METADATA)
+        try:
+            return load_metadata(self.store.read(path), path)
+        except FileNotFoundError:
+            return {}
 
     def look(self) -> None:
         """Reads what opening a remote folder needs, at once; what fails raises where it is used."""
