@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from bags.maintenance.consolidate import consolidate
     from bags.maintenance.findings import Damage, Note
     from bags.maintenance.info import BagInfo, DatasetInfo, Distribution, FieldInfo, info
+    from bags.maintenance.metadata import set_metadata
     from bags.maintenance.prefetch import prefetch
     from bags.maintenance.recover import Recovery, recover
     from bags.maintenance.verify import verify
@@ -119,6 +120,7 @@ __all__ = [
     'remux',
     'samplers',
     'select',
+    'set_metadata',
     'stack',
     'steps',
     'times',
@@ -153,6 +155,7 @@ _HOMES = {
     'maintenance.consolidate': ('consolidate',),
     'maintenance.findings': ('Damage', 'Note'),
     'maintenance.info': ('BagInfo', 'DatasetInfo', 'Distribution', 'FieldInfo', 'info'),
+    'maintenance.metadata': ('set_metadata',),
     'maintenance.prefetch': ('prefetch',),
     'maintenance.recover': ('Recovery', 'recover'),
     'maintenance.verify': ('verify',),

@@ -21,7 +21,7 @@ from bags.bag.options import (
 )
 from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import map_concurrently
-from bags.dataset.metadata import METADATA, Metadata, load_metadata
+from bags.dataset.metadata import METADATA
 from bags.dataset.schema import Schema, SchemaCache
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.spec import Spec
@@ -92,7 +92,7 @@ def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
     """
     if is_remote:
         return not any(name == 'refs.bag' or name.endswith('.idx') for name in names)
-    return {name for name in names if not name.endswith('.new')} <= {'spec.json', 'limits.refs.bag'}
+    return {name for name in names if not name.endswith('.new')} <= {'spec.json', METADATA, 'limits.refs.bag'}
 
 
 def not_a_folder(path: str) -> NotADirectoryError:
@@ -143,14 +143,6 @@ class Folder:
             if (kind.sequence or kind.optional) and self.granular:
                 raise SpecError(name, 'a plain type, as Granular has no other', kind.text, self.path)
         return schema
-
-    def metadata(self) -> Metadata:
-        """Returns its metadata; empty if it has none."""
-        path = self.store.join(self.path, METADATA)
-        try:
-            return load_metadata(self.store.read(path), path)
-        except FileNotFoundError:
-            return {}
 
     def look(self) -> None:
         """Reads what opening a remote folder needs, at once; what fails raises where it is used."""

@@ -1,4 +1,4 @@
-"""Metadata of a dataset: JSON in `metadata.json`, beside spec.json. No I/O.
+"""Metadata of a dataset: JSON in `metadata.json`, beside spec.json.
 
     {"robot": "arm 7",
      "fields": {"state": {"rate": 200, "unit": "rad", "names": ["shoulder", "elbow"]},
@@ -18,8 +18,17 @@ from typing import Any
 
 from bags.dataset.spec import Spec
 from bags.errors import CorruptError
+from bags.storage import Store
 
-__all__ = ['METADATA', 'Metadata', 'dump_metadata', 'load_metadata', 'merge_metadata', 'metadata_of_fields']
+__all__ = [
+    'METADATA',
+    'Metadata',
+    'dump_metadata',
+    'load_metadata',
+    'merge_metadata',
+    'metadata_of_fields',
+    'read_metadata',
+]
 
 METADATA = 'metadata.json'
 MAX_METADATA_BYTES = 1 << 24
@@ -62,6 +71,19 @@ def load_metadata(data: bytes, where: object) -> Metadata:
     if not isinstance(found, dict) or not isinstance(found.get('fields', {}), dict):
         raise CorruptError(where, None, 'expected an object, with an object of "fields" if there are any')
     return found
+
+
+def read_metadata(store: Store, folder: str) -> Metadata:
+    """Returns the metadata of a dataset folder; empty if it has none.
+
+    Raises:
+        CorruptError: It is not valid.
+    """
+    path = store.join(folder, METADATA)
+    try:
+        return load_metadata(store.read(path), path)
+    except FileNotFoundError:
+        return {}
 
 
 def metadata_of_fields(metadata: Metadata, names: Collection[str]) -> Metadata:

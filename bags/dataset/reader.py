@@ -18,7 +18,7 @@ from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.batch import Column
 from bags.dataset.fields import OpenFields
 from bags.dataset.folder import Folder, ReadOptions, open_store
-from bags.dataset.metadata import Metadata
+from bags.dataset.metadata import Metadata, read_metadata
 from bags.dataset.record import open_record
 from bags.dataset.record_ranges import RecordRanges, Source
 from bags.dataset.refs import MISSING, BadRef
@@ -119,7 +119,7 @@ class DatasetReader(Dataset):
     @property
     def metadata(self) -> Metadata:
         if self._metadata is None:
-            self._metadata = self._folder.metadata()
+            self._metadata = read_metadata(self._folder.store, self._folder.path)
         return copy.deepcopy(self._metadata)
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from bags.concurrency import ClosedHandle, FifoCache, map_concurrently, max_open
 from bags.dataset.address import Address, group_by_part
 from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.folder import Folder, ReadOptions, open_store
-from bags.dataset.metadata import Metadata
+from bags.dataset.metadata import Metadata, read_metadata
 from bags.dataset.reader import DatasetReader
 from bags.dataset.refs import RefsFormat
 from bags.dataset.schema import SchemaCache
@@ -215,7 +215,7 @@ class ShardedDatasetReader(Dataset):
 
     @property
     def metadata(self) -> Metadata:
-        return self._folder(self._first).metadata()
+        return read_metadata(self._store, self._store.join(self.directory, self._first.name))
 
     def _directories(self) -> list[str]:
         return [self.directory]
