@@ -18,7 +18,7 @@ from bags.dataset.columns import read_column, read_values
 from bags.dataset.selection import VIDEO_WORDS, FrameSelection
 from bags.indexing import Int64s
 
-__all__ = ['EPSILON', 'Clock', 'RateClock', 'Seconds', 'clock_of', 'count_items']
+__all__ = ['EPSILON', 'Clock', 'RateClock', 'Seconds', 'clock_of', 'count_items', 'read_recordings']
 
 Seconds = npt.NDArray[np.float64]
 
@@ -208,3 +208,10 @@ def count_items(dataset: Dataset, field: str) -> Int64s:
         found: Any = dataset._read(indices, {field: FrameSelection(None)}, read_values)[field]
         counts += [count or 0 for count in found]
     return np.array(counts, np.int64)
+
+
+def read_recordings(dataset: Dataset, field: str, rows: Int64s) -> dict[int, Any]:
+    """Returns the recordings of datapoints, by datapoint; None where there is none."""
+    wanted = np.unique(rows)
+    found = dataset._read(wanted, {field: True}, read_values)[field]
+    return dict(zip(wanted.tolist(), found, strict=True))

@@ -11,30 +11,28 @@ where, or it is left out.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+import abc
+from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO, NamedTuple, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from bags.dataset.address import Address
+from bags.dataset.anchors import Anchors
 from bags.dataset.base import Dataset, View
 from bags.dataset.batch import Column, Ragged
-from bags.dataset.clocks import EPSILON, Clock, RateClock, Seconds, count_items
-from bags.dataset.columns import read_column, read_records, read_values
+from bags.dataset.clocks import EPSILON, Clock, Seconds, read_recordings
+from bags.dataset.columns import read_column, read_records
 from bags.dataset.metadata import Metadata
 from bags.dataset.record_ranges import RecordRanges
 from bags.dataset.selection import VIDEO_WORDS, PerRowItems, Selection
 from bags.dataset.spans import Padding, Span, Steps, Times, count_of, types_of
 from bags.dataset.spec import Spec
 from bags.formats.arrays import encode_array
-from bags.indexing import Int64s, as_indices, check_index, offsets_of
+from bags.indexing import Int64s, as_indices, check_index
 
-__all__ = ['TimeWindows']
-
-ROWS_AT_ONCE = 1024
-"""Datapoints whose times are read together to find where windows begin and end."""
+__all__ = ['TimeWindows', 'WindowsView']
 
 
 class _Located(NamedTuple):
@@ -50,7 +48,24 @@ class _Located(NamedTuple):
     """How much of the item after is taken, 0 to 1."""
 
 
-class TimeWindows(View):
+class WindowsView(View):
+    """A view of which each datapoint is a window of a datapoint below: what `bags.windows` returns."""
+
+    @abc.abstractmethod
+    def _origins(self, indices: Int64s) -> tuple[Int64s, Int64s]:
+        """Returns the datapoints of windows and their first items, or the items that are their anchors."""
+
+    def origin(self, index: SupportsIndex) -> tuple[int, int]:
+        """Returns the datapoint of a window, and the item that it begins with, or that is its anchor."""
+        rows, items = self.origins([check_index(index, len(self))])
+        return int(rows[0]), int(items[0])
+
+    def origins(self, indices: Iterable[SupportsIndex] | None = None) -> tuple[Int64s, Int64s]:
+        """Returns the same of many windows, or of all: datapoints and items, each int64 (n,)."""
+        return self._origins(np.arange(len(self)) if indices is None else as_indices(indices, len(self)))
+
+
+class TimeWindows(WindowsView):
     """What `bags.windows` returns for offsets in time or in steps.
 
     Args:
@@ -84,8 +99,7 @@ class TimeWindows(View):
         self._bounds, self._padding, self._clocks = bounds, padding, clocks
         self._pads = {f'{name}_is_pad': name for name in spans}
         self._recordings = {name for name in spans if dataset._types[name].word == 'audio'}
-        self._anchors: Clock | None = clocks[every] if isinstance(every, str) else None
-        self._known: tuple[Int64s, Int64s] | None = None
+        self._anchors = Anchors(dataset, spans, every, stride, bounds, padding, clocks)
 
     @property
     def metadata(self) -> Metadata:
@@ -93,153 +107,18 @@ class TimeWindows(View):
 
     # Where windows are.
 
-    def _layout(self) -> tuple[Int64s, Int64s]:
-        """Returns the first anchor of each datapoint, and the windows before each, and of all."""
-        if self._known is None:
-            dataset = self._datasets[0]
-            if isinstance(self._every, float):
-                self._anchors = self._make_grid()
-            if isinstance(self._every, str) and self._anchors is None:
-                counts = count_items(dataset, self._every)
-            elif isinstance(self._anchors, RateClock):
-                counts = self._anchors.counts(np.arange(len(dataset)))
-            else:
-                assert isinstance(self._every, str)
-                counts = count_items(dataset, self._every)
-            firsts, lasts = np.zeros(len(dataset), np.int64), counts - 1
-            by_index = [name for name in self._spans if self._is_by_index(name)]
-            for name in by_index:
-                self._check_lengths(name, counts)
-            if self._bounds is not None or (self._padding == 'drop' and self._spans):
-                for start in range(0, len(dataset), ROWS_AT_ONCE):
-                    rows = np.arange(start, min(start + ROWS_AT_ONCE, len(dataset)))
-                    low, high = self._allowed(rows, counts[rows])
-                    firsts[rows] = np.maximum(firsts[rows], low)
-                    lasts[rows] = np.minimum(lasts[rows], high)
-            firsts = -(-firsts // self._stride) * self._stride
-            self._known = firsts, offsets_of(np.maximum((lasts - firsts) // self._stride + 1, 0))
-        return self._known
-
-    def _is_by_index(self, name: str) -> bool:
-        """Tells whether item i of a field belongs to anchor i."""
-        span = self._spans[name]
-        return isinstance(span, Steps) and (
-            name == self._every or self._clocks[name] is None or self._anchors is None
-        )
-
-    def _check_lengths(self, name: str, counts: Int64s) -> None:
-        if name == self._every or not self._datasets[0]._types[name].sequence:
-            return
-        if not isinstance(self._every, str):
-            raise ValueError(f'windows: field {name!r}: steps need times, or every= a field of as many items')
-        others = count_items(self._datasets[0], name)
-        if (others != counts).any():
-            index = int((others != counts).argmax())
-            raise ValueError(
-                f'windows: expected sequences of one length, got {counts[index]} items of {self._every!r} '
-                f'and {others[index]} of {name!r} in datapoint {index}'
-            )
-
-    def _make_grid(self) -> Clock:
-        """Returns the clock of anchors at a constant distance, over the times of all fields."""
-        dataset, every = self._datasets[0], self._every
-        assert isinstance(every, float)
-        low, high = np.full(len(dataset), np.inf), np.full(len(dataset), -np.inf)
-        for start in range(0, len(dataset), ROWS_AT_ONCE):
-            rows = np.arange(start, min(start + ROWS_AT_ONCE, len(dataset)))
-            for name in self._spans:
-                first, last = self._extent(name, rows)
-                low[rows], high[rows] = np.minimum(low[rows], first), np.maximum(high[rows], last)
-        if self._bounds is not None:
-            low = np.where(np.isfinite(low), self._bounds[0] if math.isfinite(self._bounds[0]) else low, low)
-        counts = np.where(high >= low, np.floor((high - low + EPSILON) / every) + 1, 0)
-        return RateClock(dataset, '', 1 / every, np.where(counts > 0, low, 0.0), counts.astype(np.int64))
-
-    def _extent(self, name: str, rows: Int64s) -> tuple[Seconds, Seconds]:
-        """Returns the times of the first and the last item in datapoints; infinite where there is none."""
-        if name in self._recordings:
-            audios = self._audios(name, rows)
-            starts = [audios[row].start if audios[row] else np.inf for row in rows.tolist()]
-            stops = [
-                audios[row].start + audios[row].duration if audios[row] else -np.inf for row in rows.tolist()
-            ]
-            return np.array(starts), np.array(stops)
-        clock = self._clocks[name]
-        assert clock is not None
-        counts = clock.counts(rows)
-        first, last = np.full(len(rows), np.inf), np.full(len(rows), -np.inf)
-        some = np.flatnonzero(counts)
-        first[some] = clock.at(rows[some], np.zeros((len(some), 1), np.int64))[:, 0]
-        last[some] = clock.at(rows[some], counts[some, None] - 1)[:, 0]
-        return first, last
-
-    def _allowed(self, rows: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-        """Returns the first and last anchors of datapoints within the bounds, and of whole windows."""
-        low, high = np.zeros(len(rows), np.int64), counts - 1
-        after, before = np.full(len(rows), -np.inf), np.full(len(rows), np.inf)
-        if self._bounds is not None:
-            after, before = np.maximum(after, self._bounds[0]), np.minimum(before, self._bounds[1])
-        for name, span in self._spans.items() if self._padding == 'drop' else ():
-            if self._is_by_index(name):
-                assert isinstance(span, Steps)
-                low = np.maximum(low, -span.start)
-                high = np.minimum(high, counts - span.stop)
-                continue
-            if isinstance(span, Times):
-                first, last = self._extent(name, rows)
-                slack = span.tolerance or 0.0
-                after = np.maximum(after, first - min(span.offsets) - slack)
-                before = np.minimum(before, last - max(span.offsets) + slack)
-                continue
-            clock = self._clocks[name]
-            assert clock is not None
-            items = clock.counts(rows)
-            if span.start < 0:  # The last item that step 0 must come after.
-                there = np.flatnonzero(items > -span.start - 1)
-                least = np.full(len(rows), np.inf)
-                at = np.full((len(there), 1), -span.start - 1)
-                least[there] = clock.at(rows[there], at)[:, 0] + 2 * EPSILON
-                after = np.maximum(after, least)
-            if span.stop > 0:  # The last item that step 0 can be.
-                there = np.flatnonzero(items >= span.stop)
-                most = np.full(len(rows), -np.inf)
-                most[there] = clock.at(rows[there], items[there, None] - span.stop)[:, 0]
-                before = np.minimum(before, most)
-        if np.isfinite(after).any() or np.isfinite(before).any():
-            clock = self._anchors
-            if clock is None:
-                raise ValueError(f'windows: nothing says when the items of {self._every!r} happen')
-            low = np.maximum(low, clock.before(rows, after[:, None] - 2 * EPSILON)[:, 0] + 1)
-            high = np.minimum(high, clock.before(rows, before[:, None])[:, 0])
-            high[(after == np.inf) | (before == -np.inf)] = -1
-        return low, high
-
     def __len__(self) -> int:
-        return int(self._layout()[1][-1])
+        return int(self._anchors.layout()[1][-1])
 
-    def _places_of(self, indices: Int64s) -> tuple[Int64s, Int64s, Seconds]:
-        """Returns the datapoints, anchors and times of windows, each of shape (W,)."""
-        firsts, offsets = self._layout()
-        rows = offsets.searchsorted(indices, 'right') - 1
-        anchors = firsts[rows] + (indices - offsets[rows]) * self._stride
-        if self._anchors is None:
-            return rows, anchors, np.full(len(rows), np.nan)
-        return rows, anchors, self._anchors.at(rows, anchors[:, None])[:, 0]
-
-    def origin(self, index: SupportsIndex) -> tuple[int, int]:
-        """Returns the datapoint of a window, and its anchor, e.g. an item of `every`."""
-        rows, anchors = self.origins([check_index(index, len(self))])
-        return int(rows[0]), int(anchors[0])
-
-    def origins(self, indices: Any = None) -> tuple[Int64s, Int64s]:
-        """Returns the same of many windows, or of all: datapoints and anchors, each int64 (n,)."""
-        chosen = np.arange(len(self)) if indices is None else as_indices(indices, len(self))
-        rows, anchors, _ = self._places_of(chosen)
+    def _origins(self, indices: Int64s) -> tuple[Int64s, Int64s]:
+        rows, anchors, _ = self._anchors.places_of(indices)
         return rows, anchors
 
-    def anchor_times(self, indices: Any = None) -> Seconds:
+    def anchor_times(self, indices: Iterable[SupportsIndex] | None = None) -> Seconds:
         """Returns the times of the anchors of windows, or of all, float64 seconds (n,); NaN without times."""
-        return self._places_of(np.arange(len(self)) if indices is None else as_indices(indices, len(self)))[2]
+        return self._anchors.places_of(
+            np.arange(len(self)) if indices is None else as_indices(indices, len(self))
+        )[2]
 
     # What windows take.
 
@@ -247,7 +126,7 @@ class TimeWindows(View):
         """Finds the items that windows take of a field."""
         span, clock = self._spans[name], self._clocks[name]
         if isinstance(span, Steps):
-            if self._is_by_index(name):
+            if self._anchors.is_by_index(name):
                 base, counts = anchors, self._counts(name, rows)
             else:
                 assert clock is not None
@@ -305,7 +184,7 @@ class TimeWindows(View):
     # Reading.
 
     def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
-        rows, anchors, moments = self._places_of(indices)
+        rows, anchors, moments = self._anchors.places_of(indices)
         if read is read_records and len(selection) == 1:
             return self._read_records(rows, anchors, moments, indices, selection)
         named = {self._pads.get(name, name) for name in selection} & self._spans.keys()
@@ -372,16 +251,11 @@ class TimeWindows(View):
             values[where.is_pad] = 0
         return values
 
-    def _audios(self, name: str, rows: Int64s) -> dict[int, Any]:
-        wanted = np.unique(rows)
-        found = self._datasets[0]._read(wanted, {name: True}, read_values)[name]
-        return dict(zip(wanted.tolist(), found, strict=True))
-
     def _read_audio(self, name: str, rows: Int64s, moments: Seconds) -> tuple[Column, Column]:
         """Reads the samples of stretches of recordings, float32 (W, samples, channels)."""
         span = self._spans[name]
         assert isinstance(span, Times)
-        audios = self._audios(name, rows)
+        audios = read_recordings(self._datasets[0], name, rows)
         samples: list[Any] = [None] * len(rows)
         pads: list[Any] = [None] * len(rows)
         for place in np.lexsort((moments, rows)).tolist():
@@ -408,7 +282,7 @@ class TimeWindows(View):
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         own = {name: items for name, items in selection.items() if name in self._spans or name in self._pads}
         below = {name: items for name, items in selection.items() if name not in own}
-        addresses = self._datasets[0]._resolve(self._places_of(indices)[0], below) if below else []
+        addresses = self._datasets[0]._resolve(self._anchors.places_of(indices)[0], below) if below else []
         return [*addresses, Address(self, indices, own, None)] if own else addresses
 
     def _ranges_of(self, indices: Int64s, field: str, items: Any) -> RecordRanges | None:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, SupportsIndex
 import numpy as np
 
 from bags.dataset.address import Address
-from bags.dataset.base import Dataset, View, check_dataset
+from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.clocks import clock_of, count_items
 from bags.dataset.selection import (
     VIDEO_WORDS,
@@ -31,15 +31,15 @@ from bags.dataset.selection import (
 )
 from bags.dataset.spans import Padding, Span, Times, check_bounds, check_spans, positive
 from bags.dataset.spec import parse_type
-from bags.dataset.time_windows import TimeWindows
-from bags.indexing import Int64s, as_indices, check_index, offsets_of
+from bags.dataset.time_windows import TimeWindows, WindowsView
+from bags.indexing import Int64s, check_index, offsets_of
 from bags.validation import at_least, one_of
 
 __all__ = ['Windows', 'windows']
 
 
-class Windows(View):
-    """What `bags.windows` returns."""
+class Windows(WindowsView):
+    """What `bags.windows` returns for stretches of items."""
 
     def __init__(
         self, dataset: Dataset, fields: tuple[str, ...], length: int, stride: int, drop_last: bool
@@ -76,7 +76,11 @@ class Windows(View):
             self._known = lengths, offsets_of(np.maximum(last // self._stride + 1, 0))
         return self._known
 
-    def _origins(self, indices: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    def _origins(self, indices: Int64s) -> tuple[Int64s, Int64s]:
+        rows, starts, _ = self._stretches(indices)
+        return rows, starts
+
+    def _stretches(self, indices: Int64s) -> tuple[Int64s, Int64s, Int64s]:
         """Returns datapoints, first items and numbers of items of windows."""
         lengths, offsets = self._layout()
         rows = offsets.searchsorted(indices, 'right') - 1
@@ -85,22 +89,11 @@ class Windows(View):
             return rows, starts, np.full(len(rows), self._length)
         return rows, starts, np.minimum(lengths[rows] - starts, self._length)
 
-    def origin(self, index: SupportsIndex) -> tuple[int, int]:
-        """Returns the datapoint of a window, and the item of its sequences that it begins with."""
-        rows, starts = self.origins([check_index(index, len(self))])
-        return int(rows[0]), int(starts[0])
-
-    def origins(self, indices: Iterable[SupportsIndex] | None = None) -> tuple[Int64s, Int64s]:
-        """Returns the same of many windows, or of all: datapoints and first items, each int64 (n,)."""
-        chosen = np.arange(len(self)) if indices is None else as_indices(indices, len(self))
-        rows, starts, _ = self._origins(chosen)
-        return rows, starts
-
     def __len__(self) -> int:
         return int(self._layout()[1][-1])
 
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        rows, starts, counts = self._origins(indices)
+        rows, starts, counts = self._stretches(indices)
         below = dict(selection)
         for name, items in selection.items():
             if name in self._video_fields:
@@ -122,7 +115,7 @@ class Windows(View):
 
     def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
         if field in self._fields and item is not None and field not in self._video_fields:
-            item = check_index(item, int(self._origins(np.array([check_index(index, len(self))]))[2][0]))
+            item = check_index(item, int(self._stretches(np.array([check_index(index, len(self))]))[2][0]))
         return super().file(index, field, item)
 
     def __repr__(self) -> str:
@@ -144,7 +137,7 @@ def windows(
     padding: Padding = 'edge',
     times: Mapping[str, str | float] | None = None,
     **spans: Span,
-) -> Dataset:
+) -> WindowsView:
     """Returns a view in which each window of the sequences of a dataset is a datapoint.
 
     `windows(dataset, ('state', 'action'), 16)` are the stretches of 16 items. The named fields hold the items

@@ -36,7 +36,7 @@ def info(path: Path, json: Json = False) -> None:
         return
     say(path, 'bold')
     _print_dataset(found) if is_dataset else _print_bag(found)
-    if is_dataset and found.metadata:
+    if isinstance(found, bags.DatasetInfo) and found.metadata:
         from json import dumps
 
         say('')
