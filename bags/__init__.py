@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bags.dataset.base import Dataset
     from bags.dataset.batch import Ragged
     from bags.dataset.clip_sequence import ClipSequence
+    from bags.dataset.filter import filter
     from bags.dataset.open import open
     from bags.dataset.reader import DatasetReader
     from bags.dataset.registry import decoders, encoders
@@ -108,6 +109,7 @@ __all__ = [
     'decoders',
     'encoders',
     'export',
+    'filter',
     'frames',
     'from_numpy',
     'info',
@@ -137,6 +139,7 @@ _HOMES = {
     'dataset.base': ('Dataset',),
     'dataset.batch': ('Ragged',),
     'dataset.clip_sequence': ('ClipSequence',),
+    'dataset.filter': ('filter',),
     'dataset.open': ('open',),
     'dataset.reader': ('DatasetReader',),
     'dataset.registry': ('decoders', 'encoders'),

@@ -210,6 +210,10 @@ class Dataset(abc.ABC):
         """
         return self._read(as_indices(indices, len(self)), select_fields(fields, self._types), read_column)
 
+    def column(self, field: str) -> Any:
+        """Returns the values of a field of all datapoints, as `batch` returns them."""
+        return self.batch(range(len(self)), field)[field]
+
     def lengths(self, field: str) -> Int64s:
         """Returns the number of items in each datapoint of a sequence field, int64 (len,), without payload.
 
