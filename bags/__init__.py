@@ -50,12 +50,14 @@ if TYPE_CHECKING:
     from bags.loader.collate import Packed, Padded, pack, pad, stack
     from bags.loader.iterator import LoaderIterator
     from bags.loader.loader import Loader
+    from bags.loader.normalize import Normalize, normalize
     from bags.maintenance.consolidate import consolidate
     from bags.maintenance.findings import Damage, Note
     from bags.maintenance.info import BagInfo, DatasetInfo, Distribution, FieldInfo, info
     from bags.maintenance.metadata import set_metadata
     from bags.maintenance.prefetch import prefetch
     from bags.maintenance.recover import Recovery, recover
+    from bags.maintenance.statistics import FieldStatistics, statistics
     from bags.maintenance.verify import verify
     from bags.media.audio import Audio
     from bags.media.clips import EncodedClip, cut_clips
@@ -82,11 +84,13 @@ __all__ = [
     'EncodeError',
     'EncodedClip',
     'FieldInfo',
+    'FieldStatistics',
     'Index',
     'Loader',
     'LoaderIterator',
     'MissingDependencyError',
     'MultiIndex',
+    'Normalize',
     'Note',
     'Packed',
     'Padded',
@@ -114,6 +118,7 @@ __all__ = [
     'from_numpy',
     'info',
     'join',
+    'normalize',
     'open',
     'pack',
     'pad',
@@ -124,6 +129,7 @@ __all__ = [
     'select',
     'set_metadata',
     'stack',
+    'statistics',
     'steps',
     'times',
     'verify',
@@ -155,12 +161,14 @@ _HOMES = {
     'loader.collate': ('Packed', 'Padded', 'pack', 'pad', 'stack'),
     'loader.iterator': ('LoaderIterator',),
     'loader.loader': ('Loader',),
+    'loader.normalize': ('Normalize', 'normalize'),
     'maintenance.consolidate': ('consolidate',),
     'maintenance.findings': ('Damage', 'Note'),
     'maintenance.info': ('BagInfo', 'DatasetInfo', 'Distribution', 'FieldInfo', 'info'),
     'maintenance.metadata': ('set_metadata',),
     'maintenance.prefetch': ('prefetch',),
     'maintenance.recover': ('Recovery', 'recover'),
+    'maintenance.statistics': ('FieldStatistics', 'statistics'),
     'maintenance.verify': ('verify',),
     'media.audio': ('Audio',),
     'media.clips': ('EncodedClip', 'cut_clips'),
