@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     from bags.dataset.base import Dataset
     from bags.dataset.batch import Ragged
     from bags.dataset.clip_sequence import ClipSequence
+    from bags.dataset.filter import filter
     from bags.dataset.open import open
     from bags.dataset.reader import DatasetReader
     from bags.dataset.registry import decoders, encoders
     from bags.dataset.selection import frames
     from bags.dataset.sharded_reader import ShardedDatasetReader
     from bags.dataset.sharded_writer import ShardedDatasetWriter
+    from bags.dataset.spans import Steps, Times, steps, times
     from bags.dataset.views import concat, join, select
     from bags.dataset.windows import windows
     from bags.dataset.writer import DatasetWriter
@@ -48,11 +50,14 @@ if TYPE_CHECKING:
     from bags.loader.collate import Packed, Padded, pack, pad, stack
     from bags.loader.iterator import LoaderIterator
     from bags.loader.loader import Loader
+    from bags.loader.normalize import Normalize, normalize
     from bags.maintenance.consolidate import consolidate
     from bags.maintenance.findings import Damage, Note
     from bags.maintenance.info import BagInfo, DatasetInfo, Distribution, FieldInfo, info
+    from bags.maintenance.metadata import set_metadata
     from bags.maintenance.prefetch import prefetch
     from bags.maintenance.recover import Recovery, recover
+    from bags.maintenance.statistics import FieldStatistics, statistics
     from bags.maintenance.verify import verify
     from bags.media.audio import Audio
     from bags.media.clips import EncodedClip, cut_clips
@@ -79,11 +84,13 @@ __all__ = [
     'EncodeError',
     'EncodedClip',
     'FieldInfo',
+    'FieldStatistics',
     'Index',
     'Loader',
     'LoaderIterator',
     'MissingDependencyError',
     'MultiIndex',
+    'Normalize',
     'Note',
     'Packed',
     'Padded',
@@ -93,6 +100,8 @@ __all__ = [
     'ShardedDatasetWriter',
     'SpecError',
     'StackError',
+    'Steps',
+    'Times',
     'Video',
     'Written',
     'bag',
@@ -104,10 +113,12 @@ __all__ = [
     'decoders',
     'encoders',
     'export',
+    'filter',
     'frames',
     'from_numpy',
     'info',
     'join',
+    'normalize',
     'open',
     'pack',
     'pad',
@@ -116,7 +127,11 @@ __all__ = [
     'remux',
     'samplers',
     'select',
+    'set_metadata',
     'stack',
+    'statistics',
+    'steps',
+    'times',
     'verify',
     'windows',
     'write',
@@ -130,12 +145,14 @@ _HOMES = {
     'dataset.base': ('Dataset',),
     'dataset.batch': ('Ragged',),
     'dataset.clip_sequence': ('ClipSequence',),
+    'dataset.filter': ('filter',),
     'dataset.open': ('open',),
     'dataset.reader': ('DatasetReader',),
     'dataset.registry': ('decoders', 'encoders'),
     'dataset.selection': ('frames',),
     'dataset.sharded_reader': ('ShardedDatasetReader',),
     'dataset.sharded_writer': ('ShardedDatasetWriter',),
+    'dataset.spans': ('Steps', 'Times', 'steps', 'times'),
     'dataset.views': ('concat', 'join', 'select'),
     'dataset.windows': ('windows',),
     'dataset.writer': ('DatasetWriter',),
@@ -144,11 +161,14 @@ _HOMES = {
     'loader.collate': ('Packed', 'Padded', 'pack', 'pad', 'stack'),
     'loader.iterator': ('LoaderIterator',),
     'loader.loader': ('Loader',),
+    'loader.normalize': ('Normalize', 'normalize'),
     'maintenance.consolidate': ('consolidate',),
     'maintenance.findings': ('Damage', 'Note'),
     'maintenance.info': ('BagInfo', 'DatasetInfo', 'Distribution', 'FieldInfo', 'info'),
+    'maintenance.metadata': ('set_metadata',),
     'maintenance.prefetch': ('prefetch',),
     'maintenance.recover': ('Recovery', 'recover'),
+    'maintenance.statistics': ('FieldStatistics', 'statistics'),
     'maintenance.verify': ('verify',),
     'media.audio': ('Audio',),
     'media.clips': ('EncodedClip', 'cut_clips'),

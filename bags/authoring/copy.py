@@ -17,6 +17,7 @@ from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.encoder import Encoder
 from bags.dataset.field_writer import Compressed, Compression, field_compressions
 from bags.dataset.fingerprint import fingerprint
+from bags.dataset.metadata import metadata_of_fields
 from bags.dataset.open import open as open_dataset
 from bags.dataset.refs import RefsFormat
 from bags.dataset.selection import Fields, select_whole
@@ -124,6 +125,7 @@ def copy(
         shard_length,
         compression=compressions,
         resume=resume,
+        metadata=metadata_of_fields(source.metadata, every) or None,
         filesystem=filesystem,
         storage_options=storage_options,
     ) as writer:

@@ -11,13 +11,14 @@ from bags.cli.commands.convert import export, import_
 from bags.cli.commands.copy import consolidate, copy, prefetch
 from bags.cli.commands.info import info
 from bags.cli.commands.show import cat, head, show, tail
+from bags.cli.commands.statistics import statistics
 from bags.cli.commands.verify import recover, verify
 from bags.cli.errors import exits_with_code
 
 __all__ = ['build_app']
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    'Show': (cat, head, info, show, tail),
+    'Show': (cat, head, info, show, statistics, tail),
     'Copy and convert': (consolidate, copy, export, import_, prefetch),
     'Check and repair': (recover, verify),
 }

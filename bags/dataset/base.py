@@ -18,6 +18,7 @@ from bags.dataset.address import Address, merge_columns, merge_ranges
 from bags.dataset.batch import Column
 from bags.dataset.columns import read_column, read_records, read_values
 from bags.dataset.display import as_html, as_text, heading
+from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.record_ranges import RecordRanges
 from bags.dataset.records import Records
 from bags.dataset.selection import Fields, PerRowItems, Selection, select_fields, select_whole
@@ -74,6 +75,11 @@ class Dataset(abc.ABC):
     def _part_lengths(self) -> list[int]:
         """Returns the number of datapoints of each shard, or of each dataset of a `concat`."""
         return [len(self)]
+
+    @property
+    def metadata(self) -> Metadata:
+        """What its author says of it and of its fields, as values of JSON; empty if nothing."""
+        return {}
 
     # Reading: resolve to addresses, read each folder, put the results in order.
 
@@ -204,6 +210,10 @@ class Dataset(abc.ABC):
         """
         return self._read(as_indices(indices, len(self)), select_fields(fields, self._types), read_column)
 
+    def column(self, field: str) -> Any:
+        """Returns the values of a field of all datapoints, as `batch` returns them."""
+        return self.batch(range(len(self)), field)[field]
+
     def lengths(self, field: str) -> Int64s:
         """Returns the number of items in each datapoint of a sequence field, int64 (len,), without payload.
 
@@ -308,6 +318,10 @@ class View(Dataset):
     @property
     def shards(self) -> int:
         return sum(dataset.shards for dataset in self._datasets)
+
+    @property
+    def metadata(self) -> Metadata:
+        return metadata_of_fields(merge_metadata(each.metadata for each in self._datasets), self._types)
 
     def close(self) -> None:
         for dataset in self._datasets:

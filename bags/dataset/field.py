@@ -229,6 +229,8 @@ class Field:
             self.bag.is_remote,
             f'{self.bag.path}, field {self.name!r} of type {self.kind.text}',
         )
+        if isinstance(selection.key, str):
+            return video.timestamps
         return len(video) if selection.key is None else video[selection.key]
 
     def _video_length(self, index: int) -> tuple[int, Exception | None]:

@@ -21,6 +21,7 @@ from bags.bag.options import (
 )
 from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import map_concurrently
+from bags.dataset.metadata import METADATA
 from bags.dataset.schema import Schema, SchemaCache
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.spec import Spec
@@ -91,7 +92,7 @@ def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
     """
     if is_remote:
         return not any(name == 'refs.bag' or name.endswith('.idx') for name in names)
-    return {name for name in names if not name.endswith('.new')} <= {'spec.json', 'limits.refs.bag'}
+    return {name for name in names if not name.endswith('.new')} <= {'spec.json', METADATA, 'limits.refs.bag'}
 
 
 def not_a_folder(path: str) -> NotADirectoryError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import os
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.batch import Column
 from bags.dataset.fields import OpenFields
 from bags.dataset.folder import Folder, ReadOptions, open_store
+from bags.dataset.metadata import Metadata, read_metadata
 from bags.dataset.record import open_record
 from bags.dataset.record_ranges import RecordRanges, Source
 from bags.dataset.refs import MISSING, BadRef
@@ -94,6 +96,7 @@ class DatasetReader(Dataset):
             folder.path if refs is None else refs.path, refs, schema.format, self._length
         )
         self._fields: Any = OpenFields(folder, schema, refs)
+        self._metadata: Metadata | None = None
         self._row_functions: dict[Any, RowFunction] = {}
         """By the names of the fields; None: all."""
 
@@ -112,6 +115,12 @@ class DatasetReader(Dataset):
     def directory(self) -> str:
         """The folder."""
         return self._folder.path
+
+    @property
+    def metadata(self) -> Metadata:
+        if self._metadata is None:
+            self._metadata = read_metadata(self._folder.store, self._folder.path)
+        return copy.deepcopy(self._metadata)
 
     def __repr__(self) -> str:
         return f'bags.DatasetReader({self._folder.path!r}, {self.spec}, {self._length} datapoints)'

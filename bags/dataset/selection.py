@@ -64,7 +64,7 @@ class FrameSelection:
     """Frames of a video, or of a sequence of clips as if they were one."""
 
     key: Any
-    """Which, as a `Video` takes it: a slice or numbers; None for how many there are."""
+    """Which, as a `Video` takes it: a slice or numbers. None for their number, 'timestamps' for when."""
 
     def __repr__(self) -> str:
         if isinstance(self.key, slice):

@@ -14,6 +14,7 @@ from bags.concurrency import ClosedHandle, FifoCache, map_concurrently, max_open
 from bags.dataset.address import Address, group_by_part
 from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.folder import Folder, ReadOptions, open_store
+from bags.dataset.metadata import Metadata, read_metadata
 from bags.dataset.reader import DatasetReader
 from bags.dataset.refs import RefsFormat
 from bags.dataset.schema import SchemaCache
@@ -211,6 +212,10 @@ class ShardedDatasetReader(Dataset):
     @property
     def shards(self) -> int:
         return len(self._shards)
+
+    @property
+    def metadata(self) -> Metadata:
+        return read_metadata(self._store, self._store.join(self.directory, self._first.name))
 
     def _directories(self) -> list[str]:
         return [self.directory]

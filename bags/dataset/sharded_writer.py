@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Never, Self
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, Self
 from bags.bag.zstd import check_dictionary
 from bags.dataset.encoder import bind_encoders
 from bags.dataset.field_writer import MAX_RECORDS, Compression, Run, field_compressions
+from bags.dataset.metadata import dump_metadata, read_metadata
 from bags.dataset.reader import DatasetReader
 from bags.dataset.shard_index import INDEX
 from bags.dataset.shard_list import shard_numbers
@@ -40,7 +42,7 @@ class ShardedDatasetWriter:
         shard_start, shard_step: Numbers of the shard folders: `shard_start`, `shard_start + shard_step`, …
             With worker w of n writing `shard_start=w, shard_step=n`, each has folders of its own. Datapoints
             are in the order of the numbers.
-        compression, filesystem, storage_options: As in `DatasetWriter`.
+        compression, metadata, filesystem, storage_options: As in `DatasetWriter`.
         resume: Append to the last shard of this writer's numbers if it was not closed, else start the next
             one. On an object store, an incomplete shard is written anew.
         **renamed: Nothing: options of other libraries are refused with the name of ours.
@@ -70,6 +72,7 @@ class ShardedDatasetWriter:
         *,
         compression: Compression = None,
         resume: bool = False,
+        metadata: Mapping[str, Any] | None = None,
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
         **renamed: Never,
@@ -85,6 +88,7 @@ class ShardedDatasetWriter:
         bind_encoders(self._types, encoders)
         self._encoders = encoders
         self._compressions = field_compressions(compression, self._types)
+        self._metadata = None if metadata is None else json.loads(dump_metadata(metadata, self._types))
         self._storage = {'filesystem': filesystem, 'storage_options': storage_options}
         self.store, self.directory = store_for(directory, filesystem, storage_options)
         self._past_shards = self._past_size = self._past_length = 0
@@ -113,6 +117,8 @@ class ShardedDatasetWriter:
         ]
         if shards and not resume:
             raise FileExistsError(errno.EEXIST, 'the shard exists already', shards[0][1])
+        if shards and self._metadata is None:
+            self._metadata = read_metadata(store, shards[0][1]) or None
         unfinished = None
         while shards and store.is_remote and not self._is_uploaded(shards[-1][1]):
             self._number, _ = shards.pop()
@@ -165,7 +171,7 @@ class ShardedDatasetWriter:
         path = unfinished or self.store.join(self.directory, f'{self._number:06}')
         self.store.remove(self.store.join(self.directory, INDEX))  # It does not list this shard.
         resume = unfinished is not None or self._has_left_files
-        options = {'compression': self._compressions, **self._storage}
+        options = {'compression': self._compressions, 'metadata': self._metadata, **self._storage}
         try:
             writer = DatasetWriter(path, self.spec, self._encoders, resume=resume, **options)
         except (FileExistsError, BlockingIOError):

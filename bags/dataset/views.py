@@ -12,6 +12,7 @@ import numpy.typing as npt
 from bags.bag.sharding import Concatenated
 from bags.dataset.address import Address, group_by_part
 from bags.dataset.base import Datapoint, Dataset, Select, View, check_dataset
+from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.selection import Fields, Selection
 from bags.errors import SpecError
 from bags.indexing import Int64s, as_indices, check_index
@@ -77,6 +78,14 @@ class Join(View):
                     )
                 self._owners[name] = dataset
         super().__init__(datasets, {name: self._owners[name]._types[name] for name in sorted(self._owners)})
+
+    @property
+    def metadata(self) -> Metadata:
+        owned = {
+            id(dataset): [name for name in self._owners if self._owners[name] is dataset]
+            for dataset in self._datasets
+        }
+        return merge_metadata(metadata_of_fields(each.metadata, owned[id(each)]) for each in self._datasets)
 
     def __len__(self) -> int:
         return len(self._datasets[0])

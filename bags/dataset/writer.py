@@ -15,6 +15,7 @@ from bags.bag.options import CompressionNone, CompressionZstd, WriterOptions
 from bags.bag.zstd import MAX_TRAINING_BYTES, check_dictionary
 from bags.dataset.encoder import Encoder, close_files
 from bags.dataset.field_writer import Compressed, Compression, FieldWriter, Run, field_compressions
+from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.resume import bag_suffix, count_complete
 from bags.dataset.spec import FieldType, check_names, dump_spec, load_spec, parse_spec, parse_type
@@ -50,6 +51,8 @@ class DatasetWriter:
             it makes many small, similar records much smaller.
         resume: Append to the dataset in the folder, whether it was closed or not. The folder may also be new.
         truncate_to: With `resume`, the number of datapoints to keep; None keeps all.
+        metadata: What readers find in `metadata`: values of JSON by name, with those of fields under
+            `'fields'`. With `resume`, None keeps that of the folder.
         filesystem, storage_options: As in `DatasetReader`.
 
     Attributes:
@@ -58,6 +61,7 @@ class DatasetWriter:
     Raises:
         FileExistsError: The folder is not empty, and `resume` is False.
         SpecError: The spec breaks the rules, or, with `resume`, is not that of the folder.
+        TypeError, ValueError: Metadata that JSON does not have, or of fields that are not there.
         BlockingIOError: Another writer has the folder open.
         CorruptError: With `resume`, the folder cannot be read.
     """
@@ -71,6 +75,7 @@ class DatasetWriter:
         compression: Compression = None,
         resume: bool = False,
         truncate_to: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -81,6 +86,7 @@ class DatasetWriter:
         self._types = parse_spec(spec)
         check_names(self._types)
         self._compressions = field_compressions(compression, self._types)
+        self._metadata = None if metadata is None else dump_metadata(metadata, self._types)
         self._encoder = Encoder(self._types, encoders)
         self._format = RefsFormat(self._types)
         self._storage = {'filesystem': filesystem, 'storage_options': storage_options}
@@ -117,6 +123,8 @@ class DatasetWriter:
             raise CorruptError(path, None, 'has bags, but no spec.json')
         else:
             store.replace(spec_path, dump_spec(self._types))
+        if self._metadata is not None:
+            store.replace(store.join(path, METADATA), self._metadata)
         mode: Literal['create', 'append', 'overwrite'] = 'create'
         keep = None
         if resume:

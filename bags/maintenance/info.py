@@ -100,6 +100,7 @@ class DatasetInfo:
     sampled_shards: int
     """Shards that distributions, ratios and missing values are from."""
     fields: dict[str, FieldInfo]
+    metadata: dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,7 +215,7 @@ def _bag_info(location: Location) -> BagInfo:
 
 def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> DatasetInfo:
     with open_dataset(path, raw=True, **storage) as dataset:
-        types, datapoints = dataset._types, len(dataset)
+        types, datapoints, metadata = dataset._types, len(dataset), dataset.metadata
         paths = location.parts[: dataset.shards]  # Without shards that are being created.
     samples = {name: _Sample() for name in types}
     sampled = _evenly_spaced(paths, SAMPLED_SHARDS)
@@ -251,6 +252,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
         [path for path in paths if path in unclosed],
         len(sampled),
         fields,
+        metadata,
     )
 
 

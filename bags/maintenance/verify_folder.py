@@ -16,6 +16,7 @@ from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder, is_being_made
+from bags.dataset.metadata import read_metadata
 from bags.dataset.refs import MISSING, RefsFormat, dangling
 from bags.dataset.registry import decoders
 from bags.dataset.schema import Schema, SchemaCache
@@ -102,6 +103,10 @@ def folder_checks(
     if first_spec not in (None, spec):
         detail = f'expected the spec of the first shard, {first_spec}, got {spec}'
         yield Damage(spec_path, None, None, detail)
+    try:
+        read_metadata(folder.store, folder.path)
+    except CorruptError as exc:
+        yield Damage(exc.path, None, None, exc.detail)
     yield from _file_notes(folder, schema)
     bags = yield from _field_checks(folder, schema, decode)
     if refs is not None:

@@ -36,6 +36,11 @@ def info(path: Path, json: Json = False) -> None:
         return
     say(path, 'bold')
     _print_dataset(found) if is_dataset else _print_bag(found)
+    if isinstance(found, bags.DatasetInfo) and found.metadata:
+        from json import dumps
+
+        say('')
+        say(f'metadata  {dumps(found.metadata, ensure_ascii=False)}')
     if found.unclosed:
         first = with_path_as_given(found.unclosed[0], path)
         more = f' and {len(found.unclosed) - 1:,} more' if len(found.unclosed) > 1 else ''

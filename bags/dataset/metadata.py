@@ -1,0 +1,123 @@
+"""Metadata of a dataset: JSON in `metadata.json`, beside spec.json.
+
+    {"robot": "arm 7",
+     "fields": {"state": {"rate": 200, "unit": "rad", "names": ["shoulder", "elbow"]},
+                "events": {"times": "event_time"}}}
+
+What it says is the author's own, but for these facts of a sequence field, which `bags.windows` uses: `rate`,
+items per second; `start`, the time of the first item in seconds, 0 unless given; and `times`, the field that
+has the times of the items.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from bags.dataset.spec import Spec
+from bags.errors import CorruptError
+from bags.storage import Store
+
+__all__ = [
+    'METADATA',
+    'Metadata',
+    'dump_metadata',
+    'load_metadata',
+    'merge_metadata',
+    'metadata_of_fields',
+    'read_metadata',
+]
+
+METADATA = 'metadata.json'
+MAX_METADATA_BYTES = 1 << 24
+
+Metadata = dict[str, Any]
+
+
+def dump_metadata(metadata: Mapping[str, Any], types: Spec) -> bytes:
+    """Returns the content of metadata.json.
+
+    Raises:
+        TypeError: The metadata is not a mapping, or has values that JSON does not have.
+        ValueError: A number is not finite, `fields` has a field that the dataset does not have, a fact that
+            `bags.windows` uses is invalid, or the metadata takes more than 16 MiB.
+    """
+    if not isinstance(metadata, Mapping):
+        raise TypeError(f'metadata: expected a mapping, got {type(metadata).__name__}')
+    try:
+        data = json.dumps(metadata, allow_nan=False, ensure_ascii=False).encode()
+    except TypeError as exc:
+        raise TypeError(f'metadata: expected values of JSON: {exc}') from None
+    except ValueError as exc:
+        raise ValueError(f'metadata: expected values of JSON: {exc}') from None
+    if len(data) > MAX_METADATA_BYTES:
+        raise ValueError(f'metadata: expected at most {MAX_METADATA_BYTES} bytes of JSON, got {len(data)}')
+    _check_fields(json.loads(data), types)
+    return data
+
+
+def load_metadata(data: bytes, where: object) -> Metadata:
+    """Parses the content of metadata.json.
+
+    Raises:
+        CorruptError: It is not JSON, or not an object.
+    """
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise CorruptError(where, None, f'is not JSON: {exc}') from None
+    if not isinstance(found, dict) or not isinstance(found.get('fields', {}), dict):
+        raise CorruptError(where, None, 'expected an object, with an object of "fields" if there are any')
+    return found
+
+
+def read_metadata(store: Store, folder: str) -> Metadata:
+    """Returns the metadata of a dataset folder; empty if it has none.
+
+    Raises:
+        CorruptError: It is not valid.
+    """
+    path = store.join(folder, METADATA)
+    try:
+        return load_metadata(store.read(path), path)
+    except FileNotFoundError:
+        return {}
+
+
+def metadata_of_fields(metadata: Metadata, names: Collection[str]) -> Metadata:
+    """Returns metadata without that of other fields."""
+    if 'fields' not in metadata:
+        return metadata
+    kept = {name: facts for name, facts in metadata['fields'].items() if name in names}
+    return {**metadata, 'fields': kept}
+
+
+def merge_metadata(parts: Iterable[Metadata]) -> Metadata:
+    """Returns the metadata of several datasets as one; the first that has a key gives its value."""
+    merged: Metadata = {}
+    fields: dict[str, Any] = {}
+    for part in parts:
+        merged = {**part, **merged}
+        fields = {**part.get('fields', {}), **fields}
+    return {**merged, 'fields': fields} if fields else merged
+
+
+def _check_fields(metadata: Metadata, types: Spec) -> None:
+    fields = metadata.get('fields', {})
+    if not isinstance(fields, dict):
+        raise TypeError(f'metadata: fields: expected a mapping by field, got {fields!r:.80}')
+    for name, facts in fields.items():
+        if name not in types:
+            raise ValueError(f'metadata: fields: expected fields of the dataset, got {name!r}')
+        if not isinstance(facts, dict):
+            raise TypeError(f'metadata: field {name!r}: expected a mapping, got {facts!r:.80}')
+        for key, minimum in (('rate', 0.0), ('start', -math.inf)):
+            value = facts.get(key, 1)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > minimum:
+                expected = 'items per second, above 0' if key == 'rate' else 'seconds'
+                raise ValueError(f'metadata: field {name!r}: {key}: expected {expected}, got {value!r:.80}')
+        times = facts.get('times')
+        if times is not None and not (isinstance(times, str) and times in types and types[times].sequence):
+            raise ValueError(f'metadata: field {name!r}: times: expected a sequence field, got {times!r:.80}')

@@ -1,0 +1,197 @@
+"""What windows take of a field: items at times, or steps, relative to an anchor. No I/O."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, SupportsIndex
+
+import numpy as np
+
+from bags.dataset.registry import fixed_dtype
+from bags.dataset.selection import VIDEO_WORDS
+from bags.dataset.spec import FieldType, parse_type
+from bags.validation import integer, one_of
+
+__all__ = [
+    'Padding',
+    'Span',
+    'Steps',
+    'Times',
+    'check_bounds',
+    'check_spans',
+    'count_of',
+    'positive',
+    'steps',
+    'times',
+    'types_of',
+]
+
+Fill = Literal['nearest', 'previous', 'linear', 'exact']
+Padding = Literal['edge', 'zero', 'drop']
+
+MAX_OFFSETS = 1 << 20
+EXACT_TOLERANCE = 1e-4
+"""Seconds between an item and its time, for `fill='exact'`; LeRobot's default as well."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """What `bags.times` returns."""
+
+    offsets: tuple[float, ...]
+    """Seconds from the anchor, in the order of the items of a window."""
+    is_range: bool
+    """Whether a rate or a recording divides the range between two offsets."""
+    fill: Fill
+    tolerance: float | None
+    gaps: Literal['raise', 'pad']
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """What `bags.steps` returns."""
+
+    start: int
+    stop: int
+
+
+Span = Times | Steps
+
+
+def times(
+    *offsets: float,
+    rate: float | None = None,
+    fill: Fill = 'nearest',
+    tolerance: float | None = None,
+    gaps: Literal['raise', 'pad'] = 'raise',
+) -> Times:
+    """Returns the items of a field at times relative to an anchor, for `bags.windows`.
+
+    `times(-0.2, 0.0)` is two items, `times(-0.1, 0.0, rate=100)` eleven, of the range with both ends. Of a
+    field of type `audio`, `times(-0.5, 0.0)` is the samples of this range, without its end.
+
+    Args:
+        *offsets: Seconds from the anchor, negative before it.
+        rate: Items per second of the range between two offsets.
+        fill: The item at a time that no item has: the 'nearest' one (of two the earlier); the 'previous' one,
+            which is at or before it; 'linear', between the two around it (of types of floats); or none:
+            'exact'.
+        tolerance: Most seconds between a time and the item taken for it (with 'linear', the closer one). Not
+            limited unless given, but for 'exact': 0.0001.
+        gaps: What happens inside a datapoint where no item is within the tolerance: 'raise' a ValueError, or
+            'pad' with the nearest item and mark it in `FIELD_is_pad`.
+
+    Raises:
+        TypeError, ValueError: Invalid offsets, rate, fill, tolerance or gaps.
+    """
+    found = [_seconds('times', offset) for offset in offsets]
+    one_of('times: fill', fill, ('nearest', 'previous', 'linear', 'exact'))
+    one_of('times: gaps', gaps, ('raise', 'pad'))
+    if tolerance is not None and not _seconds('times: tolerance', tolerance) >= 0:
+        raise ValueError(f'times: tolerance: expected at least 0 s, got {tolerance!r}')
+    if not found:
+        raise ValueError('times: expected at least one offset in seconds, got none')
+    if rate is not None:
+        rate = positive('times: rate', rate, 'items per second')
+        if len(found) != 2 or found[1] < found[0]:
+            raise ValueError(f'times: rate divides a range: expected its start and stop, got {offsets}')
+        count = math.floor((found[1] - found[0]) * rate + 1e-6) + 1
+        if count > MAX_OFFSETS:
+            raise ValueError(f'times: expected at most {MAX_OFFSETS} items, got {count}')
+        found = [found[0] + item / rate for item in range(count)]
+    if tolerance is None and fill == 'exact':
+        tolerance = EXACT_TOLERANCE
+    return Times(tuple(found), rate is not None, fill, tolerance, gaps)
+
+
+def steps(start: SupportsIndex, stop: SupportsIndex) -> Steps:
+    """Returns the items of a field from `start` to `stop` relative to an anchor, for `bags.windows`.
+
+    Step 0 is the first item at or after the anchor's time: `steps(0, 16)` is the next 16 items and
+    `steps(-2, 0)` the last two before it. Fields without times have an item for each one of `every`.
+
+    Raises:
+        TypeError, ValueError: Not integers, or no item.
+    """
+    low, high = integer('steps: start', start), integer('steps: stop', stop)
+    if not low < high <= low + MAX_OFFSETS:
+        raise ValueError(f'steps: expected 1 to {MAX_OFFSETS} items, got start {low} and stop {high}')
+    return Steps(low, high)
+
+
+def _seconds(what: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f'{what}: expected a number, got {value!r:.80}')
+    if not math.isfinite(value):
+        raise ValueError(f'{what}: expected a finite number, got {value!r}')
+    return float(value)
+
+
+def positive(what: str, value: Any, unit: str) -> float:
+    """Returns a number above 0 as a float."""
+    number = _seconds(what, value)
+    if number <= 0:
+        raise ValueError(f'{what}: expected {unit}, above 0, got {value!r}')
+    return number
+
+
+def count_of(span: Span) -> int:
+    """Returns the number of items of a window."""
+    return len(span.offsets) if isinstance(span, Times) else span.stop - span.start
+
+
+def types_of(name: str, kind: FieldType, span: Span, padding: Padding) -> tuple[FieldType, FieldType]:
+    """Returns the types of a field of windows and of its mask.
+
+    Raises:
+        TypeError: The field cannot be windowed so.
+    """
+    if kind.word == 'audio' and not kind.sequence:
+        if not isinstance(span, Times) or span.is_range or len(span.offsets) != 2 or span.fill != 'nearest':
+            raise TypeError(f'windows: field {name!r} of type audio: expected times(start, stop), got {span}')
+        return parse_type('array'), parse_type('array')
+    count = count_of(span)
+    mask = parse_type(f'array(bool,{count})')
+    linear = isinstance(span, Times) and span.fill == 'linear'
+    if kind.word in VIDEO_WORDS:
+        if linear:
+            raise TypeError(f'windows: field {name!r} of type {kind.text}: frames have no linear fill')
+        return parse_type('array'), mask
+    if not kind.sequence:
+        raise TypeError(f'windows: expected sequences, videos or audio, got {name!r} of type {kind.text}')
+    fixed = fixed_dtype(kind.word, kind.args)
+    if linear and (fixed is None or fixed[0].kind != 'f'):
+        raise TypeError(f'windows: field {name!r} of type {kind.text}: linear fill needs floats')
+    if fixed is not None and fixed[0].kind in 'biufc':
+        shape = ','.join(map(str, (fixed[0].newbyteorder('=').name, count, *fixed[1])))
+        return parse_type(f'array({shape})'), mask
+    if padding == 'zero' and fixed is None and kind.word in ('utf8', 'bytes', 'msgpack', 'json', 'tree'):
+        raise TypeError(f"windows: field {name!r} of type {kind.text}: padding='zero' needs arrays")
+    args = f'({",".join(kind.args)})' if kind.args else ''
+    return parse_type(f'{kind.word}{args}[]'), mask
+
+
+def check_bounds(value: Any) -> tuple[float, float] | None:
+    """Returns the bounds of anchors in seconds; None on either side for no bound."""
+    if value is None:
+        return None
+    try:
+        low, high = value
+    except (TypeError, ValueError):
+        raise TypeError(f'windows: bounds: expected (start, stop) in seconds, got {value!r:.80}') from None
+    return (
+        -math.inf if low is None else _seconds('windows: bounds', low),
+        math.inf if high is None else _seconds('windows: bounds', high),
+    )
+
+
+def check_spans(spans: Mapping[str, Any]) -> dict[str, Span]:
+    """Returns what windows take of each field, checked."""
+    for name, span in spans.items():
+        if not isinstance(span, Times | Steps):
+            raise TypeError(
+                f'windows: field {name!r}: expected bags.times(…) or bags.steps(…), got {span!r:.80}'
+            )
+    return dict(spans)

@@ -1,0 +1,96 @@
+"""`bags.normalize`: scales the numeric columns of batches by statistics of the dataset, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.dataset.batch import Ragged
+from bags.maintenance.statistics import FieldStatistics
+from bags.validation import one_of
+
+__all__ = ['Normalize', 'normalize']
+
+Array = npt.NDArray[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Normalize:
+    """What `bags.normalize` returns: a `transform` for a loader, and its inverse. Picklable."""
+
+    scales: dict[str, tuple[Array, Array]]
+    """Of each field, what is subtracted from its values, and what they are divided by then."""
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a batch, or a datapoint, with normalized columns: float32, or float64 where they were."""
+        return self._apply(batch, lambda values, offset, scale: (values - offset) / scale)
+
+    def inverse(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns what normalized columns were before, as floats."""
+        return self._apply(batch, lambda values, offset, scale: values * scale + offset)
+
+    def _apply(self, batch: Mapping[str, Any], scaled: Any) -> dict[str, Any]:
+        found = dict(batch)
+        for name, (offset, scale) in self.scales.items():
+            if name not in found:
+                continue
+
+            def change(values: Any, offset: Array = offset, scale: Array = scale) -> Any:
+                if isinstance(values, Ragged):
+                    return dataclasses.replace(values, values=change(values.values))
+                if isinstance(values, list | tuple):
+                    return [change(value) for value in values]
+                if values is None:
+                    return None
+                array = np.asarray(values)
+                dtype = array.dtype if array.dtype == np.float64 else np.dtype(np.float32)
+                return scaled(array, offset, scale).astype(dtype)
+
+            found[name] = change(found[name])
+        return found
+
+
+def normalize(
+    statistics: Mapping[str, FieldStatistics],
+    fields: str | Iterable[str] | None = None,
+    *,
+    mode: Literal['std', 'range', 'quantiles'] = 'std',
+) -> Normalize:
+    """Returns a `transform` for `bags.Loader` that normalizes fields, and its inverse.
+
+    Args:
+        statistics: What `bags.statistics` returned.
+        fields: A name or names; all fields of the statistics unless given.
+        mode: 'std' gives mean 0 and standard deviation 1; 'range' -1 at the least and 1 at the greatest
+            value; 'quantiles' -1 and 1 at the quantiles 0.01 and 0.99. Elements that are constant become 0.
+
+    Raises:
+        KeyError: No statistics of a field.
+        ValueError: Another mode, no values, or no quantiles of a field.
+    """
+    one_of('mode', mode, ('std', 'range', 'quantiles'))
+    names = [fields] if isinstance(fields, str) else list(statistics if fields is None else fields)
+    scales = {}
+    for name in names:
+        if name not in statistics:
+            raise KeyError(f'no statistics of field {name!r}; those there are: {", ".join(statistics)}')
+        found = statistics[name]
+        if not np.all(found.count):
+            raise ValueError(f'normalize: field {name!r}: expected values, got none')
+        if mode == 'std':
+            offset, scale = found.mean, found.std
+        else:
+            if mode == 'quantiles' and not found.quantiles:
+                raise ValueError(
+                    f'normalize: field {name!r} has no quantiles: its values have too many elements'
+                )
+            low, high = (
+                (found.min, found.max) if mode == 'range' else (found.quantiles[0.01], found.quantiles[0.99])
+            )
+            offset, scale = (low + high) / 2, (high - low) / 2
+        scales[name] = offset, np.where(scale > 0, scale, 1.0)
+    return Normalize(scales)

@@ -1,0 +1,166 @@
+"""Moments and quantiles of many values in one pass, mergeable. No I/O."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ['QUANTILES', 'Accumulator']
+
+QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+VALUES_AT_ONCE = 1 << 15
+"""Values that stay in the processor's cache from one pass over them to the next."""
+BITS = {16: 16, 12: 512}
+"""Bits that tell a bucket, and the most elements of a value with which so many are used."""
+
+Array = npt.NDArray[Any]
+
+
+class Accumulator:
+    """The moments and quantiles of values of one shape, element by element.
+
+    Moments are sums in float64 around the mean of each block, merged as by Chan, Golub and LeVeque. For
+    quantiles, values are counted in buckets by the upper bits of the float32 of their distance from a pivot:
+    as in an HDR histogram, a bucket is a fixed part of its distance wide.
+
+    Args:
+        pivot: A value near the median, shape (elements,). Only accumulators of one pivot can be merged.
+    """
+
+    def __init__(self, pivot: Array) -> None:
+        self.pivot = np.nan_to_num(pivot.astype(np.float64), posinf=0.0, neginf=0.0)
+        elements = len(self.pivot)
+        self.count = np.zeros(elements, np.int64)
+        self.nans = np.zeros(elements, np.int64)
+        self.low = np.full(elements, np.inf)
+        self.high = np.full(elements, -np.inf)
+        self.mean = np.zeros(elements)
+        """Less the pivot: a large offset takes no digits of the rest."""
+        self.squares = np.zeros(elements)
+        """Sums of the squares of distances from the mean."""
+        self.bits = next((bits for bits, most in BITS.items() if elements <= most), 0)
+        """Of a float32 that tell its bucket: sign, exponent, and the rest of the fraction; 0 for none."""
+        self._buckets = np.zeros((elements, 1 << self.bits) if self.bits else (0, 0), np.int64)
+        self._pending: list[Array] = []
+        self._pending_count = 0
+
+    @property
+    def quantile_error(self) -> float:
+        """Largest error of a quantile, relative to its distance from the pivot; NaN without quantiles."""
+        return 2.0 ** -(self.bits - 8) if self.bits else float('nan')
+
+    def add(self, values: Array) -> None:
+        """Adds values, shape (n, elements)."""
+        rows = max(1, VALUES_AT_ONCE // max(1, values.shape[1]))
+        with np.errstate(invalid='ignore'):  # Of infinite values the deviation is NaN.
+            for start in range(0, len(values), rows):
+                self._add_block(values[start : start + rows])
+
+    def _add_block(self, values: Array) -> None:
+        columns = np.ascontiguousarray(values.T)  # Numpy reduces long rows faster than short ones.
+        wide = columns - self.pivot[:, None]
+        low, high = columns.min(1), columns.max(1)
+        counts = np.full(len(self.count), columns.shape[1], np.int64)
+        wrong = np.isnan(columns) if np.isnan(low).any() else None
+        if wrong is not None:
+            missing = wrong.sum(1)
+            self.nans += missing
+            counts -= missing
+            low, high = np.where(wrong, np.inf, columns).min(1), np.where(wrong, -np.inf, columns).max(1)
+        self._count_buckets(wide, wrong)
+        if wrong is not None:
+            wide[wrong] = 0.0
+        means = wide.sum(1) / np.maximum(counts, 1)
+        wide -= means[:, None]
+        if wrong is not None:
+            wide[wrong] = 0.0
+        np.minimum(self.low, low, out=self.low)
+        np.maximum(self.high, high, out=self.high)
+        self._merge_moments(counts, means, np.einsum('ij,ij->i', wide, wide))
+
+    def _merge_moments(self, counts: Array, means: Array, squares: Array) -> None:
+        total = self.count + counts
+        shift = means - self.mean
+        share = np.divide(counts, total, out=np.zeros(len(total)), where=total > 0)
+        self.mean = self.mean + np.where(counts > 0, shift * share, 0.0)
+        self.squares += squares + np.where(counts > 0, shift * shift * self.count * share, 0.0)
+        self.count = total
+
+    def _count_buckets(self, wide: Array, wrong: Array | None) -> None:
+        if not self.bits:
+            return
+        places = wide.astype(np.float32).view(np.uint32) >> np.uint32(32 - self.bits)
+        if wrong is not None:
+            places[wrong] = 1 << self.bits  # A bucket more, which is dropped.
+        self._pending.append(places)
+        self._pending_count += places.shape[1]
+        if self._pending_count >= 8 << self.bits:
+            self.buckets()
+
+    def buckets(self) -> Array:
+        """Returns the number of values in each bucket, shape (elements, buckets)."""
+        if self._pending:
+            places = np.concatenate(self._pending, 1)
+            for element, column in enumerate(places):
+                found = np.bincount(column.astype(np.int64), minlength=(1 << self.bits) + 1)
+                self._buckets[element] += found[:-1]
+            self._pending, self._pending_count = [], 0
+        return self._buckets
+
+    def merge(self, other: Accumulator) -> None:
+        """Adds the values that another accumulator of the same pivot has."""
+        self.nans += other.nans
+        np.minimum(self.low, other.low, out=self.low)
+        np.maximum(self.high, other.high, out=self.high)
+        with np.errstate(invalid='ignore'):
+            self._merge_moments(other.count, other.mean, other.squares)
+        self._buckets += other.buckets()
+        self.buckets()
+
+    def std(self) -> Array:
+        """Returns standard deviations, as `numpy.std` has them."""
+        variances: Array = self.squares / np.maximum(self.count, 1)
+        return np.sqrt(variances)
+
+    def quantiles(self, wanted: tuple[float, ...] = QUANTILES) -> Array:
+        """Returns quantiles, shape (len(wanted), elements); NaN where there is no value."""
+        found: Array = np.full((len(wanted), len(self.count)), np.nan)
+        if not self.bits:
+            return found
+        values, order = self._bucket_values()
+        for element, counts in enumerate(self.buckets()[:, order]):
+            if self.count[element]:
+                ends = np.cumsum(counts)
+                ranks = np.array(wanted) * (self.count[element] - 1)
+                found[:, element] = values[ends.searchsorted(ranks, 'right')] + self.pivot[element]
+        return found.clip(self.low, self.high)
+
+    def histogram(self, bins: int) -> Array:
+        """Returns the number of values in ranges of equal width from the least to the greatest value.
+
+        Shape (elements, bins), up to the width of a bucket.
+        """
+        found = np.zeros((len(self.count), bins), np.int64)
+        if self.bits:
+            values, order = self._bucket_values()
+            for element, counts in enumerate(self.buckets()[:, order]):
+                low, high = self.low[element], self.high[element]
+                if self.count[element] and np.isfinite([low, high]).all():
+                    where = (np.clip(values + self.pivot[element], low, high) - low) * bins
+                    places = np.minimum(where / max(high - low, np.finfo(float).tiny), bins - 1)
+                    found[element] = np.bincount(places.astype(np.int64), counts, bins)
+        return found
+
+    def _bucket_values(self) -> tuple[Array, Array]:
+        """Returns the distance in the middle of each bucket, rising, and the buckets in that order."""
+        shift = np.uint32(32 - self.bits)
+        starts = np.arange(1 << self.bits, dtype=np.uint32) << shift
+        with np.errstate(all='ignore'):
+            middles = (starts + np.uint32(1 << (31 - self.bits))).view(np.float32).astype(np.float64)
+        middles[0] = middles[1 << (self.bits - 1)] = 0.0
+        infinite = ~np.isfinite(middles)
+        middles[infinite] = np.where(starts[infinite] >> np.uint32(31), -np.inf, np.inf)
+        order = np.argsort(middles, kind='stable')
+        return middles[order], order

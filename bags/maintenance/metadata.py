@@ -1,0 +1,49 @@
+"""Setting the metadata of a dataset that is there already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from bags.dataset.metadata import METADATA, dump_metadata
+from bags.dataset.spec import load_spec
+from bags.maintenance.location import locate
+
+__all__ = ['set_metadata']
+
+
+def set_metadata(
+    path: str | os.PathLike[str],
+    metadata: Mapping[str, Any],
+    *,
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Sets what `metadata` of a dataset returns, in place of what it had. No data are rewritten.
+
+    Each shard has a copy, which is replaced as a whole; readers take that of the first. An empty mapping
+    leaves no metadata.
+
+    Args:
+        path: A dataset: path or URL.
+        metadata: As in `DatasetWriter`.
+        filesystem, storage_options: As in `bags.open`.
+
+    Raises:
+        FileNotFoundError: No dataset there.
+        ValueError: A bag alone, or metadata that JSON does not have, or of fields that are not there.
+        TypeError: Not a mapping, or values that JSON does not have.
+    """
+    location = locate(path, filesystem, storage_options)
+    if location.kind == 'bags':
+        raise ValueError(f'{location.path}: expected a dataset, got a bag')
+    store = location.store
+    spec = store.join(location.parts[0], 'spec.json')
+    data = dump_metadata(metadata, load_spec(store.read(spec), spec))
+    for folder in location.parts:
+        file = store.join(folder, METADATA)
+        if metadata:
+            store.replace(file, data)
+        else:
+            store.remove(file)
