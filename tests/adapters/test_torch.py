@@ -372,7 +372,10 @@ def test_padded_and_packed_columns_arrive_as_tensors(make):
 
 @MANY
 @SPAWNED
-@pytest.mark.parametrize(('context', 'stay'), [('fork', False), ('fork', True), ('spawn', False)])
+@pytest.mark.parametrize(
+    ('context', 'stay'),
+    [('fork', False), ('fork', True), pytest.param('spawn', False, marks=pytest.mark.slow)],
+)
 def test_each_iteration_is_the_next_epoch(make, kind, context, stay):
     """Also after a break, with seeds that are set again, and with two iterations at the same time."""
     dataset, _ = make(kind)
