@@ -9,6 +9,7 @@ from bags.dataset.base import Dataset
 from bags.dataset.selection import Fields
 from bags.loader.collate import CollateField
 from bags.loader.loader import Loader, check_loader
+from bags.loader.rows import MapStyle
 from bags.loader.schedule import Cursor, LastBatch
 from bags.samplers import Sampler
 from bags.validation import import_optional, integer
@@ -21,7 +22,7 @@ __all__ = ['batches', 'iter_dataset']
 
 
 def batches(
-    dataset: Dataset,
+    dataset: Dataset | MapStyle,
     batch_size: int,
     *,
     fields: Fields = None,
@@ -29,7 +30,7 @@ def batches(
     seed: int = 0,
     rank: int = 0,
     world_size: int = 1,
-    last_batch: LastBatch = 'pad',
+    last_batch: LastBatch | None = None,
     sampler: Sampler | None = None,
     transform: Callable[..., Any] | None = None,
     collate: Callable[[Any], Any] | Mapping[str, CollateField] | None = None,
@@ -50,7 +51,7 @@ def batches(
     Give `ReadOptions`: Grain buffers 500 elements unless given a size, and each is a batch in memory.
 
     Args:
-        dataset: A reader or a view.
+        dataset: A reader, a view, or another map-style dataset.
         batch_size: Datapoints of a batch on this rank.
         fields: As for `bags.Loader`, as are all other options.
 
@@ -75,7 +76,7 @@ def _map_dataset(loader: Loader) -> grain.MapDataset[Any]:
 
         def __init__(self) -> None:
             super().__init__()
-            self._maker = loader.batch_maker(loader.schedule(Cursor(), None))
+            self._maker = loader.batch_maker(loader.schedule(Cursor(), endless=True))
 
         def __len__(self) -> int:
             return len(loader)
@@ -106,17 +107,19 @@ def iter_dataset(loader: Loader) -> grain.IterDataset[Any]:
     """Returns a loader as a `grain.IterDataset`.
 
     Its iterators have the state of the loader, integers and strings, which Grain's checkpoints keep.
-    `mp_prefetch` divides the batches over processes; each makes its own in one thread.
+    `mp_prefetch` divides the batches over processes; each makes its own in one thread. As with every dataset
+    of Grain, each iteration is the same: it begins where the next one over the loader would begin now. Give
+    the loader the `epochs` of the run, or None for no end.
 
     Raises:
         MissingDependencyError: Grain is not installed.
         TypeError: Not a loader.
     """
     check_loader(loader)
-    return _iter_dataset(loader, 0, 1)
+    return _iter_dataset(loader, 0, 1, loader.next_cursor)
 
 
-def _iter_dataset(loader: Loader, worker: int, workers: int) -> grain.IterDataset[Any]:
+def _iter_dataset(loader: Loader, worker: int, workers: int, begin: Cursor) -> grain.IterDataset[Any]:
     """Returns the batches of one of several workers as a `grain.IterDataset`."""
     grain = import_optional('grain')
 
@@ -136,7 +139,7 @@ def _iter_dataset(loader: Loader, worker: int, workers: int) -> grain.IterDatase
             self._shard = first + (sl.start or 0) * stride, stride * (sl.step or 1)
 
         def __reduce__(self) -> Any:
-            return _iter_dataset, (loader, *self._shard)
+            return _iter_dataset, (loader, *self._shard, begin)
 
         def __str__(self) -> str:
             return f'bags.grain.iter_dataset({loader!r})'
@@ -146,7 +149,7 @@ def _iter_dataset(loader: Loader, worker: int, workers: int) -> grain.IterDatase
 
         def __init__(self, worker: int, workers: int) -> None:
             super().__init__()
-            self._batches = loader.worker_shard(worker, workers)
+            self._batches = loader.worker_shard(worker, workers, begin)
 
         def __next__(self) -> Any:
             self._assert_not_closed()

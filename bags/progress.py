@@ -1,7 +1,7 @@
-"""A progress bar on the terminal.
+"""A progress bar on the terminal, or a line of text in a notebook.
 
 `progress: bool | None` of functions of the library is True for a bar, False for none, and None (the default)
-for a bar if standard error is a terminal.
+for a bar if standard error is a terminal or a notebook.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 __all__ = ['Advance', 'progress']
 
 Advance = Callable[..., None]
 """`advance(count=1, size=0)` counts more things as done, and their bytes."""
+LINE_SECONDS = 0.2  # Between two lines in a notebook, which keeps all output.
 
 
 @contextlib.contextmanager
@@ -25,18 +27,24 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
         what: What is being done, e.g. 'copying'.
         total: How many things there are; None if this is not known.
         unit: What is counted, e.g. 'datapoints'.
-        show: Whether to show it; None: if standard error is a terminal. The bar is removed at the end.
+        show: Whether to show it; None: if standard error is a terminal or a notebook. The bar on a terminal
+            is removed at the end.
 
     Yields:
         The function that advances the bar, for any thread.
     """
+    # Jupyter, VS Code and Colab: the stream of a kernel, which is no terminal.
+    is_notebook = type(sys.stderr).__module__.startswith('ipykernel.')
     if show is None:
-        show = sys.stderr is not None and sys.stderr.isatty()
+        show = is_notebook or (sys.stderr is not None and sys.stderr.isatty())
     if not show:
         yield lambda count=1, size=0: None  # noqa: ARG005
         return
+    if is_notebook:
+        with _line(what, total, unit) as advance:
+            yield advance
+        return
     from rich.console import Console
-    from rich.filesize import decimal
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.table import Column
     from rich.text import Text
@@ -45,10 +53,7 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
         """Things and bytes a second."""
 
         def render(self, task: Task) -> Text:
-            speed = task.speed or 0.0
-            size = int(speed * task.fields['size'] / max(task.completed, 1))
-            text = f'{speed:,.0f} {unit}/s' if speed >= 10 else f'{speed:.1f} {unit}/s'
-            return Text(f'{text}, {decimal(size)}/s' if task.fields['size'] else text)
+            return Text(_rates(task.speed or 0.0, unit, task.fields['size'] / max(task.completed, 1)))
 
     columns = [
         TextColumn('{task.description}'),
@@ -73,3 +78,40 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
                 bar.update(task, advance=count, size=total_size)
 
         yield advance
+
+
+def _rates(speed: float, unit: str, size: float) -> str:
+    """Returns things a second, and their bytes, given the bytes of each."""
+    from rich.filesize import decimal
+
+    text = f'{speed:,.0f} {unit}/s' if speed >= 10 else f'{speed:.1f} {unit}/s'
+    return f'{text}, {decimal(int(speed * size))}/s' if size else text
+
+
+@contextlib.contextmanager
+def _line(what: str, total: int | None, unit: str) -> Iterator[Advance]:
+    """Writes a line again and again: a notebook has no cursor to move, and a widget needs other packages."""
+    lock = threading.Lock()
+    start = written = time.monotonic()
+    done = done_size = width = 0
+
+    def write(end: str = '') -> None:
+        nonlocal width
+        speed = done / max(time.monotonic() - start, 1e-6)
+        count = f'{done:,}' if total is None else f'{done:,}/{total:,}'
+        line = f'{what} {count}, {_rates(speed, unit, done_size / max(done, 1))}'
+        sys.stderr.write(f'\r{line:<{width}}{end}')
+        sys.stderr.flush()
+        width = len(line)
+
+    def advance(count: int = 1, size: int = 0) -> None:
+        nonlocal done, done_size, written
+        with lock:
+            done, done_size = done + count, done_size + size
+            if time.monotonic() - written >= LINE_SECONDS:
+                written = time.monotonic()
+                write()
+
+    yield advance
+    if width:
+        write('\n')

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import multiprocessing.context
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -10,7 +12,8 @@ import numpy as np
 from bags.dataset.batch import Ragged, convert
 from bags.loader.iterator import LoaderIterator
 from bags.loader.loader import Loader, check_loader
-from bags.validation import at_least, import_optional
+from bags.loader.schedule import Cursor
+from bags.validation import import_optional
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +27,9 @@ __all__ = ['IterableDataset', 'to_torch']
 
 VIEWED_AS = {'bfloat16': 'i2', 'float8_e4m3fn': 'i1', 'float8_e5m2': 'i1'}
 """Dtypes of ml_dtypes that PyTorch has too, and the integers of their size."""
+MAX_ITERATIONS = 16
+"""Iterations by workers that are begun at the same time."""
+LOCK_SECONDS = 60.0
 
 
 def to_torch(
@@ -79,12 +85,15 @@ def to_torch(
 class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where PyTorch is not installed
     """The batches of a loader as an iterable dataset of PyTorch, for its `DataLoader` with `batch_size=None`.
 
-        batches = bags.torch.IterableDataset(bags.Loader(dataset, 64, epochs=1))
-        for batch in DataLoader(batches, batch_size=None, num_workers=4): ...
+        batches = bags.torch.IterableDataset(bags.Loader(dataset, 64))
+        training = DataLoader(batches, batch_size=None, num_workers=4)
+        for epoch in range(10):
+            for batch in training: ...
 
     With any number of workers, a `DataLoader` gives the batches of the loader in its order: each worker makes
-    every n-th batch, in its own thread. A `StatefulDataLoader` resumes where it was. Arrays arrive as
-    tensors, as from `to_torch`, in shared memory if they come from workers.
+    every n-th batch, in its own thread. Each iteration is the next epoch, as with the loader, whose
+    `set_epoch` and `load_state_dict` workers follow. A `StatefulDataLoader` resumes where it was. Arrays
+    arrive as tensors, as from `to_torch`, in shared memory if they come from workers.
 
     Args:
         loader: Whose batches. If its `world_size` is 1, it gets the rank of this process.
@@ -106,8 +115,13 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         self._register()
         self.loader = _on_this_rank(loader, rank, world_size)
         self.tensors = tensors
-        # In shared memory, for workers that live for several epochs to see it change.
-        self._epoch = import_optional('torch').full((), -1).share_memory_()
+        torch = import_optional('torch')
+        # In shared memory: the process with the loader does not learn of iterations, only its workers do.
+        if not isinstance(self.loader.place, torch.Tensor):
+            self.loader.place = torch.tensor(list(self.loader.place)).share_memory_()
+        self._begun = torch.zeros((MAX_ITERATIONS, 5), dtype=torch.int64).share_memory_()
+        """Of the newest iterations of workers: the key, how many workers have begun it, and its cursor."""
+        self._lock, self._iterations = _new_lock(), 0
 
     @classmethod
     def _register(cls) -> None:
@@ -115,32 +129,63 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         import_optional('torch').utils.data.IterableDataset.register(cls)
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next iterators give this one epoch, from its beginning."""
-        self._epoch.fill_(at_least('epoch', epoch, 0))
+        """Makes the next iteration begin with an epoch, as `Loader.set_epoch`."""
+        self.loader.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Any]:
         info = import_optional('torch').utils.data.get_worker_info()
-        worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
-        epoch = int(self._epoch)
-        loader = self.loader if info is None else self.loader.without_workers()
-        batches = loader.worker_shard(worker, workers, None if epoch < 0 else epoch)
+        if info is None:
+            batches = self.loader.worker_shard(0, 1, self.loader.begin())
+        else:
+            loader = self.loader.without_workers()
+            batches = loader.worker_shard(info.id, info.num_workers, self._begin(info))
         return Tensors(batches) if self.tensors else batches
 
+    def _begin(self, info: Any) -> Cursor:
+        """Returns where a worker begins: the first worker of an iteration moves the loader on.
+
+        Raises:
+            RuntimeError: Another worker was killed meanwhile.
+        """
+        # Those of one iteration have one base seed, and have begun equally many in this process. A seed that
+        # is set again for each iteration is told apart by all workers having begun the one before.
+        self._iterations += 1
+        key = (info.seed - info.id + self._iterations) % (1 << 62) + 1
+        if not self._lock.acquire(timeout=LOCK_SECONDS):
+            raise RuntimeError(
+                'a worker was killed while it began an iteration: make the IterableDataset again'
+            )
+        try:
+            rows = self._begun.tolist()
+            place = next(
+                (p for p, row in enumerate(rows) if row[0] == key and row[1] < info.num_workers), None
+            )
+            if place is None:
+                place = -1
+                rows = [*rows[1:], [key, 0, *self.loader.begin()]]
+            rows[place][1] += 1
+            self._begun.copy_(self._begun.new_tensor(rows))
+            return Cursor(*rows[place][2:])
+        finally:
+            self._lock.release()
+
     def __len__(self) -> int:
-        """Returns the number of batches on this rank, from the first epoch on.
+        """Returns the number of batches of an iteration on this rank.
 
         Raises:
             TypeError: There is no end.
         """
-        if int(self._epoch) >= 0:
-            return len(self.loader)
-        if self.loader.epochs is None:
-            raise TypeError('the loader has no end: give it epochs, or call set_epoch')
-        return self.loader.epochs * len(self.loader)
+        return len(self.loader)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A lock can be sent only to a process that is being started.
+        is_starting = multiprocessing.context.get_spawning_popen() is not None
+        return self.__dict__ | ({} if is_starting else {'_lock': None})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._register()
         self.__dict__.update(state)
+        self._lock = self._lock or _new_lock()
 
     def __repr__(self) -> str:
         return f'bags.torch.IterableDataset({self.loader!r})'
@@ -156,6 +201,10 @@ class Tensors(Iterator[Any]):
 
     def __next__(self) -> Any:
         return to_torch(next(self._batches))
+
+
+def _new_lock() -> Any:
+    return multiprocessing.get_context('spawn').Lock()
 
 
 def _on_this_rank(loader: Loader, rank: int | None, world_size: int | None) -> Loader:

@@ -6,9 +6,8 @@ returns a function that gives the batches of one epoch, in random order: uint8 a
 once, before anything is timed.
 """
 
-import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +40,8 @@ class Bags:
                 writer.append({'image': picture})
 
     def open(self, path: Path) -> Batches:
-        epochs = itertools.count()
         loader = bags.Loader(bags.open(path), BATCH, last_batch='drop', collate=bags.stack, workers=CORES)
-        return lambda: (batch['image'] for batch in loader.epoch(next(epochs)))
+        return lambda: (batch['image'] for batch in loader)
 
 
 class BagsInTorch(Bags):
@@ -53,14 +51,8 @@ class BagsInTorch(Bags):
 
     def open(self, path: Path) -> Batches:
         loader = bags.Loader(bags.open(path), BATCH, last_batch='drop', collate=bags.stack)
-        batches, epochs = bags.torch.IterableDataset(loader), itertools.count()
-        stream = torch_loader(batches, batch_size=None)
-
-        def epoch() -> Iterator[Any]:
-            batches.set_epoch(next(epochs))
-            return (batch['image'] for batch in stream)
-
-        return epoch
+        stream = torch_loader(bags.torch.IterableDataset(loader), batch_size=None)
+        return lambda: (batch['image'] for batch in stream)
 
 
 class BagsInGrain(Bags):

@@ -58,6 +58,7 @@ class Run:
             reader,
             batch_size=6,
             fields=('name', 'image'),
+            epochs=None,
             last_batch='drop',
             seed=1,
             transform=patches.cutter(reader),

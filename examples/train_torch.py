@@ -31,11 +31,12 @@ class Run:
     """A training run: everything that a checkpoint restores."""
 
     def __init__(self, reader: Any) -> None:
-        # Threads decode and cut patches ahead. Batches are tensors. Without `epochs`, the loader never ends.
+        # Threads decode and cut patches ahead. Batches are tensors. With `epochs=None` the loader never ends.
         self.loader = bags.Loader(
             reader,
             batch_size=6,
             fields=('name', 'image'),
+            epochs=None,
             last_batch='drop',
             seed=1,
             transform=patches.cutter(reader),

@@ -1,8 +1,14 @@
 """The bar: seen on terminals, nothing at all elsewhere."""
 
 import io
+import re
+import time
 
 from bags.progress import progress
+
+
+class Notebook(io.StringIO):
+    __module__ = 'ipykernel.iostream'  # Of the standard error of a kernel.
 
 
 class Terminal(io.StringIO):
@@ -38,3 +44,19 @@ def test_an_unknown_total(monkeypatch):
     monkeypatch.setattr('sys.stderr', Terminal())
     with progress('reading', None, 'files', show=True) as advance:
         advance(3)
+
+
+def test_a_notebook_shows_a_line(monkeypatch):
+    """Without codes that move a cursor, and without widgets."""
+    stream = Notebook()
+    monkeypatch.setattr('sys.stderr', stream)
+    with progress('copying', 30, 'datapoints') as advance:
+        for _ in range(30):
+            time.sleep(0.02)
+            advance(1, 1000)
+    assert '\x1b' not in stream.getvalue()
+    lines = stream.getvalue().split('\r')[1:]
+    assert 2 <= len(lines) <= 5
+    assert re.fullmatch(r'copying 30/30, \d+ datapoints/s, \d+\.\d kB/s *\n', lines[-1])
+    assert not run(Notebook(), monkeypatch, show=False)
+    assert not run(Notebook(), monkeypatch)  # Done before there was anything to wait for.

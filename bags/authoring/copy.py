@@ -89,7 +89,7 @@ def copy(
         on_error: 'raise', or 'skip' to leave out datapoints that cannot be read, and list them in the result.
             That decompresses all compressed records, and so is slower.
         resume: Resume an earlier run, if there was one, after its last datapoint.
-        progress: Whether to show a progress bar; None: if standard error is a terminal.
+        progress: Whether to show a progress bar; None: on a terminal or in a notebook.
         workers: Threads that read ahead; the number of processors unless given.
         filesystem, storage_options: As in `DatasetWriter`, for the copy.
 

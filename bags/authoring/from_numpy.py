@@ -44,7 +44,7 @@ def from_numpy(
         directory: Where the dataset goes: str, path or URL.
         shard_size, shard_length, compression, filesystem, storage_options: As in `ShardedDatasetWriter`.
         resume: Resume an earlier run, if there was one, with the same arrays.
-        progress: Whether to show a progress bar; None: if standard error is a terminal.
+        progress: Whether to show a progress bar; None: on a terminal or in a notebook.
 
     Returns:
         The number of datapoints.

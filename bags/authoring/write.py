@@ -108,7 +108,7 @@ def write(
         shard_size, shard_length: Bytes, or datapoints, from which on a shard is full.
         resume: Resume an earlier run, if there was one, with the same inputs in the same order: no datapoint
             is lost or written twice.
-        progress: Whether to show a progress bar; None: if standard error is a terminal.
+        progress: Whether to show a progress bar; None: on a terminal or in a notebook.
         filesystem, storage_options: As in `DatasetWriter`.
 
     Raises:

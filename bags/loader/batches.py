@@ -18,6 +18,7 @@ from bags.dataset.selection import Fields, select_fields
 from bags.dataset.spec import Spec, parse_spec
 from bags.errors import BagsError, StackError
 from bags.indexing import Int64s
+from bags.loader.rows import RowBatches
 from bags.loader.schedule import Schedule, Step
 from bags.samplers import Sampler
 from bags.workers.outcome import Partial
@@ -25,7 +26,7 @@ from bags.workers.outcome import Partial
 __all__ = ['MASK', 'PLAN_STEPS', 'BatchMaker', 'types_of']
 
 MASK = '_mask'
-"""Column that marks repeats with False, in batches that have any."""
+"""Column that marks repeats with False, unless another name is given."""
 PLAN_STEPS = 64
 """Steps whose datapoints are sampled with one call: it takes 50 us however few they are."""
 MAX_PLANS = 4
@@ -59,13 +60,13 @@ class BatchMaker:
     """Takes a batch, and `rng` if it has a parameter of that name; returns a batch."""
     collate: Callable[[Any], Any] | None
     """Takes what `transform` returns."""
-    mask_column: str | None
+    mask: str | None
     """A column of every batch that is False for repeats."""
 
     def __post_init__(self) -> None:
         self._takes_rng = self.transform is not None and _takes_rng(self.transform)
         self._types = types_of(self.dataset) or {}
-        self._is_plain = self.transform is None and self.collate is None and self.mask_column is None
+        self._is_plain = self.transform is None and self.collate is None and self.mask is None
         self._plans = FifoCache(functools.partial(_plan, self.sampler, self.schedule), MAX_PLANS)
 
     def make(self, numbers: range) -> list[Any] | Partial:
@@ -84,9 +85,13 @@ class BatchMaker:
             for place, step in enumerate(plan.steps[first : first + len(numbers)]):
                 indices = plan.indices[offsets[place] : offsets[place + 1]]
                 batch = self._read(indices) if together is None else together[place]
-                if not self._is_plain or step.stop > self.schedule.length:
+                if not self._is_plain:
                     batch = self._transformed(batch, step, indices)
                 batches.append(batch)
+        except StopIteration as exc:  # Raised as it is, it would end the loop over the loader without a word.
+            error = RuntimeError(f'StopIteration was raised, {"; ".join(getattr(exc, "__notes__", ()))}')
+            error.__cause__ = exc
+            return Partial(batches, error)
         except Exception as exc:
             return Partial(batches, exc)
         return batches
@@ -100,6 +105,8 @@ class BatchMaker:
 
     def _read_together(self, indices: Int64s, offsets: list[int]) -> list[Batch] | None:
         """Reads several batches with one call; None if they must be read one by one."""
+        if isinstance(self.dataset, RowBatches):
+            return None  # Which columns are arrays depends on the rows of each batch.
         try:
             columns = self.dataset.batch(indices[offsets[0] : offsets[-1]], self.fields)
         except Exception:
@@ -119,8 +126,12 @@ class BatchMaker:
 
     def _transformed(self, batch: Any, step: Step, indices: Int64s) -> Any:
         length, stage = self.schedule.length, 'transform'
-        if self.mask_column is not None or step.stop > length:
-            batch[self.mask_column or MASK] = np.arange(step.start, step.stop) < length
+        if self.mask is not None:
+            if not isinstance(batch, dict):
+                raise TypeError(
+                    f'{self.mask!r}: expected rows that are dicts, for a column that marks repeats'
+                )
+            batch[self.mask] = np.arange(step.start, step.stop) < length
         try:
             if self.transform is not None:
                 if self._takes_rng:
@@ -136,8 +147,6 @@ class BatchMaker:
             if len(exc.shapes) != len(indices):
                 raise
             raise StackError(exc.shapes, exc.field, indices.tolist()) from None
-        except StopIteration as exc:  # Raised as it is, it would end the loop over the loader without a word.
-            raise RuntimeError(f'{stage} raised StopIteration') from exc
         except Exception as exc:
             exc.add_note(f'in {stage} of the batch of datapoints {_listed(indices)} (epoch {step.epoch})')
             raise
@@ -155,7 +164,7 @@ class BatchMaker:
         return exc
 
     def _unreadable_field(self, index: int) -> str | None:
-        for name, items in select_fields(self.fields, self._types).items():
+        for name, items in select_fields(self.fields, self._types).items() if self._types else ():
             try:
                 self.dataset.batch([index], {name: items})
             except Exception:

@@ -16,8 +16,12 @@ class Source(Protocol):
     """What an iterator needs of its loader."""
 
     to_device: Callable[[Any], Any] | None
+    epochs: int | None
+    next_cursor: Cursor
 
-    def schedule(self, begin: Cursor, epochs: int | None, skip: int, stride: int) -> Schedule: ...
+    def move_past(self, cursor: Cursor) -> None: ...
+
+    def schedule(self, begin: Cursor, skip: int, stride: int) -> Schedule: ...
 
     def start(self, progress: Progress) -> Prefetched: ...
 
@@ -27,7 +31,7 @@ class Source(Protocol):
 
 
 class LoaderIterator(Iterator[Any]):
-    """Batches of a loader, from a cursor on; or, of several workers, those of one.
+    """Batches of one iteration over a loader; or, of several workers, those of one.
 
     Its threads or processes end with it: at the end, on `close`, on an error, or when it is garbage. After
     Ctrl-C the next call resumes with the batch that was interrupted.
@@ -35,20 +39,18 @@ class LoaderIterator(Iterator[Any]):
     Args:
         loader: Whose batches.
         begin: Where to begin.
-        epochs: The epoch before which to end; None for never.
         worker, workers: Every `workers`-th batch, from batch `worker` on.
     """
 
-    def __init__(
-        self, loader: Source, begin: Cursor, epochs: int | None, worker: int = 0, workers: int = 1
-    ) -> None:
-        self._loader, self._epochs, self._stride = loader, epochs, workers
+    def __init__(self, loader: Source, begin: Cursor, worker: int = 0, workers: int = 1) -> None:
+        self._loader, self._stride = loader, workers
+        self._next_epoch = begin.epoch + 1
         self._batches: Prefetched | None = None
         self._seek(begin, worker)
 
     def _seek(self, cursor: Cursor, skip: int) -> None:
         """Goes to a cursor, from which on so many batches are those of other workers."""
-        self._progress = Progress(self._loader.schedule(cursor, self._epochs, skip, self._stride))
+        self._progress = Progress(self._loader.schedule(cursor, skip, self._stride))
         self._must_start = True
 
     def _place(self) -> tuple[Cursor, int]:
@@ -80,8 +82,13 @@ class LoaderIterator(Iterator[Any]):
                 raise StopIteration
             batch, to_device = next(self._batches), self._loader.to_device
             if to_device is not None:
-                batch = to_device(batch)
+                try:
+                    batch = to_device(batch)
+                except StopIteration as exc:  # Raised as it is, it would end the loop without a word.
+                    raise RuntimeError('to_device raised StopIteration') from exc
             self._progress.delivered += 1
+            if self._loader.epochs is None:
+                self._move_loader_on()
             return batch  # noqa: TRY300 - here an interrupt still takes the count back
         except KeyboardInterrupt:
             self.close()
@@ -92,6 +99,17 @@ class LoaderIterator(Iterator[Any]):
         except BaseException:
             self.close()
             raise
+
+    def _move_loader_on(self) -> None:
+        """Makes the next iteration over an endless loader begin after the epochs that this one has begun.
+
+        Unless it has been told to begin elsewhere, or another iteration has begun.
+        """
+        next_epoch = self._progress.schedule[self._progress.delivered - 1].epoch + 1
+        if next_epoch > self._next_epoch:
+            if self._loader.next_cursor == (self._next_epoch, 0, self._next_epoch):
+                self._loader.next_cursor = Cursor(next_epoch, 0, next_epoch)
+            self._next_epoch = next_epoch
 
     def close(self) -> None:
         """Ends the workers; there are no more batches."""
@@ -115,7 +133,7 @@ class LoaderIterator(Iterator[Any]):
         return state if self._stride == 1 else {**state, 'skip': skip, 'workers': self._stride}
 
     def load_state_dict(self, state: State) -> None:
-        """Resumes from the state of another iterator or loader.
+        """Resumes from the state of another iterator or loader; the next iteration begins after this one.
 
         Raises:
             ValueError: As `Loader.load_state_dict`; or the state of one of another number of workers.
@@ -125,6 +143,8 @@ class LoaderIterator(Iterator[Any]):
         if workers != self._stride:
             raise ValueError(f'state: expected that of {self._stride} workers, got that of {workers}')
         self.close()
+        self._next_epoch = cursor.epoch + 1
+        self._loader.move_past(cursor)
         self._seek(cursor, skip)
         if self._batches is not None:
             self.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableSequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -17,6 +17,7 @@ from bags.loader.batches import MASK, BatchMaker, types_of
 from bags.loader.collate import CollateField, collate_function
 from bags.loader.iterator import LoaderIterator
 from bags.loader.prefetch import Prefetched
+from bags.loader.rows import MapStyle, RowBatches
 from bags.loader.schedule import Cursor, LastBatch, Progress, Schedule, State, cursor_from
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
 from bags.validation import at_least, at_least_or_none, integer, one_of
@@ -30,24 +31,27 @@ MAX_WORKERS = 16  # Unless given. Threads that wait for a network are this many 
 class Loader:
     """Batches of a dataset for training, on one or several ranks.
 
-    Iterating over it gives dicts of columns, as `dataset.batch` does. The order depends on `seed` and the
-    epoch, and is the same for any number and kind of workers. Batches do not mix epochs. Each iteration
-    begins at the beginning, or where `load_state_dict` says.
+    Iterating over it gives dicts of columns, as `dataset.batch` does. Each iteration is the next epoch, also
+    after one that was left before its end, unless `set_epoch` or `load_state_dict` says otherwise. The order
+    depends on `seed` and the epoch, and is the same for any number and kind of workers. Batches do not mix
+    epochs.
 
     Args:
-        dataset: A reader or a view.
+        dataset: A reader, a view, or any object with `__len__` and `__getitem__` such as a map-style dataset
+            of PyTorch; its `__getitems__` is called with a list of indices if it has one.
         batch_size: Datapoints of a batch on this rank.
         fields: Which fields, and items of sequences, as in `dataset.batch`; all unless given.
         shuffle: True: another random order in each epoch; False: the order of the dataset; 'shards': random
             too, but a few shards at a time, for datasets on an object store.
         seed: Of the order, and of the random numbers of `transform`.
-        epochs: Number of epochs; None for no end.
+        epochs: Number of epochs of an iteration; None for no end.
         rank: Which of the processes of a distributed run this is, e.g. `jax.process_index()`.
         world_size: Number of those processes, e.g. `jax.process_count()`.
         last_batch: What becomes of the last step of an epoch, which may have too few datapoints for full
-            batches on all ranks. 'pad': full batches, that wrap around to the beginning of the epoch; the
-            column `_mask` of such a batch is False for repeats. 'drop': it is left out. 'partial': the ranks
-            share it; their batches are smaller, and some ranks may have none.
+            batches on all ranks. 'partial': the ranks share it; their batches are smaller, and some ranks may
+            have none. 'pad': full batches, that wrap around to the beginning of the epoch; every batch has a
+            column `_mask`, False for repeats. 'drop': it is left out. Unless given, 'partial' on one rank,
+            and 'pad' on several.
         sampler: The order, instead of `shuffle`; see `bags.samplers`.
         workers: Threads or processes that make batches ahead; 0 makes each when it is asked for. Unless
             given, one a core, or 16 threads for a remote dataset.
@@ -63,23 +67,24 @@ class Loader:
         mask_column: Name of a column of every batch that is False for repeats.
 
     Raises:
-        ValueError: An option out of range, a batch larger than the dataset, or an empty dataset.
+        ValueError: An option out of range, an empty dataset, or with `last_batch='drop'` one without a full
+            batch.
         KeyError: No such field.
         TypeError: Not a dataset, an option of the wrong type, or, for processes, one that cannot be pickled.
     """
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Dataset | MapStyle,
         batch_size: int,
         *,
         fields: Fields = None,
         shuffle: bool | Literal['shards'] = True,
         seed: int = 0,
-        epochs: int | None = None,
+        epochs: int | None = 1,
         rank: int = 0,
         world_size: int = 1,
-        last_batch: LastBatch = 'pad',
+        last_batch: LastBatch | None = None,
         sampler: Sampler | None = None,
         workers: int | None = None,
         processes: bool = False,
@@ -89,8 +94,6 @@ class Loader:
         to_device: Callable[[Any], Any] | None = None,
         mask_column: str | None = None,
     ) -> None:
-        if not hasattr(dataset, 'batch') or not hasattr(dataset, '__len__'):
-            raise TypeError(f'dataset: expected a reader or a view, got {type(dataset).__name__}')
         for name, function in (('transform', transform), ('to_device', to_device)):
             if function is not None and not callable(function):
                 raise TypeError(f'{name}: expected a function, got {function!r:.200}')
@@ -98,30 +101,33 @@ class Loader:
             raise TypeError(
                 f'processes: expected True or False, got {processes!r:.200}; workers= is their number'
             )
-        self.dataset = dataset
+        self.dataset = dataset if isinstance(dataset, Dataset) else RowBatches(dataset)
         is_iterable = hasattr(fields, '__iter__') and not isinstance(fields, str | Mapping)
         self.fields: Any = tuple(fields) if is_iterable else fields  # type: ignore[arg-type]
         self.seed = integer('seed', seed)
         self.batch_size = at_least('batch_size', batch_size, 1)
-        self.epochs = at_least_or_none('epochs', epochs, 0)
+        self.epochs = at_least_or_none('epochs', epochs, 1)
         self.prefetch = at_least_or_none('prefetch', prefetch, 1)
         if workers is None:
             waits = getattr(dataset, 'is_remote', False) and not processes
             workers = MAX_WORKERS if waits else min(MAX_WORKERS, os.cpu_count() or 1)
         self.workers = at_least('workers', workers, 0)
         self.processes = bool(processes)
-        one_of('last_batch', last_batch, get_args(LastBatch))
-        self.last_batch = last_batch
-        self.sampler = _sampler(dataset, shuffle, self.seed) if sampler is None else sampler
+        if last_batch is not None:
+            one_of('last_batch', last_batch, get_args(LastBatch))
+        self._last_batch = last_batch
+        self.sampler = _sampler(self.dataset, shuffle, self.seed) if sampler is None else sampler
         self.transform, self.collate = transform, collate_function(collate)
         self.to_device, self.mask_column = to_device, mask_column
         _check_sampler(self.sampler, len(dataset))
         self._set_rank(rank, world_size)
-        self._check_fields()
-        self.begin = Cursor()
-        self._progress = Progress(self.schedule(self.begin, self.epochs))
+        self.place: MutableSequence[int] = [*Cursor()]
+        """The numbers of `next_cursor`."""
+        self._progress: Progress | None = None
         if self.processes and self.workers:
-            check_sendable(dataset=dataset, sampler=self.sampler, transform=transform, collate=self.collate)
+            check_sendable(
+                dataset=self.dataset, sampler=self.sampler, transform=transform, collate=self.collate
+            )
 
     def _set_rank(self, rank: int, world_size: int) -> None:
         """Sets the rank.
@@ -134,22 +140,24 @@ class Loader:
         self.rank = at_least('rank', rank, 0)
         if self.rank >= self.world_size:
             raise ValueError(f'rank: expected less than world_size ({self.world_size}), got {rank}')
+        self.last_batch: LastBatch = self._last_batch or ('pad' if self.world_size > 1 else 'partial')
         length = len(self.sampler)
         if not len(self.dataset):
             raise ValueError('dataset: expected datapoints to load, got none')
         if not length:
             raise ValueError('sampler: expected positions to load, got none')
-        if length < self.world_size:
+        if length < self.world_size and self.last_batch != 'pad':
             raise ValueError(
                 f'world_size: expected at most the {length} datapoints there are, got {self.world_size}'
             )
-        drops = self.last_batch == 'drop'
-        most = length // self.world_size if drops else length
-        if self.batch_size > most:
-            each = f' for each of {self.world_size} ranks' if self.world_size > 1 and drops else ''
+        most = length // self.world_size
+        if self.batch_size > most and self.last_batch == 'drop':
+            each = f' for each of {self.world_size} ranks' if self.world_size > 1 else ''
             raise ValueError(
-                f'batch_size: expected at most the {most} datapoints there are{each}, got {self.batch_size}'
+                f'batch_size: expected at most the {most} datapoints there are{each}, got {self.batch_size} '
+                "(last_batch='partial' gives smaller batches)"
             )
+        self._check_fields()
 
     def _check_fields(self) -> None:
         """Checks fields and the mask's name.
@@ -162,13 +170,20 @@ class Loader:
             raise TypeError(f'mask_column: expected the name of a column, got {self.mask_column!r:.200}')
         types = types_of(self.dataset)
         selected = select_fields(self.fields, types) if types is not None else {}
-        name = self.mask_column or (MASK if self.last_batch == 'pad' else None)
-        if name in selected:
-            raise ValueError(f'mask_column: expected a name that is not a field, got {name!r}')
+        self.mask = self.mask_column or (MASK if self.last_batch == 'pad' else None)
+        if self.mask in selected:
+            raise ValueError(f'mask_column: expected a name that is not a field, got {self.mask!r}')
 
     def __len__(self) -> int:
-        """Returns the number of batches of a whole epoch on this rank."""
-        return self.schedule(Cursor(), None).epoch_steps
+        """Returns the number of batches that a whole iteration gives on this rank.
+
+        Raises:
+            TypeError: There is no end.
+        """
+        total = self.schedule(Cursor()).total
+        if total is None:
+            raise TypeError('a loader with epochs=None has no end, and so no length')
+        return total
 
     def __repr__(self) -> str:
         return (
@@ -179,11 +194,12 @@ class Loader:
     def on_rank(self, rank: int, world_size: int) -> Loader:
         """Returns this loader for another rank."""
         other = copy.copy(self)
+        other.place, other._progress = [*self.next_cursor], None
         other._set_rank(rank, world_size)
         return other
 
     def without_workers(self) -> Loader:
-        """Returns this loader with `workers=0`."""
+        """Returns this loader with `workers=0`; both have the same next epoch."""
         other = copy.copy(self)
         other.workers = 0
         return other
@@ -191,19 +207,37 @@ class Loader:
     # Iteration.
 
     def __iter__(self) -> LoaderIterator:
-        return self._started(self.begin, self.epochs)
-
-    def epoch(self, number: int) -> LoaderIterator:
-        """Returns an iterator over one epoch."""
-        number = at_least('epoch', number, 0)
-        return self._started(Cursor(number), number + 1)
-
-    def _started(self, begin: Cursor, epochs: int | None) -> LoaderIterator:
-        iterator = LoaderIterator(self, begin, epochs)
+        iterator = LoaderIterator(self, self.begin())
         iterator.start()
         return iterator
 
-    def worker_shard(self, worker: int, workers: int, epoch: int | None = None) -> LoaderIterator:
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iteration begin with an epoch; those after it go on from there."""
+        epoch = at_least('epoch', epoch, 0)
+        self.next_cursor, self._progress = Cursor(epoch, 0, epoch), None
+
+    @property
+    def next_cursor(self) -> Cursor:
+        """Where the next iteration begins."""
+        return Cursor(*map(int, self.place))
+
+    @next_cursor.setter
+    def next_cursor(self, cursor: Cursor) -> None:
+        for place, number in enumerate(cursor):
+            self.place[place] = number
+
+    def begin(self) -> Cursor:
+        """Returns where a new iteration begins, and moves on to the epoch with which the next one does."""
+        begin = self.next_cursor
+        self.move_past(begin)
+        return begin
+
+    def move_past(self, cursor: Cursor) -> None:
+        """Makes the next iteration begin after the one that a cursor is in."""
+        epoch = cursor.first + self.epochs if self.epochs is not None else cursor.epoch + 1
+        self.next_cursor = Cursor(epoch, 0, epoch)
+
+    def worker_shard(self, worker: int, workers: int, begin: Cursor | None = None) -> LoaderIterator:
         """Returns every `workers`-th batch, from batch `worker` on, for one worker of another library.
 
         One batch of each worker in turn gives the batches of the loader. Nothing is started before the first
@@ -211,24 +245,23 @@ class Loader:
 
         Args:
             worker, workers: Which worker of how many.
-            epoch: Only this one; unless given, all from where the loader begins.
+            begin: Where to begin; unless given, where the next iteration does, which stays as it is.
         """
         loader = self if workers == 1 else self.without_workers()
-        begin, epochs = (self.begin, self.epochs) if epoch is None else (Cursor(epoch), epoch + 1)
-        return LoaderIterator(loader, begin, epochs, worker, workers)
+        return LoaderIterator(loader, self.next_cursor if begin is None else begin, worker, workers)
 
-    def schedule(self, begin: Cursor, epochs: int | None, skip: int = 0, stride: int = 1) -> Schedule:
+    def schedule(self, begin: Cursor, skip: int = 0, stride: int = 1, *, endless: bool = False) -> Schedule:
         """Returns the steps of this rank from a cursor on."""
         return Schedule(
-            len(self.sampler), self.batch_size, self.rank, self.world_size, self.last_batch, epochs, begin,
-            skip, stride,
+            len(self.sampler), self.batch_size, self.rank, self.world_size, self.last_batch,
+            None if endless else self.epochs, begin, skip, stride,
         )  # fmt: skip
 
     def batch_maker(self, schedule: Schedule) -> BatchMaker:
         """Returns what makes the batches of a schedule."""
         return BatchMaker(
             self.dataset, self.fields, self.sampler, schedule, self.seed, self.transform, self.collate,
-            self.mask_column,
+            self.mask,
         )  # fmt: skip
 
     def start(self, progress: Progress) -> Prefetched:
@@ -244,9 +277,9 @@ class Loader:
         """Returns the state after the last batch that the newest iterator delivered: integers and strings.
 
         Batches made ahead do not count. Any number of ranks can resume from this one state, with any batch
-        size and workers.
+        size and workers. After the last batch of an iteration, it is that of the beginning of the next one.
         """
-        return self.state_at(self._progress.cursor)
+        return self.state_at(self.next_cursor if self._progress is None else self._progress.cursor)
 
     def state_at(self, cursor: Cursor) -> State:
         """Returns the state at a cursor."""
@@ -254,6 +287,7 @@ class Loader:
             'seed': self.seed,
             'epoch': cursor.epoch,
             'consumed': cursor.consumed,
+            'first_epoch': cursor.first,
             'sampler': repr(self.sampler),
             'dataset': self.fingerprint,
         }
@@ -261,23 +295,25 @@ class Loader:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of the dataset's fields, its length and a few of its records."""
-        return fingerprint(self.dataset)
+        return fingerprint(self.dataset.rows if isinstance(self.dataset, RowBatches) else self.dataset)
 
     def load_state_dict(self, state: State) -> None:
-        """Makes the next iterators begin where another one was.
+        """Makes the next iteration go on where another one was; those after it are the next epochs.
 
         Raises:
             ValueError: The state of a run with another dataset, seed or sampler, or not a state.
         """
-        self.begin = self.cursor_from(state)
-        self._progress = Progress(self.schedule(self.begin, self.epochs))
+        cursor = self.cursor_from(state)
+        is_end = self.epochs is not None and cursor[:2] == (cursor.first + self.epochs, 0)
+        self.next_cursor = cursor._replace(first=cursor.epoch) if is_end else cursor
+        self._progress = None
 
     def cursor_from(self, state: Any) -> Cursor:
         """Returns the cursor of a state, after checking that it is one of this run."""
-        return cursor_from(state, self.state_at(Cursor()), len(self.sampler))
+        return cursor_from(state, self.state_at(Cursor()), len(self.sampler), self.epochs)
 
 
-def _sampler(dataset: Dataset, shuffle: bool | str, seed: int) -> Sampler:
+def _sampler(dataset: Dataset | RowBatches, shuffle: bool | str, seed: int) -> Sampler:
     if shuffle == 'shards':
         return ShardShuffled(shard_lengths(dataset), seed)
     if not isinstance(shuffle, bool):

@@ -37,6 +37,8 @@ class Cursor(NamedTuple):
     epoch: int = 0
     consumed: int = 0
     """Positions of the epoch that all ranks together have taken."""
+    first: int = 0
+    """The epoch with which the iteration began."""
 
 
 class Step(NamedTuple):
@@ -66,7 +68,7 @@ class Schedule:
     positions that do not fill a step are left out; 'partial': the ranks share them, and some may take one
     position, or one step, less."""
     epochs: int | None
-    """The epoch before which to end; None for never."""
+    """Number of epochs from `begin.first` on; None for no end."""
     begin: Cursor
     skip: int = 0
     """Steps to leave out at first,"""
@@ -82,19 +84,20 @@ class Schedule:
         self.total: int | None = None
         """Number of steps; None if there is no end."""
         if self.epochs is not None:
-            later = self.epochs - self.begin.epoch - 1
+            later = self.begin.first + self.epochs - self.begin.epoch - 1
             steps = self.first_epoch_steps + later * self.epoch_steps if later >= 0 else 0
             self.total = max(0, -((self.skip - steps) // self.stride))
 
     def __getitem__(self, number: int) -> Step:
         number = self.skip + number * self.stride
         if number < self.first_epoch_steps:
-            epoch, consumed, within, steps = *self.begin, number, self.first_epoch_steps
+            epoch, consumed, within, steps = *self.begin[:2], number, self.first_epoch_steps
         else:
             later, within = divmod(number - self.first_epoch_steps, self.epoch_steps)
             epoch, consumed, steps = self.begin.epoch + 1 + later, 0, self.epoch_steps
         start = consumed + within * self._step_size
-        after = Cursor(epoch, start + self._step_size) if within + 1 < steps else Cursor(epoch + 1, 0)
+        place = (epoch, start + self._step_size) if within + 1 < steps else (epoch + 1, 0)
+        after = Cursor(*place, self.begin.first)
         if start + self._step_size <= self.length or self.last_batch == 'pad':
             first = start + self.rank * self.batch_size
             return Step(epoch, first, first + self.batch_size, after)
@@ -126,18 +129,19 @@ class Progress:
         return self.schedule[self.delivered - 1].after if self.delivered else self.schedule.begin
 
 
-def cursor_from(state: Any, own: State, length: int) -> Cursor:
+def cursor_from(state: Any, own: State, length: int, epochs: int | None) -> Cursor:
     """Returns the cursor of a state, after checking that it belongs to this run.
 
     Args:
         state: The state to check.
         own: A state of this run.
         length: Positions in an epoch of this run.
+        epochs: Number of epochs in an iteration of this run; None for no end.
 
     Raises:
         ValueError: The state is of another run, or is not a state.
     """
-    if not isinstance(state, Mapping) or not own.keys() <= state.keys():
+    if not isinstance(state, Mapping) or not own.keys() - {'first_epoch'} <= state.keys():
         raise ValueError(f'state: expected a dict of {", ".join(own)}, got {state!r:.200}')
     for key, (whose, what) in MUST_MATCH.items():
         if state[key] != own[key]:
@@ -147,14 +151,17 @@ def cursor_from(state: Any, own: State, length: int) -> Cursor:
             )
     try:
         epoch, consumed = operator.index(state['epoch']), operator.index(state['consumed'])
+        first = operator.index(state.get('first_epoch', 0))
     except TypeError:
         raise ValueError(
-            f'state: expected integers for epoch and consumed, got {state["epoch"]!r} and '
-            f'{state["consumed"]!r}'
+            f'state: expected integers for epoch, consumed and first_epoch, got {state["epoch"]!r}, '
+            f'{state["consumed"]!r} and {state.get("first_epoch", 0)!r}'
         ) from None
-    if epoch < 0 or not 0 <= consumed <= length:
+    if not 0 <= first <= epoch or not 0 <= consumed <= length:
         raise ValueError(
-            f'state: expected an epoch of at least 0 and at most {length} datapoints '
-            f'consumed, got {epoch} and {consumed}'
+            f'state: expected an epoch of at least first_epoch and 0, and at most {length} datapoints '
+            f'consumed, got {epoch}, {first} and {consumed}'
         )
-    return Cursor(epoch, consumed)
+    # A state of a run with fewer epochs in an iteration begins another one.
+    is_later = epochs is not None and (epoch, consumed) > (first + epochs, 0)
+    return Cursor(epoch, consumed, epoch if is_later else first)

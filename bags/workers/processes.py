@@ -305,7 +305,9 @@ def check_sendable(**values: Any) -> None:
     for name, value in values.items():
         try:
             if b'__main__' in pickle.dumps(value) and not main_is_file:
-                raise ValueError('it is defined in an interactive session')
+                raise ValueError(
+                    'it is defined in a notebook or an interactive session, which a process cannot import'
+                )
         except Exception as exc:
             raise TypeError(
                 f'{name}: expected what can be pickled, to be sent to other processes, got {value!r:.200}: '

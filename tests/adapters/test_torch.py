@@ -1,5 +1,6 @@
 """Any dataset is a map-style dataset of PyTorch, as it is."""
 
+import itertools
 import operator
 import pickle
 from pathlib import Path
@@ -243,9 +244,10 @@ def test_batches_are_those_of_the_loader(make, kit, kind, workers, context):
     batches = data.DataLoader(
         iterable(dataset), batch_size=None, num_workers=workers, multiprocessing_context=context
     )
-    assert len(batches) == 2 * len(loader(dataset))
+    same = loader(dataset)
+    assert len(batches) == len(same)
     for _ in range(2):
-        for batch, expected in zip(batches, loader(dataset), strict=True):
+        for batch, expected in zip(batches, same, strict=True):
             assert list(batch) == list(expected)
             assert batch['id'].tolist() == expected['id'].tolist()
             assert isinstance(batch['grid'], torch.Tensor)
@@ -258,14 +260,17 @@ def test_batches_are_those_of_the_loader(make, kit, kind, workers, context):
 @SPAWNED
 def test_batches_from_spawned_workers_that_stay(make, kind):
     dataset, _ = make(kind)
-    batches = iterable(dataset, epochs=None)
+    batches = iterable(dataset, epochs=1)
     stay = data.DataLoader(
         batches, batch_size=None, num_workers=2, multiprocessing_context='spawn', persistent_workers=True
     )
-    for epoch in range(3):
-        batches.set_epoch(epoch)
-        assert len(stay) == len(loader(dataset))
-        assert numbers(stay) == numbers(loader(dataset).epoch(epoch))
+    expected = loader(dataset, epochs=1)
+    whole = [numbers(expected) for _ in range(5)]
+    assert [numbers(stay) for _ in range(3)] == whole[:3]
+    batches.set_epoch(1)
+    assert [numbers(stay) for _ in range(2)] == whole[1:3]
+    batches.loader.set_epoch(4)
+    assert numbers(stay) == whole[4]
 
 
 def test_without_a_data_loader(make):
@@ -363,3 +368,87 @@ def test_padded_and_packed_columns_arrive_as_tensors(make):
             assert batch['nums']._fields == fields
             for part, array in zip(batch['nums'], expected['nums'], strict=True):
                 assert torch.equal(part, torch.from_numpy(array))
+
+
+@MANY
+@SPAWNED
+@pytest.mark.parametrize(
+    ('context', 'stay'),
+    [('fork', False), ('fork', True), pytest.param('spawn', False, marks=pytest.mark.slow)],
+)
+def test_each_iteration_is_the_next_epoch(make, kind, context, stay):
+    """Also after a break, with seeds that are set again, and with two iterations at the same time."""
+    dataset, _ = make(kind)
+    whole = [numbers(batches) for batches in [loader(dataset, epochs=1)] * 9]
+    assert len({str(epoch) for epoch in whole}) == 9
+    batches = iterable(dataset, epochs=1)
+    stream = data.DataLoader(
+        batches, batch_size=None, num_workers=3, multiprocessing_context=context, persistent_workers=stay
+    )
+    assert [numbers(stream) for _ in range(2)] == whole[:2]
+    if context == 'spawn':
+        return  # Each iteration takes seconds.
+    next(iter(stream))
+    for epoch in (3, 4):
+        torch.manual_seed(0)
+        assert numbers(stream) == whole[epoch]
+    if not stay:
+        together = zip(*zip(stream, stream, strict=True), strict=True)
+        assert sorted(map(numbers, together)) == sorted(whole[5:7])
+        # An iteration in this process and those of workers follow one another.
+        assert numbers(batches) == whole[7]
+        assert numbers(stream) == whole[8]
+    batches.loader.load_state_dict(loader(dataset, epochs=1).state_dict())
+    assert numbers(stream) == whole[0]
+
+
+@MANY
+def test_an_endless_loader_goes_on_after_what_its_workers_made(make):
+    dataset, rows = make('views')
+    epoch = -(-len(rows) // 5)
+    whole = numbers(itertools.islice(loader(dataset, epochs=None), 10 * epoch))
+    stream = data.DataLoader(
+        iterable(dataset, epochs=None), batch_size=None, num_workers=2, multiprocessing_context='fork'
+    )
+    assert numbers(itertools.islice(stream, 2 * epoch + 1)) == whole[: 2 * epoch + 1]
+    (first,) = numbers(itertools.islice(stream, 1))
+    assert whole.index(first) >= 3 * epoch
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+@pytest.mark.parametrize('workers', [0, 2])
+def test_the_epoch_after_a_resumed_one_is_the_next(make, workers):
+    def stream():
+        batches = iterable(make('views')[0], epochs=1)
+        return StatefulDataLoader(batches, batch_size=None, num_workers=workers)
+
+    begun = stream()
+    whole = [numbers(begun) for _ in range(4)]
+    begun = stream()
+    numbers(begun)
+    for taken in (1, len(whole[0])):
+        batches = iter(begun)
+        for _ in range(taken):
+            next(batches)
+        if taken > 1:
+            assert next(batches, None) is None
+        state = pickle.loads(pickle.dumps(begun.state_dict()))
+        resumed = stream()
+        resumed.load_state_dict(state)
+        rest = [*whole[1][1:], *whole[2]] if taken == 1 else [*whole[3]]
+        found = numbers(resumed)
+        assert [*found, *numbers(resumed)][: len(rest)] == rest
+
+
+def test_a_map_style_dataset_of_pytorch(make):
+    images, labels = torch.arange(60.0).reshape(20, 3), torch.arange(20)
+    dataset = data.TensorDataset(images, labels)
+    subset = data.Subset(dataset, range(0, 20, 2))
+    for rows, expected in ((dataset, 20), (subset, 10)):
+        found = bags.Loader(rows, 6, workers=2, to_device=bags.torch.to_torch)
+        for _ in range(2):
+            order = []
+            for image, label in found:
+                assert torch.equal(image, images[label])
+                order += label.tolist()
+            assert len(set(order)) == expected

@@ -7,7 +7,7 @@ from bags.samplers import Mixture, Shuffled
 
 WRONG = [
     # Out of range.
-    ({'batch_size': 104}, ValueError, 'batch_size: expected at most the 103 datapoints there are, got 104'),
+    ({'batch_size': 104, 'last_batch': 'drop'}, ValueError, 'at most the 103 datapoints there are, got 104'),
     (
         {'batch_size': 60, 'last_batch': 'drop', 'world_size': 2},
         ValueError,
@@ -18,14 +18,19 @@ WRONG = [
     ({'rank': 1}, ValueError, r'rank: expected less than world_size \(1\), got 1'),
     ({'rank': -1, 'world_size': 2}, ValueError, 'rank: expected at least 0, got -1'),
     ({'world_size': 0}, ValueError, 'world_size: expected at least 1, got 0'),
-    ({'world_size': 104}, ValueError, 'world_size: expected at most the 103 datapoints there are, got 104'),
+    (
+        {'world_size': 104, 'last_batch': 'partial'},
+        ValueError,
+        'world_size: expected at most the 103 datapoints there are, got 104',
+    ),
+    ({'world_size': 104, 'last_batch': 'drop'}, ValueError, 'world_size: expected at most the 103'),
     ({'last_batch': 'maybe'}, ValueError, "last_batch: expected 'pad' or 'drop' or 'partial', got 'maybe'"),
     ({'last_batch': False}, ValueError, 'last_batch: .*got False'),
     ({'fields': 'nope'}, KeyError, "no field 'nope'; those there are: 'id'"),
     ({'fields': ('id', 'nope')}, KeyError, "no field 'nope'"),
     ({'workers': -1}, ValueError, 'workers: expected at least 0, got -1'),
     ({'prefetch': 0}, ValueError, 'prefetch: expected at least 1 or None, got 0'),
-    ({'epochs': -1}, ValueError, 'epochs: expected at least 0 or None, got -1'),
+    ({'epochs': 0}, ValueError, 'epochs: expected at least 1 or None, got 0'),
     ({'shuffle': 'all'}, ValueError, "shuffle: expected True, False or 'shards', got 'all'"),
     ({'mask_column': 'id'}, ValueError, "mask_column: expected a name that is not a field, got 'id'"),
     # Of another type.
@@ -97,13 +102,16 @@ def test_an_empty_shard(tmp_path, kit, rows):
 
 
 def test_not_a_dataset():
-    for wrong in ([1, 2], 'path', None, {'x': [1]}):
-        with pytest.raises(TypeError, match=f'expected a reader or a view, got {type(wrong).__name__}'):
+    for wrong in (3, 'path', None, {'x': [1]}, list):
+        expected = (
+            f'dataset: expected a reader, a view, or a map-style dataset .*, got {type(wrong).__name__}'
+        )
+        with pytest.raises(TypeError, match=expected):
             bags.Loader(wrong, 1)
 
 
 def test_a_negative_epoch(dataset):
     with pytest.raises(ValueError, match='epoch: expected at least 0'):
-        bags.Loader(dataset, 1).epoch(-1)
+        bags.Loader(dataset, 1).set_epoch(-1)
     with pytest.raises(TypeError, match="epoch: expected an integer, got 'x'"):
-        bags.Loader(dataset, 1).epoch('x')
+        bags.Loader(dataset, 1).set_epoch('x')

@@ -82,7 +82,7 @@ def test_a_killed_run_resumes_in_another_process(script, tmp_path, name, times):
     code = """
         name, times, left, options = sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), json.loads(sys.argv[5])
         view = views_of(dataset)[name]
-        batches = iter(bags.Loader(view, 7, transform=noise, **options))
+        batches = iter(bags.Loader(view, 7, transform=noise, epochs=None, **options))
         if os.path.exists('state'):
             with open('state') as file:
                 batches.load_state_dict(json.load(file))
@@ -105,7 +105,8 @@ def test_a_killed_run_resumes_in_another_process(script, tmp_path, name, times):
         done = script(code, name, times, steps, options, functions=VIEWS)
         assert (done[0], done[2]) == (-9, '')
     code = """
-        batches = iter(bags.Loader(views_of(dataset)[sys.argv[2]], 7, transform=noise, workers=0))
+        view = views_of(dataset)[sys.argv[2]]
+        batches = iter(bags.Loader(view, 7, transform=noise, epochs=None, workers=0))
         print(*(mark(next(batches)) for _ in range(int(sys.argv[3]))), sep='\\n')
     """
     expected = script(code, name, total, functions=VIEWS)

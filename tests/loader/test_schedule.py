@@ -94,5 +94,8 @@ def test_how_many(epochs):
     steps = Schedule(10, 4, 0, 1, 'pad', epochs, Cursor(2, 8))
     assert (steps.first_epoch_steps, steps.epoch_steps) == (1, 3)
     assert steps.total == {None: None, 0: 0, 1: 0, 5: 7}[epochs]
-    assert steps[0] == (2, 8, 12, (3, 0))
-    assert steps[1] == (3, 0, 4, (3, 4))
+    assert steps[0] == (2, 8, 12, (3, 0, 0))
+    assert steps[1] == (3, 0, 4, (3, 4, 0))
+    assert (
+        Schedule(10, 4, 0, 1, 'pad', epochs, Cursor(2, 8, 1)).total == {None: None, 0: 0, 1: 0, 5: 10}[epochs]
+    )

@@ -1,0 +1,104 @@
+"""Batches of columns from any map-style dataset, which gives rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from bags.dataset.selection import Fields
+from bags.indexing import Int64s
+
+__all__ = ['MapStyle', 'RowBatches']
+
+
+class MapStyle(Protocol):
+    """Rows by their index; with `__getitems__`, a method of PyTorch, those of a list of indices."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+class RowBatches:
+    """A map-style dataset, whose rows are made into columns.
+
+    A batch of dicts is a dict of columns, one of tuples is a tuple of columns, and one of other values is a
+    column. A column of numbers, or of arrays or tensors of one shape, is an array; any other is a list.
+
+    Raises:
+        TypeError: Not a map-style dataset.
+    """
+
+    def __init__(self, rows: MapStyle) -> None:
+        is_one = hasattr(rows, '__len__') and hasattr(rows, '__getitem__')
+        if not is_one or isinstance(rows, str | bytes | Mapping | type):
+            raise TypeError(
+                'dataset: expected a reader, a view, or a map-style dataset with __len__ and __getitem__, '
+                f'got {type(rows).__name__}'
+            )
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f'{type(self.rows).__name__} of {len(self)} rows'
+
+    def batch(self, indices: Int64s | list[int], fields: Fields = None) -> Any:
+        """Returns the columns of some rows.
+
+        Raises:
+            KeyError: No such field.
+            TypeError: Fields of rows that are no dicts, or items of sequences.
+            ValueError: Another number of rows than asked for, or dicts or tuples that differ.
+        """
+        indices = list(map(int, indices))
+        if hasattr(self.rows, '__getitems__'):
+            found = self.rows.__getitems__(indices)
+            rows = [found] if isinstance(found, Mapping) else list(found)
+            if len(rows) != len(indices) or rows[0] is found:
+                raise ValueError(
+                    f'__getitems__ of {self!r}: expected a list of {len(indices)} rows, got {found!r:.200}'
+                )
+        else:
+            rows = [self.rows[index] for index in indices]
+        kind = next((kind for kind in (Mapping, tuple) if rows and isinstance(rows[0], kind)), object)
+        if fields is not None and (kind is not Mapping or isinstance(fields, Mapping)):
+            raise TypeError('fields: of a map-style dataset, expected names, and rows that are dicts')
+        if kind is object:
+            return _column(rows)
+        forms = [_form(row, kind) for row in rows]
+        for index, form in zip(indices, forms, strict=True):
+            if form != forms[0]:
+                raise ValueError(
+                    f'datapoint {index}: expected {forms[0]:.200} as in this batch, got {form:.200}'
+                )
+        if kind is tuple:
+            return tuple(map(_column, map(list, zip(*rows, strict=True))))
+        chosen = rows[0] if fields is None else (fields,) if isinstance(fields, str) else fields
+        return {name: _column([row[name] for row in rows]) for name in chosen}
+
+
+def _form(row: Any, kind: Any) -> str:
+    """Returns what must be equal for the rows of a batch, in words."""
+    if not isinstance(row, kind):
+        return type(row).__name__
+    return f'fields {", ".join(sorted(map(repr, row)))}' if kind is Mapping else f'a tuple of {len(row)}'
+
+
+def _column(values: list[Any]) -> Any:
+    """Returns values as one array if they are numbers, or arrays of one shape; otherwise as they are."""
+    if not all(hasattr(value, '__array__') or isinstance(value, int | float | complex) for value in values):
+        return values
+    try:
+        arrays = [np.asarray(value) for value in values]
+        dtype = np.result_type(*{array.dtype for array in arrays})
+    except TypeError:  # numpy has no such dtype, or none for all of them.
+        return values
+    # Without a float among them, floats would round integers of 64 bits.
+    rounds = dtype.kind == 'f' and all(array.dtype.kind != 'f' for array in arrays)
+    if rounds or dtype.kind == 'O' or len({array.shape for array in arrays}) > 1:
+        return values
+    return np.stack(arrays, dtype=dtype)
