@@ -136,8 +136,6 @@ class BatchMaker:
             if len(exc.shapes) != len(indices):
                 raise
             raise StackError(exc.shapes, exc.field, indices.tolist()) from None
-        except StopIteration as exc:  # Raised as it is, it would end the loop over the loader without a word.
-            raise RuntimeError(f'{stage} raised StopIteration') from exc
         except Exception as exc:
             exc.add_note(f'in {stage} of the batch of datapoints {_listed(indices)} (epoch {step.epoch})')
             raise

@@ -80,7 +80,10 @@ class LoaderIterator(Iterator[Any]):
                 raise StopIteration
             batch, to_device = next(self._batches), self._loader.to_device
             if to_device is not None:
-                batch = to_device(batch)
+                try:
+                    batch = to_device(batch)
+                except StopIteration as exc:
+                    raise RuntimeError('to_device raised StopIteration') from exc
             self._progress.delivered += 1
             return batch  # noqa: TRY300 - here an interrupt still takes the count back
         except KeyboardInterrupt:
