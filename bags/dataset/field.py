@@ -113,7 +113,15 @@ class Field:
             raise BadRef(0, self.describe_bad(first + count - 1))
         if first == MISSING:
             raise BadRef(0, self.describe_bad(first))
+        self.check_items(first, count)
         return range(first, first + count)
+
+    def check_items(self, first: int, count: int) -> None:
+        """Refuses a sequence of compressed items that would be much larger than what is stored."""
+        if count > self.decoder.max_items and self.bag.codec is not None:
+            size, limit = self.decoder.length, self.decoder.max_items
+            detail = f'{count} items of {size} bytes exceed max_value_size, which allows {limit} items'
+            raise DecodeError(self.name, first, self.kind.text, detail, self.bag.path)
 
     def describe_bad(self, ref: int) -> str:
         """Returns what is wrong with a ref, for errors."""
