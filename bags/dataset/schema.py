@@ -59,7 +59,7 @@ def _size(fixed: Any) -> int:
 def _length_of(kind: FieldType, decoders: Mapping[str, Callable[..., Any]]) -> int:
     try:
         return _size(registry.fixed_dtype(kind.word, kind.args, decoders))
-    except ValueError:
+    except (ValueError, ImportError):
         return 0  # In raw mode an invalid type argument does not prevent reading.
 
 
