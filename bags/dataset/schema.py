@@ -27,12 +27,7 @@ class Decoder:
     """How the records of a type become values."""
 
     def __init__(
-        self,
-        decode: Callable[[Any], Any] | None,
-        fixed: Any,
-        accepts_view: bool,
-        lazy: bool = False,
-        max_value_size: int = MAX_VALUE_SIZE,
+        self, decode: Callable[[Any], Any] | None, fixed: Any, accepts_view: bool, lazy: bool = False
     ) -> None:
         self.decode = decode
         """None where the record is the value."""
@@ -43,7 +38,7 @@ class Decoder:
         """Bytes of a record, where all have one size; else 0."""
         self.accepts_view = accepts_view
         """Whether it takes a buffer over the file itself and does without a copy."""
-        self.max_items = max_value_size // self.length if self.length else sys.maxsize
+        self.max_items = sys.maxsize
         """Of a sequence that is read at once, if they are compressed."""
         self.lazy = lazy
         """Whether it takes a `Record`, to open it when it is needed, instead of its bytes."""
@@ -75,7 +70,9 @@ def _decoder_for(
     decode = registry.bind_decoder(kind.word, kind.args, decoders, max_value_size)
     if getattr(function, 'lazy', False):
         return Decoder(decode, None, False, lazy=True)
-    decoder = Decoder(None if decode is bytes else decode, fixed, False, max_value_size=max_value_size)
+    decoder = Decoder(None if decode is bytes else decode, fixed, False)
+    if decoder.length:
+        decoder.max_items = max_value_size // decoder.length
     textual = function is registry.decoders['utf8'] or decode is bytes
     if function is registry.decoders['utf8']:
         # Its records come as bytes, and nothing is quicker than this.
