@@ -39,7 +39,7 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item], max_th
         BaseException: The first error of `work`, once all threads have ended. Pending items are not begun.
     """
     if min(max_threads, len(items)) < 2 or sys.is_finalizing():
-        return list(map(work, items))
+        return [work(item) for item in items]
     results: list[Any] = [None] * len(items)
     errors: list[BaseException] = []
     # Each thread takes items until it takes a None.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from bags.dataset.batch import Ragged, convert
+from bags.formats.arrays import is_small_float
 from bags.loader.iterator import LoaderIterator
 from bags.loader.loader import Loader, check_loader
 from bags.loader.schedule import Cursor
@@ -25,8 +26,6 @@ else:
 
 __all__ = ['IterableDataset', 'to_torch']
 
-VIEWED_AS = {'bfloat16': 'i2', 'float8_e4m3fn': 'i1', 'float8_e5m2': 'i1'}
-"""Dtypes of ml_dtypes that PyTorch has too, and the integers of their size."""
 MAX_ITERATIONS = 16
 """Iterations by workers that are begun at the same time."""
 LOCK_SECONDS = 60.0
@@ -231,8 +230,8 @@ def _tensor(torch: Any, array: np.ndarray[Any, Any], where: str) -> Any:
     elif not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()
     try:
-        if dtype.name in VIEWED_AS:
-            return torch.from_numpy(array.view(VIEWED_AS[dtype.name])).view(getattr(torch, dtype.name))
+        if is_small_float(dtype) and hasattr(torch, dtype.name):
+            return torch.from_numpy(array.view(f'i{dtype.itemsize}')).view(getattr(torch, dtype.name))
         return torch.from_numpy(array)
     except TypeError as exc:
         field = f'field {where!r}' if where else 'the array'

@@ -65,6 +65,7 @@ WRONG = {
     'cache_size': (lambda d, to: bags.open(d, cache=to, cache_size='1GB'), "integer or None, got '1GB'"),
     'cache': (lambda d, to: bags.open(d, cache=3), 'path of a folder or None, got 3'),
     'max_record_size': (lambda d, to: bags.open(d, max_record_size='1GB'), "an integer, got '1GB'"),
+    'max_value_size': (lambda d, to: bags.open(d, max_value_size='1GB'), "an integer, got '1GB'"),
     'shard_start': (lambda d, to: bags.open(d, shard_start='1'), "an integer, got '1'"),
     'shard_step': (lambda d, to: bags.ShardedDatasetWriter(to, SPEC, shard_step=0), 'at least 1, got 0'),
     'shard_length': (lambda d, to: bags.ShardedDatasetWriter(to, SPEC, shard_length='3'), "got '3'"),

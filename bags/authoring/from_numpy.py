@@ -14,6 +14,7 @@ from bags.authoring.progress_log import ProgressLog
 from bags.dataset.field_writer import Compression, Run
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.errors import SpecError
+from bags.formats.arrays import is_small_float
 from bags.progress import progress as show_progress
 from bags.validation import at_least_or_none
 
@@ -119,7 +120,8 @@ def _open(name: str, array: Any) -> Any:
 def _type_of(name: str, array: Any) -> str:
     """Returns the type of the elements along the first dimension of an array."""
     dtype = np.dtype(array.dtype)
-    if dtype.hasobject or dtype.kind not in 'biufcSU' or not dtype.itemsize:
+    known = dtype.kind in 'biufcSU' or is_small_float(dtype)
+    if dtype.hasobject or not known or not dtype.itemsize:
         expected = 'an array of bool, numbers or strings of a fixed size (times as a view of int64)'
         raise SpecError(name, expected, str(dtype))
     if (

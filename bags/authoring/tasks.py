@@ -49,8 +49,15 @@ class Inputs(Iterator[Task]):
         self._max_size = max_size
 
     def __next__(self) -> Task:
-        while not (inputs := list(itertools.islice(self._inputs, self._size))):
-            self._first, self._inputs = next(self._ranges)
+        inputs: list[Any] = []
+        while not inputs:
+            try:
+                inputs.extend(itertools.islice(self._inputs, self._size))
+            except Exception as exc:
+                exc.add_note(f'from the source, at input {self._first + len(inputs)}')
+                raise
+            if not inputs:
+                self._first, self._inputs = next(self._ranges)
         task = Task(self._first, inputs)
         self._first += len(inputs)
         return task
@@ -79,7 +86,8 @@ def _remaining(source: Iterable[Any], done: Ranges) -> Iterator[tuple[int, Itera
             continue
         if iterator is None:
             assert isinstance(source, Sequence)
-            yield start, map(source.__getitem__, range(start, len(source) if stop is None else stop))
+            places = range(start, len(source) if stop is None else stop)
+            yield start, (source[place] for place in places)
             continue
         skipped = sum(1 for _ in itertools.islice(iterator, start - position))
         if skipped < start - position:

@@ -55,7 +55,7 @@ def read_values(field: Field, refs: Any, items: Asked) -> list[Any]:
     firsts, counts = refs
     field.check(firsts, counts)
     present = (firsts != MISSING) | (counts > 0)
-    members, counts = _members(firsts, counts, items)
+    members, counts = _members(field, firsts, counts, items)
     if isinstance(items, PerRowItems):
         values = _as_list(field, _read_once(field, members))
     else:
@@ -71,7 +71,7 @@ def read_records(field: Field, refs: Any, items: Asked) -> list[bytes | None]:
     if field.kind.sequence:
         firsts, counts = refs
         field.check(firsts, counts)
-        members, _ = _members(firsts, counts, items)
+        members, _ = _members(field, firsts, counts, items)
         return list(field.bag.read(members))
     field.check(refs, None)
     return _where_present(refs, field.bag.read) if field.kind.optional else list(field.bag.read(refs))
@@ -102,16 +102,21 @@ def _dense(field: Field, indices: Int64s) -> Values:
 # Sequences.
 
 
-def _members(firsts: Int64s, counts: Int64s, items: Asked) -> tuple[Int64s, Int64s]:
+def _members(field: Field, firsts: Int64s, counts: Int64s, items: Asked) -> tuple[Int64s, Int64s]:
     """Returns the records of the items asked for, row after row, and how many each row has."""
-    return (spread(firsts, counts), counts) if items is True else select_many(items, firsts, counts)
+    if items is not True:
+        return select_many(items, firsts, counts)
+    if len(counts):
+        longest = int(counts.argmax())
+        field.check_items(int(firsts[longest]), int(counts[longest]))
+    return spread(firsts, counts), counts
 
 
 def _ragged(field: Field, refs: Any, items: Asked) -> Ragged | list[Any]:
     firsts, counts = refs
     present = (firsts != MISSING) | (counts > 0) if field.kind.optional else None
     field.check(firsts, counts)
-    members, counts = _members(firsts, counts, items)
+    members, counts = _members(field, firsts, counts, items)
     values = _read_once(field, members) if isinstance(items, PerRowItems) else _dense(field, members)
     if isinstance(values, np.ndarray):
         return Ragged(values, offsets_of(counts), present)

@@ -110,6 +110,8 @@ def _encode_items(name: str, kind: FieldType, function: Callable[[Any], Any], va
     except TypeError:
         detail = f'expected an iterable of items, got {type(values).__name__}'
         raise EncodeError(name, kind.text, detail) from None
+    except Exception as exc:
+        raise _encode_error(name, kind, exc) from exc
     item = -1
     try:
         for item, value in enumerate(items):

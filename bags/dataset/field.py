@@ -93,7 +93,13 @@ class Field:
         """Returns the value of one record."""
         decode = self.decoder.decode
         try:
-            return self._get(index) if decode is None else decode(self._get(index))
+            record = self._get(index)
+        except Exception:
+            if index >= self.bag.count:
+                raise BadRef(0, self.describe_bad(index)) from None
+            raise
+        try:
+            return record if decode is None else decode(record)
         except Exception as exc:
             self._fail(index, exc)
 
@@ -107,7 +113,15 @@ class Field:
             raise BadRef(0, self.describe_bad(first + count - 1))
         if first == MISSING:
             raise BadRef(0, self.describe_bad(first))
+        self.check_items(first, count)
         return range(first, first + count)
+
+    def check_items(self, first: int, count: int) -> None:
+        """Refuses a sequence of compressed items that would be much larger than what is stored."""
+        if count > self.decoder.max_items and self.bag.codec is not None:
+            size, limit = self.decoder.length, self.decoder.max_items
+            detail = f'{count} items of {size} bytes exceed max_value_size, which allows {limit} items'
+            raise DecodeError(self.name, first, self.kind.text, detail, self.bag.path)
 
     def describe_bad(self, ref: int) -> str:
         """Returns what is wrong with a ref, for errors."""
@@ -115,10 +129,10 @@ class Field:
         return f'field {self.name!r}: refers to {what}; {self.bag.path} has {self.bag.count} records'
 
     def _fail(self, index: int, exc: Exception) -> None:
-        """Raises the error of a record that could not be read or decoded."""
-        if index >= self.bag.count:
-            raise BadRef(0, self.describe_bad(index)) from None
-        if isinstance(exc, BagsError | OSError | EOFError) or self.decoder.decode is None:
+        """Raises the error of a record whose decoder failed."""
+        # The storage, which a lazy decoder may read, has errors of its own.
+        if isinstance(exc, BagsError) or (self.decoder.lazy and isinstance(exc, OSError)):
+            exc.add_note(f'in the decoder of field {self.name!r}, record {index} of {self.bag.path}')
             raise exc
         detail = f'{type(exc).__name__}: {exc}'
         raise DecodeError(self.name, index, self.kind.text, detail, self.bag.path) from exc
@@ -201,7 +215,8 @@ class Field:
         if decode is None:
             return records
         try:
-            return list(map(decode, records))
+            # Not `map`, which a StopIteration of the decoder would end early.
+            return [decode(record) for record in records]
         except Exception:
             return [self._decode(*pair) for pair in zip(indices.tolist(), records, strict=True)]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NoReturn, TypedDict
+from typing import Any, Literal, NoReturn, TypedDict, cast
 
 from bags.bag.bag_file import BagFile
 from bags.bag.limits import BlockTable
@@ -26,6 +27,7 @@ from bags.dataset.schema import Schema, SchemaCache
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.spec import Spec
 from bags.errors import BagsError, CorruptError, SpecError
+from bags.formats.scalars import MAX_VALUE_SIZE
 from bags.storage import Store, store_to_read
 from bags.storage.base import AccessPattern, CacheMode, CachePolicy
 from bags.storage.memory_file import MemoryFile
@@ -34,6 +36,13 @@ from bags.validation import refuse_unknown
 __all__ = ['Folder', 'ReadOptions', 'is_being_made', 'not_a_folder', 'open_store']
 
 MAX_REFS_IN_MEMORY = 1 << 26  # Bytes of the refs of a remote folder that are read as a whole.
+
+
+@dataclasses.dataclass
+class FolderOptions(ReaderOptions):
+    """Options of the readers of bags, and those of datasets alone."""
+
+    max_value_size: int = MAX_VALUE_SIZE
 
 
 class ReadOptions(TypedDict, total=False):
@@ -49,6 +58,8 @@ class ReadOptions(TypedDict, total=False):
     """Most threads that one call uses for reads and decompression."""
     max_record_size: int
     """Most bytes that a zstd frame may announce; 1 GiB unless given."""
+    max_value_size: int
+    """Most bytes that an image, a video, samples or a tree may take when decoded; 1 GiB unless given."""
     cache: str | os.PathLike[str] | None
     """A local folder that keeps what is read from an object store."""
     cache_size: int | None
@@ -63,7 +74,7 @@ def open_store(
     filesystem: Any,
     storage_options: Mapping[str, Any] | None,
     options: Mapping[str, Any],
-) -> tuple[Store, str, ReaderOptions]:
+) -> tuple[Store, str, FolderOptions]:
     """Returns the store of a dataset, its path there, and how its bags are read.
 
     Raises:
@@ -75,9 +86,8 @@ def open_store(
     for name in ('cache_size', 'cache_mode'):
         if name in options and options.get('cache') is None:
             raise ValueError(f'{name}: has no effect without cache')
-    made = merge(
-        ReaderOptions, None, {**options, 'filesystem': filesystem, 'storage_options': storage_options}
-    )
+    keywords = {**options, 'filesystem': filesystem, 'storage_options': storage_options}
+    made = cast('FolderOptions', merge(ReaderOptions, FolderOptions(), keywords))
     store, path = store_to_read(directory, made)
     is_local = not store.is_remote or (made.cache is not None and made.cache_mode is CacheMode.FILES)
     if cache_index and not (is_local and made.mapped):

@@ -44,9 +44,10 @@ def open(
         filesystem: An fsspec file system that `directory` belongs to.
         storage_options: Options of the object store behind a URL, as s3fs, gcsfs or obstore call them.
         **options: `access_pattern`, `cache_policy`, `mapped`, `max_parallelism` and `max_record_size` as in
-            `bags.bag.Reader`. `cache`: a local folder that keeps what is read from an object store, of at
-            most `cache_size` bytes; `cache_mode='files'` keeps whole files, `'blocks'` the blocks that were
-            read.
+            `bags.bag.Reader`. `max_value_size`: most bytes that a record may become when it is decoded, 1 GiB
+            by default (SECURITY.md says of which types). `cache`: a local folder that keeps what is read from
+            an object store, of at most `cache_size` bytes; `cache_mode='files'` keeps whole files,
+            `'blocks'` the blocks that were read.
 
     Raises:
         FileNotFoundError: No such folder, or no dataset in it.
@@ -75,7 +76,7 @@ def open(
             raise ValueError('open: expected a path, or several, got none')
         return join(parts, replace=True)
     store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
-    schemas = SchemaCache(decoders, raw)
+    schemas = SchemaCache(decoders, raw, made.max_value_size)
     shards = None
     if store.is_remote:
         shards = list_shards(store, path)

@@ -70,7 +70,7 @@ class DatasetReader(Dataset):
         **options: Unpack[ReadOptions],
     ) -> None:
         store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
-        self._start(Folder(store, path, made), SchemaCache(decoders, raw))
+        self._start(Folder(store, path, made), SchemaCache(decoders, raw, made.max_value_size))
 
     @classmethod
     def _over(cls, folder: Folder, schemas: SchemaCache) -> DatasetReader:
@@ -262,19 +262,18 @@ class DatasetReader(Dataset):
     # Other processes.
 
     def __getstate__(self) -> dict[str, Any]:
-        folder, schemas = self._folder, self._schemas
+        folder = self._folder
         return {
             'path': folder.path,
             'options': merge(ReaderOptions, folder.options, {'limits_placement': LimitsPlacement.TAIL}),
-            'decoders': schemas.decoders,
-            'raw': schemas.raw,
+            'schemas': self._schemas,
             'length': self._length,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         options = state['options']
         store, _ = store_to_read(state['path'], options)
-        self._start(Folder(store, state['path'], options), SchemaCache(state['decoders'], state['raw']))
+        self._start(Folder(store, state['path'], options), state['schemas'])
         self._pin(state['length'])
 
     def _pin(self, length: int) -> None:

@@ -172,7 +172,10 @@ def bind_encoder(
 
 
 def bind_decoder(
-    word: str, args: tuple[str, ...] = (), decoders: Mapping[str, _Function] = decoders
+    word: str,
+    args: tuple[str, ...] = (),
+    decoders: Mapping[str, _Function] = decoders,
+    max_value_size: int = scalars.MAX_VALUE_SIZE,
 ) -> Callable[[Buffer], Any]:
     """The function that turns a record of a type into a value.
 
@@ -183,6 +186,8 @@ def bind_decoder(
         word: The type's word.
         args: What its parentheses hold.
         decoders: The functions in use.
+        max_value_size: Bytes that a value may take; for built-in decoders whose values may be much larger
+            than their records.
 
     Raises:
         KeyError: No function for the word.
@@ -196,7 +201,10 @@ def bind_decoder(
     if (factory := _known(_DECODERS, function)) is not None:
         return factory(*args)  # type: ignore[no-any-return]
     if getattr(function, 'lazy', False) or any(function is other for other in _OTHER_DECODERS):
-        return (lambda data: function(data, *args)) if args else function
+        defaults = getattr(function, '__kwdefaults__', None) or {}
+        limited = defaults.get('max_size', max_value_size) != max_value_size
+        limits = {'max_size': max_value_size} if limited else {}
+        return (lambda data: function(data, *args, **limits)) if args or limits else function
     return lambda data: function(bytes(data), *args)
 
 

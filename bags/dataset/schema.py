@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from bags.dataset import registry
 from bags.dataset.refs import RefsFormat
 from bags.dataset.spec import FieldType, Spec, load_spec
 from bags.errors import SpecError
-from bags.formats.scalars import decode_legacy_int
+from bags.formats.scalars import MAX_VALUE_SIZE, decode_legacy_int
 
 __all__ = ['Decoder', 'Decoders', 'Schema', 'SchemaCache']
 
@@ -37,6 +38,8 @@ class Decoder:
         """Bytes of a record, where all have one size; else 0."""
         self.accepts_view = accepts_view
         """Whether it takes a buffer over the file itself and does without a copy."""
+        self.max_items = sys.maxsize
+        """Of a sequence that is read at once, if they are compressed."""
         self.lazy = lazy
         """Whether it takes a `Record`, to open it when it is needed, instead of its bytes."""
         self.is_scalar = bool(self.dtype) and not isinstance(
@@ -51,21 +54,25 @@ def _size(fixed: Any) -> int:
 def _length_of(kind: FieldType, decoders: Mapping[str, Callable[..., Any]]) -> int:
     try:
         return _size(registry.fixed_dtype(kind.word, kind.args, decoders))
-    except ValueError:
+    except (ValueError, ImportError):
         return 0  # In raw mode an invalid type argument does not prevent reading.
 
 
-def _decoder_for(kind: FieldType, decoders: Mapping[str, Callable[..., Any]], raw: bool) -> Decoder:
+def _decoder_for(
+    kind: FieldType, decoders: Mapping[str, Callable[..., Any]], raw: bool, max_value_size: int
+) -> Decoder:
     if raw:
         decoder = Decoder(None, None, True)
         decoder.length = _length_of(kind, decoders)
         return decoder
     function = decoders[kind.word]
     fixed = registry.fixed_dtype(kind.word, kind.args, decoders)
-    decode = registry.bind_decoder(kind.word, kind.args, decoders)
+    decode = registry.bind_decoder(kind.word, kind.args, decoders, max_value_size)
     if getattr(function, 'lazy', False):
         return Decoder(decode, None, False, lazy=True)
     decoder = Decoder(None if decode is bytes else decode, fixed, False)
+    if decoder.length:
+        decoder.max_items = max_value_size // decoder.length
     textual = function is registry.decoders['utf8'] or decode is bytes
     if function is registry.decoders['utf8']:
         # Its records come as bytes, and nothing is quicker than this.
@@ -83,10 +90,17 @@ class Schema:
         decoders: The functions by word; the built-in ones unless given.
         raw: Give records instead of values.
         legacy: Bags 0.x wrote the folder, so every `int` is unsigned.
+        max_value_size: Bytes that the value of a record may take.
     """
 
     def __init__(
-        self, types: Spec, decoders: Decoders, raw: bool, legacy: bool, format: RefsFormat | None = None
+        self,
+        types: Spec,
+        decoders: Decoders,
+        raw: bool,
+        legacy: bool,
+        format: RefsFormat | None = None,
+        max_value_size: int = MAX_VALUE_SIZE,
     ) -> None:
         self.types = types
         self.format = RefsFormat(types) if format is None else format
@@ -94,6 +108,7 @@ class Schema:
         if legacy and self.functions.get('int') is registry.decoders['int']:
             self.functions = {**self.functions, 'int': decode_legacy_int}
         self._raw = raw
+        self._max_value_size = max_value_size
         self._decoders: dict[str, Decoder] = {}
 
     def decoder(self, name: str, where: object) -> Decoder:
@@ -107,7 +122,7 @@ class Schema:
             return known
         kind = self.types[name]
         try:
-            decoder = _decoder_for(kind, self.functions, self._raw)
+            decoder = _decoder_for(kind, self.functions, self._raw, self._max_value_size)
         except KeyError:
             words = ', '.join(sorted(self.functions))
             raise SpecError(name, f'a type of {words}', kind.text, where) from None
@@ -121,14 +136,15 @@ class SchemaCache:
     """Schemas by the content of spec.json: ten thousand shards share one.
 
     Args:
-        decoders, raw: As for `Schema`.
+        decoders, raw, max_value_size: As for `Schema`.
     """
 
-    def __init__(self, decoders: Decoders, raw: bool) -> None:
+    def __init__(self, decoders: Decoders, raw: bool, max_value_size: int = MAX_VALUE_SIZE) -> None:
         if decoders is not None and not isinstance(decoders, Mapping):
             raise TypeError(f'decoders: expected functions by word, got {type(decoders).__name__}')
         self.decoders = decoders
         self.raw = raw
+        self.max_value_size = max_value_size
         self._known: dict[tuple[bytes, bool], Schema] = {}
 
     def get(self, data: bytes, where: object, legacy: bool = False) -> Schema:
@@ -144,8 +160,13 @@ class SchemaCache:
             except SpecError:
                 load_spec(data, where)  # Raises with the path.
                 raise
-            known = self._known[data, legacy] = Schema(types, self.decoders, self.raw, legacy, format)
+            known = self._known[data, legacy] = Schema(
+                types, self.decoders, self.raw, legacy, format, self.max_value_size
+            )
         return known
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SchemaCache, (self.decoders, self.raw, self.max_value_size)
 
 
 @functools.lru_cache(64)

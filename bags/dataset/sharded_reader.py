@@ -70,7 +70,9 @@ class ShardedDatasetReader(Dataset):
         **options: Unpack[ReadOptions],
     ) -> None:
         store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
-        self._start(store, path, made, SchemaCache(decoders, raw), None, shard_start, shard_step)
+        self._start(
+            store, path, made, SchemaCache(decoders, raw, made.max_value_size), None, shard_start, shard_step
+        )
 
     @classmethod
     def _over(
@@ -260,8 +262,7 @@ class ShardedDatasetReader(Dataset):
         return {
             'directory': self.directory,
             'options': self._options,
-            'decoders': self._schemas.decoders,
-            'raw': self._schemas.raw,
+            'schemas': self._schemas,
             'shards': self._shards,
             'lengths': self._lengths_of_shards,
             'types': self._types,
@@ -273,7 +274,7 @@ class ShardedDatasetReader(Dataset):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.directory, self._options = state['directory'], state['options']
         self._store, _ = store_to_read(self.directory, self._options)
-        self._schemas = SchemaCache(state['decoders'], state['raw'])
+        self._schemas = state['schemas']
         self._finish(
             *(state[name] for name in ('shards', 'lengths', 'types', 'first', 'after', 'share')),
         )

@@ -1,20 +1,23 @@
 """Arrays: of one dtype and shape as raw bytes (`array(float32,3,4)`), or of any as Granular does (`array`).
 
 Elements are bools, integers, floats, complex numbers, datetimes, timedeltas, and fixed-size `S` and `U`
-strings. Object dtypes, which need pickle, and structured dtypes, which a dtype string cannot describe, are
-rejected when reading and writing.
+strings; with the package ml_dtypes also `bfloat16` and its `float8_*`. Object dtypes, which need pickle, and
+structured dtypes, which a dtype string cannot describe, are rejected when reading and writing.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import msgpack
 import numpy as np
 
+from bags.errors import MissingDependencyError
 from bags.formats.scalars import Buffer, whole_number
 
 __all__ = [
@@ -26,6 +29,7 @@ __all__ = [
     'decode_array',
     'encode_array',
     'invalid_row',
+    'is_small_float',
 ]
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -33,6 +37,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 # Names and codes of unstructured types: no commas or parentheses. 'a' is deprecated.
 _DTYPE = re.compile(r'(?![<>=|]?a\d*$)[<>=|]?([A-Za-z_]\w*|\?)(\[\w*\])?', re.ASCII)
 _KINDS = 'biufcmMSU'
+_SMALL_FLOAT = re.compile(r'bfloat16|float8_\w+', re.ASCII)
 
 _MAX_HEADER_BYTES = 1024
 """Before the elements of an `array` record: a dtype string and at most 64 dimensions of 9 bytes."""
@@ -41,19 +46,33 @@ _MAX_HEADER_BYTES = 1024
 def element_dtype(text: str) -> np.dtype[Any]:
     """Parses a dtype as NumPy names it: `float32`, `<f4`, `>u2`, `bool`, `datetime64[ns]`, `U10`.
 
-    It is little-endian unless `text` says otherwise. ValueError: not a dtype, or one that is rejected.
+    It is little-endian unless `text` says otherwise.
+
+    Raises:
+        ValueError: Not a dtype, or one that is rejected.
+        MissingDependencyError: A dtype of ml_dtypes, which is not installed.
     """
     try:
         if not _DTYPE.fullmatch(text):
             raise TypeError
-        dtype = np.dtype(text)
-    except (TypeError, ValueError, OverflowError, SyntaxError):
+        small = _SMALL_FLOAT.fullmatch(text)
+        dtype = np.dtype(getattr(importlib.import_module('ml_dtypes'), text) if small else text)
+    except ImportError as exc:
+        raise MissingDependencyError('ml_dtypes') from exc
+    except (TypeError, ValueError, OverflowError, SyntaxError, AttributeError):
         raise ValueError(f'expected a NumPy dtype, got {text!r}') from None
     _check_dtype(dtype)
     return dtype if text[0] in '<>' else dtype.newbyteorder('<')
 
 
+def is_small_float(dtype: np.dtype[Any]) -> bool:
+    """Tells whether a dtype is `bfloat16` or a `float8_*` of ml_dtypes, whose kind is V or f."""
+    return _SMALL_FLOAT.fullmatch(dtype.name) is not None
+
+
 def _check_dtype(dtype: np.dtype[Any]) -> None:
+    if is_small_float(dtype):
+        return
     if dtype.kind not in _KINDS or dtype.hasobject or dtype.itemsize == 0:
         raise ValueError(
             f'expected a dtype of bools, numbers, times or fixed-size strings, got {dtype!s} '
@@ -139,24 +158,38 @@ def decode_array(data: Buffer, *args: str) -> Array:
     return array_decoder(*args)(data)
 
 
+def _as_array(value: Any) -> Array:
+    """Returns `np.asarray(value)`, also of a tensor of PyTorch with a dtype that only ml_dtypes has."""
+    name = str(getattr(value, 'dtype', '')).removeprefix('torch.')
+    if not hasattr(value, 'untyped_storage') or not _SMALL_FLOAT.fullmatch(name):
+        return np.asarray(value)
+    dtype, torch = element_dtype(name), sys.modules['torch']
+    integers: Array = value.detach().view(torch.int16 if dtype.itemsize == 2 else torch.int8).numpy()
+    return integers.view(dtype)
+
+
 def _convert(value: Any, dtype: np.dtype[Any]) -> Array:
-    array = np.asarray(value)
+    array = _as_array(value)
     if array.dtype == dtype:
         return array
     same = array.dtype.newbyteorder('=') == dtype.newbyteorder('=')
     if same or (not hasattr(value, 'dtype') and (array.size == 0 or _fits(array, dtype))):
         try:
             with np.errstate(over='raise'):
-                return array.astype(dtype)
+                converted = array.astype(dtype)
+            # The conversions of ml_dtypes raise nothing.
+            if not is_small_float(dtype) or (np.isfinite(converted.astype('f4')) >= np.isfinite(array)).all():
+                return converted
         except FloatingPointError:
-            raise ValueError(f'expected numbers that fit {dtype}, got larger ones') from None
+            pass
+        raise ValueError(f'expected numbers that fit {dtype}, got larger ones')
     raise TypeError(f'expected an array of {dtype}, got {type(value).__name__} of {array.dtype}')
 
 
 def _fits(array: Array, dtype: np.dtype[Any]) -> bool:
     """Whether an array that NumPy made of Python's values converts to a dtype, except for float rounding."""
     found, wanted = array.dtype.kind, dtype.kind
-    if wanted in 'fc':
+    if wanted in 'fcV':
         return found in 'iuf' or found == wanted
     if wanted in 'iu':
         limits = np.iinfo(dtype)
@@ -167,7 +200,8 @@ def _fits(array: Array, dtype: np.dtype[Any]) -> bool:
 def array_parts(array: Array) -> tuple[str, tuple[int, ...], bytes]:
     """Returns Granular's three parts of an array: dtype string, shape, and the elements' bytes in C order."""
     _check_dtype(array.dtype)
-    return array.dtype.str, array.shape, array.tobytes()
+    name = array.dtype.name if is_small_float(array.dtype) else array.dtype.str
+    return name, array.shape, array.tobytes()
 
 
 def array_from_parts(dtype: object, shape: object, data: Buffer) -> Array:
@@ -193,7 +227,7 @@ def array_from_parts(dtype: object, shape: object, data: Buffer) -> Array:
 
 
 def _encode_any(value: Any) -> bytes:
-    return msgpack.packb(array_parts(np.asarray(value)))  # type: ignore[no-any-return]
+    return msgpack.packb(array_parts(_as_array(value)))  # type: ignore[no-any-return]
 
 
 def _decode_any(data: Buffer) -> Array:

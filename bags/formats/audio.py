@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import best_stream, import_av, open_container
-from bags.formats.scalars import Buffer, check_count, whole_number
+from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_count, check_value_size, whole_number
 from bags.formats.wav import Samples, samples_and_rate
 
 __all__ = [
@@ -30,6 +31,9 @@ OPUS_RATE = 48_000
 _LAYOUTS = ('mono', 'stereo', '3.0', 'quad', '5.0', '5.1', '6.1', '7.1')
 _FORMATS = {'int16': 's16', 'int32': 's32', 'float32': 'flt'}
 _FRAME_SAMPLES = 1 << 16
+_BLOCK_LENGTHS = np.array([0, 192, 576, 1152, 2304, 4608, 256, 65536, *(1 << n for n in range(8, 16))])
+_CHANNELS = np.array([1, 2, 3, 4, 5, 6, 7, 8, 2, 2, 2, 0, 0, 0, 0, 0])
+"""Samples at most, and channels, by their codes in the header of a FLAC frame."""
 VERIFY_CHECKSUMS = {'err_detect': 'crccheck+explode'}
 """Options with which the FLAC decoder verifies the checksums of frames."""
 
@@ -58,23 +62,38 @@ def encode_flac(value: Any) -> Encoded:
 
 
 @decodes('FLAC')
-def decode_flac(data: Buffer) -> tuple[Samples, int]:
+def decode_flac(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> tuple[Samples, int]:
     """Decodes a FLAC.
 
     Returns:
         Samples, shape (time, channels), and rate: int16, or int32 shifted up if they have more than 16 bits.
 
     Raises:
-        ValueError: Not FLAC, cut off, or damaged: frames have checksums, and the header has the number of
-            samples.
+        ValueError: Not FLAC, cut off, of more than `max_size` bytes, or damaged: frames have checksums, and
+            the header has the number of samples.
     """
-    expected = int.from_bytes(data[18:26], 'big') & (1 << 36) - 1
-    # Without a count if it was written to a pipe; a packet is limited to 2 GiB.
+    info = int.from_bytes(data[18:26], 'big')
+    expected = info & (1 << 36) - 1
+    channels = (info >> 41 & 7) + 1
+    sample_size = channels * (2 if info >> 36 & 31 < 16 else 4)
+    check_value_size(expected * sample_size, max_size, f'{expected} samples')
+    # Without a count if it was written to a pipe, and it may be wrong; a packet is limited to 2 GiB.
     as_one_packet = expected > 0 and len(data) < 2**31 - 64
-    samples, rate = _decode_frames(data) if as_one_packet else _decode(data, 'FLAC', VERIFY_CHECKSUMS)
+    if as_one_packet and _max_samples(data) * sample_size // channels <= max_size:
+        samples, rate = _decode_frames(data)
+    else:
+        samples, rate = _decode(data, 'FLAC', VERIFY_CHECKSUMS, max_size)
     if expected and len(samples) != expected:
         raise ValueError(f'FLAC is cut off or damaged: expected {expected} samples, got {len(samples)}')
     return samples, rate
+
+
+def _max_samples(data: Buffer) -> int:
+    """Returns an upper bound of the samples in a FLAC: those of every place where a frame may begin."""
+    values = np.frombuffer(data, np.uint8)
+    starts = np.flatnonzero((values[:-3] == 0xFF) & (values[1:-2] & 0xFE == 0xF8))
+    lengths, channels = _BLOCK_LENGTHS[values[starts + 2] >> 4], _CHANNELS[values[starts + 3] >> 4]
+    return int((lengths * channels).sum())
 
 
 def _decode_frames(data: Buffer) -> tuple[Samples, int]:
@@ -96,7 +115,7 @@ def _decode_frames(data: Buffer) -> tuple[Samples, int]:
     context.options = VERIFY_CHECKSUMS
     context.thread_count = 1  # With frame threads, the decoder reads one frame of a packet.
     frames = context.decode(av.Packet(memoryview(data)[start:]))[::-1]
-    return _joined(frames.pop() for _ in range(len(frames)))
+    return _joined((frames.pop() for _ in range(len(frames))), sys.maxsize)
 
 
 def opus_bitrate(*args: str) -> int:
@@ -126,7 +145,7 @@ def encode_opus(value: Any, *args: str) -> Encoded:
 
 
 @decodes('Ogg Opus')
-def decode_opus(data: Buffer, *_args: str) -> tuple[Samples, int]:
+def decode_opus(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> tuple[Samples, int]:
     """Decodes Opus in Ogg.
 
     Returns:
@@ -134,9 +153,9 @@ def decode_opus(data: Buffer, *_args: str) -> tuple[Samples, int]:
         `ceil(time * 48000 / rate)` samples: priming and padding are removed.
 
     Raises:
-        ValueError: Not Opus in Ogg, cut off, or damaged.
+        ValueError: Not Opus in Ogg, cut off, damaged, or of more than `max_size` bytes.
     """
-    return _decode(data, 'Ogg Opus', {})
+    return _decode(data, 'Ogg Opus', {}, max_size)
 
 
 def _encode(
@@ -189,21 +208,24 @@ def _resample(av: Any, samples: Samples, rate: int, new_rate: int) -> Samples:
     return result
 
 
-def _decode(data: Buffer, name: str, options: dict[str, str]) -> tuple[Samples, int]:
+def _decode(data: Buffer, name: str, options: dict[str, str], max_size: int) -> tuple[Samples, int]:
     with open_container(BufferFile(data), name) as container:
         stream = best_stream(container, 'audio')
         stream.codec_context.options = options
-        return _joined(container.decode(stream))
+        return _joined(container.decode(stream), max_size)
 
 
-def _joined(frames: Iterable[Any]) -> tuple[Samples, int]:
+def _joined(frames: Iterable[Any], max_size: int) -> tuple[Samples, int]:
     """Returns the samples of frames of libavcodec, shape (time, channels), and their rate."""
     blocks: list[Samples] = []
     layouts = set()
+    size = 0
     for frame in frames:
         if frame.is_corrupt:
             raise ValueError(f'audio is damaged in block {len(blocks)}')
         block = frame.to_ndarray()
+        size += block.nbytes
+        check_value_size(size, max_size, f'the first {len(blocks) + 1} blocks of samples')
         blocks.append(block.T if frame.format.is_planar else block.reshape(-1, frame.layout.nb_channels))
         layouts.add((frame.sample_rate, frame.layout.nb_channels))
     if not blocks:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any, BinaryIO, TypeVar
 
-from bags.formats.scalars import Buffer
+from bags.formats.scalars import MAX_VALUE_SIZE, Buffer
 from bags.formats.signatures import PICTURES, check_end, check_whole, identify, identify_file
 from bags.storage.range_file import PositionedFile
 
@@ -95,17 +95,18 @@ def check_format(found: str, names: tuple[str, ...]) -> None:
 def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Makes a decoder safe for bytes of any origin.
 
-    The decorated function is called with complete files of its format only. Whatever a foreign library raises
+    The decorated function is called with complete files of its format only, and with `max_size`: the bytes
+    that the value may take, which it checks before it allocates them. Whatever a foreign library raises
     becomes a ValueError.
     """
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
         @functools.wraps(function)
-        def decode(data: Buffer, *args: str) -> T:
+        def decode(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> T:
             check_format(identify(data), (name,))
             check_whole(data, name)
             try:
-                return function(data, *args)
+                return function(data, *args, max_size=max_size)
             except Exception as exc:
                 # By exact type: av raises subclasses of its own, for headers that claim nonsense.
                 if type(exc) in (ValueError, MemoryError) or isinstance(exc, ImportError):

@@ -16,7 +16,7 @@ import numpy as np
 
 from bags.errors import MissingDependencyError
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, check_format, decodes
-from bags.formats.scalars import Buffer, check_count, whole_number
+from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_count, check_value_size, whole_number
 from bags.formats.signatures import PICTURES, identify
 
 if TYPE_CHECKING:
@@ -37,10 +37,6 @@ __all__ = [
     'image_quality',
     'webp_quality',
 ]
-
-MAX_PIXELS = 2**28
-"""Images of more pixels (16384 x 16384) are rejected before memory is allocated: a few bytes can claim any
-size."""
 
 MODES = {'gray': 'L', 'rgb': 'RGB', 'rgba': 'RGBA'}
 """The modes of `image(mode)`, and what Pillow calls them."""
@@ -76,7 +72,7 @@ def encode_jpeg(value: Any, *args: str) -> Encoded:
 
 
 @decodes('JPEG')
-def decode_jpeg(data: Buffer, *_args: str) -> Pixels:
+def decode_jpeg(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
     """Decodes a JPEG with simplejpeg where it is installed, else with Pillow. CMYK is converted to RGB.
 
     Both use libjpeg-turbo and give the same pixels. Only simplejpeg detects damage inside the compressed
@@ -86,7 +82,7 @@ def decode_jpeg(data: Buffer, *_args: str) -> Pixels:
         uint8, shape (height, width) if gray, else (height, width, 3).
 
     Raises:
-        ValueError: Not JPEG, cut off, damaged, or more than `MAX_PIXELS`.
+        ValueError: Not JPEG, cut off, damaged, or of more than `max_size` bytes.
     """
     # By benchmarks/jpeg.py (November 2026), in ms on one thread, of 512 x 512 and of 3000 x 2000 pixels:
     # simplejpeg 0.9 and 12.8, Pillow 1.3 and 45.5, imagecodecs and OpenCV 1.0 and 12.6, av 1.4 and 16.3. All
@@ -97,10 +93,10 @@ def decode_jpeg(data: Buffer, *_args: str) -> Pixels:
 
         height, width, space, _ = simplejpeg.decode_jpeg_header(data)
     except (ImportError, ValueError):
-        return _load(data, 'Jpeg')
+        return _load(data, 'Jpeg', max_size)
     if space not in ('Gray', 'YCbCr', 'RGB'):
-        return _load(data, 'Jpeg')
-    _check_size(width, height)
+        return _load(data, 'Jpeg', max_size)
+    _check_size(width, height, 1 if space == 'Gray' else 3, max_size)
     try:
         pixels: Pixels = simplejpeg.decode_jpeg(data, 'GRAY' if space == 'Gray' else 'RGB')
     except ValueError as exc:
@@ -109,7 +105,7 @@ def decode_jpeg(data: Buffer, *_args: str) -> Pixels:
             raise
         # Pillow decides about other irregularities, such as stray bytes between segments, which cameras and
         # web sites leave.
-        return _load(data, 'Jpeg')
+        return _load(data, 'Jpeg', max_size)
     return np.array(pixels[:, :, 0]) if space == 'Gray' else pixels
 
 
@@ -129,7 +125,7 @@ def encode_png(value: Any) -> Encoded:
 
 
 @decodes('PNG')
-def decode_png(data: Buffer) -> Pixels:
+def decode_png(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> Pixels:
     """Decodes a PNG.
 
     Palettes become RGB or RGBA, 1 to 4 bits of gray become 8, any transparency becomes an alpha channel.
@@ -139,14 +135,14 @@ def decode_png(data: Buffer) -> Pixels:
         if it has 16 bits of gray.
 
     Raises:
-        ValueError: Not PNG, cut off, damaged (every chunk has a checksum), more than `MAX_PIXELS`, or 16 bits
-            with colour or alpha: Pillow would drop 8 of them, so store these as `bytes` and decode them
-            with another library.
+        ValueError: Not PNG, cut off, damaged (every chunk has a checksum), of more than `max_size` bytes, or
+            16 bits with colour or alpha: Pillow would drop 8 of them, so store these as `bytes` and decode
+            them with another library.
     """
     depth, colour = bytes(data[24:26])
     if depth == 16 and colour != 0:
         raise ValueError('PNG with 16 bits a channel is decoded in grayscale only, got colour or alpha')
-    return _load(data, 'Png')
+    return _load(data, 'Png', max_size)
 
 
 def encode_webp(value: Any, *args: str) -> Encoded:
@@ -167,7 +163,7 @@ def encode_webp(value: Any, *args: str) -> Encoded:
 
 
 @decodes('WebP')
-def decode_webp(data: Buffer, *_args: str) -> Pixels:
+def decode_webp(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
     """Decodes a WebP.
 
     Returns:
@@ -175,9 +171,9 @@ def decode_webp(data: Buffer, *_args: str) -> Pixels:
         alpha channel without effect.
 
     Raises:
-        ValueError: Not WebP, cut off, damaged, or more than `MAX_PIXELS`.
+        ValueError: Not WebP, cut off, damaged, or of more than `max_size` bytes.
     """
-    return _load(data, 'WebP')
+    return _load(data, 'WebP', max_size)
 
 
 def encode_avif(value: Any, *args: str) -> Encoded:
@@ -197,16 +193,16 @@ def encode_avif(value: Any, *args: str) -> Encoded:
 
 
 @decodes('AVIF')
-def decode_avif(data: Buffer, *_args: str) -> Pixels:
+def decode_avif(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
     """Decodes an AVIF.
 
     Returns:
         uint8, shape (height, width, 3), or (height, width, 4) if it has an alpha channel.
 
     Raises:
-        ValueError: Not AVIF, cut off, damaged, or more than `MAX_PIXELS`.
+        ValueError: Not AVIF, cut off, damaged, or of more than `max_size` bytes.
     """
-    return _load(data, 'Avif')
+    return _load(data, 'Avif', max_size)
 
 
 def image_mode(*args: str) -> str | None:
@@ -234,7 +230,7 @@ def encode_image(value: Any, *args: str) -> Encoded:
     return already_encoded(value, *PICTURES) or encode_png(value)
 
 
-def decode_image(data: Buffer, *args: str) -> Pixels:
+def decode_image(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
     """Decodes a picture of any of the formats; of a GIF or TIFF with several images, the first.
 
     Args:
@@ -247,15 +243,15 @@ def decode_image(data: Buffer, *args: str) -> Pixels:
         the picture is stored; uint16, shape (height, width), for 16 bits of gray.
 
     Raises:
-        ValueError: Another format, cut off, damaged, more than `MAX_PIXELS`, or (without a mode) 16 bits with
-            colour or alpha, of which Pillow would drop 8.
+        ValueError: Another format, cut off, damaged, of more than `max_size` bytes, or (without a mode) 16
+            bits with colour or alpha, of which Pillow would drop 8.
     """
     mode = image_mode(*args)
     name = identify(data)
     check_format(name, PICTURES)
     if mode is None:
-        return _DECODERS[name](data)
-    pixels = _DECODERS_TO_8_BITS.get(name, _DECODERS[name])(data)
+        return _DECODERS[name](data, max_size=max_size)
+    pixels = _DECODERS_TO_8_BITS.get(name, _DECODERS[name])(data, max_size=max_size)
     if pixels.dtype == np.uint16:
         pixels = (pixels >> 8).astype(np.uint8)
     if pixels.shape[2:] == {'gray': (), 'rgb': (3,), 'rgba': (4,)}[mode]:
@@ -266,18 +262,18 @@ def decode_image(data: Buffer, *args: str) -> Pixels:
 
 
 @decodes('TIFF')
-def _decode_tiff(data: Buffer) -> Pixels:
+def _decode_tiff(data: Buffer, *, max_size: int) -> Pixels:
     image: Any = _plugin('Tiff')(BufferFile(data))
     if image.mode[0] not in 'IF' and max(image.tag_v2.get(258, (1,))) > 8:  # Bits of each channel.
         raise ValueError('TIFF with 16 bits a channel is decoded in grayscale only, got colour or alpha')
-    return _load(data, 'Tiff')
+    return _load(data, 'Tiff', max_size)
 
 
-def _decoder(name: str) -> Callable[[Buffer], Pixels]:
-    return decodes(name.upper())(lambda data: _load(data, name))
+def _decoder(name: str) -> Callable[..., Pixels]:
+    return decodes(name.upper())(lambda data, *, max_size: _load(data, name, max_size))
 
 
-_DECODERS: dict[str, Callable[[Buffer], Pixels]] = {
+_DECODERS: dict[str, Callable[..., Pixels]] = {
     'JPEG': decode_jpeg, 'PNG': decode_png, 'WebP': decode_webp, 'AVIF': decode_avif,
     'GIF': _decoder('Gif'), 'BMP': _decoder('Bmp'), 'TIFF': _decode_tiff,
 }  # fmt: skip
@@ -285,12 +281,13 @@ _DECODERS_TO_8_BITS = {'PNG': _decoder('Png'), 'TIFF': _decoder('Tiff')}
 """These drop the lower bits of colour."""
 
 
-def _load(data: Buffer, name: str) -> Pixels:
+def _load(data: Buffer, name: str, max_size: int) -> Pixels:
     """Decodes an image with the plugin of Pillow that has this name."""
     # The plugin's class instead of Image.open: no other plugin is imported or sees the bytes, and our limit
     # replaces Pillow's warning.
     image = _plugin(name)(BufferFile(data))
-    _check_size(*image.size)
+    channels = {'1': 1, 'L': 1, 'I;16': 2, 'I;16B': 2}.get(image.mode, 3)
+    _check_size(*image.size, 4 if image.has_transparency_data else channels, max_size)
     return _pixels(image)
 
 
@@ -303,9 +300,8 @@ def _plugin(name: str) -> Callable[[Any], Image]:
     return plugin
 
 
-def _check_size(width: int, height: int) -> None:
-    if width * height > MAX_PIXELS:
-        raise ValueError(f'expected at most {MAX_PIXELS} pixels, got {width} x {height}')
+def _check_size(width: int, height: int, channels: int, max_size: int) -> None:
+    check_value_size(width * height * channels, max_size, f'an image of {width} x {height} pixels')
 
 
 def _pixels(image: Image) -> Pixels:
@@ -342,7 +338,7 @@ def _save(value: Any, format: str, channels: Sequence[int], **options: Any) -> b
         raise ValueError(f'expected an image of shape {shapes}, got {array.shape}')
     if array.dtype == np.uint16 and array.shape[2] != 1:
         raise ValueError(f'expected uint16 in grayscale only, shape (height, width), got {array.shape}')
-    _check_size(*array.shape[:2])
+    check_value_size(array.nbytes, MAX_VALUE_SIZE, f'an image of shape {array.shape}')
     pixels = array[:, :, 0] if array.shape[2] == 1 else array
     stream = io.BytesIO()
     try:

@@ -16,8 +16,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 __all__ = [
+    'MAX_VALUE_SIZE',
     'Buffer',
     'check_count',
+    'check_value_size',
     'decode_bool',
     'decode_bytes',
     'decode_float',
@@ -48,6 +50,9 @@ __all__ = [
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
+MAX_VALUE_SIZE = 1 << 30
+"""Default of `max_value_size`: bytes that a record may become when it is decoded."""
+
 _FLOATS = {2: '<e', 4: '<f', 8: '<d'}
 
 
@@ -55,6 +60,12 @@ def check_count(args: Sequence[str], count: int, form: str) -> None:
     """Raises ValueError for more than `count` arguments of a type; `form` shows how it is written."""
     if len(args) > count:
         raise ValueError(f'expected {form}, got {len(args)} arguments: {", ".join(args)}')
+
+
+def check_value_size(size: int, max_size: int, what: str) -> None:
+    """Raises ValueError for a value of more than `max_size` bytes; `what` says what takes them."""
+    if size > max_size:
+        raise ValueError(f'{what} would take {size} bytes, which exceeds max_value_size={max_size}')
 
 
 def whole_number(text: str, low: int, high: int, what: str) -> int:

@@ -14,9 +14,15 @@ import msgpack
 import numpy as np
 
 from bags.formats.arrays import array_from_parts, array_parts
-from bags.formats.scalars import Buffer
+from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_value_size
 
 __all__ = ['decode_json', 'decode_msgpack', 'decode_tree', 'encode_json', 'encode_msgpack', 'encode_tree']
+
+
+# Bytes in memory of lists, dicts and their items, about, and how many a byte of a record becomes at most. The
+# values of larger records are counted: of MessagePack while they are made, which takes up to a third longer.
+LIST_SIZE, DICT_SIZE, ITEM_SIZE, PAIR_SIZE = 88, 184, 40, 120
+MAX_GROWTH = 128
 
 
 def encode_msgpack(value: Any) -> bytes:
@@ -31,9 +37,13 @@ def encode_msgpack(value: Any) -> bytes:
     return msgpack.packb(value, default=_plain)  # type: ignore[no-any-return]
 
 
-def decode_msgpack(data: Buffer) -> Any:
-    """Decodes one MessagePack value; anything else, and bytes after it, raise ValueError."""
-    return _unpack(data)
+def decode_msgpack(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> Any:
+    """Decodes one MessagePack value.
+
+    Raises:
+        ValueError: Anything else, bytes after it, or a value that takes more than about `max_size` bytes.
+    """
+    return _unpack(data, max_size)
 
 
 def encode_json(value: Any) -> bytes:
@@ -56,13 +66,20 @@ def encode_json(value: Any) -> bytes:
     return text.encode('utf-8')
 
 
-def decode_json(data: Buffer) -> Any:
-    """Decodes one JSON value in UTF-8; anything else, and text after it, raise ValueError.
+def decode_json(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> Any:
+    """Decodes one JSON value in UTF-8.
 
     NaN and Infinity, which other writers put into JSON, are accepted.
+
+    Raises:
+        ValueError: Anything else, text after it, or a value that takes more than about `max_size` bytes.
     """
+    text = str(data, 'utf-8')
+    if len(text) * MAX_GROWTH > max_size:
+        size = LIST_SIZE * text.count('[') + DICT_SIZE * text.count('{') + ITEM_SIZE * text.count(',')
+        check_value_size(size + len(text), max_size, 'the values of this JSON')
     try:
-        return json.loads(str(data, 'utf-8'))
+        return json.loads(text)
     except RecursionError:
         raise ValueError('expected JSON of fewer levels of nesting') from None
 
@@ -85,17 +102,20 @@ def encode_tree(value: Any) -> bytes:
     return data
 
 
-def decode_tree(data: Buffer) -> Any:
+def decode_tree(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> Any:
     """Decodes a tree; its arrays own their memory and are writable.
 
     Raises:
-        ValueError: Not one MessagePack value, or an array whose dtype, shape and bytes contradict each other.
+        ValueError: Not one MessagePack value, an array whose dtype, shape and bytes contradict each other, or
+            a value that takes more than about `max_size` bytes.
     """
-    return _unpack(data, _restore_array)
+    return _unpack(data, max_size, _restore_array)
 
 
-def _unpack(data: Buffer, list_hook: Callable[[list[Any]], Any] | None = None) -> Any:
+def _unpack(data: Buffer, max_size: int, list_hook: Callable[[list[Any]], Any] | None = None) -> Any:
     try:
+        if len(data) * MAX_GROWTH > max_size:
+            return _unpack_counted(data, max_size, list_hook)
         try:
             return msgpack.unpackb(data, strict_map_key=False, list_hook=list_hook)
         except TypeError:
@@ -105,7 +125,35 @@ def _unpack(data: Buffer, list_hook: Callable[[list[Any]], Any] | None = None) -
                 data, strict_map_key=False, list_hook=list_hook, object_pairs_hook=_with_keys
             )
     except (ValueError, TypeError, msgpack.UnpackException) as exc:
-        raise ValueError(f'expected one MessagePack value: {str(exc) or type(exc).__name__}') from exc
+        detail = str(exc) or type(exc).__name__
+        if 'max_value_size' in detail:
+            raise
+        if 'exceeds max_' in detail:
+            raise ValueError(f'{detail}, by max_value_size={max_size}') from exc
+        raise ValueError(f'expected one MessagePack value: {detail}') from exc
+
+
+def _unpack_counted(data: Buffer, max_size: int, list_hook: Callable[[list[Any]], Any] | None) -> Any:
+    size = 0
+
+    def count(added: int) -> None:
+        nonlocal size
+        size += added
+        check_value_size(size, max_size, 'the values decoded so far')
+
+    def counted_list(items: list[Any]) -> Any:
+        count(LIST_SIZE + ITEM_SIZE * len(items))
+        return items if list_hook is None else list_hook(items)
+
+    def counted_dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+        count(DICT_SIZE + PAIR_SIZE * len(pairs))
+        return _with_keys(pairs)
+
+    count(len(data))
+    limits = {'max_array_len': max_size // ITEM_SIZE, 'max_map_len': max_size // PAIR_SIZE}
+    hooks = {'list_hook': counted_list, 'object_pairs_hook': counted_dict}
+    # The lengths are limited too, as a list is allocated before its hook is called.
+    return msgpack.unpackb(data, strict_map_key=False, **hooks, **limits)
 
 
 def _with_keys(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:

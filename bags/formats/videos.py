@@ -23,7 +23,7 @@ import numpy as np
 
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import best_stream, import_av, open_container
-from bags.formats.scalars import Buffer, check_count, whole_number
+from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_count, check_value_size, whole_number
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -148,16 +148,17 @@ def encode_mp4(value: Any, *args: str) -> Encoded:
 
 
 @decodes('MP4')
-def decode_mp4(data: Buffer, *_args: str) -> Frames:
+def decode_mp4(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Frames:
     """Decodes every frame of an MP4, of any codec.
 
     Returns:
         uint8 RGB, shape (time, height, width, 3), in presentation order.
 
     Raises:
-        ValueError: Not MP4, cut off, damaged, without a frame, or with frames of several sizes.
+        ValueError: Not MP4, cut off, damaged, without a frame, with frames of several sizes, or of more than
+            `max_size` bytes.
     """
-    return _decode(data, 'MP4')
+    return _decode(data, 'MP4', max_size)
 
 
 def encode_webm(value: Any, *args: str) -> Encoded:
@@ -170,9 +171,9 @@ def encode_webm(value: Any, *args: str) -> Encoded:
 
 
 @decodes('WebM')
-def decode_webm(data: Buffer, *_args: str) -> Frames:
+def decode_webm(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Frames:
     """Decodes every frame of a WebM; as `decode_mp4`. Transparency is dropped."""
-    return _decode(data, 'WebM')
+    return _decode(data, 'WebM', max_size)
 
 
 def encode_mkv(value: Any, *args: str) -> Encoded:
@@ -185,9 +186,9 @@ def encode_mkv(value: Any, *args: str) -> Encoded:
 
 
 @decodes('Matroska')
-def decode_mkv(data: Buffer, *_args: str) -> Frames:
+def decode_mkv(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Frames:
     """Decodes every frame of a Matroska file, of any codec; as `decode_mp4`."""
-    return _decode(data, 'Matroska')
+    return _decode(data, 'Matroska', max_size)
 
 
 def checked_frames(value: Any) -> Iterator[Frames]:
@@ -294,13 +295,17 @@ def _add_stream(container: Any, shape: tuple[int, ...], codec: Codec, fps: Fract
     return stream
 
 
-def _decode(data: Buffer, name: str) -> Frames:
+def _decode(data: Buffer, name: str, max_size: int) -> Frames:
     with open_container(BufferFile(data), name) as container:
         stream = best_stream(container, 'video')
         # One reformatter for all frames: `frame.reformat` would prepare the conversion again each time.
         convert = import_av().video.reformatter.VideoReformatter()
         frames: Frames | None = None
         count = packets = 0
+        # As announced, before a decoder allocates a frame; and as found, before the array grows.
+        size = 3 * stream.codec_context.width * stream.codec_context.height
+        check_value_size(size * max(1, stream.frames), max_size, f'{max(1, stream.frames)} frames')
+        stream.codec_context.options = {'max_pixels': str(max_size // 3)}
         for packet in container.demux(stream):
             packets += packet.size > 0 and not packet.is_discard
             for frame in packet.decode():
@@ -308,11 +313,15 @@ def _decode(data: Buffer, name: str) -> Frames:
                     raise ValueError(f'frame {count} is damaged')
                 pixels = plane_pixels(convert.reformat(frame, format='rgb24'))
                 if frames is None:
-                    frames = np.empty((_expected_frames(stream, pixels.nbytes), *pixels.shape), np.uint8)
+                    frames = np.empty(
+                        (_expected_frames(stream, pixels.nbytes, max_size), *pixels.shape), np.uint8
+                    )
                 if pixels.shape != frames.shape[1:]:
                     raise ValueError(f'expected frames of shape {frames.shape[1:]}, got {pixels.shape}')
                 if count == len(frames):
-                    frames.resize((count + count // 2 + 1, *pixels.shape), refcheck=False)
+                    check_value_size(pixels.nbytes * (count + 1), max_size, f'{count + 1} frames')
+                    length = min(count + count // 2 + 1, max_size // pixels.nbytes)
+                    frames.resize((length, *pixels.shape), refcheck=False)
                 frames[count] = pixels
                 count += 1
         # Packets of other codecs may hold no visible frame.
@@ -333,9 +342,9 @@ def plane_pixels(frame: Any, channels: int = 3) -> Frames:
     return rows[: frame.height, : channels * frame.width].reshape(frame.height, frame.width, channels)
 
 
-def _expected_frames(stream: Any, frame_size: int) -> int:
-    """Returns the number of frames by the header, but at most those that fit 1 GiB: it may be wrong."""
+def _expected_frames(stream: Any, frame_size: int, max_size: int) -> int:
+    """Returns the number of frames by the header, but at most those that are allowed: it may be wrong."""
     count: int = stream.frames
     if not count and stream.duration and stream.average_rate:
         count = round(stream.duration * stream.time_base * stream.average_rate)
-    return max(1, min(count, 2**30 // frame_size))
+    return max(1, min(count, max_size // frame_size))

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
-from bags.formats.scalars import Buffer
+from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_value_size
 
 __all__ = ['Samples', 'decode_wav', 'encode_wav', 'find_samples', 'samples_and_rate', 'samples_of']
 
@@ -81,7 +81,7 @@ def encode_wav(value: Any) -> Encoded:
 
 
 @decodes('WAV')
-def decode_wav(data: Buffer) -> tuple[Samples, int]:
+def decode_wav(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> tuple[Samples, int]:
     """Decodes a WAV of PCM or IEEE samples.
 
     Returns:
@@ -89,9 +89,11 @@ def decode_wav(data: Buffer) -> tuple[Samples, int]:
         int32; 8 and 24 bits are shifted up, so that all have full scale. IEEE becomes float32 or float64.
 
     Raises:
-        ValueError: Not WAV, cut off, or compressed.
+        ValueError: Not WAV, cut off, compressed, or of more than `max_size` bytes.
     """
     form, start, stop = find_samples(BufferFile(data))  # type: ignore[arg-type]
+    width = {8: 2, 24: 4}.get(form[5], form[5] // 8)
+    check_value_size((stop - start) * 8 // max(form[5], 1) * width, max_size, 'the samples')
     return samples_of(memoryview(data)[start:stop], *form)
 
 

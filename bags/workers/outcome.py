@@ -35,6 +35,9 @@ class Outcome:
         if self.error is not None:
             error, self.error = self.error, None
             try:
+                if isinstance(error, StopIteration):  # It would end the loop of the caller without an error.
+                    notes = getattr(error, '__notes__', [])
+                    raise RuntimeError(': '.join(['StopIteration was raised', *notes])) from error
                 raise error
             finally:
                 del error

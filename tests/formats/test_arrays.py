@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import bags
 from bags.dataset.registry import bind_decoder, bind_encoder, decoders, encoders
 from bags.formats.arrays import invalid_row
 
@@ -216,3 +217,24 @@ def test_invalid_row():
         assert invalid_row(codes.view(f'{order}U1')) == 1
         assert invalid_row(codes.view(f'{order}U2')[:, 0]) == 1
         assert invalid_row(codes[:1].view(f'{order}U2')) is None
+
+
+def test_small_floats_need_a_package(tmp_path, without):
+    without('ml_dtypes')
+    for use in (
+        lambda: encoders['array']([1.0], 'bfloat16', '1'),
+        lambda: decoders['array'](b'', 'float8_e5m2', '0'),
+    ):
+        with pytest.raises(bags.MissingDependencyError, match='pip install ml_dtypes'):
+            use()
+    with bags.DatasetWriter(tmp_path / 'd', {'x': 'array(float16,2)', 'y': 'int'}) as writer:
+        writer.append({'x': np.zeros(2, np.float16), 'y': 5})
+    spec = tmp_path / 'd/spec.json'
+    spec.write_text(spec.read_text().replace('float16', 'bfloat16'))
+    dataset = bags.open(tmp_path / 'd')
+    assert dataset[0, 'y'] == {'y': 5}
+    assert dataset.batch([0], 'y')['y'].tolist() == [5]
+    assert bytes(bags.open(tmp_path / 'd', raw=True)[0]['x']) == bytes(4)
+    for read in (lambda: dataset[0], lambda: dataset.batch([0])):
+        with pytest.raises(bags.MissingDependencyError, match='pip install ml_dtypes'):
+            read()

@@ -153,7 +153,7 @@ def test_pictures_that_claim_too_many_pixels():
     }
     for word, data in bombs.items():
         tracemalloc.start()
-        with pytest.raises(ValueError, match=f'at most {images.MAX_PIXELS} pixels'):
+        with pytest.raises(ValueError, match=r'pixels would take .* exceeds max_value_size='):
             decoders[word](data)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
