@@ -17,8 +17,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from bags.errors import SourceError
 from bags.interop.extensions import field_of, split_name, written_extensions
-from bags.interop.source import Damaged, Entry, Source, checked_value, infer_spec
+from bags.interop.source import Entry, Source, checked_value, infer_spec
 from bags.validation import one_of
 
 __all__ = ['FolderSource', 'find_layout', 'group', 'list_files']
@@ -122,7 +123,7 @@ class FolderSource(Source):
                 return inner
             return checked_value(path, word, self._fs.cat_file(inner))
         except OSError as exc:
-            raise Damaged(path, f'cannot be read: {exc}') from exc
+            raise SourceError(path, f'cannot be read: {exc}') from exc
 
 
 def find_layout(names: list[str]) -> str:
@@ -151,7 +152,7 @@ def group(names: Iterable[str], layout: str) -> list[Group]:
     """Groups files into datapoints, sorted by key.
 
     Raises:
-        ValueError: Two files would be the same field of one datapoint, or the layout does not fit.
+        SourceError: Two files would be the same field of one datapoint, or the layout does not fit.
     """
     if layout == 'episodes':
         return _episodes(sorted(names))
@@ -159,12 +160,12 @@ def group(names: Iterable[str], layout: str) -> list[Group]:
     for name in sorted(names):
         stem, extension = split_name(name)
         if layout == 'classes' and '/' not in name:
-            raise ValueError(f'{name}: expected a folder for each class, got a file outside of any')
+            raise SourceError(name, 'expected a folder for each class, got a file outside of any')
         key = name if layout == 'files' else stem
         field = field_of(extension)
         fields = groups.setdefault(key, {})
         if field in fields:
-            raise ValueError(f'{name}: expected one file for field {field!r}, got {fields[field]} too')
+            raise SourceError(name, f'expected one file for field {field!r}, got {fields[field]} too')
         fields[field] = name
     return sorted(groups.items())
 
@@ -183,7 +184,7 @@ def _episodes(names: list[str]) -> list[Group]:
     for name in names:
         folder, slash, rest = name.partition('/')
         if not slash:
-            raise ValueError(f'{name}: expected a folder for each episode, got a file outside of any')
+            raise SourceError(name, 'expected a folder for each episode, got a file outside of any')
         prefix, number, extension = _split_numbered(rest)
         found[folder][prefix, extension, bool(number)].append((int(number or 0), name))
     kinds = {kind for episode in found.values() for kind in episode}
@@ -214,5 +215,5 @@ def _fields(kinds: set[tuple[str, str, bool]]) -> dict[tuple[str, str, bool], st
     again = Counter(name.lower() for name in names.values())
     for kind, name in names.items():
         if again[name.lower()] > 1:
-            raise ValueError(f'files {kind[0]}….{kind[1]}: two kinds of files would both be field {name!r}')
+            raise SourceError(f'{kind[0]}….{kind[1]}', f'two kinds of files would both be field {name!r}')
     return names

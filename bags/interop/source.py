@@ -11,25 +11,14 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 
 from bags.dataset.spec import parse_type
+from bags.errors import SourceError
 from bags.formats.encoded import BufferFile
 from bags.formats.signatures import FORMATS, check_whole, identify
 from bags.formats.wav import find_samples
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, type_of
 from bags.media.stored import AUDIO_FORMATS, VIDEO_FORMATS
 
-__all__ = ['Damaged', 'Entry', 'Source', 'checked_value', 'infer_spec']
-
-
-class Damaged(ValueError):
-    """A source file that is not what its name says, or cannot be read."""
-
-    def __init__(self, name: str, detail: str) -> None:
-        super().__init__(f'{name}: {detail}')
-        self.name = name
-        self.detail = detail
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Damaged, (self.name, self.detail)
+__all__ = ['Entry', 'Source', 'checked_value', 'infer_spec']
 
 
 class Entry(NamedTuple):
@@ -68,7 +57,7 @@ class Source(abc.ABC):
         """Returns the datapoint of an entry, its values as they are in the files: bytes, or str.
 
         Raises:
-            Damaged: A file that is not of its field's type.
+            SourceError: A file that is not of its field's type.
         """
         datapoint: dict[str, Any] = {}
         for field, kind in self.spec.items():
@@ -94,7 +83,7 @@ def infer_spec(
     spec = {KEY: 'utf8', WRITTEN_EXTENSIONS: 'json?'} if has_extensions else {KEY: 'utf8'}
     for field, (extension, is_sequence, present) in sorted(fields.items()):
         if field in (KEY, WRITTEN_EXTENSIONS):
-            raise ValueError(f'.{extension}: expected another extension, this field is reserved')
+            raise SourceError(f'*.{extension}', 'expected another extension, this field is reserved')
         spec[field] = type_of(extension) + '[]' * is_sequence + '?' * (present < count)
     return spec
 
@@ -116,7 +105,7 @@ def checked_value(name: str, word: str, data: Any) -> Any:
     That is the content itself, bytes or a map. Of types that have no file format, numbers are parsed.
 
     Raises:
-        Damaged: It is not of the type, or truncated.
+        SourceError: It is not of the type, or truncated.
     """
     try:
         if word in _FORMATS:
@@ -131,7 +120,7 @@ def checked_value(name: str, word: str, data: Any) -> Any:
             return np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, KeyError, EOFError, RecursionError) as exc:
         detail = f'{type(exc).__name__}: {exc}' if isinstance(exc, KeyError) else str(exc)
-        raise Damaged(name, detail) from exc
+        raise SourceError(name, detail) from exc
     return data
 
 

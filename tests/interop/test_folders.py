@@ -13,7 +13,6 @@ import bags
 from bags.interop.convert import open_source
 from bags.interop.extensions import escape_key, unescape_key
 from bags.interop.folders import find_layout, group
-from bags.interop.source import Damaged
 
 DATA = Path(__file__).parents[2] / 'examples' / 'data'
 CAT = (DATA / 'cat.jpg').read_bytes()
@@ -177,7 +176,7 @@ def test_a_damaged_file_is_named_or_skipped(name, tmp_path):
     if good is not None:
         files[f'z.{kind}'] = good
     source = make(tmp_path / 'in', files)
-    with pytest.raises(Damaged, match=name):
+    with pytest.raises(bags.SourceError, match=name):
         bags.convert(source, tmp_path / 'raised')
     done = bags.convert(source, tmp_path / 'out', on_error='skip')
     assert [Path(file).name for file, _ in done.skipped] == [name]
@@ -210,10 +209,10 @@ def test_resume_continues_after_the_last_datapoint(tmp_path):
     source = make(tmp_path / 'in', files)
     (source / '030.txt').write_bytes(b'\xff')
     (source / '003.txt').write_bytes(b'\xff')
-    with pytest.raises(Damaged, match='003'):
+    with pytest.raises(bags.SourceError, match='003'):
         bags.convert(source, tmp_path / 'out', shard_length=7)
     (source / '003.txt').write_bytes(b'3')
-    with pytest.raises(Damaged, match='030'):
+    with pytest.raises(bags.SourceError, match='030'):
         bags.convert(source, tmp_path / 'out', shard_length=7, resume=True)
     done = bags.convert(source, tmp_path / 'out', shard_length=7, resume=True, on_error='skip')
     assert done.datapoints == 49
@@ -298,7 +297,7 @@ def test_links_to_folders_are_not_followed(tmp_path):
     (source / 'loop').symlink_to(source)
     (source / 'b.txt').symlink_to(source / 'd' / 'a.txt')
     (source / 'gone.txt').symlink_to(source / 'nothing.txt')
-    with pytest.raises(Damaged, match='gone'):
+    with pytest.raises(bags.SourceError, match='gone'):
         bags.convert(source, tmp_path / 'raised')
     done = bags.convert(source, tmp_path / 'out', on_error='skip')
     assert [Path(name).name for name, _ in done.skipped] == ['gone.txt']
@@ -325,7 +324,7 @@ def test_truncated_media_are_found(tmp_path, monkeypatch):
         for share in (0.02, 0.5, 0.999):
             for name, data in whole.items():
                 source = make(tmp_path / f'{most}-{share}-{name}', {name: data[: int(len(data) * share)]})
-                with pytest.raises(Damaged, match=name):
+                with pytest.raises(bags.SourceError, match=name):
                     bags.convert(source, tmp_path / f'out {source.name}')
         bags.convert(make(tmp_path / 'whole', whole), tmp_path / f'out {most}')
 
@@ -344,7 +343,7 @@ def test_failed_export_removes_what_it_wrote(tmp_path):
             writer.append({'__key__': key, 'txt': 'x'})
         writer.append({'__key__': '../a', 'txt': 'x'})
     with bags.open(tmp_path / 'in') as dataset:
-        with pytest.raises(ValueError, match="'a' twice"):
+        with pytest.raises(bags.SourceError, match="'a' twice"):
             bags.export(dataset, tmp_path / 'out', format='files')
         assert not tree(tmp_path / 'out')
         with pytest.raises(ValueError, match='relative name'):
@@ -369,3 +368,49 @@ def test_video_and_audio_get_the_extension_of_their_format(tmp_path):
         '000000000.takes.000000.flac': takes[0].read_bytes(),
         '000000000.takes.000001.flac': takes[1].read_bytes(),
     }
+
+
+def test_sequences_of_numbers_become_one_array(tmp_path):
+    spec = {
+        'actions': 'float(4)[]', 'frames': 'array(uint8,2)[]?', 'odd': 'int(3)[]', 'png': 'png[]',
+        'seg.png': 'png[]', 'views': 'png[]', 'words': 'utf8[]', 'blob': 'bytes[]', 'shapes': 'array[]',
+    }  # fmt: skip
+    image = np.zeros((4, 4, 3), np.uint8)
+    lists = {
+        'png': [image], 'seg.png': [image], 'views': [image], 'words': ['a', 'b'], 'blob': [b'1'],
+        'shapes': [np.zeros(2)],
+    }  # fmt: skip
+    with bags.DatasetWriter(tmp_path / 'in', spec) as writer:
+        writer.append({'actions': [0.5, 1.5], 'frames': np.zeros((3, 2), np.uint8), 'odd': [-1, 7], **lists})
+        writer.append({'actions': [], 'odd': [], **{name: [] for name in lists}})
+    bags.export(tmp_path / 'in', tmp_path / 'out', format='files')
+    names = {name.removeprefix('000000000.') for name in tree(tmp_path / 'out') if name[8] == '0'}
+    assert names == {
+        'actions.npy', 'frames.npy', 'odd.npy', 'png.000000.png', 'seg.000000.png', 'views.000000.png',
+        'words.000000.txt', 'words.000001.txt', 'blob.000000', 'shapes.000000.npy',
+    }  # fmt: skip
+    actions = np.load(tmp_path / 'out' / '000000000.actions.npy')
+    assert (actions.dtype, actions.tolist()) == (np.float32, [0.5, 1.5])
+    assert np.load(tmp_path / 'out' / '000000000.frames.npy').shape == (3, 2)
+    assert np.load(tmp_path / 'out' / '000000000.odd.npy').tolist() == [-1, 7]
+    assert np.load(tmp_path / 'out' / '000000001.actions.npy').shape == (0,)
+    assert not (tmp_path / 'out' / '000000001.frames.npy').exists()  # It is missing.
+
+
+def test_a_field_names_the_exported_files(tmp_path):
+    spec = {'id': 'int(8)', 'name': 'utf8', 'maybe': 'utf8?', 'txt': 'utf8', 'data': 'bytes'}
+    with bags.DatasetWriter(tmp_path / 'in', spec) as writer:
+        for index in range(3):
+            writer.append({'id': 7 * index, 'name': f'n{index}/x', 'txt': 't', 'data': b''})
+    bags.export(tmp_path / 'in', tmp_path / 'a', format='files', fields=('txt', 'id'), key='id')
+    assert set(tree(tmp_path / 'a')) == {'0.txt', '7.txt', '14.txt'}
+    bags.export(tmp_path / 'in', tmp_path / 'b', format='files', fields='txt', key='name')
+    assert set(tree(tmp_path / 'b')) == {'n0/x.txt', 'n1/x.txt', 'n2/x.txt'}
+    with pytest.raises(bags.SourceError, match="datapoint 0, field 'maybe': expected a name"):
+        bags.export(tmp_path / 'in', tmp_path / 'c', key='maybe')
+    with pytest.raises(bags.SourceError, match=r"datapoint 1, field 'txt': .* got 't' twice"):
+        bags.export(tmp_path / 'in', tmp_path / 'c', key='txt')
+    with pytest.raises(TypeError, match="'data' of type bytes"):
+        bags.export(tmp_path / 'in', tmp_path / 'c', key='data')
+    with pytest.raises(KeyError, match='nope'):
+        bags.export(tmp_path / 'in', tmp_path / 'c', key='nope')
