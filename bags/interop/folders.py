@@ -6,6 +6,8 @@ Layouts:
     stems      files that differ in their extension only: `x.jpg`, `x.txt`, `x.json`
     classes    as stems, in one folder a class, whose name becomes the field `label`
     episodes   each folder is a datapoint; its numbered files are sequences
+
+`metadata.csv` and `metadata.jsonl` add fields to the datapoints of the files they name, except in episodes.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 
 from bags.errors import SourceError
 from bags.interop.extensions import field_of, split_name, written_extensions
+from bags.interop.metadata import Metadata, read_metadata
 from bags.interop.source import Entry, Source, checked_value, infer_spec
 from bags.validation import one_of
 
@@ -77,8 +80,12 @@ class FolderSource(Source):
             one_of('layout', layout, LAYOUTS)
         self.root = root
         self.damaged: list[tuple[str, str]] = []
-        self.layout = layout or find_layout(names)
         self._fs, self._path = fsspec.core.url_to_fs(root.rstrip('/') or '/', **(storage_options or {}))
+        metadata = Metadata() if layout == 'episodes' else read_metadata(root, names, self._cat)
+        names = [name for name in names if name not in metadata.tables]
+        self.layout = layout or find_layout(names)
+        if self.layout == 'episodes' and metadata.rows:
+            self.layout = 'stems'  # The rows are of single files.
         self.groups: list[Group] = group(names, self.layout)
         self.count = len(self.groups)
         counts: Counter[str] = Counter(field for _, files in self.groups for field in files)
@@ -89,6 +96,12 @@ class FolderSource(Source):
             fields[field] = extension, isinstance(file, list), counts[field]
         has_extensions = any(self._extensions(key, files) for key, files in self.groups)
         self.spec = infer_spec(fields, self.count, has_extensions)
+        self._columns = {key: _join(files, metadata) for key, files in self.groups} if metadata.rows else {}
+        present = Counter(field for values in self._columns.values() for field in values)
+        for field, kind in metadata.types.items():
+            if field in self.spec:
+                raise SourceError(metadata.tables[0], f'column {field!r} is a field of the files already')
+            self.spec[field] = kind + '?' * (present[field] < self.count)
         self.is_labelled = self.layout == 'classes' and 'label' not in self.spec
         if self.is_labelled:
             self.spec['label'] = 'utf8'
@@ -102,15 +115,22 @@ class FolderSource(Source):
     def entries(self) -> Iterator[Entry]:
         for key, files in self.groups:
             label = {'label': key.partition('/')[0]} if self.is_labelled else {}
-            yield Entry(self.root, key, files | label, self._extensions(key, files))
+            values = label | self._columns.get(key, {})
+            yield Entry(self.root, key, files | values, self._extensions(key, files))
 
     def read(self, entry: Entry, field: str, word: str) -> Any:
         file = entry.files[field]
         if field == 'label' and self.is_labelled:
             return file
+        if field in self._columns.get(entry.key, ()):
+            return checked_value(f'{self.root}: {entry.key}, column {field!r}', word, file.encode())
         if isinstance(file, list):
             return (self._read(name, word) for name in file)
         return self._read(file, word)
+
+    def _cat(self, name: str) -> bytes:
+        data: bytes = self._fs.cat_file(f'{self._path.rstrip("/")}/{name}')
+        return data
 
     def _read(self, name: str, word: str) -> Any:
         path, inner = f'{self.root.rstrip("/")}/{name}', f'{self._path.rstrip("/")}/{name}'
@@ -121,9 +141,26 @@ class FolderSource(Source):
                         return checked_value(path, word, file.read())
                     checked_value(path, word, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
                 return inner
-            return checked_value(path, word, self._fs.cat_file(inner))
+            return checked_value(path, word, self._cat(name))
         except OSError as exc:
             raise SourceError(path, f'cannot be read: {exc}') from exc
+
+
+def _join(files: Mapping[str, str | list[str]], metadata: Metadata) -> dict[str, str]:
+    """Returns the columns of the files of a datapoint.
+
+    Raises:
+        SourceError: Two of its files have a value for one column.
+    """
+    joined: dict[str, str] = {}
+    for file in files.values():
+        for field, value in metadata.rows.get(str(file), {}).items():
+            if field in joined:
+                raise SourceError(
+                    str(file), f'column {field!r}: another file of its datapoint has a value too'
+                )
+            joined[field] = value
+    return joined
 
 
 def find_layout(names: list[str]) -> str:

@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
 
 class Source(abc.ABC):
-    """Files that can become a dataset. Its attributes are known before any file of a folder is read."""
+    """Files that can become a dataset. Its attributes are known before any media of a folder is read."""
 
     spec: dict[str, str]
     """The type of each field, inferred from names; may be changed before anything is loaded."""
@@ -117,11 +117,18 @@ def checked_value(name: str, word: str, data: Any) -> Any:
         elif word in _NUMBERS:
             return _NUMBERS[word](str(data, 'utf-8').strip())
         elif word == 'array':
-            return np.load(io.BytesIO(data), allow_pickle=False)
+            return _array(data)
     except (ValueError, KeyError, EOFError, RecursionError) as exc:
         detail = f'{type(exc).__name__}: {exc}' if isinstance(exc, KeyError) else str(exc)
         raise SourceError(name, detail) from exc
     return data
+
+
+def _array(data: bytes) -> Any:
+    try:
+        return np.load(io.BytesIO(data), allow_pickle=False)
+    except Exception as exc:  # Of a damaged header, also errors of Python's parser.
+        raise ValueError(f'expected a .npy file: {exc}') from exc
 
 
 def _text(data: bytes) -> str:

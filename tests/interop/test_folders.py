@@ -1,7 +1,10 @@
 """Import and export of folders: nothing is changed, nothing is lost."""
 
+import csv
+import io
 import json
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -414,3 +417,98 @@ def test_a_field_names_the_exported_files(tmp_path):
         bags.export(tmp_path / 'in', tmp_path / 'c', key='data')
     with pytest.raises(KeyError, match='nope'):
         bags.export(tmp_path / 'in', tmp_path / 'c', key='nope')
+
+
+@pytest.mark.parametrize('form', ['csv', 'jsonl'])
+def test_metadata_is_joined_to_its_files(tmp_path, form):
+    rows = [
+        {'file_name': f'{part}/{i}.jpg', 'text': f'a "{i}",\nß', 'class': i, 'score': i / 2, 'code': f'00{i}'}
+        for part in 'ab'
+        for i in range(3)
+    ]
+    rows[4]['text'] = None
+    files = {f'{part}/{i}.jpg': CAT for part in 'ab' for i in range(4)}
+    if form == 'csv':
+        table = io.StringIO(newline='')
+        writer = csv.DictWriter(table, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+        data = table.getvalue()
+    else:
+        for row in rows:
+            row |= {'box': [1, {'x': row['class']}], 'ok': row['class'] > 1, 'number': '12'}
+        data = ''.join(json.dumps(row) + '\n' for row in rows)
+    source = make(tmp_path / 'in', files | {f'metadata.{form}': data.encode()})
+    done = bags.convert(source, tmp_path / 'out')
+    more = {'box': 'json?', 'ok': 'bool?', 'number': 'utf8?'} if form == 'jsonl' else {}
+    assert done.spec == dict(sorted({
+        '__key__': 'utf8', 'jpg': 'jpeg', 'label': 'utf8', 'text': 'utf8?', 'class': 'int(8)?',
+        'score': 'float(8)?', 'code': 'utf8?', **more,
+    }.items()))  # fmt: skip
+    with bags.open(tmp_path / 'out') as dataset:
+        found = {row['__key__'] + '.jpg': row for row in dataset}
+    for row in rows:
+        got = found.pop(row.pop('file_name'))
+        assert {name: got[name] for name in row} == row
+    assert all(row['class'] is row['text'] is None for row in found.values())
+    assert len(found) == 2
+    done = bags.convert(source, tmp_path / 'other', spec={'class': 'int(2)?', 'score': None})
+    assert (done.spec['class'], 'score' in done.spec) == ('int(2)?', False)
+
+
+@pytest.mark.parametrize(
+    ('table', 'data', 'wanted'),
+    [
+        ('csv', 'file_name,x\nnone.txt,1\n', "line 2: there is no file 'none.txt'"),
+        ('csv', 'file_name,x\na.txt,1\na.txt,2\n', 'line 3: expected one row for each file'),
+        ('csv', 'file_name,x\na.txt,1,2\n', 'line 2: expected a value for each column'),
+        ('csv', 'file_name,x,x\na.txt,1,2\n', 'columns of different names'),
+        ('csv', 'file_name,x\n,1\n', "line 2: expected the name of a file as 'file_name', got ''"),
+        ('csv', 'file_name,txt\na.txt,1\n', "column 'txt' is a field of the files already"),
+        ('csv', 'file_name,__key__\na.txt,1\n', 'expected other names of columns'),
+        ('csv', b'file_name,x\na.txt,\xff\n', "can't decode byte 0xff"),
+        ('csv', 'file_name,x\n../a.txt,1\n', 'there is no file'),
+        ('jsonl', '{"file_name": "a.txt"}\n[1]\n', 'line 2: expected a value for each column'),
+        ('jsonl', '{"file_name": "a.txt"}\n{"x": 1}\n', 'line 2: expected the name of a file'),
+        ('jsonl', '{"file_name": "a.txt"', 'metadata.jsonl: '),
+        ('jsonl', '{"file_name": ["a.txt"]}', "expected the name of a file as 'file_name'"),
+    ],
+)
+def test_bad_metadata_is_named(tmp_path, table, data, wanted):
+    content = data if isinstance(data, bytes) else data.encode()
+    source = make(tmp_path / 'in', {'a.txt': b'x', 'b.txt': b'x', f'metadata.{table}': content})
+    with pytest.raises(bags.SourceError, match=re.escape(wanted)) as caught:
+        open_source(source)
+    assert f'metadata.{table}' in str(caught.value)
+
+
+def test_metadata_without_file_names_is_a_file(tmp_path):
+    source = make(tmp_path / 'in', {'a.txt': b'x', 'metadata.csv': b'time,x\n1,2\n', 'b/metadata.jsonl': b''})
+    found = open_source(source)
+    assert (found.count, found.spec['csv']) == (3, 'utf8?')
+
+
+def test_all_that_cannot_be_imported_is_a_bags_error(tmp_path):
+    """Damaged files of every type that has a format of files."""
+    chance = random.Random(0)
+    names = ('cat.jpg', 'bunny.mp4', 'austen-2.flac')
+    files = {name.rpartition('.')[2]: (DATA / name).read_bytes() for name in names}
+    table = io.BytesIO()
+    np.save(table, np.zeros((3, 4)))
+    files |= {'json': b'{"a": [1, 2, {"b": null}]}', 'txt': 'ß'.encode() * 9, 'npy': table.getvalue()}
+    files['cls'] = b'12'
+    types = {'npy': 'array', 'cls': 'int(8)'}
+    for number in range(200):
+        extension = chance.choice(sorted(files))
+        content = bytearray(files[extension])
+        place = chance.randrange(min(len(content), 400))
+        if number % 2:
+            del content[place:]
+        else:
+            content[place : place + 4] = chance.randbytes(4)
+        source = make(tmp_path / str(number), {f'x.{extension}': bytes(content)})
+        spec = {extension: types[extension]} if extension in types else None
+        try:
+            bags.convert(source, tmp_path / f'{number}.out', spec=spec)
+        except bags.BagsError as exc:
+            assert f'x.{extension}' in str(exc)  # noqa: PT017 - some changes do no harm
