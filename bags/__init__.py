@@ -17,6 +17,7 @@ from bags.errors import (
     DecodeError,
     EncodeError,
     MissingDependencyError,
+    SourceError,
     SpecError,
     StackError,
 )
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     from bags.media.remux import remux
     from bags.media.video import Video
 
-__version__ = '0.1.0'
+__version__ = '1.0.0'
 
 __all__ = [
     'Audio',
@@ -98,6 +99,7 @@ __all__ = [
     'Recovery',
     'ShardedDatasetReader',
     'ShardedDatasetWriter',
+    'SourceError',
     'SpecError',
     'StackError',
     'Steps',

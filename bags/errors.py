@@ -7,6 +7,7 @@
       ├ EncodeError(ValueError)             field, type, item; from the cause
       ├ DecodeError(ValueError)             field, index, type; from the cause
       ├ StackError(ValueError)              shapes, field, datapoints
+      ├ SourceError(ValueError)             name, detail
       └ MissingDependencyError(ImportError) package, extra
 
 Each is built from facts and writes its own message: where, what, expected, got. All can be pickled, so that
@@ -23,6 +24,7 @@ __all__ = [
     'DecodeError',
     'EncodeError',
     'MissingDependencyError',
+    'SourceError',
     'SpecError',
     'StackError',
 ]
@@ -123,6 +125,20 @@ class DecodeError(BagsError, ValueError):
         self.type = type
         prefix = f'{where}, ' if where is not None else ''
         super().__init__(f'{prefix}field {field!r} of type {type}, record {index}: {detail}')
+
+
+class SourceError(BagsError, ValueError):
+    """A file cannot be imported, or the files of a datapoint cannot be named when exported.
+
+    Attributes:
+        name: The file, the tar and its member, or the datapoint.
+        detail: What was expected and what was found.
+    """
+
+    def __init__(self, name: str, detail: str) -> None:
+        self.name = name
+        self.detail = detail
+        super().__init__(f'{name}: {detail}')
 
 
 class MissingDependencyError(BagsError, ImportError):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import bags
 from benchmarks.render import SECTIONS, render
 
 ROOT = Path(__file__).parents[1]
@@ -18,6 +19,18 @@ BLOCK = re.compile(r'^```python\n(.*?)^```', re.DOTALL | re.MULTILINE)
 TYPED_BLOCK = re.compile(r'^```py(?:thon)?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 """Also the blocks with PyTorch, Grain and JAX, which tests/adapters/test_docs.py runs."""
 FRAMEWORKS = ('apache_beam', 'grain', 'jax', 'torch')
+
+
+def test_the_documents_install_the_version_they_describe():
+    """The package index has an older library of this name, up to 0.5.1."""
+    version = [int(part) for part in bags.__version__.split('.')]
+    assert version > [0, 5, 1]
+    assert f'[{bags.__version__}]' in (ROOT / 'CHANGELOG.md').read_text()
+    wanted = [
+        each for path in DOCUMENTS for each in re.findall(r"pip install '(bags\b.*?)'", path.read_text())
+    ]
+    assert wanted
+    assert all(each.endswith(f'>={version[0]}.{version[1]}') for each in wanted)
 
 
 def blocks_of(text, pattern=BLOCK):

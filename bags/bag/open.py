@@ -17,6 +17,8 @@ from bags.storage import File, Hints, Store
 __all__ = ['limits_name', 'open_bag', 'parse_tail']
 
 ATTEMPTS = 8
+MAX_LIMIT = 1 << 48
+"""Larger numbers at the end of a file are no limits, but bytes of something else."""
 
 
 def limits_name(path: str, placement: LimitsPlacement = LimitsPlacement.TAIL) -> str:
@@ -112,23 +114,32 @@ def parse_tail(file: File, starts: bool) -> tuple[int, int]:
     if not size:
         return 0, 0
     if size < ENTRY:
-        raise CorruptError(file.path, None, f'{size} bytes are too few to hold limits')
-    end = int.from_bytes(file.read(size - ENTRY, size), 'little')
+        raise _bad_tail(file.path, f'{size} bytes are too few to hold limits')
+    last = bytes(file.read(size - ENTRY, size))
+    end = int.from_bytes(last, 'little')
+    if end >= MAX_LIMIT:
+        raise _bad_tail(file.path, f'expected a limit at its end, got {last!r}; is it cut off, or not a bag?')
     if end > size - ENTRY:
         detail = f'the last limit is {end}, but the records can take at most {size - ENTRY} bytes'
-        raise CorruptError(file.path, None, detail)
+        raise _bad_tail(file.path, detail)
     if (size - end) % ENTRY:
-        detail = f'the limits take {size - end} bytes, not a multiple of {ENTRY}'
-        raise CorruptError(file.path, None, detail)
+        raise _bad_tail(file.path, f'the limits take {size - end} bytes, not a multiple of {ENTRY}')
     # A remote file costs a request here, for what every read of a record checks anyway.
     if starts or end >= file.cached_from:
         first = int.from_bytes(file.read(end, end + ENTRY), 'little')
         if starts and first:
-            raise CorruptError(file.path, None, f'expected limits that begin with 0, got {first}')
+            raise _bad_tail(file.path, f'expected limits that begin with 0, got {first}')
         if first > end:
             # Detects most truncated files at open: they have bytes of a record here.
-            raise CorruptError(file.path, 0, f'limit {first} lies beyond the records ({end} bytes)')
+            raise _bad_tail(file.path, f'limit {first} lies beyond the records ({end} bytes)', 0)
     return end, (size - end) // ENTRY - starts
+
+
+def _bad_tail(path: str, detail: str, record: int | None = None) -> CorruptError:
+    """Returns the error for a file without valid limits at its end: of a bag, or of any other file."""
+    if path.endswith(('.bag', '.bagz')):
+        return CorruptError(path, record, detail)
+    return CorruptError(path, None, 'not a bag: it has no valid limits at its end')
 
 
 def _is_closed(file: File, limits: File, starts: bool) -> bool:

@@ -28,7 +28,9 @@ STREAMS = {**DEMUXERS, 'FLV': 'flv'}
 MAX_TEXT = 2000
 """Characters of a value in text."""
 MAX_ITEMS = 3
-"""Items of media or arrays that are described, of a sequence."""
+"""Items that are shown of a long sequence, or of one of media or arrays."""
+MAX_ITEMS_IN_JSON = 64
+"""Items of values that JSON has in full."""
 MAX_NUMBERS = 64
 """Numbers of an array in JSON."""
 MAX_NUMBERS_IN_TEXT = 8
@@ -58,9 +60,10 @@ def show_value(dataset: Dataset, index: int, field: str) -> Shown:
     kind = dataset._types[field]
     try:
         if not is_undecoded(kind):
+            if kind.sequence:
+                return _show_items(dataset, index, field)
             value = dataset[index, field][field]
-            text = _items_text(value) if kind.sequence and value is not None else _as_text(value)
-            return Shown(text if len(text) <= MAX_TEXT else f'{text[:MAX_TEXT]}…', _as_json(value))
+            return Shown(_cut_off(_as_text(value)), _as_json(value))
         if kind.sequence and dataset[index, {field: range(0)}][field] is None:
             return Shown('None', None)
         found = [show_file(file) for file in itertools.islice(open_records(dataset, index, field), MAX_ITEMS)]
@@ -71,6 +74,26 @@ def show_value(dataset: Dataset, index: int, field: str) -> Shown:
         return Shown(text, {'items': count, 'first': [shown.json for shown in found]})
     except BagsError as exc:
         return Shown(f'{type(exc).__name__}: {exc}', {'error': str(exc)})
+
+
+def _show_items(dataset: Dataset, index: int, field: str) -> Shown:
+    """Shows a sequence of decoded values: of many items the first ones, and the range of all numbers."""
+    head = dataset[index, {field: range(MAX_ITEMS_IN_JSON)}][field]
+    if head is None:
+        return Shown('None', None)
+    count = _item_count(dataset, index, field)
+    is_short = count <= MAX_NUMBERS_IN_TEXT and not (count and isinstance(head[0], np.ndarray))
+    text = _listed(count, list(map(_as_text, head if is_short else head[:MAX_ITEMS])))
+    if isinstance(head, np.ndarray) and count > (len(head) if is_short else MAX_ITEMS):
+        text += f', range{range_of}' if (range_of := _range_text(dataset[index, field][field])) else ''
+    items = [_as_json(item) for item in head]
+    return Shown(
+        _cut_off(text), items if count == len(items) else {'items': count, 'first': items[:MAX_ITEMS]}
+    )
+
+
+def _cut_off(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f'{text[:MAX_TEXT]}…'
 
 
 def open_records(dataset: Dataset, index: int, field: str) -> Iterator[BinaryIO]:
@@ -189,8 +212,8 @@ def _as_text(value: Any) -> str:
     """Returns a value as text; arrays within it as their dtype, shape and range."""
     if isinstance(value, np.ndarray):
         return _array_text(value)
-    if isinstance(value, np.generic):
-        return _as_text(value.item())
+    if isinstance(value, np.generic):  # A float as short as its own precision allows.
+        return str(value) if value.dtype.kind == 'f' else _as_text(value.item())
     if isinstance(value, dict):
         return '{' + ', '.join(f'{key!r}: {_as_text(part)}' for key, part in value.items()) + '}'
     if isinstance(value, list | tuple):
@@ -200,25 +223,22 @@ def _as_text(value: Any) -> str:
     return repr(value)
 
 
-def _items_text(values: list[Any]) -> str:
-    """Returns the items of a sequence as text: the first ones of arrays, else all."""
-    shown = values[:MAX_ITEMS] if values and isinstance(values[0], np.ndarray) else values
-    return _listed(len(values), list(map(_as_text, shown)))
-
-
 def _array_text(value: np.ndarray) -> str:
     """Returns an array as `float32 (3, 224) -1.2 … 3.4`; with its numbers if there are few."""
     text = f'{value.dtype} {value.shape}'
-    if value.dtype.kind not in 'biuf' or not value.size:
-        return text
-    if value.size <= MAX_NUMBERS_IN_TEXT:
+    if value.dtype.kind in 'biuf' and 0 < value.size <= MAX_NUMBERS_IN_TEXT:
         numbers = np.array2string(value, precision=4, separator=', ', threshold=MAX_NUMBERS_IN_TEXT)
         return f'{text} {" ".join(numbers.split())}'
-    if value.dtype.kind != 'f':
-        return f'{text} {value.min()} … {value.max()}'
+    return text + _range_text(value)
+
+
+def _range_text(value: np.ndarray) -> str:
+    """Returns ` min … max` of the numbers of an array, if there are any."""
+    if value.dtype.kind not in 'biuf':
+        return ''
     finite = value[np.isfinite(value)]
-    if finite.size:
-        text += f' {finite.min():.4g} … {finite.max():.4g}'
+    form = '.4g' if value.dtype.kind == 'f' else ''
+    text = f' {finite.min():{form}} … {finite.max():{form}}' if finite.size else ''
     return text if finite.size == value.size else f'{text}, {value.size - finite.size:,} not finite'
 
 
@@ -232,7 +252,7 @@ def _as_json(value: Any) -> Any:
             made['values'] = _as_json(value.tolist())
         return made
     if isinstance(value, np.generic):
-        return _as_json(value.item())
+        return _as_json(float(str(value)) if value.dtype.kind == 'f' else value.item())
     if isinstance(value, dict):
         return {str(key): _as_json(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -39,14 +39,11 @@ def read_column(field: Field, refs: Any, items: Asked) -> Column:
     field.check(refs, None)
     if field.kind.optional:
         return _where_present(refs, field.decoded)
-    if field.decoder.dtype is None:
-        return field.decoded(refs)
-    array = field.array(refs)
-    return _dense(field, refs) if array is None else array
+    return field.values(refs)
 
 
 def read_values(field: Field, refs: Any, items: Asked) -> list[Any]:
-    """Returns the values of rows, each as its row has it."""
+    """Returns the values of rows, each as its row has it: of items of a fixed size, one array (n, *shape)."""
     if items is not True and _are_frames(items):
         return _frames(field, refs, items)
     if not field.kind.sequence:
@@ -56,10 +53,7 @@ def read_values(field: Field, refs: Any, items: Asked) -> list[Any]:
     field.check(firsts, counts)
     present = (firsts != MISSING) | (counts > 0)
     members, counts = _members(field, firsts, counts, items)
-    if isinstance(items, PerRowItems):
-        values = _as_list(field, _read_once(field, members))
-    else:
-        values = field.values(members)
+    values = _read_once(field, members) if isinstance(items, PerRowItems) else field.values(members)
     parts = _cut(values, counts)
     return [part if there else None for there, part in zip(present.tolist(), parts, strict=True)]
 
@@ -84,21 +78,6 @@ def _where_present(refs: Int64s, read: Callable[[Int64s], list[Any]]) -> list[An
     return [next(values) if there else None for there in present.tolist()]
 
 
-def _dense(field: Field, indices: Int64s) -> Values:
-    """Returns the values of records: one array if the type has a fixed size."""
-    array = field.array(indices)
-    if array is not None:
-        return array
-    values = field.decoded(indices)
-    if field.decoder.dtype is None or not all(isinstance(value, int) for value in values):
-        return values
-    try:
-        # Integers whose records differ in length, as Granular has them.
-        return np.array(values, field.decoder.dtype)
-    except OverflowError:
-        return values
-
-
 # Sequences.
 
 
@@ -117,12 +96,9 @@ def _ragged(field: Field, refs: Any, items: Asked) -> Ragged | list[Any]:
     present = (firsts != MISSING) | (counts > 0) if field.kind.optional else None
     field.check(firsts, counts)
     members, counts = _members(field, firsts, counts, items)
-    values = _read_once(field, members) if isinstance(items, PerRowItems) else _dense(field, members)
+    values = _read_once(field, members) if isinstance(items, PerRowItems) else field.values(members)
     if isinstance(values, np.ndarray):
         return Ragged(values, offsets_of(counts), present)
-    if field.decoder.dtype is not None and not values:
-        empty = np.empty((0, *field.decoder.shape), field.decoder.dtype)
-        return Ragged(empty, offsets_of(counts), present)
     there = [True] * len(counts) if present is None else present.tolist()
     return [part if is_there else None for part, is_there in zip(_cut(values, counts), there, strict=True)]
 
@@ -130,11 +106,11 @@ def _ragged(field: Field, refs: Any, items: Asked) -> Ragged | list[Any]:
 def _read_once(field: Field, members: Int64s) -> Values:
     """Returns the values of overlapping runs of records, each record read and decoded once."""
     if field.bag.is_mapped and field.bag.codec is None and field.decoder.dtype is not None:
-        return _dense(field, members)
+        return field.values(members)
     indices, first, back = np.unique(members, return_index=True, return_inverse=True)
     if len(indices) == len(members):
-        return _dense(field, members)
-    values = _dense(field, indices)
+        return field.values(members)
+    values = field.values(indices)
     if isinstance(values, np.ndarray):
         return values[back]
     found = [values[place] for place in back.tolist()]
@@ -150,16 +126,8 @@ def _read_once(field: Field, members: Int64s) -> Values:
     return found
 
 
-def _as_list(field: Field, values: Values) -> list[Any]:
-    if not isinstance(values, np.ndarray):
-        return values
-    return (
-        values.tolist() if field.decoder.is_scalar else [values[place, ...] for place in range(len(values))]
-    )
-
-
-def _cut(values: list[Any], counts: Int64s) -> list[list[Any]]:
-    """Cuts a list into consecutive parts of these lengths."""
+def _cut(values: Values, counts: Int64s) -> list[Values]:
+    """Cuts values into consecutive parts of these lengths."""
     ends = np.cumsum(counts).tolist()
     return [values[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if ends else []
 

@@ -23,7 +23,8 @@ from bags.media.video import Video
 
 __all__ = ['Field']
 
-MAX_SINGLE_ITEMS = 4  # More items are read as a batch.
+MAX_SINGLE_ITEMS = 4  # More items are read as a batch,
+MAX_SINGLE_BYTES = 1 << 14  # and larger ones of a fixed size.
 MAX_SINGLE_RECORDS = 8  # More records are read by one call.
 MAX_OPEN_VIDEOS = 16
 
@@ -45,6 +46,10 @@ class Field:
         self.place = place
         self.bag = bag
         self.decoder = decoder
+        self.table = _table(bag, decoder)
+        """All values as an array over the file; None if records may differ in size.
+
+        The limits of a record must be checked before its value is taken from here."""
         self._get: Callable[[int], Any] = bag.get_view if decoder.accepts_view else bag.get
         if decoder.lazy:
             self._get = lambda index: Record(bag, index, name, kind.text)
@@ -85,8 +90,6 @@ class Field:
             items = slice(items.start, items.stop, items.step)
         chosen = range(count)[items] if isinstance(items, slice) else select_items(items, count)
         records = list(map(first.__add__, chosen))
-        if len(records) <= MAX_SINGLE_ITEMS and not self.bag.is_remote:
-            return list(map(self.value, records))
         return self.values(records)
 
     def value(self, index: int) -> Any:
@@ -156,17 +159,26 @@ class Field:
             last = firsts[position] if counts is None else firsts[position] + counts[position] - 1
             raise BadRef(position, self.describe_bad(int(last)))
 
-    def values(self, indices: Sequence[int] | Int64s) -> list[Any]:
-        """Returns values as rows have them: integers, texts, arrays of their own."""
-        if len(indices) <= MAX_SINGLE_ITEMS and not self.bag.is_remote:
-            return [self.value(int(index)) for index in indices]
-        chosen = np.asarray(indices, np.int64)
-        array = self.array(chosen)
-        if array is None:
-            return self.decoded(chosen)
-        return (
-            array.tolist() if self.decoder.is_scalar else [array[place, ...] for place in range(len(array))]
-        )
+    def values(self, indices: Sequence[int] | Int64s) -> npt.NDArray[Any] | list[Any]:
+        """Returns values: one new array (n, *shape) if the type has a fixed size, else a list."""
+        decoder, count = self.decoder, len(indices)
+        if count <= MAX_SINGLE_ITEMS and decoder.length <= MAX_SINGLE_BYTES and not self.bag.is_remote:
+            table = self.table
+            if table is not None and all(map(self.bag.verified().verify, indices)):
+                return table[indices]
+            values = [self.value(int(index)) for index in indices]
+        else:
+            chosen = np.asarray(indices, np.int64)
+            array = self.array(chosen)
+            if array is not None:
+                return array
+            values = self.decoded(chosen)
+        if decoder.dtype is None:
+            return values
+        try:
+            return np.array(values, decoder.dtype).reshape(count, *decoder.shape)
+        except OverflowError:
+            return values  # Integers of Granular, whose records differ in length.
 
     def array(self, indices: Int64s) -> npt.NDArray[Any] | None:
         """Returns values as one new array (n, *shape).
@@ -183,18 +195,6 @@ class Field:
             return None
         values = raw.view(decoder.dtype).reshape(len(indices), *decoder.shape)
         return None if decoder.dtype.kind in 'bU' and invalid_row(values) is not None else values
-
-    def table(self) -> npt.NDArray[Any] | None:
-        """Returns all values as an array over the file; None if records may differ in size.
-
-        The limits of a record must be checked before its value is taken from here.
-        """
-        decoder = self.decoder
-        if decoder.dtype is None or not decoder.length or self.bag.length != decoder.length:
-            return None
-        if decoder.dtype.kind in 'bU' or not (decoder.is_scalar or decoder.shape):
-            return None
-        return np.ndarray((self.bag.count, *decoder.shape), decoder.dtype, self.bag.file.buffer)
 
     def decoded(self, indices: Int64s) -> list[Any]:
         """Returns values, each decoded by itself."""
@@ -256,3 +256,11 @@ class Field:
         if error is None:
             self._video_lengths[index] = length
         return length, error
+
+
+def _table(bag: BagFile, decoder: Decoder) -> npt.NDArray[Any] | None:
+    if decoder.dtype is None or not decoder.length or bag.length != decoder.length:
+        return None
+    if decoder.dtype.kind in 'bU' or not (decoder.is_scalar or decoder.shape):
+        return None
+    return np.ndarray((bag.count, *decoder.shape), decoder.dtype, bag.file.buffer)

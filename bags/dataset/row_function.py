@@ -21,6 +21,9 @@ from bags.dataset.refs_reader import RefsReader
 
 __all__ = ['make_row_function']
 
+MAX_SPAN_BYTES = 1 << 16
+"""Of items of a sequence that are copied from the map without being announced to the kernel."""
+
 RowFunction = Callable[[int], dict[str, Any] | None]
 
 
@@ -66,16 +69,27 @@ def _lines(field: Field, i: int, r: str, numbers: list[str], scope: dict[str, An
         scope: Names that the lines can use.
     """
     bag, decoder = field.bag, field.decoder
+    table, n = field.table, f'r{field.place + 1}'
+    read = f'read{i}(({"".join(f"{number}, " for number in numbers)}))'
+    scope |= {f'count{i}': bag.count, f'read{i}': field.read, f'table{i}': table}
+    if table is not None:
+        blocks = bag.verified()
+        scope |= {f'states{i}': blocks.states, f'verify{i}': blocks.verify, f'item{i}': table.item}
+    if table is not None and field.kind.sequence:
+        most = min(1 << SHIFT, MAX_SPAN_BYTES // decoder.length)
+        verified = ' and '.join(
+            f'(states{i}[{place} >> {SHIFT}] == {VERIFIED} or verify{i}({place}))' for place in (r, 'last')
+        )
+        return [
+            f'last = {r} + {n} - 1',
+            f'if 0 < {n} <= {most} and last < count{i} and {verified}:',
+            f'    v{i} = table{i}[{r}:last + 1].copy()',
+            f'else: v{i} = {read}',
+        ]
     is_plain = not field.kind.sequence and not field.kind.optional and not decoder.lazy
     if not is_plain or not bag.is_mapped or bag.codec is not None or not bag.count:
-        scope[f'read{i}'] = field.read
-        return [f'v{i} = read{i}(({"".join(f"{number}, " for number in numbers)}))']
-    scope[f'count{i}'] = bag.count
-    table = field.table()
+        return [f'v{i} = {read}']
     if table is not None:
-        verified = bag.verified()
-        scope |= {f'states{i}': verified.states, f'verify{i}': verified.verify}
-        scope |= {f'item{i}': table.item, f'table{i}': table}
         return [
             f'if {r} >= count{i}: return None',
             f'if states{i}[{r} >> {SHIFT}] != {VERIFIED} and not verify{i}({r}): return None',

@@ -14,10 +14,10 @@ from bags.dataset.field_writer import Compression
 from bags.dataset.open import open as open_dataset
 from bags.dataset.registry import encoders
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
-from bags.errors import EncodeError, SpecError
+from bags.errors import EncodeError, SourceError, SpecError
 from bags.interop.extensions import KEY
 from bags.interop.folders import FolderSource, list_files
-from bags.interop.source import Damaged, Entry, Source
+from bags.interop.source import Entry, Source
 from bags.interop.webdataset import TarSource, is_tar
 from bags.progress import progress as show_progress
 from bags.validation import at_least_or_none, one_of
@@ -43,7 +43,7 @@ class Converted:
     size: int
     """Bytes of it."""
     skipped: list[tuple[str, str]]
-    """Damaged files, and why; their datapoints were left out."""
+    """SourceError files, and why; their datapoints were left out."""
 
 
 def convert(
@@ -84,7 +84,7 @@ def convert(
     Raises:
         FileNotFoundError: No source.
         FileExistsError: The directory is not empty.
-        Damaged: A file that is not what its name says; names it. `resume` continues after what came before.
+        SourceError: A file that is not what its name says. `resume` continues after what came before.
         SpecError: An invalid type.
     """
     one_of('on_error', on_error, ('raise', 'skip'))
@@ -116,7 +116,7 @@ def convert(
                 before = writer.size
                 try:
                     _append(writer, datapoint)
-                except Damaged as exc:
+                except SourceError as exc:
                     if on_error == 'raise':
                         raise
                     skipped.append((exc.name, exc.detail))
@@ -143,7 +143,7 @@ def open_source(
 
     Raises:
         FileNotFoundError: Nothing is there.
-        ValueError: Files that cannot be grouped into datapoints.
+        SourceError: Files that cannot be grouped into datapoints, or a damaged tar.
         SpecError: A type for a field that does not exist.
     """
     if not isinstance(source, str | os.PathLike | Iterable):
@@ -156,7 +156,7 @@ def open_source(
     if isinstance(source, str | os.PathLike) and not is_tar(root := tars[0]):
         names = list_files(root, storage_options)
         if any(name.rpartition('/')[2] == 'refs.bag' for name in names):
-            raise ValueError(f'{root}: is a dataset already; bags.copy copies one')
+            raise SourceError(root, 'is a dataset already; bags.copy copies one')
         if names and (layout is not None or not all(map(is_tar, names))):
             return _with_changes(FolderSource(root, names, layout, storage_options), spec)
         if names:
@@ -189,16 +189,16 @@ def _remaining(
     for number, entry in enumerate(entries, 1):
         if number >= count and entry.key == last:
             return entries
-    raise ValueError(f'resume: expected a source with the datapoint {last!r}, the last in {directory}')
+    raise SourceError(os.fspath(directory), f'expected a source with its last datapoint, {last!r}, to resume')
 
 
-def _load(source: Source, entries: Iterator[Entry], workers: int) -> Iterator[dict[str, Any] | Damaged]:
+def _load(source: Source, entries: Iterator[Entry], workers: int) -> Iterator[dict[str, Any] | SourceError]:
     """Yields the datapoint of each entry in order, or what is wrong with it; loads a batch in threads."""
 
-    def load(entry: Entry) -> dict[str, Any] | Damaged:
+    def load(entry: Entry) -> dict[str, Any] | SourceError:
         try:
             return source.load(entry)
-        except Damaged as exc:
+        except SourceError as exc:
             return exc
 
     length = 1  # More when it is known how large datapoints are.
@@ -210,11 +210,11 @@ def _load(source: Source, entries: Iterator[Entry], workers: int) -> Iterator[di
         length = max(1, min(2 * length, 4 * workers, MAX_BATCH, BATCH_BYTES // max(1, mean)))
 
 
-def _append(writer: ShardedDatasetWriter, datapoint: dict[str, Any] | Damaged) -> None:
-    if isinstance(datapoint, Damaged):
+def _append(writer: ShardedDatasetWriter, datapoint: dict[str, Any] | SourceError) -> None:
+    if isinstance(datapoint, SourceError):
         raise datapoint
     try:
         writer.append(datapoint)
     except EncodeError as exc:
         name = str(datapoint[KEY]).encode('utf-8', 'backslashreplace').decode()
-        raise Damaged(name, str(exc)) from exc
+        raise SourceError(name, str(exc)) from exc

@@ -17,6 +17,8 @@ from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.columns import read_values
 from bags.dataset.open import open_with_known_decoders
 from bags.dataset.selection import Fields, select_whole
+from bags.dataset.spec import FieldType
+from bags.errors import SourceError
 from bags.formats.signatures import EXTENSIONS, HEAD_BYTES, identify
 from bags.indexing import Int64s
 from bags.interop.extensions import (
@@ -35,6 +37,7 @@ from bags.validation import at_least, at_least_or_none, one_of
 __all__ = ['export']
 
 NUMBERS = ('int', 'uint', 'float', 'bool', 'i64', 'u64')
+KEYS = ('utf8', 'int', 'uint', 'i64', 'u64')
 BATCH_BYTES = 1 << 24
 """Bytes that are read at a time, about."""
 MAX_BATCH = 64
@@ -56,12 +59,14 @@ def export(
     shard_length: int | None = None,
     progress: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    key: str | None = None,
 ) -> int:
     """Writes the datapoints of a dataset as files, their records unchanged.
 
-    File names are the field `__key__`, or the index of the datapoint, then the field, then an extension that
-    fits the type. Numbers become text, arrays `.npy`. Missing values have no file. An export that fails
-    removes what it wrote.
+    File names are `KEY.FIELD.EXTENSION`: the field `__key__`, or the index of the datapoint; the field; and
+    an extension that fits the type, unless the field ends in one. Numbers become text; arrays, and sequences
+    of numbers or of `array(…)`, become `.npy`; other sequences `KEY.FIELD.000003.EXTENSION` for each item.
+    Missing values have no file. An export that fails removes what it wrote.
 
     Args:
         dataset: A reader, a view, or the path of a dataset.
@@ -71,28 +76,33 @@ def export(
         shard_size, shard_length: Bytes and datapoints from which on a tar is full.
         progress: Show a bar: True, False, or None for on terminals.
         storage_options: As in `bags.open`, for a URL.
+        key: A field of texts or integers that names the files in place of `__key__`, and is no file itself.
 
     Returns:
         The number of files that were written.
 
     Raises:
         FileExistsError: The target is not empty.
-        ValueError: A key that is no valid file name, or the key of two datapoints (in tars: in a row).
+        SourceError: A key that is no valid file name, or the key of two datapoints (in tars: in a row).
     """
     if isinstance(dataset, str | os.PathLike):
         with open_with_known_decoders(dataset) as opened:
             return export(
                 opened, target, format=format, fields=fields, shard_size=shard_size,
-                shard_length=shard_length, progress=progress, storage_options=storage_options,
+                shard_length=shard_length, progress=progress, storage_options=storage_options, key=key,
             )  # fmt: skip
     check_dataset('export', dataset)
     one_of('format', format, ('webdataset', 'files'))
     shard_size = at_least('shard_size', shard_size, 1)
     shard_length = at_least_or_none('shard_length', shard_length, 1)
+    if key is not None:
+        select_whole(key, dataset._types, 'key')
+        if (kind := dataset._types[key]).word not in KEYS or kind.sequence:
+            raise TypeError(f'key: expected a field of texts or integers, got {key!r} of type {kind.text}')
     names = [
         name
         for name in select_whole(fields, dataset._types, 'export')
-        if name not in (KEY, WRITTEN_EXTENSIONS)
+        if name not in (KEY, WRITTEN_EXTENSIONS, key)
     ]
     import fsspec
 
@@ -103,7 +113,7 @@ def export(
     written: set[str] = set()
     try:
         with show_progress('exporting', len(dataset), 'datapoints', show=progress) as advance:
-            samples = _samples(dataset, names, advance)
+            samples = _samples(dataset, names, key, advance)
             if format == 'webdataset':
                 return _write_tars(fs, root, samples, shard_size, shard_length, written)
             return _write_files(fs, root, samples, written)
@@ -116,32 +126,37 @@ def export(
         raise
 
 
-def _samples(dataset: Dataset, fields: list[str], advance: Advance) -> Iterator[Sample]:
+def _samples(
+    dataset: Dataset, fields: list[str], key_field: str | None, advance: Advance
+) -> Iterator[Sample]:
     """Yields the files of each datapoint; reports them as written when the next one is asked for."""
-    names = {name: True for name in (KEY, WRITTEN_EXTENSIONS) if name in dataset._types}
+    key_field = key_field or KEY
+    names = {name: True for name in (key_field, WRITTEN_EXTENSIONS) if name in dataset._types}
     previous = None
     start, step = 0, 1
     while start < len(dataset):
         indices = np.arange(start, min(start + step, len(dataset)))
         columns = {field: _column(dataset, field, indices) for field in fields}
         found: dict[str, Any] = dataset._read(indices, names, read_values)
-        keys = found.get(KEY) or [f'{index:09}' for index in indices.tolist()]
+        keys = found.get(key_field) or [f'{index:09}' for index in indices.tolist()]
         extensions = found.get(WRITTEN_EXTENSIONS) or [None] * len(indices)
         batch_size = 0
-        for position, key in enumerate(keys):
+        for position, value in enumerate(keys):
+            key, where = str(value), f'datapoint {start + position}, field {key_field!r}'
+            if value is None:
+                raise SourceError(where, 'expected a name for files, got none')
             if key == previous:
-                expected = 'expected another key for each datapoint'
-                raise ValueError(f'{KEY}: {expected}, got {key!r} twice in a row')
-            previous = key
+                raise SourceError(where, f'expected a key for each datapoint, got {key!r} twice in a row')
+            previous = _checked(where, key)
             original = extensions[position] or {}
             files = [
                 (original.get(field, name), data)
                 for field, column in columns.items()
                 for name, data in column[position]
             ]
-            if 'label' in dataset._types:
+            if 'label' in dataset._types and key_field == KEY:
                 # The label of a class folder is the first part of the key already.
-                label = 'label.txt', key.split('/')[0].encode()
+                label = 'label.txt', key.split('/', maxsplit=1)[0].encode()
                 files = [file for file in files if file != label]
             yield key, sorted(files), bool(original)
             size = sum(len(data) for _, data in files)
@@ -154,7 +169,8 @@ def _samples(dataset: Dataset, fields: list[str], advance: Advance) -> Iterator[
 def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
     """Returns the files of a field, for each datapoint."""
     kind = dataset._types[field]
-    name = extension_of(field, kind.word)
+    is_one_file = not kind.sequence or _is_one_file(kind)
+    name = extension_of(field, 'array' if kind.sequence and is_one_file else kind.word)
     # Of these, only the content tells the format, unless the field is named after it.
     named = (kind.word, *PICTURE_TYPES) if kind.word == 'image' else (kind.word,)
     is_media = kind.word in ('image', 'video', 'audio') and type_of(name) not in named
@@ -166,13 +182,16 @@ def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
         return f'{name}.{extension}' if extension else name, data
 
     contents = _contents(dataset, field, indices)
-    if not kind.sequence:
+    if is_one_file:
         return [[] if data is None else [file(name, data)] for data in contents]
-    # `frames` of jpeg is frames.000003.jpg, `jpg` is 000003.jpg; video and audio get their extension later.
-    stem, dot, extension = (name, '.', '') if is_media else (name or field).rpartition('.')
-    ending = f'.{extension}' if extension else ''
+    # `frames` of jpeg is frames.000003.jpg, and `jpg` jpg.000003.jpg; video and audio get theirs later.
+    stem, _, extension = name.rpartition('.')
+    if is_media or (type_of(extension) == 'bytes' and kind.word != 'array'):
+        stem, extension = name or field, ''
+    names = stem or extension, f'.{extension}' if extension else ''
     return [
-        [file(f'{stem}{dot}{item:06}{ending}', data) for item, data in enumerate(items)] for items in contents
+        [file(f'{names[0]}.{item:06}{names[1]}', data) for item, data in enumerate(items)]
+        for items in contents
     ]
 
 
@@ -181,9 +200,10 @@ def _contents(dataset: Dataset, field: str, indices: Int64s) -> list[Any]:
     kind = dataset._types[field]
     if kind.word in NUMBERS or kind.word == 'array':
         values = dataset._read(indices, {field: True}, read_values)[field]
-        if kind.sequence:
-            return [[_as_file(item, kind.word) for item in items or ()] for items in values]
-        return [None if value is None else _as_file(value, kind.word) for value in values]
+        if kind.sequence and not _is_one_file(kind):
+            return [list(map(_as_npy, items or ())) for items in values]
+        as_file = _as_npy if kind.sequence or kind.word == 'array' else _as_text
+        return [None if value is None else as_file(value) for value in values]
     if not kind.sequence:
         return dataset._records(indices, field, None)
     counts = dataset._lengths(indices, field)
@@ -193,19 +213,26 @@ def _contents(dataset: Dataset, field: str, indices: Int64s) -> list[Any]:
     return [list(itertools.islice(records, count)) for count in counts.tolist()]
 
 
-def _as_file(value: Any, word: str) -> bytes:
-    if word == 'array':
-        file = io.BytesIO()
-        np.save(file, value, allow_pickle=False)
-        return file.getvalue()
+def _is_one_file(kind: FieldType) -> bool:
+    """Whether a sequence becomes one array (n, *shape): of items of a fixed size."""
+    return kind.word in NUMBERS or (kind.word == 'array' and bool(kind.args))
+
+
+def _as_npy(value: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.asarray(value), allow_pickle=False)
+    return file.getvalue()
+
+
+def _as_text(value: Any) -> bytes:
     return str(value.item() if isinstance(value, np.generic) else value).encode()
 
 
-def _checked(key: str) -> str:
-    """Returns a key; refuses one that would be a file outside the target."""
-    if '\\' in key or '\0' in key or any(part in ('', '.', '..') for part in key.split('/')):
-        raise ValueError(f'{KEY}: expected a relative name for files, got {key!r}')
-    return key
+def _checked(where: str, name: str) -> str:
+    """Returns the name of a file; refuses one that would be outside the target."""
+    if '\\' in name or '\0' in name or any(part in ('', '.', '..') for part in name.split('/')):
+        raise SourceError(where, f'expected a relative name for files, got {name!r}')
+    return name
 
 
 def _write_files(fs: Any, root: str, samples: Iterator[Sample], written: set[str]) -> int:
@@ -215,9 +242,9 @@ def _write_files(fs: Any, root: str, samples: Iterator[Sample], written: set[str
         # An original name is added to the key even if the key ends with it.
         is_only = len(files) == 1 and not are_named
         for name, data in files:
-            path = posixpath.join(root, _checked(file_name(_checked(key), name, is_only)))
+            path = posixpath.join(root, _checked(key, file_name(key, name, is_only)))
             if path in written:
-                raise ValueError(f'{KEY}: expected another key for each datapoint, got {key!r} twice')
+                raise SourceError(path, f'expected a key for each datapoint, got {key!r} twice')
             written.add(path)
             folder = posixpath.dirname(path)
             if folder not in folders:
@@ -246,9 +273,9 @@ def _write_tars(
         size = 0
         with fs.open(path + '.new', 'wb') as file, tarfile.TarFile(fileobj=file, mode='w') as tar:
             for length, (key, files, _) in enumerate(itertools.chain([first], samples), 1):
-                stem = escape_key(_checked(key))
+                stem = escape_key(key)
                 for name, data in files:
-                    member = tarfile.TarInfo(_checked(f'{stem}.{name or "data"}'))
+                    member = tarfile.TarInfo(_checked(key, f'{stem}.{name or "data"}'))
                     member.size, member.mode = len(data), 0o644
                     tar.addfile(member, io.BytesIO(data))
                     size += len(data)

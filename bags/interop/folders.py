@@ -6,6 +6,8 @@ Layouts:
     stems      files that differ in their extension only: `x.jpg`, `x.txt`, `x.json`
     classes    as stems, in one folder a class, whose name becomes the field `label`
     episodes   each folder is a datapoint; its numbered files are sequences
+
+`metadata.csv` and `metadata.jsonl` add fields to the datapoints of the files they name, except in episodes.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from bags.errors import SourceError
 from bags.interop.extensions import field_of, one_image_field, split_name, type_of, written_extensions
-from bags.interop.source import Damaged, Entry, Source, checked_value, infer_spec
+from bags.interop.metadata import Metadata, read_metadata
+from bags.interop.source import Entry, Source, checked_value, infer_spec
 from bags.validation import one_of
 
 __all__ = ['FolderSource', 'find_layout', 'group', 'list_files']
@@ -76,11 +80,17 @@ class FolderSource(Source):
             one_of('layout', layout, LAYOUTS)
         self.root = root
         self.damaged: list[tuple[str, str]] = []
-        self.layout = layout or find_layout(names)
         self._fs, self._path = fsspec.core.url_to_fs(root.rstrip('/') or '/', **(storage_options or {}))
+        metadata = Metadata() if layout == 'episodes' else read_metadata(root, names, self._cat)
+        names = [name for name in names if name not in metadata.tables]
+        self.layout = layout or find_layout(names)
+        if self.layout == 'episodes' and metadata.rows:
+            self.layout = 'stems'  # The rows are of single files.
         groups = group(names, self.layout)
         rename = str if self.layout == 'episodes' else one_image_field(files for _, files in groups)
-        self.groups = [(key, {rename(field): file for field, file in files.items()}) for key, files in groups]
+        self.groups: list[Group] = [
+            (key, {rename(field): file for field, file in files.items()}) for key, files in groups
+        ]
         self.count = len(self.groups)
         counts: Counter[str] = Counter(field for _, files in self.groups for field in files)
         examples = {field: file for _, files in self.groups for field, file in files.items()}
@@ -91,6 +101,12 @@ class FolderSource(Source):
             fields[field] = word, isinstance(file, list), counts[field]
         has_extensions = any(self._extensions(key, files) for key, files in self.groups)
         self.spec = infer_spec(fields, self.count, has_extensions)
+        self._columns = {key: _join(files, metadata) for key, files in self.groups} if metadata.rows else {}
+        present = Counter(field for values in self._columns.values() for field in values)
+        for field, kind in metadata.types.items():
+            if field in self.spec:
+                raise SourceError(metadata.tables[0], f'column {field!r} is a field of the files already')
+            self.spec[field] = kind + '?' * (present[field] < self.count)
         self.is_labelled = self.layout == 'classes' and 'label' not in self.spec
         if self.is_labelled:
             self.spec['label'] = 'utf8'
@@ -104,15 +120,22 @@ class FolderSource(Source):
     def entries(self) -> Iterator[Entry]:
         for key, files in self.groups:
             label = {'label': key.partition('/')[0]} if self.is_labelled else {}
-            yield Entry(self.root, key, files | label, self._extensions(key, files))
+            values = label | self._columns.get(key, {})
+            yield Entry(self.root, key, files | values, self._extensions(key, files))
 
     def read(self, entry: Entry, field: str, word: str) -> Any:
         file = entry.files[field]
         if field == 'label' and self.is_labelled:
             return file
+        if field in self._columns.get(entry.key, ()):
+            return checked_value(f'{self.root}: {entry.key}, column {field!r}', word, file.encode())
         if isinstance(file, list):
             return (self._read(name, word) for name in file)
         return self._read(file, word)
+
+    def _cat(self, name: str) -> bytes:
+        data: bytes = self._fs.cat_file(f'{self._path.rstrip("/")}/{name}')
+        return data
 
     def _read(self, name: str, word: str) -> Any:
         path, inner = f'{self.root.rstrip("/")}/{name}', f'{self._path.rstrip("/")}/{name}'
@@ -123,9 +146,26 @@ class FolderSource(Source):
                         return checked_value(path, word, file.read())
                     checked_value(path, word, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
                 return inner
-            return checked_value(path, word, self._fs.cat_file(inner))
+            return checked_value(path, word, self._cat(name))
         except OSError as exc:
-            raise Damaged(path, f'cannot be read: {exc}') from exc
+            raise SourceError(path, f'cannot be read: {exc}') from exc
+
+
+def _join(files: Mapping[str, str | list[str]], metadata: Metadata) -> dict[str, str]:
+    """Returns the columns of the files of a datapoint.
+
+    Raises:
+        SourceError: Two of its files have a value for one column.
+    """
+    joined: dict[str, str] = {}
+    for file in files.values():
+        for field, value in metadata.rows.get(str(file), {}).items():
+            if field in joined:
+                raise SourceError(
+                    str(file), f'column {field!r}: another file of its datapoint has a value too'
+                )
+            joined[field] = value
+    return joined
 
 
 def find_layout(names: list[str]) -> str:
@@ -154,7 +194,7 @@ def group(names: Iterable[str], layout: str) -> list[Group]:
     """Groups files into datapoints, sorted by key.
 
     Raises:
-        ValueError: Two files would be the same field of one datapoint, or the layout does not fit.
+        SourceError: Two files would be the same field of one datapoint, or the layout does not fit.
     """
     if layout == 'episodes':
         return _episodes(sorted(names))
@@ -162,12 +202,12 @@ def group(names: Iterable[str], layout: str) -> list[Group]:
     for name in sorted(names):
         stem, extension = split_name(name)
         if layout == 'classes' and '/' not in name:
-            raise ValueError(f'{name}: expected a folder for each class, got a file outside of any')
+            raise SourceError(name, 'expected a folder for each class, got a file outside of any')
         key = name if layout == 'files' else stem
         field = field_of(extension)
         fields = groups.setdefault(key, {})
         if field in fields:
-            raise ValueError(f'{name}: expected one file for field {field!r}, got {fields[field]} too')
+            raise SourceError(name, f'expected one file for field {field!r}, got {fields[field]} too')
         fields[field] = name
     return sorted(groups.items())
 
@@ -186,7 +226,7 @@ def _episodes(names: list[str]) -> list[Group]:
     for name in names:
         folder, slash, rest = name.partition('/')
         if not slash:
-            raise ValueError(f'{name}: expected a folder for each episode, got a file outside of any')
+            raise SourceError(name, 'expected a folder for each episode, got a file outside of any')
         prefix, number, extension = _split_numbered(rest)
         found[folder][prefix, extension, bool(number)].append((int(number or 0), name))
     kinds = {kind for episode in found.values() for kind in episode}
@@ -217,5 +257,5 @@ def _fields(kinds: set[tuple[str, str, bool]]) -> dict[tuple[str, str, bool], st
     again = Counter(name.lower() for name in names.values())
     for kind, name in names.items():
         if again[name.lower()] > 1:
-            raise ValueError(f'files {kind[0]}….{kind[1]}: two kinds of files would both be field {name!r}')
+            raise SourceError(f'{kind[0]}….{kind[1]}', f'two kinds of files would both be field {name!r}')
     return names

@@ -11,25 +11,14 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 
 from bags.dataset.spec import parse_type
+from bags.errors import SourceError
 from bags.formats.encoded import BufferFile, check_format
 from bags.formats.signatures import FORMATS, PICTURES, check_end, check_whole, identify
 from bags.formats.wav import find_samples
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS
 from bags.media.stored import AUDIO_FORMATS, VIDEO_FORMATS
 
-__all__ = ['Damaged', 'Entry', 'Source', 'checked_value', 'infer_spec']
-
-
-class Damaged(ValueError):
-    """A source file that is not what its name says, or cannot be read."""
-
-    def __init__(self, name: str, detail: str) -> None:
-        super().__init__(f'{name}: {detail}')
-        self.name = name
-        self.detail = detail
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Damaged, (self.name, self.detail)
+__all__ = ['Entry', 'Source', 'checked_value', 'infer_spec']
 
 
 class Entry(NamedTuple):
@@ -45,7 +34,7 @@ class Entry(NamedTuple):
 
 
 class Source(abc.ABC):
-    """Files that can become a dataset. Its attributes are known before any file of a folder is read."""
+    """Files that can become a dataset. Its attributes are known before any media of a folder is read."""
 
     spec: dict[str, str]
     """The type of each field, inferred from names; may be changed before anything is loaded."""
@@ -68,7 +57,7 @@ class Source(abc.ABC):
         """Returns the datapoint of an entry, its values as they are in the files: bytes, or str.
 
         Raises:
-            Damaged: A file that is not of its field's type.
+            SourceError: A file that is not of its field's type.
         """
         datapoint: dict[str, Any] = {}
         for field, kind in self.spec.items():
@@ -94,7 +83,7 @@ def infer_spec(
     spec = {KEY: 'utf8', WRITTEN_EXTENSIONS: 'json?'} if has_extensions else {KEY: 'utf8'}
     for field, (word, is_sequence, present) in sorted(fields.items()):
         if field in (KEY, WRITTEN_EXTENSIONS):
-            raise ValueError(f'.{field}: expected another extension, this field is reserved')
+            raise SourceError(f'*.{field}', 'expected another extension, this field is reserved')
         spec[field] = word + '[]' * is_sequence + '?' * (present < count)
     return spec
 
@@ -117,7 +106,7 @@ def checked_value(name: str, word: str, data: Any) -> Any:
     That is the content itself, bytes or a map. Of types that have no file format, numbers are parsed.
 
     Raises:
-        Damaged: It is not of the type, or truncated.
+        SourceError: It is not of the type, or truncated.
     """
     try:
         if word in _FORMATS:
@@ -129,11 +118,18 @@ def checked_value(name: str, word: str, data: Any) -> Any:
         elif word in _NUMBERS:
             return _NUMBERS[word](str(data, 'utf-8').strip())
         elif word == 'array':
-            return np.load(io.BytesIO(data), allow_pickle=False)
+            return _array(data)
     except (ValueError, KeyError, EOFError, RecursionError) as exc:
         detail = f'{type(exc).__name__}: {exc}' if isinstance(exc, KeyError) else str(exc)
-        raise Damaged(name, detail) from exc
+        raise SourceError(name, detail) from exc
     return data
+
+
+def _array(data: bytes) -> Any:
+    try:
+        return np.load(io.BytesIO(data), allow_pickle=False)
+    except Exception as exc:  # Of a damaged header, also errors of Python's parser.
+        raise ValueError(f'expected a .npy file: {exc}') from exc
 
 
 def _text(data: bytes) -> str:

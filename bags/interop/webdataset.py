@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import errno
 import itertools
+import lzma
 import tarfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from bags.errors import SourceError
 from bags.interop.extensions import (
     field_of,
     one_image_field,
@@ -20,7 +23,7 @@ from bags.interop.extensions import (
     unescape_key,
     written_extensions_in_tar,
 )
-from bags.interop.source import Damaged, Entry, Source, checked_value, infer_spec
+from bags.interop.source import Entry, Source, checked_value, infer_spec
 
 __all__ = ['TarSource', 'is_tar']
 
@@ -40,7 +43,7 @@ class TarSource(Source):
 
     Raises:
         FileNotFoundError: There is none.
-        Damaged: One is no tar, or truncated.
+        SourceError: One is no tar, or truncated.
     """
 
     layout = 'webdataset'
@@ -75,7 +78,7 @@ class TarSource(Source):
                     kinds.add(frozenset(entry.files))
                     self.count += 1
                     has_extensions = has_extensions or bool(entry.extensions)
-            except Damaged as exc:
+            except SourceError as exc:
                 if on_error == 'raise':
                     raise
                 self.damaged.append((exc.name, exc.detail))
@@ -94,7 +97,7 @@ class TarSource(Source):
         for tar in self.tars:
             try:
                 yield from self._entries_of(tar)
-            except Damaged as exc:
+            except SourceError as exc:
                 if exc.name not in damaged:
                     raise
 
@@ -107,13 +110,13 @@ class TarSource(Source):
                 for _, extension, name, content in group:
                     field = self._rename(field_of(extension.lower()))
                     if field in files:
-                        content = Damaged(f'{tar}: {name}', 'is in one datapoint twice')
+                        content = SourceError(f'{tar}: {name}', 'is in one datapoint twice')
                     files[field], extensions[field] = content, extension
                 yield Entry(tar, key, files, written_extensions_in_tar(extensions))
-        except (tarfile.TarError, ValueError, EOFError, OSError) as exc:
+        except (tarfile.TarError, ValueError, EOFError, OSError, zlib.error, lzma.LZMAError) as exc:
             if isinstance(exc, FileNotFoundError | PermissionError):
                 raise
-            raise Damaged(tar, str(exc)) from exc
+            raise SourceError(tar, str(exc)) from exc
 
     def _members(self, tar: str) -> Iterator[tuple[str, Any]]:
         """Yields the name of each file in a tar, and its start and size; its content in a compressed tar."""
@@ -134,10 +137,16 @@ class TarSource(Source):
                     yield member.name, found.read()
                 else:
                     yield member.name, (member.offset_data, member.size)
+            if not is_compressed:
+                # To tarfile, a damaged or incomplete header is the end.
+                file.seek(members.offset)
+                if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+                    where = f'at byte {members.offset}'
+                    raise tarfile.ReadError(f'expected a file or the end of the archive {where}, got neither')
 
     def read(self, entry: Entry, field: str, word: str) -> Any:
         found = entry.files[field]
-        if isinstance(found, Damaged):
+        if isinstance(found, SourceError):
             raise found
         data = found if isinstance(found, bytes) else self._read(entry.origin, *found)
         return checked_value(f'{entry.origin}: {entry.key}.{field}', word, data)
@@ -151,9 +160,9 @@ class TarSource(Source):
         try:
             data: bytes = fs.cat_file(path, start=start, end=start + size)
         except OSError as exc:
-            raise Damaged(tar, f'cannot be read: {exc}') from exc
+            raise SourceError(tar, f'cannot be read: {exc}') from exc
         if len(data) != size:
-            raise Damaged(tar, f'expected {size} bytes at {start}, got {len(data)}')
+            raise SourceError(tar, f'expected {size} bytes at {start}, got {len(data)}')
         return data
 
 

@@ -452,3 +452,11 @@ def test_a_map_style_dataset_of_pytorch(make):
                 assert torch.equal(image, images[label])
                 order += label.tolist()
             assert len(set(order)) == expected
+
+
+def test_sequences_of_numbers_collate_to_one_tensor(kit, tmp_path):
+    rows = [{'pose': np.full((5, 7), i, np.float32), 'tokens': range(i, i + 9)} for i in range(8)]
+    path = kit.fill(tmp_path / 'a', rows, {'pose': 'array(float32,7)[]', 'tokens': 'int(8)[]'})
+    (batch,) = torch.utils.data.DataLoader(bags.open(path), batch_size=8)
+    assert (batch['pose'].dtype, batch['pose'].shape) == (torch.float32, (8, 5, 7))
+    assert batch['tokens'].tolist() == [list(row['tokens']) for row in rows]

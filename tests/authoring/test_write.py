@@ -25,7 +25,7 @@ def expected(numbers):
 
 
 def check(path, numbers, ordered=True):
-    found = list(bags.open(path))
+    found = [{**row, 'items': row['items'].tolist()} for row in bags.open(path)]
     wanted = expected(numbers)
     if not ordered:
         found.sort(key=lambda row: row['id'])

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import bags
+from bags import bag
 from bags.bag.limits import BlockTable, invalid_ranges
 from bags.bag.open import parse_tail
 from bags.errors import CorruptError
@@ -37,7 +41,12 @@ def test_the_worked_example():
 
 @pytest.mark.parametrize('last', [9, 16, 1 << 62, 1 << 63, (1 << 64) - 1])
 def test_a_last_limit_beyond_the_records(last):
-    with pytest.raises(CorruptError, match=f'last limit is {last}, but the records can take at most 8'):
+    wanted = (
+        f'last limit is {last}, but the records can take at most 8'
+        if last < 1 << 48
+        else 'cut off, or not a bag'
+    )
+    with pytest.raises(CorruptError, match=wanted):
         parse_tail(file_of(bytes(8) + last.to_bytes(8, 'little')), starts=False)
 
 
@@ -75,3 +84,30 @@ def test_a_table_read_in_blocks(count, offset, data):
 def test_ranges_out_of_bounds(starts, stops, bad):
     found = invalid_ranges(np.array(starts, np.int64), np.array(stops, np.int64), 10)
     assert np.flatnonzero(found).tolist() == bad
+
+
+@pytest.mark.parametrize('name', ['cat.jpg', 'notes.txt', 'a.tar', 'x.npy', 'image.bag', 'image.bagz'])
+def test_other_files_are_no_bags(tmp_path, name):
+    """Also behind the name of a field of a dataset: no number of such a file is called a limit."""
+    contents = {
+        'cat.jpg': (Path(__file__).parents[2] / 'examples' / 'data' / 'cat.jpg').read_bytes(),
+        'notes.txt': b'some notes about something',
+        'a.tar': b'folder/name' + bytes(10240 - 11),
+        'x.npy': b'\x93NUMPY' + bytes(800),
+    }
+    for data in [contents[name]] if name in contents else contents.values():
+        (tmp_path / name).write_bytes(data)
+        if 'bag' in name and not any(data[-7:]):
+            continue  # The end of a bag of empty records, whose limits are damaged.
+        wanted = 'cut off, or not a bag' if 'bag' in name else f'{name}: not a bag: it has no valid limits'
+        with pytest.raises(CorruptError, match=wanted):
+            bag.Reader(tmp_path / name)
+    if 'bag' in name:
+        (tmp_path / name).unlink()
+        with bags.DatasetWriter(tmp_path / 'd', {'image': 'bytes'}) as writer:
+            writer.append({'image': b'1'})
+        (tmp_path / 'd' / 'image.bag').unlink()
+        (tmp_path / 'd' / name).write_bytes(contents['cat.jpg'])
+        dataset = bags.open(tmp_path / 'd')
+        with pytest.raises(CorruptError, match=rf'{name}: .*or not a bag'):
+            dataset[0]

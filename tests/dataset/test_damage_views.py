@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import bags
+from bags.dataset.spec import parse_spec
 from tests.dataset.test_damage import (
     COUNT,
     ERRORS,
@@ -14,6 +15,7 @@ from tests.dataset.test_damage import (
     ROWS,
     SPEC,
     Bad,
+    as_row,
     check_meant,
     check_message,
     listed,
@@ -82,7 +84,7 @@ def ways(reader, name):
     if sequence:
         yield 'all items', everything, lambda: batch(reader, everything, slice(None))
         windows = bags.windows(reader, name, 1)
-        yield 'windows', everything, lambda: regroup(windows, count, batch(windows, range(len(windows))))
+        yield 'windows', everything, lambda: regroup(windows, name, batch(windows, range(len(windows))))
     loader = bags.Loader(reader, 4, fields=name, shuffle=False, epochs=1, workers=0, last_batch='partial')
     yield (
         'loader',
@@ -91,12 +93,13 @@ def ways(reader, name):
     )
 
 
-def regroup(windows, count, values):
-    """Returns windows of one item as lists by datapoint."""
-    rows = [[] for _ in range(count)]
+def regroup(windows, name, values):
+    """Returns windows of one item as the sequences of their datapoints."""
+    rows = [[] for _ in range(len(windows._datasets[0]))]
     for row, window in zip(windows.origins()[0].tolist(), values, strict=True):
         rows[row] += list(window)
-    return rows
+    kind = parse_spec({name: SPEC[name]})[name]
+    return [as_row(kind, items) for items in rows]
 
 
 def campaign(whole, tmp_path, kit, seeds):

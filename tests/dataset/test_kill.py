@@ -117,6 +117,10 @@ def drain(source):
     return struct.unpack('<q', data[-8:])[0] if data else 0
 
 
+def as_lists(row):
+    return {**row, 'nums': row['nums'].tolist()}
+
+
 def check(path, least):
     """Reads what there is, in every way, and returns how much that is."""
     try:
@@ -133,8 +137,8 @@ def check(path, least):
         assert count >= least
         wanted = [expected(index) for index in range(count)]
         for index in range(count):
-            assert reader[index] == wanted[index]
-        assert reader.__getitems__(range(count)) == wanted
+            assert as_lists(reader[index]) == wanted[index]
+        assert list(map(as_lists, reader.__getitems__(range(count)))) == wanted
         batch = reader.batch(range(count))
         assert batch['id'].tolist() == [row['id'] for row in wanted]
         assert [nums.tolist() for nums in batch['nums']] == [row['nums'] for row in wanted]

@@ -170,8 +170,8 @@ def pick(values, name, items, spec):
     if isinstance(items, slice):
         return values[items]
     if isinstance(items, range):
-        return [values[item] for item in items if 0 <= item < len(values)]
-    return [values[item] for item in items]
+        items = [item for item in items if 0 <= item < len(values)]
+    return values[items] if isinstance(values, np.ndarray) else [values[item] for item in items]
 
 
 def picked(row, selection, spec):
@@ -310,7 +310,7 @@ def test_lengths(case):
     for name in ('words', 'nums', 'frames', 'tags', 'points'):
         lengths = case.dataset.lengths(name)
         assert lengths.dtype == np.int64
-        assert lengths.tolist() == [len(row[name] or []) for row in case.rows]
+        assert lengths.tolist() == [0 if row[name] is None else len(row[name]) for row in case.rows]
     for wrong in ('id', 'note'):
         with pytest.raises(TypeError, match='sequence'):
             case.dataset.lengths(wrong)
@@ -341,7 +341,7 @@ def test_records_of_plain_fields(case, kit):
 
 def test_items_and_their_owners(case, kit):
     for name in ('words', 'nums', 'tags', 'points', 'frames'):
-        owners = [index for index, row in enumerate(case.rows) for _ in row[name] or []]
+        owners = [index for index, row in enumerate(case.rows) if row[name] is not None for _ in row[name]]
         wanted = [item for row in case.rows for item in kit.encode_row(row)[name] or []]
         items = case.dataset.items(name)
         assert len(items) == len(wanted)
@@ -780,3 +780,32 @@ def test_what_is_not_there(tmp_path):
             kind(tmp_path / 'empty')
     with pytest.raises(ValueError):
         bags.open([])
+
+
+@pytest.mark.parametrize('compression', [(), ('array', 'float', 'int', 'own')], ids=['plain', 'zstd'])
+def test_a_sequence_of_fixed_size_is_one_array_in_a_row(tmp_path, kit, compression):
+    spec = {'array': 'array(float32,2,3)[]', 'float': 'float(4)[]?', 'int': 'int[]', 'own': 'own[]'}
+    own = {'own': lambda value: bytes([value])}
+    rows = [
+        {
+            'array': np.full((index % 7, 2, 3), index, np.float32),
+            'float': None if index % 3 == 1 else np.arange(index % 600, dtype=np.float32),
+            'int': np.arange(index % 5),
+            'own': list(range(index % 4)),
+        }
+        for index in range(1200)
+    ]
+    path = kit.fill(tmp_path / 'a', rows, spec, encoders={**bags.encoders, **own}, compression=compression)
+    dataset = bags.open(path, decoders={**bags.decoders, 'own': lambda data: data[0]})
+    order = random.Random(0).sample(range(len(rows)), 200)
+    for index, row in zip(order, dataset.__getitems__(order), strict=True):
+        assert kit.equal(row, rows[index])
+        for _ in range(2):  # Verifies the limits, then trusts them.
+            assert kit.equal(dataset[index], rows[index])
+        found = dataset[index, {'array': [-1, 0] if index % 7 else [], 'int': slice(None, None, -2)}]
+        assert kit.equal(found['array'], rows[index]['array'][[-1, 0] if index % 7 else []])
+        assert found['int'].tolist() == rows[index]['int'][::-2].tolist()
+        dataset[index]['array'][:] = 9  # A copy, which can be written to.
+    windows = bags.windows(dataset, 'array', 4, 2)
+    row, start = windows.origin(5)
+    assert kit.equal(windows[5]['array'], rows[row]['array'][start : start + 4])

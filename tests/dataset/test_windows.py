@@ -28,9 +28,9 @@ def make(index):
     return {
         'id': index,
         'note': None if index % 3 else str(index),
-        'others': None if index % 4 == 1 else list(range(index % 4)),
-        'points': [np.array([index, step], np.float32) for step in range(count)],
-        'steps': [100 * index + step for step in range(count)],
+        'others': None if index % 4 == 1 else np.arange(index % 4, dtype=np.int16),
+        'points': np.array([[index, step] for step in range(count)], np.float32).reshape(-1, 2),
+        'steps': np.arange(100 * index, 100 * index + count, dtype=np.int32),
         'trees': [{'at': [index, step]} for step in range(count)],
         'words': [f'{index} {step}' for step in range(count)] if count else None,
     }
@@ -40,7 +40,7 @@ def cut(rows, fields, length, stride, drop_last):
     """What `windows` should be, and where each window comes from."""
     found = []
     for index, row in enumerate(rows):
-        count = len(row[fields[0]] or [])
+        count = 0 if row[fields[0]] is None else len(row[fields[0]])
         for start in range(0, count - length + 1 if drop_last else count, stride):
             window = {name: row[name][start : start + length] for name in fields}
             found.append(({**row, **window}, (index, start)))
@@ -83,7 +83,7 @@ def check(kit, view, rows):
             assert column.values.dtype == {'points': 'f4', 'steps': 'i4', 'others': 'i2'}[name]
         assert plain(column) == plain([row[name] for row in wanted])
     for name in ('steps', 'words', 'others'):
-        lengths = [len(row[name] or []) for row in rows]
+        lengths = [0 if row[name] is None else len(row[name]) for row in rows]
         assert view.lengths(name).tolist() == lengths
         assert view.lengths(name).dtype == np.int64
     assert list(view.items('words')) == [word.encode() for row in rows for word in row['words'] or []]
@@ -145,9 +145,8 @@ def test_items_of_windows(kit, sources, items, drop_last):
         def pick(values):
             if isinstance(items, slice):
                 return values[items]
-            if isinstance(items, list):
-                return [values[item] for item in items]
-            return [values[item] for item in items if 0 <= item < len(values)]
+            places = [item for item in items if isinstance(items, list) or 0 <= item < len(values)]
+            return values[places] if isinstance(values, np.ndarray) else [values[item] for item in places]
 
         asked = {'points': items, 'id': True, 'words': items}
         wanted = [{'points': pick(r['points']), 'id': r['id'], 'words': pick(r['words'])} for r in rows]

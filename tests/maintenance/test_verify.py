@@ -171,7 +171,7 @@ def test_changes_to_frames_and_pictures(whole, tmp_path):
 
 
 def to_list(datapoint):
-    return {**datapoint, 'image': datapoint['image'].tolist()}
+    return {**datapoint, 'image': datapoint['image'].tolist(), 'nums': datapoint['nums'].tolist()}
 
 
 def test_continues_after_damage(kit, tmp_path):

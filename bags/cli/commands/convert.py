@@ -7,7 +7,16 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from bags.cli.arguments import Fields, Json, Path, argument, option, parse_byte_count, parse_fields
+from bags.cli.arguments import (
+    Fields,
+    Json,
+    Path,
+    argument,
+    check_field,
+    option,
+    parse_byte_count,
+    parse_fields,
+)
 from bags.cli.errors import UsageError, fail
 from bags.cli.output import plural, print_json
 
@@ -48,9 +57,9 @@ def import_(
     """
     from bags.dataset.encoder import bind_encoders
     from bags.dataset.spec import parse_spec
-    from bags.errors import SpecError
+    from bags.errors import SourceError, SpecError
     from bags.interop.convert import convert, open_source
-    from bags.interop.source import Damaged
+    from bags.interop.webdataset import is_tar
 
     *sources, target = source if len(source) > 1 or not dry_run else [*source, '']
     if not sources:
@@ -69,14 +78,14 @@ def import_(
         bind_encoders(parse_spec(found.spec), None)
     except SpecError as exc:
         raise UsageError(str(exc)) from exc
-    except Damaged as exc:
-        fail(f'{exc} (--skip takes what comes before the damage)')
+    except SourceError as exc:
+        fail(f'{exc} (--skip takes what comes before the damage)' if is_tar(exc.name) else str(exc))
     if dry_run:
         _print(json, {'layout': found.layout, 'datapoints': found.count, 'spec': found.spec})
         return
     try:
         done = convert(found, target, on_error=on_error, workers=workers, resume=resume)
-    except Damaged as exc:
+    except SourceError as exc:
         fail(f'{exc} (--resume --skip continues without it)')
     skipped = [{'file': name, 'why': detail} for name, detail in done.skipped]
     counts = {'layout': found.layout, 'datapoints': done.datapoints}
@@ -110,6 +119,10 @@ def export(
     ] = Format.WEBDATASET,
     fields: Fields = None,
     shard_size: Annotated[str, typer.Option(metavar='BYTES', help='Size of a full tar.')] = '1GiB',
+    key: Annotated[
+        str | None,
+        option('--key', metavar='FIELD', help='A field of texts or integers that names the files.'),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Writes a dataset as WebDataset tars, or as a folder of files. Records are written byte for byte.
@@ -117,13 +130,17 @@ def export(
     Example: bags export dataset tars
 
     Example: bags export dataset photos --format files --fields jpg,txt
+
+    Example: bags export episodes tars --key id
     """
     import bags
     from bags.dataset.open import open_with_known_decoders
 
     with open_with_known_decoders(path) as dataset:
         count, names, size = len(dataset), parse_fields(fields, dataset.spec), parse_byte_count(shard_size)
-        files = bags.export(dataset, target, format=format.value, fields=names, shard_size=size)
+        if key is not None:
+            check_field(key, dataset.spec)
+        files = bags.export(dataset, target, format=format.value, fields=names, shard_size=size, key=key)
     if json:
         print_json({'datapoints': count, 'files': files})
     else:
