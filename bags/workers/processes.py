@@ -343,11 +343,12 @@ def check_main() -> None:
             tree = ast.parse(file.read())
     except (OSError, SyntaxError, ValueError):
         return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and node.lineno <= line <= (node.end_lineno or 0):
-            # E.g. also `if current_process().name == 'MainProcess':`.
-            if re.search(r'\b(__name__|current_process)\b', ast.unparse(node.test)):
-                return
+    branches = [node for node in ast.walk(tree) if isinstance(node, ast.If)]
+    conditions = [
+        ast.unparse(node.test) for node in branches if node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    if any(re.search(r'\b(__name__|current_process)\b', condition) for condition in conditions):
+        return  # Also as `if current_process().name == 'MainProcess':`.
     raise RuntimeError(
         f"{path}, line {line}: expected `if __name__ == '__main__':` around this, as each worker process "
         f'imports the script and would run it again (threads do not: processes=False)'

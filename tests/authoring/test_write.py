@@ -180,7 +180,8 @@ STARTS_PROCESSES = {
 @pytest.mark.parametrize(
     'guard', ['', '__name__ == "__main__"', 'multiprocessing.current_process().name == "MainProcess"']
 )
-def test_processes_started_by_an_unguarded_script(tmp_path, what, guard):
+def test_processes_started_by_an_unguarded_script(tmp_path, kit, monkeypatch, what, guard):
+    monkeypatch.setenv('PYTHONPATH', str(kit.ROOT))
     with bags.DatasetWriter(tmp_path / 'read', {'id': 'int(4)'}) as writer:
         for number in range(4):
             writer.append({'id': number})
@@ -191,7 +192,9 @@ def test_processes_started_by_an_unguarded_script(tmp_path, what, guard):
         'pathlib.Path("runs").open("a").write("x")\nshutil.rmtree("kept", ignore_errors=True)\n'
         f'def transform(number):\n    return {{"id": number}}\n{call}\n'
     )
-    done = subprocess.run([sys.executable, 'script.py'], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, 'script.py'], check=False, cwd=tmp_path, capture_output=True, text=True
+    )
     if guard:
         assert done.returncode == 0, done.stderr
         return
@@ -201,7 +204,8 @@ def test_processes_started_by_an_unguarded_script(tmp_path, what, guard):
     assert not (tmp_path / 'made').exists()
 
 
-def test_a_script_without_a_transform_uses_threads(tmp_path):
+def test_a_script_without_a_transform_uses_threads(tmp_path, kit, monkeypatch):
+    monkeypatch.setenv('PYTHONPATH', str(kit.ROOT))
     (tmp_path / 'script.py').write_text(
         'import bags\nbags.write([{"id": n} for n in range(9)], "made", {"id": "int"}, workers=2)\n'
     )
