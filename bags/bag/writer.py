@@ -208,14 +208,17 @@ class Writer:
         self._bag.close()
         self._closed = True
 
+    def discard(self) -> None:
+        """Stops writing, and removes the bag."""
+        self._bag.discard()
+        self._closed, self._pending, self.buffered = True, [], 0
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if kind is not None and self._bag.replaces:
-            # An incomplete bag must not replace a complete one.
-            self._bag.discard()
-            self._closed, self._pending, self.buffered = True, [], 0
+            self.discard()  # An incomplete bag must not replace a complete one.
             return
         try:
             self.close()

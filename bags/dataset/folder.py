@@ -24,6 +24,7 @@ from bags.concurrency import map_concurrently
 from bags.dataset.schema import Schema, SchemaCache
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.spec import Spec
+from bags.dataset.unfinished import MARK, is_temporary
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.storage import Store, store_to_read
 from bags.storage.base import AccessPattern, CacheMode, CachePolicy
@@ -90,7 +91,7 @@ def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
     """
     if is_remote:
         return not any(name == 'refs.bag' or name.endswith('.idx') for name in names)
-    return {name for name in names if not name.endswith('.new')} <= {'spec.json', 'limits.refs.bag'}
+    return {name for name in names if not is_temporary(name)} <= {'spec.json', MARK, 'limits.refs.bag'}
 
 
 def not_a_folder(path: str) -> NotADirectoryError:
@@ -122,6 +123,12 @@ class Folder:
         if self.known is not None and self.store.is_remote:
             return set(self.known.sizes)
         return set(self.store.names(self.path))
+
+    def is_unfinished(self) -> bool:
+        """Tells whether it has the mark of an unfinished dataset now, or had it when it was listed."""
+        if self.store.is_remote:
+            return MARK in self.names
+        return self.store.exists(self.store.join(self.path, MARK))
 
     @property
     def granular(self) -> bool:
@@ -204,7 +211,7 @@ class Folder:
             refs = open_bag(self.store, path, self.options)
         if not refs.count:
             # Asked of what was opened first: its writer may have closed it since.
-            if refs.limits.path != refs.file.path or 'limits.refs.bag' in self.names:
+            if refs.limits.path != refs.file.path or self.names & {'limits.refs.bag', MARK}:
                 self._begun = refs
             elif not refs.end:
                 self._check_empty(path)

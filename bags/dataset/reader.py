@@ -114,7 +114,11 @@ class DatasetReader(Dataset):
         return self._folder.path
 
     def __repr__(self) -> str:
-        return f'bags.DatasetReader({self._folder.path!r}, {self.spec}, {self._length} datapoints)'
+        state = ', unfinished' if self.unfinished else ''
+        return f'bags.DatasetReader({self._folder.path!r}, {self.spec}, {self._length} datapoints{state})'
+
+    def _is_unfinished(self) -> bool:
+        return self._folder.is_unfinished()
 
     def close(self) -> None:
         self._refs = self._fields = ClosedHandle(f'bags.DatasetReader({self._folder.path!r})')

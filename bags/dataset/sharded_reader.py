@@ -108,6 +108,7 @@ class ShardedDatasetReader(Dataset):
             elif store.is_remote and path.endswith(('.bag', '.bagz')):
                 detail += ' (bags.bag.Reader opens a bag alone)'
             raise FileNotFoundError(errno.ENOENT, detail, path)
+        self._unfinished = listed.is_unfinished or None
         chosen = listed.shards[shard_start::shard_step]
         # With more workers than shards, some have none to read; they still have the spec.
         first, share = listed.shards[0], (shard_start, shard_step)
@@ -245,8 +246,11 @@ class ShardedDatasetReader(Dataset):
         which = '' if (start, step) == (0, 1) else f' [{start}::{step}]'
         return (
             f'bags.ShardedDatasetReader({self.directory!r}, {self.spec}, {len(self._shards)} shards{which}, '
-            f'{len(self)} datapoints)'
+            f'{len(self)} datapoints{", unfinished" if self.unfinished else ""})'
         )
+
+    def _is_unfinished(self) -> bool:
+        return any(self._folder(shard).is_unfinished() for shard in (self._first, *self._shards))
 
     def close(self) -> None:
         self._readers = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
@@ -263,12 +267,14 @@ class ShardedDatasetReader(Dataset):
             'first': self._first,
             'after': self._after,
             'share': self._share,
+            'unfinished': self._unfinished,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.directory, self._options = state['directory'], state['options']
         self._store, _ = store_to_read(self.directory, self._options)
         self._schemas = SchemaCache(state['decoders'], state['raw'])
+        self._unfinished = state['unfinished']
         self._finish(
             *(state[name] for name in ('shards', 'lengths', 'types', 'first', 'after', 'share')),
         )

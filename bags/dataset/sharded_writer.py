@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from bags.dataset.reader import DatasetReader
 from bags.dataset.shard_index import INDEX
 from bags.dataset.shard_list import shard_numbers
 from bags.dataset.spec import check_names, parse_spec
+from bags.dataset.unfinished import MARK, MARK_TEXT, SOURCE, is_temporary, remove_files
 from bags.dataset.writer import DatasetWriter, close_at_exit
 from bags.errors import CorruptError, SpecError
 from bags.storage import store_for
@@ -94,14 +96,26 @@ class ShardedDatasetWriter:
         """Its `close`, in a thread; None once that has failed: this thread tries again."""
         self._has_left_files = False
         """Whether an attempt to start the shard failed, e.g. because the disk is full."""
+        self._marked: str | None = None
+        """A shard that was ended and has the mark, until the next one has it or all are finished."""
+        made_folder = not self.store.is_remote and not self.store.exists(self.directory)
         self.store.make_folder(self.directory)
-        self._writer = self._open(resume)
+        try:
+            self._writer = self._open(resume)
+        except BaseException:
+            if made_folder:
+                self._remove_folder()
+            raise
+        self._made_folder = made_folder
         self._closed = False
 
     def _open(self, resume: bool) -> DatasetWriter | None:
         """Opens the first shard to write to, unless it starts with a datapoint; counts those before it."""
         store, start = self.store, self._number
         names = store.names(self.directory)
+        for name in filter(is_temporary, list(names) if resume and self._step == 1 else ()):
+            store.remove(store.join(self.directory, name))
+            names.remove(name)
         if 'spec.json' in names or (names and not resume and self._step == 1):
             raise FileExistsError(
                 errno.EEXIST, 'the folder is not empty (resume=True appends to its shards)', self.directory
@@ -114,31 +128,27 @@ class ShardedDatasetWriter:
         if shards and not resume:
             raise FileExistsError(errno.EEXIST, 'the shard exists already', shards[0][1])
         unfinished = None
-        while shards and store.is_remote and not self._is_uploaded(shards[-1][1]):
-            self._number, _ = shards.pop()
+        incomplete: list[str] = []
+        while shards and store.is_remote and 'refs.bag' not in store.names(shards[-1][1]):  # Uploaded last.
+            self._number, path = shards.pop()
+            incomplete.append(path)
+        if shards and incomplete:
+            store.replace(store.join(shards[-1][1], MARK), MARK_TEXT)
+        for path in incomplete:
+            remove_files(store, path)
         if shards:
             last, path = shards[-1]
             self._find_dictionaries(path)
             names = store.names(path)
             if store.is_remote or ('refs.bag' in names and 'limits.refs.bag' not in names):
                 self._number = last + self._step
+                self._marked = path if MARK in names else None
             else:
                 self._number, unfinished = shards.pop()
         for _, path in shards:
             self._count(path)
         # After complete shards, the next one starts with its first datapoint: there may be none.
         return self._start(unfinished) if unfinished is not None or not shards else None
-
-    def _is_uploaded(self, shard: str) -> bool:
-        """Returns whether a shard on an object store is complete; removes the files of one that is not."""
-        store = self.store
-        names = store.names(shard)
-        if 'refs.bag' in names:
-            return True  # It is uploaded last.
-        for name in names:
-            if name == 'spec.json' or name.endswith(('.bag', '.bagz', '.zdict')):
-                store.remove(store.join(shard, name))
-        return False
 
     def _find_dictionaries(self, shard: str) -> None:
         """Takes over the dictionaries that were trained for a shard."""
@@ -174,7 +184,14 @@ class ShardedDatasetWriter:
             self._has_left_files = True
             raise
         self._has_left_files = False
+        self._remove_mark()
         return writer
+
+    def _remove_mark(self) -> None:
+        """Removes the mark of the shard that was ended."""
+        if self._marked is not None:
+            self.store.remove(self.store.join(self._marked, MARK))
+            self._marked = None
 
     # Properties.
 
@@ -274,19 +291,20 @@ class ShardedDatasetWriter:
         if self.store.is_remote:
             writer.flush()
         else:
-            writer.close()
+            writer._close(is_finished=False)
         self._find_dictionaries(writer.directory)
         self._past_shards += 1
         self._past_size += writer.size
         self._past_length += len(writer)
         self._number += self._step
         self._writer = None
+        self._marked = writer.directory
         if self.store.is_remote:
             from concurrent.futures import ThreadPoolExecutor
 
             self._uploading = writer
             threads = ThreadPoolExecutor(1, 'bags-upload')
-            self._upload = threads.submit(writer.close)
+            self._upload = threads.submit(writer._close, False)
             threads.shutdown(wait=False)
 
     def _finish_upload(self) -> None:
@@ -294,7 +312,7 @@ class ShardedDatasetWriter:
         if self._uploading is None:
             return
         if self._upload is None:
-            self._uploading.close()
+            self._uploading._close(is_finished=False)
         elif (error := self._upload.exception()) is not None:
             self._upload = None
             raise error
@@ -312,7 +330,25 @@ class ShardedDatasetWriter:
         self._finish_upload()
         if self._writer is not None:
             self._writer.close()
+        self._remove_mark()
         self._closed = True
+
+    def _abandon(self) -> None:
+        """Closes the dataset as unfinished; removes it if no datapoint was written to it."""
+        if self._closed:
+            return
+        self._finish_upload()
+        if self._writer is not None:
+            self._writer._close(is_finished=False) if self._past_shards else self._writer._abandon()
+        self._closed = True
+        if not len(self) and not self._past_shards:
+            self.store.remove(self.store.join(self.directory, SOURCE))
+            if self._made_folder:
+                self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        with contextlib.suppress(OSError):  # It is not empty: another writer has shards in it.
+            self.store.remove_folder(self.directory)
 
     def __enter__(self) -> Self:
         return self

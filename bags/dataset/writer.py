@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -18,6 +19,7 @@ from bags.dataset.field_writer import Compressed, Compression, FieldWriter, Run,
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.resume import bag_suffix, count_complete
 from bags.dataset.spec import FieldType, check_names, dump_spec, load_spec, parse_spec, parse_type
+from bags.dataset.unfinished import MARK, MARK_TEXT, is_temporary, remove_files
 from bags.errors import CorruptError, SpecError
 from bags.storage import store_for
 from bags.validation import at_least_or_none
@@ -30,15 +32,18 @@ MAX_UNFLUSHED_SECONDS = 1.0
 
 def close_at_exit(self: Any, *error: object) -> None:
     """Closes a writer at the end of its `with` block."""
-    try:
+    if error[0] is None:
         self.close()
-    except OSError:
-        if error[0] is None:
-            raise  # Otherwise the block's own error matters more; flushed datapoints can be resumed.
+        return
+    with contextlib.suppress(OSError):  # The block's own error matters more.
+        self._abandon()
 
 
 class DatasetWriter:
     """Writes a dataset folder. For one thread at a time; a second writer of the folder is refused.
+
+    A `with` block that ends by an exception keeps the datapoints so far and leaves the dataset unfinished, as
+    a killed process does: readers, `bags.info` and `bags.verify` say so, `resume=True` continues it.
 
     Args:
         directory: The folder; created, with those above it. An empty one may exist.
@@ -87,18 +92,31 @@ class DatasetWriter:
         self._store, self.directory = store_for(directory, filesystem, storage_options)
         self._fields: list[FieldWriter] = []
         """In sorted order, the order of the refs."""
+        self._bags: list[FieldWriter] = []
+        """All that are open: refs, then fields."""
+        self._is_new = False
+        """Whether the folder was empty."""
+        self._made_folder = not self._store.is_remote and not self._store.exists(self.directory)
         self._store.make_folder(self.directory)
         self._lock = self._store.lock(self.directory)
         try:
             self._open(resume, truncate_to)
         except BaseException:
+            # Closing releases the locks of the bags, however long the caller keeps the error, which says more
+            # than one of closing.
+            with contextlib.suppress(OSError):
+                if self._is_new:
+                    self._discard()
+            for bag in self._bags:
+                with contextlib.suppress(OSError):
+                    bag.close()
             self._lock.release()
             raise
         self._flushed = time.monotonic()
         self._closed = False
 
     def _open(self, resume: bool, truncate_to: int | None) -> None:
-        """Opens the bags. The order of creation is spec.json, refs, fields: `resume` relies on it."""
+        """Opens the bags. The order of creation is spec.json, mark, refs, fields: `resume` relies on it."""
         store, path = self._store, self.directory
         names = set(store.names(path))
         has_shards = 'spec.json' not in names and any(name.isdigit() for name in names)
@@ -116,6 +134,7 @@ class DatasetWriter:
         elif any(name.endswith(('.bag', '.bagz')) for name in names):
             raise CorruptError(path, None, 'has bags, but no spec.json')
         else:
+            self._is_new = not names
             store.replace(spec_path, dump_spec(self._types))
         mode: Literal['create', 'append', 'overwrite'] = 'create'
         keep = None
@@ -125,21 +144,17 @@ class DatasetWriter:
                 mode = 'overwrite'  # Bags without refs: left by a writer that was killed before its end.
             elif keep is not None and truncate_to is not None:
                 keep = min(keep, truncate_to)
+        for name in filter(is_temporary, names):
+            store.remove(store.join(path, name))  # Of a writer that was killed, as the folder is locked.
+        store.replace(store.join(path, MARK), MARK_TEXT)
         refs_path = store.join(path, 'refs.bag')
         options = WriterOptions(buffer_size=1 << 62, **self._storage)
         kind = parse_type('bytes')
         self._refs = FieldWriter('refs', kind, refs_path, options, mode=mode, truncate_to=keep)
-        try:
-            for name, kind in self._types.items():
-                self._fields.append(self._open_field(name, kind, names, mode))
-        except BaseException:
-            # Releases the locks of the bags, however long the caller keeps the error.
-            for field in (*self._fields, self._refs):
-                try:
-                    field.close()
-                except OSError:
-                    pass  # The first error says more.
-            raise
+        self._bags.append(self._refs)
+        for name, kind in self._types.items():
+            self._bags.append(self._open_field(name, kind, names, mode))
+        self._fields = self._bags[1:]
 
     def _open_field(
         self, name: str, kind: FieldType, names: set[str], mode: Literal['create', 'append', 'overwrite']
@@ -292,6 +307,9 @@ class DatasetWriter:
 
     def close(self) -> None:
         """Flushes and closes all bags, the refs last. After an error it may be called again."""
+        self._close(is_finished=True)
+
+    def _close(self, is_finished: bool) -> None:
         if self._closed:
             return
         self.flush()
@@ -300,8 +318,26 @@ class DatasetWriter:
             # beside records as damage.
             field.close(keep=len(self) > 0)
         self._refs.close()
+        if is_finished:
+            self._store.remove(self._store.join(self.directory, MARK))
         self._lock.release()
         self._closed = True
+
+    def _abandon(self) -> None:
+        """Closes the dataset as unfinished; removes it if no datapoint was written to it."""
+        if self._closed or len(self) or not self._is_new:
+            self._close(is_finished=False)
+            return
+        self._discard()
+        self._lock.release()
+        self._closed = True
+
+    def _discard(self) -> None:
+        while self._bags:
+            self._bags.pop().discard()
+        remove_files(self._store, self.directory)
+        if self._made_folder:
+            self._store.remove_folder(self.directory)
 
     def __enter__(self) -> Self:
         return self

@@ -13,6 +13,7 @@ from bags.dataset.folder import Folder
 from bags.dataset.schema import SchemaCache
 from bags.dataset.shard_index import INDEX, Shard, dump_index, numbered
 from bags.dataset.spec import Spec
+from bags.dataset.unfinished import MARK
 from bags.errors import CorruptError, SpecError
 from bags.progress import progress as show_progress
 from bags.storage import Store, store_for
@@ -43,7 +44,7 @@ def consolidate(
 
     Raises:
         FileNotFoundError: No such folder, or no shard in it.
-        ValueError: A shard is not closed.
+        ValueError: A shard is unfinished.
         SpecError: Shards have different specs.
         CorruptError: A shard cannot be read.
     """
@@ -82,8 +83,9 @@ def _describe(
     """Returns the spec of a shard, and what `shards.json` holds of it."""
     files = dict(sorted(shard.sizes.items()))
     is_closed = any(name == 'refs.bag' or name.endswith('.idx') for name in files)
-    if not is_closed or any(name.startswith('limits.') for name in files):
-        raise ValueError(f'{path}: expected a closed shard, got one that is being written or was not closed')
+    if not is_closed or any(name == MARK or name.startswith('limits.') for name in files):
+        detail = 'expected a finished shard, got one that is being written, or whose writer ended early'
+        raise ValueError(f'{path}: {detail} (bags.recover accepts it as it is)')
     folder = Folder(store, path, options)
     try:
         refs = folder.open_refs()

@@ -19,6 +19,7 @@ from bags.dataset.folder import Folder, is_being_made
 from bags.dataset.refs import MISSING, RefsFormat, dangling
 from bags.dataset.registry import decoders
 from bags.dataset.schema import Schema, SchemaCache
+from bags.dataset.unfinished import MARK, is_temporary
 from bags.errors import CorruptError, SpecError
 from bags.formats.signatures import FORMATS
 from bags.indexing import Int64s
@@ -26,8 +27,9 @@ from bags.maintenance.findings import Damage, Finding, Note
 from bags.maintenance.verify_bag import Check, Expected, Result, bag_checks
 from bags.storage import Store
 
-__all__ = ['folder_checks', 'lone_bag_checks', 'missing_shards']
+__all__ = ['TEMPORARY', 'folder_checks', 'lone_bag_checks', 'missing_shards']
 
+TEMPORARY = 'was left by a writer that was killed, or is of one at work; `bags recover` removes it'
 REFS_ROWS = 1 << 18
 """Rows of refs that are checked at a time."""
 
@@ -114,13 +116,20 @@ def folder_checks(
 
 
 def _file_notes(folder: Folder, schema: Schema) -> Iterator[Note]:
-    if any(name.startswith('limits.') for name in folder.names):
-        yield Note(folder.path, None, 'is not closed: it is being written, or `bags recover` closes it')
+    is_unclosed = any(name.startswith('limits.') and not is_temporary(name) for name in folder.names)
+    if is_unclosed or MARK in folder.names:
+        states = ['unfinished'] * (MARK in folder.names) + ['not closed'] * is_unclosed
+        detail = f'is {" and ".join(states)}: it is being written, or its writer ended early'
+        yield Note(
+            folder.path, None, f'{detail} (resume=True continues it, `bags recover` accepts it as it is)'
+        )
     known = {'spec.json', 'refs.bag', 'limits.refs.bag'}
     for name in schema.types:
         known |= {f'{name}.idx', f'{name}.bag', f'{name}.bagz', f'limits.{name}.bag', f'limits.{name}.bagz'}
     for name in sorted(folder.names - known):
-        if name.startswith('limits.') or name.endswith(('.bag', '.bagz', '.idx', '.new')):
+        if is_temporary(name):
+            yield Note(folder.store.join(folder.path, name), None, TEMPORARY)
+        elif name.startswith('limits.') or name.endswith(('.bag', '.bagz', '.idx')):
             yield Note(folder.store.join(folder.path, name), None, 'is no file of the dataset')
 
 
