@@ -63,6 +63,7 @@ def copy(
     encoders: Mapping[str, Callable[..., Any]] | None = None,
     on_error: Literal['raise', 'skip'] = 'raise',
     resume: bool = False,
+    mode: Literal['create', 'overwrite'] = 'create',
     progress: bool | None = None,
     workers: int | None = None,
     filesystem: Any = None,
@@ -90,7 +91,7 @@ def copy(
         resume: Resume an earlier run, if there was one, after its last datapoint.
         progress: Whether to show a progress bar; None: if standard error is a terminal.
         workers: Threads that read ahead; the number of processors unless given.
-        filesystem, storage_options: As in `DatasetWriter`, for the copy.
+        mode, filesystem, storage_options: As in `DatasetWriter`, for the copy. It may overwrite its source.
 
     Raises:
         FileExistsError: The directory is not empty, and `resume` is not set.
@@ -124,6 +125,7 @@ def copy(
         shard_length,
         compression=compressions,
         resume=resume,
+        mode=mode,
         filesystem=filesystem,
         storage_options=storage_options,
     ) as writer:

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from typing import Any
+from typing import Any, Literal
 
 from bags.authoring.progress_log import ProgressLog
 from bags.authoring.tasks import MAX_INPUTS, Inputs, Task, WrittenInputs
@@ -87,6 +87,7 @@ def write(
     shard_size: int | None = 10 * GB,
     shard_length: int | None = None,
     resume: bool = False,
+    mode: Literal['create', 'overwrite'] = 'create',
     progress: bool | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -110,7 +111,7 @@ def write(
         resume: Resume an earlier run, if there was one, with the same inputs in the same order: no datapoint
             is lost or written twice.
         progress: Whether to show a progress bar; None: if standard error is a terminal.
-        filesystem, storage_options: As in `DatasetWriter`.
+        mode, filesystem, storage_options: As in `DatasetWriter`.
 
     Raises:
         FileExistsError: The directory is not empty, and `resume` is not set.
@@ -152,7 +153,7 @@ def write(
         writer = stack.enter_context(
             ShardedDatasetWriter(
                 directory, spec, encoders, shard_size, shard_length,
-                compression=compression, resume=resume,
+                compression=compression, resume=resume, mode=mode,
                 filesystem=filesystem, storage_options=storage_options,
             )
         )  # fmt: skip

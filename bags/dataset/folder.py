@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -114,6 +115,8 @@ class Folder:
         self._spec: bytes | None = None
         self._refs: BagFile | None = None
         """What was read by `look`."""
+        self._version: str | None = None
+        """Of its spec.json, if it is local: a dataset that replaces this one has another."""
         self._begun: BagFile | None = None
         """Refs that a writer has begun, without a datapoint so far."""
 
@@ -123,6 +126,18 @@ class Folder:
         if self.known is not None and self.store.is_remote:
             return set(self.known.sizes)
         return set(self.store.names(self.path))
+
+    def pin(self) -> None:
+        """Has what is opened later be of this dataset, and not of one that replaces it."""
+        with contextlib.suppress(OSError):
+            self._version = self.store.stat(self.store.join(self.path, 'spec.json')).version
+
+    def check_pinned(self) -> None:
+        """Raises a CorruptError if another dataset has replaced this one."""
+        with contextlib.suppress(FileNotFoundError):
+            path = self.store.join(self.path, 'spec.json')
+            if self._version is not None and self._version != self.store.stat(path).version:
+                raise CorruptError(self.path, None, 'was replaced by another since the dataset was opened')
 
     def is_unfinished(self) -> bool:
         """Tells whether it has the mark of an unfinished dataset now, or had it when it was listed."""
@@ -288,6 +303,7 @@ class Folder:
                 self._check_known(bag)
         except FileNotFoundError as exc:
             raise CorruptError(self.path, None, f'field {field!r}: is missing {exc.filename}') from exc
+        self.check_pinned()
         if bag.codec is not None and isinstance(options.compression, CompressionAutoDetect):
             # After the bag: a dictionary is there before the first frame that needs it.
             zstd = CompressionTrained(dictionary=self._dictionary(field), path=self._dictionary_path(field))

@@ -81,6 +81,8 @@ class DatasetReader(Dataset):
         self.is_remote = folder.store.is_remote
         if self.is_remote:
             folder.look()
+        else:
+            folder.pin()
         refs = folder.open_refs()
         in_memory = folder.options.limits_storage is LimitsStorage.IN_MEMORY
         if self.is_remote and in_memory and refs is not None and not refs.is_mapped:

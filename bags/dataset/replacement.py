@@ -10,6 +10,7 @@ from bags.bag.leftovers import remove_leftovers, remove_tree, temporary_path
 from bags.dataset.shard_index import INDEX
 from bags.dataset.unfinished import SOURCE, is_file_of_dataset, is_temporary
 from bags.storage import Store
+from bags.storage.local import swap_folders
 from bags.validation import one_of
 
 __all__ = ['Replacement', 'replacement']
@@ -56,11 +57,12 @@ class Replacement:
         for folder in folders:
             store.lock(folder).release()
 
-    def swap(self) -> None:
-        """Puts the new dataset in place, and removes the old one."""
-        self._store.swap(self.path, self.target)
+    def swap(self) -> str:
+        """Puts the new dataset in place, removes the old one, and returns the path."""
+        swap_folders(self.path, self.target)
         with contextlib.suppress(OSError):  # E.g. files that are open on Windows: `recover` removes the rest.
             remove_tree(self._store, self.path)
+        return self.target
 
 
 def replacement(mode: str, resume: bool, store: Store, directory: str) -> Replacement | None:

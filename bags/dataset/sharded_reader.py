@@ -173,6 +173,9 @@ class ShardedDatasetReader(Dataset):
         self._sizes: list[int] | None = None
         store, path, options, schemas = self._store, self.directory, self._options, self._schemas
         unseen = [after] if after is not None else []
+        root = self._folder(first)
+        if not store.is_remote:
+            root.pin()
 
         def make(number: int) -> DatasetReader:  # Not a method: a cycle would keep files open.
             folder = Folder(store, store.join(path, shards[number].name), options, shards[number])
@@ -187,6 +190,7 @@ class ShardedDatasetReader(Dataset):
             # The look for a shard after the last goes with the first requests of another.
             reader, *_ = map_concurrently(work, [False, True] if unseen else [False], True)
             assert reader is not None
+            root.check_pinned()
             if reader._types != types:
                 texts = {name: kind.text for name, kind in types.items()}
                 raise SpecError(None, f'that of the other shards, {texts}', reader.spec, folder.path)

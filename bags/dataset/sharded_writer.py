@@ -6,12 +6,14 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Never, Self
+from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
+from bags.bag.leftovers import remove_tree
 from bags.bag.zstd import check_dictionary
 from bags.dataset.encoder import bind_encoders
 from bags.dataset.field_writer import MAX_RECORDS, Compression, Run, field_compressions
 from bags.dataset.reader import DatasetReader
+from bags.dataset.replacement import replacement
 from bags.dataset.shard_index import INDEX
 from bags.dataset.shard_list import shard_numbers
 from bags.dataset.spec import check_names, parse_spec
@@ -42,7 +44,7 @@ class ShardedDatasetWriter:
         shard_start, shard_step: Numbers of the shard folders: `shard_start`, `shard_start + shard_step`, …
             With worker w of n writing `shard_start=w, shard_step=n`, each has folders of its own. Datapoints
             are in the order of the numbers.
-        compression, filesystem, storage_options: As in `DatasetWriter`.
+        compression, mode, filesystem, storage_options: As in `DatasetWriter`.
         resume: Append to the last shard of this writer's numbers if it was not closed, else start the next
             one. On an object store, an incomplete shard is written anew.
         **renamed: Nothing: options of other libraries are refused with the name of ours.
@@ -72,6 +74,7 @@ class ShardedDatasetWriter:
         *,
         compression: Compression = None,
         resume: bool = False,
+        mode: Literal['create', 'overwrite'] = 'create',
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
         **renamed: Never,
@@ -98,6 +101,11 @@ class ShardedDatasetWriter:
         """Whether an attempt to start the shard failed, e.g. because the disk is full."""
         self._marked: str | None = None
         """A shard that was ended and has the mark, until the next one has it or all are finished."""
+        self._replacement = replacement(mode, resume, self.store, self.directory)
+        if self._replacement is not None:
+            if self._step > 1:
+                raise ValueError("mode: expected 'create' with a shard_step, got 'overwrite'")
+            self.directory = self._replacement.path
         made_folder = not self.store.is_remote and not self.store.exists(self.directory)
         self.store.make_folder(self.directory)
         try:
@@ -107,6 +115,8 @@ class ShardedDatasetWriter:
                 self._remove_folder()
             raise
         self._made_folder = made_folder
+        # So that another writer knows that this one is at work.
+        self._lock = None if self._replacement is None else self.store.lock(self.directory)
         self._closed = False
 
     def _open(self, resume: bool) -> DatasetWriter | None:
@@ -331,17 +341,24 @@ class ShardedDatasetWriter:
         if self._writer is not None:
             self._writer.close()
         self._remove_mark()
+        if self._replacement is not None:
+            self.directory = self._replacement.swap()
+        if self._lock is not None:
+            self._lock.release()
         self._closed = True
 
     def _abandon(self) -> None:
-        """Closes the dataset as unfinished; removes it if no datapoint was written to it."""
+        """Closes the dataset as unfinished; removes it if it has no datapoint, or was to replace another."""
         if self._closed:
             return
         self._finish_upload()
         if self._writer is not None:
             self._writer._close(is_finished=False) if self._past_shards else self._writer._abandon()
         self._closed = True
-        if not len(self) and not self._past_shards:
+        if self._lock is not None:
+            self._lock.release()
+            remove_tree(self.store, self.directory)
+        elif not len(self) and not self._past_shards:
             self.store.remove(self.store.join(self.directory, SOURCE))
             if self._made_folder:
                 self._remove_folder()

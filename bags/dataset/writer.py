@@ -17,6 +17,7 @@ from bags.bag.zstd import MAX_TRAINING_BYTES, check_dictionary
 from bags.dataset.encoder import Encoder, close_files
 from bags.dataset.field_writer import Compressed, Compression, FieldWriter, Run, field_compressions
 from bags.dataset.refs import MISSING, RefsFormat
+from bags.dataset.replacement import replacement
 from bags.dataset.resume import bag_suffix, count_complete
 from bags.dataset.spec import FieldType, check_names, dump_spec, load_spec, parse_spec, parse_type
 from bags.dataset.unfinished import MARK, MARK_TEXT, is_temporary, remove_files
@@ -55,13 +56,17 @@ class DatasetWriter:
             it makes many small, similar records much smaller.
         resume: Append to the dataset in the folder, whether it was closed or not. The folder may also be new.
         truncate_to: With `resume`, the number of datapoints to keep; None keeps all.
+        mode: 'create', or 'overwrite' to replace the dataset in a local folder: another is written beside it,
+            and both are swapped at `close`, so that one of them is there at any time. After an exception, the
+            old one stays.
         filesystem, storage_options: As in `DatasetReader`.
 
     Attributes:
-        directory: Path of the folder.
+        directory: Path of the folder; with `mode='overwrite'`, of the one beside it until `close`.
 
     Raises:
-        FileExistsError: The folder is not empty, and `resume` is False.
+        FileExistsError: The folder is not empty, and `resume` is False; or, to be overwritten, it holds what
+            is no part of a dataset.
         SpecError: The spec breaks the rules, or, with `resume`, is not that of the folder.
         BlockingIOError: Another writer has the folder open.
         CorruptError: With `resume`, the folder cannot be read.
@@ -76,6 +81,7 @@ class DatasetWriter:
         compression: Compression = None,
         resume: bool = False,
         truncate_to: int | None = None,
+        mode: Literal['create', 'overwrite'] = 'create',
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -90,6 +96,9 @@ class DatasetWriter:
         self._format = RefsFormat(self._types)
         self._storage = {'filesystem': filesystem, 'storage_options': storage_options}
         self._store, self.directory = store_for(directory, filesystem, storage_options)
+        self._replacement = replacement(mode, resume, self._store, self.directory)
+        if self._replacement is not None:
+            self.directory = self._replacement.path
         self._fields: list[FieldWriter] = []
         """In sorted order, the order of the refs."""
         self._bags: list[FieldWriter] = []
@@ -320,12 +329,14 @@ class DatasetWriter:
         self._refs.close()
         if is_finished:
             self._store.remove(self._store.join(self.directory, MARK))
+            if self._replacement is not None:
+                self.directory = self._replacement.swap()
         self._lock.release()
         self._closed = True
 
     def _abandon(self) -> None:
-        """Closes the dataset as unfinished; removes it if no datapoint was written to it."""
-        if self._closed or len(self) or not self._is_new:
+        """Closes the dataset as unfinished; removes it if it has no datapoint, or was to replace another."""
+        if self._closed or not self._is_new or (len(self) and self._replacement is None):
             self._close(is_finished=False)
             return
         self._discard()

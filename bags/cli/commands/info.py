@@ -36,7 +36,7 @@ def info(path: Path, json: Json = False) -> None:
         return
     say(path, 'bold')
     _print_dataset(found) if is_dataset else _print_bag(found)
-    if is_dataset and found.unfinished:
+    if isinstance(found, bags.DatasetInfo) and found.unfinished:
         say('')
         say('Unfinished: it is being written, or its writer ended early (by an error, or killed).', 'yellow')
         say('Resuming continues it, bags recover accepts it as it is.', 'yellow')
