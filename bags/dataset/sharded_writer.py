@@ -16,7 +16,7 @@ from bags.dataset.reader import DatasetReader
 from bags.dataset.replacement import replacement
 from bags.dataset.shard_index import INDEX
 from bags.dataset.shard_list import shard_numbers
-from bags.dataset.spec import check_names, parse_spec
+from bags.dataset.spec import check_names, load_spec, parse_spec, union
 from bags.dataset.unfinished import MARK, MARK_TEXT, SOURCE, is_temporary, remove_files
 from bags.dataset.writer import DatasetWriter, close_at_exit
 from bags.errors import CorruptError, SpecError
@@ -46,7 +46,8 @@ class ShardedDatasetWriter:
             are in the order of the numbers.
         compression, mode, filesystem, storage_options: As in `DatasetWriter`.
         resume: Append to the last shard of this writer's numbers if it was not closed, else start the next
-            one. On an object store, an incomplete shard is written anew.
+            one. On an object store, an incomplete shard is written anew. New shards may have optional fields
+            that those before do not have.
         **renamed: Nothing: options of other libraries are refused with the name of ours.
 
     On an object store, a full shard is uploaded while the next one is filled. An error is raised by a later
@@ -154,7 +155,16 @@ class ShardedDatasetWriter:
                 self._number = last + self._step
                 self._marked = path if MARK in names else None
             else:
-                self._number, unfinished = shards.pop()
+                file = store.join(path, 'spec.json')
+                types = load_spec(store.read(file), file) if 'spec.json' in names else self._types
+                if types != self._types and union(types, self._types) == self._types:
+                    # It cannot get the new fields: the next shard has them.
+                    spec = {name: kind.text for name, kind in types.items()}
+                    encoders = {kind.word: bytes for kind in types.values()}  # Nothing is appended.
+                    DatasetWriter(path, spec, encoders, resume=True)._close(is_finished=False)
+                    self._number, self._marked = last + self._step, path
+                else:
+                    self._number, unfinished = shards.pop()
         for _, path in shards:
             self._count(path)
         # After complete shards, the next one starts with its first datapoint: there may be none.
@@ -174,8 +184,9 @@ class ShardedDatasetWriter:
             reader = DatasetReader(shard, raw=True, **self._storage)
         except FileNotFoundError as exc:
             raise CorruptError(shard, None, 'shard without spec.json') from exc
-        if reader.spec != self.spec:
-            raise SpecError(None, f'that of the other shards, {reader.spec}', self.spec, shard)
+        if union(self._types, reader._types) != self._types:
+            expected = f'that of the other shards, {reader.spec}, and any optional fields'
+            raise SpecError(None, expected, self.spec, shard)
         self._past_shards += 1
         self._past_size += reader.size
         self._past_length += len(reader)

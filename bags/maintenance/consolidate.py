@@ -12,7 +12,7 @@ from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder
 from bags.dataset.schema import SchemaCache
 from bags.dataset.shard_index import INDEX, Shard, dump_index, numbered
-from bags.dataset.spec import Spec
+from bags.dataset.spec import Spec, union
 from bags.dataset.unfinished import MARK
 from bags.errors import CorruptError, SpecError
 from bags.progress import progress as show_progress
@@ -69,10 +69,12 @@ def consolidate(
         found = map_concurrently(describe, names, store.is_remote)
     types = found[0][0]
     for other, shard in found:
-        if other != types:
+        both = union(types, other)
+        if both is None:
             texts = [{name: kind.text for name, kind in each.items()} for each in (types, other)]
             expected = f'that of the first shard, {texts[0]}'
             raise SpecError(None, expected, texts[1], store.join(path, shard.name))
+        types = both
     store.replace(store.join(path, INDEX), dump_index(types, [shard for _, shard in found]))
     return len(found)
 

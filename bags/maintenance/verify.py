@@ -14,6 +14,7 @@ from bags.concurrency import CPU_COUNT, map_in_threads
 from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
 from bags.dataset.schema import SchemaCache
+from bags.dataset.spec import Spec
 from bags.dataset.unfinished import is_temporary
 from bags.errors import SpecError
 from bags.maintenance.findings import Finding, Note
@@ -125,11 +126,10 @@ def _steps(location: Location, decode: bool, schemas: SchemaCache) -> Iterator[F
             yield from steps
 
 
-def _spec(location: Location, schemas: SchemaCache) -> dict[str, str] | None:
+def _spec(location: Location, schemas: SchemaCache) -> Spec | None:
     """Returns the spec of the first shard; None if it has no valid one."""
     path = location.store.join(location.parts[0], 'spec.json')
     try:
-        types = schemas.get(location.store.read(path), path).types
+        return schemas.get(location.store.read(path), path).types
     except (OSError, SpecError):
         return None
-    return {name: kind.text for name, kind in types.items()}

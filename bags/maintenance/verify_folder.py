@@ -19,6 +19,7 @@ from bags.dataset.folder import Folder, is_being_made
 from bags.dataset.refs import MISSING, RefsFormat, dangling
 from bags.dataset.registry import decoders
 from bags.dataset.schema import Schema, SchemaCache
+from bags.dataset.spec import Spec, union
 from bags.dataset.unfinished import MARK, is_temporary
 from bags.errors import CorruptError, SpecError
 from bags.formats.signatures import FORMATS
@@ -66,14 +67,14 @@ def missing_shards(path: str, shards: list[str]) -> Iterator[Note]:
 
 
 def folder_checks(
-    folder: Folder, schemas: SchemaCache, decode: bool, first_spec: dict[str, str] | None, is_last: bool
+    folder: Folder, schemas: SchemaCache, decode: bool, first_spec: Spec | None, is_last: bool
 ) -> Iterator[Finding | Check]:
     """Yields the checks of a dataset folder.
 
     Args:
         folder, schemas: The folder, and the schemas of specs.
         decode: Whether to decode every value.
-        first_spec: The spec of the first shard, which the others must have too.
+        first_spec: The spec of the first shard, which the others must have too, but for optional fields.
         is_last: Whether it is the last shard, which a writer may be creating.
     """
     refs, is_damaged = None, False
@@ -100,9 +101,11 @@ def folder_checks(
                 path = folder.store.join(folder.path, name)
                 yield from lone_bag_checks(folder.store, path, folder.options, decode)
         return
-    spec = {name: kind.text for name, kind in schema.types.items()}
-    if first_spec not in (None, spec):
-        detail = f'expected the spec of the first shard, {first_spec}, got {spec}'
+    if first_spec is not None and union(first_spec, schema.types) is None:
+        spec, first = (
+            {name: kind.text for name, kind in types.items()} for types in (schema.types, first_spec)
+        )
+        detail = f'expected the spec of the first shard, {first}, but for optional fields, got {spec}'
         yield Damage(spec_path, None, None, detail)
     yield from _file_notes(folder, schema)
     bags = yield from _field_checks(folder, schema, decode)
