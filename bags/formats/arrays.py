@@ -1,5 +1,6 @@
-"""Arrays: of one dtype and shape as raw bytes (`array(float32,3,4)`, or
-`array(float32,?,4)` where a length varies), or of any as Granular does (`array`).
+"""Arrays: of one dtype and shape as raw bytes (`array(float32,3,4)`), or of any as Granular does (`array`).
+
+One length of a shape may vary (`array(float32,?,4)`): it follows from the size of the record.
 
 Elements are bools, integers, floats, complex numbers, datetimes, timedeltas, and fixed-size `S` and `U`
 strings. Object dtypes, which need pickle, and structured dtypes, which a dtype string cannot describe, are
