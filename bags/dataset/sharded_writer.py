@@ -362,14 +362,18 @@ class ShardedDatasetWriter:
         """Closes the dataset as unfinished; removes it if it has no datapoint, or was to replace another."""
         if self._closed:
             return
+        if self._lock is not None:
+            self._closed = True
+            if self._writer is not None:
+                self._writer._abandon(is_kept=False)
+            self._lock.release()
+            remove_tree(self.store, self.directory)
+            return
         self._finish_upload()
         if self._writer is not None:
             self._writer._close(is_finished=False) if self._past_shards else self._writer._abandon()
         self._closed = True
-        if self._lock is not None:
-            self._lock.release()
-            remove_tree(self.store, self.directory)
-        elif not len(self) and not self._past_shards:
+        if not len(self) and not self._past_shards:
             self.store.remove(self.store.join(self.directory, SOURCE))
             if self._made_folder:
                 self._remove_folder()

@@ -334,14 +334,16 @@ class DatasetWriter:
         self._lock.release()
         self._closed = True
 
-    def _abandon(self) -> None:
+    def _abandon(self, is_kept: bool = True) -> None:
         """Closes the dataset as unfinished; removes it if it has no datapoint, or was to replace another."""
-        if self._closed or not self._is_new or (len(self) and self._replacement is None):
+        if self._closed or (is_kept and self._replacement is None and (len(self) or not self._is_new)):
             self._close(is_finished=False)
             return
-        self._discard()
-        self._lock.release()
-        self._closed = True
+        try:
+            self._discard()
+        finally:
+            self._lock.release()
+            self._closed = True
 
     def _discard(self) -> None:
         while self._bags:

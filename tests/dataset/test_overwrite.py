@@ -198,3 +198,22 @@ def test_leftovers_of_a_bag(tmp_path):
         bags.recover(path)
     assert list(bags.bag.Reader(path)) == [b'2']
     assert os.listdir(tmp_path) == ['x.bag']
+
+
+@pytest.mark.parametrize('way', WAYS)
+def test_a_disk_that_is_full_leaves_the_old_one(tmp_path, monkeypatch, way):
+    path = tmp_path / 'd'
+    write(path, way, 0)
+
+    def full(*_):
+        raise OSError(28, 'as told')
+
+    with pytest.raises(OSError, match='as told'), monkeypatch.context() as patch:
+        kind = bags.ShardedDatasetWriter if WAYS[way] else bags.DatasetWriter
+        with kind(path, SPEC, **WAYS[way], mode='overwrite') as writer:
+            for number in range(100, 115):
+                writer.append({'id': number, 'text': ''})
+            patch.setattr(os, 'pwritev', full)
+            writer.append({'id': 115, 'text': ''}, flush=True)
+    assert first_of(path) == 0
+    assert os.listdir(tmp_path) == ['d']
