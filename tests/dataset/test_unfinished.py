@@ -197,7 +197,7 @@ import sys, bags
 from tests.dataset.test_unfinished import row, writer_of, KINDS
 with writer_of(sys.argv[1], KINDS[sys.argv[2]], resume=True) as writer:
     print('open', flush=True)
-    for number in range(len(writer), 100_000):
+    for number in range(len(writer), 10**9):
         writer.append(row(number), flush=number % 10 == 0)
 """
 
