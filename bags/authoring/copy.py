@@ -64,6 +64,7 @@ def copy(
     encoders: Mapping[str, Callable[..., Any]] | None = None,
     on_error: Literal['raise', 'skip'] = 'raise',
     resume: bool = False,
+    mode: Literal['create', 'overwrite'] = 'create',
     progress: bool | None = None,
     workers: int | None = None,
     filesystem: Any = None,
@@ -91,7 +92,7 @@ def copy(
         resume: Resume an earlier run, if there was one, after its last datapoint.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
         workers: Threads that read ahead; the number of processors unless given.
-        filesystem, storage_options: As in `DatasetWriter`, for the copy.
+        mode, filesystem, storage_options: As in `DatasetWriter`, for the copy. It may overwrite its source.
 
     Raises:
         FileExistsError: The directory is not empty, and `resume` is not set.
@@ -126,6 +127,7 @@ def copy(
         compression=compressions,
         resume=resume,
         metadata=metadata_of_fields(source.metadata, every) or None,
+        mode=mode,
         filesystem=filesystem,
         storage_options=storage_options,
     ) as writer:

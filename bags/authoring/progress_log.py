@@ -6,10 +6,9 @@ import json
 from typing import Any
 
 from bags.dataset.sharded_writer import ShardedDatasetWriter
+from bags.dataset.unfinished import SOURCE
 
 __all__ = ['ProgressLog']
-
-NAME = 'source.json'
 
 
 class ProgressLog:
@@ -26,7 +25,7 @@ class ProgressLog:
 
     def __init__(self, writer: ShardedDatasetWriter, source: dict[str, Any], resume: bool) -> None:
         self._store = store = writer.store
-        self._path = store.join(writer.directory, NAME)
+        self._path = store.join(writer.directory, SOURCE)
         self._source = source
         self.state: dict[str, Any] = {}
         """JSON values, stored by `save`."""

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from typing import Any
+from typing import Any, Literal
 
 from bags.authoring.progress_log import ProgressLog
 from bags.authoring.tasks import MAX_INPUTS, Inputs, Task, WrittenInputs
@@ -22,7 +22,7 @@ from bags.progress import progress as show_progress
 from bags.validation import at_least_or_none
 from bags.workers.outcome import Outcome, Partial
 from bags.workers.pool import WorkerPool
-from bags.workers.processes import check_sendable
+from bags.workers.processes import check_main, check_sendable
 
 __all__ = ['Written', 'write']
 
@@ -87,6 +87,7 @@ def write(
     shard_size: int | None = 10 * GB,
     shard_length: int | None = None,
     resume: bool = False,
+    mode: Literal['create', 'overwrite'] = 'create',
     progress: bool | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -101,7 +102,8 @@ def write(
         transform: Function from an input to its datapoint; unless given, the inputs are the datapoints.
         workers: How many; the number of processors unless given. 1 is this process itself.
         processes: True for processes, which are started afresh, so that they must be able to import
-            `transform` and `encoders`; False for threads. Unless given, processes where that is possible.
+            `transform` and `encoders`; False for threads. Unless given, processes where that is possible
+            and there is a function of yours to run in them.
         ordered: Keep the order of the inputs. If False, datapoints are written in the order in which they are
             done. (Object stores keep the order in any case.)
         encoders, compression: As in `DatasetWriter`. Encoders run in the workers.
@@ -109,13 +111,14 @@ def write(
         resume: Resume an earlier run, if there was one, with the same inputs in the same order: no datapoint
             is lost or written twice.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
-        filesystem, storage_options: As in `DatasetWriter`.
+        mode, filesystem, storage_options: As in `DatasetWriter`.
 
     Raises:
         FileExistsError: The directory is not empty, and `resume` is not set.
         EncodeError: A datapoint does not fit the spec; a note says which input it is of. Datapoints of the
             inputs before it are written.
-        RuntimeError: Several workers in a row died during the same task; likewise.
+        RuntimeError: A script starts processes outside of `if __name__ == '__main__':`; nothing is written.
+            Or several workers in a row died during the same task; what comes before it is written.
         ValueError: With `resume`, the dataset is made from something else.
     """
     dataset = source if isinstance(source, Dataset) else None
@@ -128,6 +131,8 @@ def write(
     work = Encode(dict(spec), encoders, transform, dataset)
     if workers == 1 and not processes:
         workers = 0  # This thread: each input is written before the next is taken.
+    elif processes is None and transform is None and encoders is None:
+        processes = False  # Built-in encoders are quick beside sending them values, or release the GIL.
     elif processes is not False:
         try:
             check_sendable(transform=transform, encoders=encoders, source=dataset)
@@ -137,6 +142,7 @@ def write(
             processes = False
         else:
             processes = True
+            check_main()
     made_from: dict[str, Any] = {
         'kind': 'write',
         'spec': dict(sorted(spec.items())),
@@ -147,7 +153,7 @@ def write(
         writer = stack.enter_context(
             ShardedDatasetWriter(
                 directory, spec, encoders, shard_size, shard_length,
-                compression=compression, resume=resume,
+                compression=compression, resume=resume, mode=mode,
                 filesystem=filesystem, storage_options=storage_options,
             )
         )  # fmt: skip

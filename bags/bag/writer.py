@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Literal, Self, Unpack
 import numpy as np
 
 from bags.bag.appender import BagAppender, Chunk
+from bags.bag.leftovers import remove_leftovers
 from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, WriterKeywords, WriterOptions, merge
 from bags.bag.zstd import Zstd, codec_for
@@ -62,6 +63,8 @@ class Writer:
         store, path = store_for(filename, options.filesystem, options.storage_options)
         self._codec: Zstd | None = codec_for(path, options.compression, options.max_record_size)
         self._max_size = options.max_record_size if self._codec is not None else sys.maxsize
+        if mode != 'create':
+            remove_leftovers(store, path)
         self._bag = BagAppender(store, path, options.limits_placement, mode, truncate_to)
         self._closed = False
 
@@ -208,14 +211,17 @@ class Writer:
         self._bag.close()
         self._closed = True
 
+    def discard(self) -> None:
+        """Stops writing, and removes the bag."""
+        self._bag.discard()
+        self._closed, self._pending, self.buffered = True, [], 0
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if kind is not None and self._bag.replaces:
-            # An incomplete bag must not replace a complete one.
-            self._bag.discard()
-            self._closed, self._pending, self.buffered = True, [], 0
+            self.discard()  # An incomplete bag must not replace a complete one.
             return
         try:
             self.close()

@@ -44,6 +44,8 @@ class Dataset(abc.ABC):
     """The type of each field, parsed."""
     is_remote: bool = False
     """Whether reads wait for a network."""
+    _unfinished: bool | None = None
+    """None: not known yet."""
 
     # To be defined by readers and views.
 
@@ -59,6 +61,20 @@ class Dataset(abc.ABC):
     @abc.abstractmethod
     def shards(self) -> int:
         """Number of folders behind it."""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it is being written, or its writer ended early: by an exception, or because it was killed.
+
+        `resume=True` continues such a dataset, and `bags.recover` accepts it as it is. Found out when it is
+        first asked for.
+        """
+        if self._unfinished is None:
+            self._unfinished = self._is_unfinished()
+        return self._unfinished
+
+    @abc.abstractmethod
+    def _is_unfinished(self) -> bool: ...
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -286,7 +302,7 @@ class Dataset(abc.ABC):
         return as_text(self._heading(), self.spec)
 
     def _heading(self) -> str:
-        return heading(type(self).__name__, len(self), self.shards)
+        return heading(type(self).__name__, len(self), self.shards, self.unfinished)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Called by IPython."""
@@ -322,6 +338,9 @@ class View(Dataset):
     @property
     def metadata(self) -> Metadata:
         return metadata_of_fields(merge_metadata(each.metadata for each in self._datasets), self._types)
+
+    def _is_unfinished(self) -> bool:
+        return any(dataset.unfinished for dataset in self._datasets)
 
     def close(self) -> None:
         for dataset in self._datasets:

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 __all__ = ['as_html', 'as_text', 'heading']
 
 
-def heading(name: str, count: int, shards: int) -> str:
+def heading(name: str, count: int, shards: int, unfinished: bool) -> str:
     """Returns e.g. `DatasetReader of 1,000 datapoints in 4 shards`."""
     where = f' in {shards:,} shards' if shards != 1 else ''
-    return f'{name} of {count:,} datapoint{"" if count == 1 else "s"}{where}'
+    state = ', unfinished' if unfinished else ''
+    return f'{name} of {count:,} datapoint{"" if count == 1 else "s"}{where}{state}'
 
 
 def as_text(heading: str, spec: Mapping[str, str]) -> str:

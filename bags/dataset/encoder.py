@@ -157,7 +157,7 @@ def bind_encoders(
         try:
             bound[name] = registry.bind_encoder(kind.word, kind.args, functions)
         except KeyError:
-            raise SpecError(name, f'a type of {", ".join(sorted(functions))}', kind.text) from None
+            raise SpecError(name, registry.known_types(kind, functions), kind.text) from None
         except ValueError as exc:
             raise SpecError.of_type(name, kind.text, exc) from exc
     return bound

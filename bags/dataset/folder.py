@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import functools
@@ -26,6 +27,7 @@ from bags.dataset.metadata import METADATA
 from bags.dataset.schema import Schema, SchemaCache
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.spec import Spec
+from bags.dataset.unfinished import MARK, is_temporary
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.formats.scalars import MAX_VALUE_SIZE
 from bags.storage import Store, store_to_read
@@ -102,7 +104,8 @@ def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
     """
     if is_remote:
         return not any(name == 'refs.bag' or name.endswith('.idx') for name in names)
-    return {name for name in names if not name.endswith('.new')} <= {'spec.json', METADATA, 'limits.refs.bag'}
+    known = {'spec.json', METADATA, MARK, 'limits.refs.bag'}
+    return {name for name in names if not is_temporary(name)} <= known
 
 
 def not_a_folder(path: str) -> NotADirectoryError:
@@ -125,6 +128,8 @@ class Folder:
         self._spec: bytes | None = None
         self._refs: BagFile | None = None
         """What was read by `look`."""
+        self._version: str | None = None
+        """Of its spec.json, if it is local: a dataset that replaces this one has another."""
         self._begun: BagFile | None = None
         """Refs that a writer has begun, without a datapoint so far."""
 
@@ -134,6 +139,24 @@ class Folder:
         if self.known is not None and self.store.is_remote:
             return set(self.known.sizes)
         return set(self.store.names(self.path))
+
+    def pin(self) -> None:
+        """Has what is opened later be of this dataset, and not of one that replaces it."""
+        with contextlib.suppress(OSError):
+            self._version = self.store.stat(self.store.join(self.path, 'spec.json')).version
+
+    def check_pinned(self) -> None:
+        """Raises a CorruptError if another dataset has replaced this one."""
+        with contextlib.suppress(FileNotFoundError):
+            path = self.store.join(self.path, 'spec.json')
+            if self._version is not None and self._version != self.store.stat(path).version:
+                raise CorruptError(self.path, None, 'was replaced by another since the dataset was opened')
+
+    def is_unfinished(self) -> bool:
+        """Tells whether it has the mark of an unfinished dataset now, or had it when it was listed."""
+        if self.store.is_remote:
+            return MARK in self.names
+        return self.store.exists(self.store.join(self.path, MARK))
 
     @property
     def granular(self) -> bool:
@@ -216,7 +239,7 @@ class Folder:
             refs = open_bag(self.store, path, self.options)
         if not refs.count:
             # Asked of what was opened first: its writer may have closed it since.
-            if refs.limits.path != refs.file.path or 'limits.refs.bag' in self.names:
+            if refs.limits.path != refs.file.path or self.names & {'limits.refs.bag', MARK}:
                 self._begun = refs
             elif not refs.end:
                 self._check_empty(path)
@@ -293,6 +316,7 @@ class Folder:
                 self._check_known(bag)
         except FileNotFoundError as exc:
             raise CorruptError(self.path, None, f'field {field!r}: is missing {exc.filename}') from exc
+        self.check_pinned()
         if bag.codec is not None and isinstance(options.compression, CompressionAutoDetect):
             # After the bag: a dictionary is there before the first frame that needs it.
             zstd = CompressionTrained(dictionary=self._dictionary(field), path=self._dictionary_path(field))

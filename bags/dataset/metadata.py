@@ -22,6 +22,7 @@ from bags.storage import Store
 
 __all__ = [
     'METADATA',
+    'STATISTICS',
     'Metadata',
     'dump_metadata',
     'load_metadata',
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 METADATA = 'metadata.json'
+STATISTICS = 'statistics.json'
+"""What `bags.statistics` keeps beside the data."""
 MAX_METADATA_BYTES = 1 << 24
 
 Metadata = dict[str, Any]

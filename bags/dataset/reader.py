@@ -83,6 +83,8 @@ class DatasetReader(Dataset):
         self.is_remote = folder.store.is_remote
         if self.is_remote:
             folder.look()
+        else:
+            folder.pin()
         refs = folder.open_refs()
         in_memory = folder.options.limits_storage is LimitsStorage.IN_MEMORY
         if self.is_remote and in_memory and refs is not None:
@@ -123,7 +125,11 @@ class DatasetReader(Dataset):
         return copy.deepcopy(self._metadata)
 
     def __repr__(self) -> str:
-        return f'bags.DatasetReader({self._folder.path!r}, {self.spec}, {self._length} datapoints)'
+        state = ', unfinished' if self.unfinished else ''
+        return f'bags.DatasetReader({self._folder.path!r}, {self.spec}, {self._length} datapoints{state})'
+
+    def _is_unfinished(self) -> bool:
+        return self._folder.is_unfinished()
 
     def close(self) -> None:
         self._refs = self._fields = ClosedHandle(f'bags.DatasetReader({self._folder.path!r})')

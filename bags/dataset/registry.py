@@ -5,18 +5,20 @@ To add a format: a pair of functions in one of the modules beside this one, and 
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from bags.dataset.spec import FieldType
 from bags.formats import arrays, images, scalars, trees, videos, wav
 from bags.formats import audio as audio_formats
 from bags.formats.scalars import Buffer, check_count
 from bags.media import audio, stored, video
 
-__all__ = ['bind_decoder', 'bind_encoder', 'check_type', 'decoders', 'encoders', 'fixed_dtype']
+__all__ = ['bind_decoder', 'bind_encoder', 'check_type', 'decoders', 'encoders', 'fixed_dtype', 'known_types']
 
 encoders: dict[str, Callable[..., Any]] = {
     'bytes': scalars.encode_bytes,
@@ -250,8 +252,31 @@ _FIXED: dict[_Function, Callable[..., tuple[np.dtype[Any], tuple[int, ...]] | No
     scalars.decode_float: functools.partial(_number, 'f', scalars.float_size),
     scalars.decode_i64: lambda: (np.dtype('<i8'), ()),
     scalars.decode_u64: lambda: (np.dtype('<u8'), ()),
-    arrays.decode_array: arrays.array_type,
+    arrays.decode_array: arrays.fixed_array_type,
 }
+
+
+_OTHER_NAMES = {
+    **{f'{kind}{8 * size}': f'{kind}({size})' for kind in ('int', 'uint') for size in (1, 2, 4, 8)},
+    **dict.fromkeys(('str', 'string', 'text', 'utf-8', 'unicode'), 'utf8'),
+    **dict.fromkeys(('dict', 'list', 'object', 'any'), 'msgpack'),
+    **dict.fromkeys(('ndarray', 'numpy', 'tensor'), 'array'),
+    'float16': 'array(float16)', 'float32': 'float(4)', 'float64': 'float(8)', 'double': 'float(8)',
+    'binary': 'bytes', 'boolean': 'bool', 'mp3': 'audio', 'mov': 'video', 'pickle': 'msgpack',
+}  # fmt: skip
+"""What Python, NumPy and others call the built-in types."""
+
+
+def known_types(kind: FieldType, functions: Mapping[str, _Function]) -> str:
+    """Returns the types that a spec can have, and which of them an unknown one may stand for, for errors."""
+    word, rest = kind.word, kind.text[len(kind.word) :]
+    nearest = _OTHER_NAMES.get(word.lower())
+    if nearest is not None and kind.args and word.lower()[-1].isdigit():
+        nearest, rest = f'array({word},{",".join(kind.args)})', rest[rest.index(')') + 1 :]
+    if nearest is None or nearest.partition('(')[0] not in functions:
+        nearest = next(iter(difflib.get_close_matches(word, functions, 1)), None)
+    perhaps = f' (perhaps {nearest}{rest})' if nearest is not None else ''
+    return f'a type of {", ".join(sorted(functions))}{perhaps}'
 
 
 def _known(entries: Mapping[_Function, Any], function: Any) -> Any:

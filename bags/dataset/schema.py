@@ -124,8 +124,7 @@ class Schema:
         try:
             decoder = _decoder_for(kind, self.functions, self._raw, self._max_value_size)
         except KeyError:
-            words = ', '.join(sorted(self.functions))
-            raise SpecError(name, f'a type of {words}', kind.text, where) from None
+            raise SpecError(name, registry.known_types(kind, self.functions), kind.text, where) from None
         except ValueError as exc:
             raise SpecError.of_type(name, kind.text, exc, where) from exc
         self._decoders[name] = decoder

@@ -27,6 +27,8 @@ class ShardList:
     """The name that a shard after the last would have, on an object store with shards.json: to check it."""
     single: bool = False
     """Whether there is a spec.json: then this is not a sharded dataset, but a dataset folder."""
+    is_unfinished: bool = False
+    """Whether shards at the end are incomplete, and left out."""
 
 
 def shard_numbers(store: Store, directory: str) -> dict[int, str]:
@@ -58,9 +60,10 @@ def _list_local(store: Store, directory: str) -> ShardList:
         listed = _read_local_index(store, directory, names)
         if listed is not None:
             return listed
+    count = len(names)
     while names and is_being_made(store.names(store.join(directory, names[-1]))):
         names.pop()
-    return ShardList([Shard(name, {}) for name in names])
+    return ShardList([Shard(name, {}) for name in names], is_unfinished=len(names) < count)
 
 
 def _read_local_index(store: Store, directory: str, names: list[str]) -> ShardList | None:
@@ -101,9 +104,10 @@ def _walk(store: Store, directory: str) -> ShardList:
             folders.setdefault(folder, {})[file] = stat.size
     shards = [Shard(name, folders[name]) for name in numbered(folders, directory).values()]
     # Refs are uploaded last: shards at the end without refs are being written, or were left incomplete.
+    count = len(shards)
     while shards and is_being_made(shards[-1].sizes, is_remote=True):
         shards.pop()
-    return ShardList(shards, single='spec.json' in files)
+    return ShardList(shards, single='spec.json' in files, is_unfinished=len(shards) < count)
 
 
 def length_by_size(shard: Shard, format: RefsFormat) -> int | None:

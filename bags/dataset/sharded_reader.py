@@ -11,6 +11,7 @@ from typing import Any, Unpack
 from bags.bag.options import ReaderOptions
 from bags.bag.sharding import Concatenated
 from bags.concurrency import ClosedHandle, FifoCache, map_concurrently, max_open_bags
+from bags.dataset.absent import Absent, Widened
 from bags.dataset.address import Address, group_by_part
 from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.folder import Folder, ReadOptions, open_store
@@ -21,7 +22,7 @@ from bags.dataset.schema import SchemaCache
 from bags.dataset.selection import Selection
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.shard_list import ShardList, length_by_size, list_shards
-from bags.dataset.spec import Spec
+from bags.dataset.spec import Spec, union
 from bags.errors import CorruptError, SpecError
 from bags.indexing import Int64s, check_index
 from bags.storage import Store, store_to_read
@@ -111,26 +112,42 @@ class ShardedDatasetReader(Dataset):
             elif store.is_remote and path.endswith(('.bag', '.bagz')):
                 detail += ' (bags.bag.Reader opens a bag alone)'
             raise FileNotFoundError(errno.ENOENT, detail, path)
+        self._unfinished = listed.is_unfinished or None
         chosen = listed.shards[shard_start::shard_step]
         # With more workers than shards, some have none to read; they still have the spec.
         first, share = listed.shards[0], (shard_start, shard_step)
         if listed.types is not None:
             lengths = [shard.length or 0 for shard in chosen]
-            self._finish(chosen, lengths, listed.types, first, listed.after, share)
+            self._finish(chosen, lengths, listed.types, first, listed.after, share, listed.shards[-1])
             return
-        opened = self._open_shard(first)
-        self._finish(chosen, self._lengths_of(chosen, opened), opened._types, first, None, share)
-        if shard_start == 0:
+        works: list[Callable[[], Any]] = [lambda: self._open_shard(first)]
+        last = listed.shards[-1]
+        # Later shards may have more fields, which are optional; then their spec.json is longer.
+        if last.sizes.get('spec.json', -1) != first.sizes.get('spec.json'):
+            works.append(lambda: self._types_of(last))
+        opened, *found = map_concurrently(lambda work: work(), works, self._store.is_remote)
+        types = opened._types
+        for other in filter(None, found):
+            types = union(types, other) or types  # Other differences raise where the shard is read.
+        lengths = self._lengths_of(chosen, opened, types)
+        self._finish(chosen, lengths, types, first, None, share, listed.shards[-1])
+        if shard_start == 0 and types == opened._types:
             self._readers[0] = opened
 
     def _folder(self, shard: Shard) -> Folder:
         return Folder(self._store, self._store.join(self.directory, shard.name), self._options, shard)
 
-    def _lengths_of(self, shards: list[Shard], opened: DatasetReader) -> list[int]:
+    def _types_of(self, shard: Shard) -> Spec | None:
+        """Returns the spec of a shard; None if it cannot be read, which raises where the shard is read."""
+        with contextlib.suppress(OSError, SpecError):
+            return self._folder(shard).schema(self._schemas).types
+        return None
+
+    def _lengths_of(self, shards: list[Shard], opened: DatasetReader, types: Spec) -> list[int]:
         """Returns the datapoints of each shard: by the sizes of its files if they tell, else by its refs."""
         lengths: dict[str, int | None] = {os.path.basename(opened.directory): len(opened)}
-        if self._store.is_remote:
-            format = RefsFormat(opened._types)
+        if self._store.is_remote and types == opened._types:
+            format = RefsFormat(types)
             # Whether rows have one length is seen in a shard that has some.
             sample = next((shard for shard in shards if shard.sizes.get('refs.bag')), None)
             if sample is not None and sample is not opened._folder.known:
@@ -163,8 +180,10 @@ class ShardedDatasetReader(Dataset):
         first: Shard,
         after: str | None,
         share: tuple[int, int],
+        last: Shard,
     ) -> None:
         self._shards = shards
+        self._last = last
         self._types = types
         self._first = first
         self._after = after
@@ -175,8 +194,14 @@ class ShardedDatasetReader(Dataset):
         self._sizes: list[int] | None = None
         store, path, options, schemas = self._store, self.directory, self._options, self._schemas
         unseen = [after] if after is not None else []
+        root = self._folder(first)
+        if not store.is_remote:
+            root.pin()
 
-        def make(number: int) -> DatasetReader:  # Not a method: a cycle would keep files open.
+        def find(_field: str) -> DatasetReader:
+            return DatasetReader._over(Folder(store, store.join(path, last.name), options, last), schemas)
+
+        def make(number: int) -> DatasetReader | Widened:  # Not a method: a cycle would keep files open.
             folder = Folder(store, store.join(path, shards[number].name), options, shards[number])
 
             def work(look: bool) -> DatasetReader | None:
@@ -189,13 +214,14 @@ class ShardedDatasetReader(Dataset):
             # The look for a shard after the last goes with the first requests of another.
             reader, *_ = map_concurrently(work, [False, True] if unseen else [False], True)
             assert reader is not None
-            if reader._types != types:
+            root.check_pinned()
+            if union(types, reader._types) != types:
                 texts = {name: kind.text for name, kind in types.items()}
                 raise SpecError(None, f'that of the other shards, {texts}', reader.spec, folder.path)
             if store.is_remote and len(reader) != lengths[number]:
                 folder.refuse(f'expected {lengths[number]} datapoints, got {len(reader)}')
             reader._pin(lengths[number])
-            return reader
+            return reader if len(reader._types) == len(types) else Widened(reader, Absent(find))
 
         self._readers: Any = FifoCache(make, max_open_bags() // (len(types) + 1))
 
@@ -224,7 +250,9 @@ class ShardedDatasetReader(Dataset):
 
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         if not len(indices):  # Any shard knows what an empty column of a type is.
-            reader = self._readers[0] if self._shards else self._open_shard(self._first)
+            reader = self._open_shard(self._last)
+            if self._shards and self._readers[0]._types == self._types:
+                reader = self._readers[0]
             return [Address(reader, indices, selection, None)]
         return [
             Address(_Shard(self, part), within, share, places)
@@ -236,7 +264,10 @@ class ShardedDatasetReader(Dataset):
 
     def _row(self, index: int, selection: Selection | None) -> Datapoint:
         part, within = self._layout.one(check_index(index, self._layout.total))
-        row: Datapoint = self._readers[part]._row(within, selection)
+        reader = self._readers[part]
+        if type(reader) is Widened and selection is None:
+            selection = dict.fromkeys(self._types, True)
+        row: Datapoint = reader._row(within, selection)
         return row
 
     def _bytes_before(self, index: int) -> int:
@@ -252,8 +283,11 @@ class ShardedDatasetReader(Dataset):
         which = '' if (start, step) == (0, 1) else f' [{start}::{step}]'
         return (
             f'bags.ShardedDatasetReader({self.directory!r}, {self.spec}, {len(self._shards)} shards{which}, '
-            f'{len(self)} datapoints)'
+            f'{len(self)} datapoints{", unfinished" if self.unfinished else ""})'
         )
+
+    def _is_unfinished(self) -> bool:
+        return any(self._folder(shard).is_unfinished() for shard in (self._first, *self._shards))
 
     def close(self) -> None:
         self._readers = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
@@ -269,14 +303,17 @@ class ShardedDatasetReader(Dataset):
             'first': self._first,
             'after': self._after,
             'share': self._share,
+            'last': self._last,
+            'unfinished': self._unfinished,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.directory, self._options = state['directory'], state['options']
         self._store, _ = store_to_read(self.directory, self._options)
         self._schemas = state['schemas']
+        self._unfinished = state['unfinished']
         self._finish(
-            *(state[name] for name in ('shards', 'lengths', 'types', 'first', 'after', 'share')),
+            *(state[name] for name in ('shards', 'lengths', 'types', 'first', 'after', 'share', 'last')),
         )
 
 

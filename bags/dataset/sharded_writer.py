@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Never, Self
+from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
+from bags.bag.leftovers import remove_tree
 from bags.bag.zstd import check_dictionary
 from bags.dataset.encoder import bind_encoders
 from bags.dataset.field_writer import MAX_RECORDS, Compression, Run, field_compressions
 from bags.dataset.metadata import dump_metadata, read_metadata
 from bags.dataset.reader import DatasetReader
+from bags.dataset.replacement import replacement
 from bags.dataset.shard_index import INDEX
 from bags.dataset.shard_list import shard_numbers
-from bags.dataset.spec import check_names, parse_spec
+from bags.dataset.spec import check_names, load_spec, parse_spec, union
+from bags.dataset.unfinished import MARK, MARK_TEXT, SOURCE, is_temporary, remove_files
 from bags.dataset.writer import DatasetWriter, close_at_exit
 from bags.errors import CorruptError, SpecError
 from bags.storage import store_for
@@ -42,9 +46,10 @@ class ShardedDatasetWriter:
         shard_start, shard_step: Numbers of the shard folders: `shard_start`, `shard_start + shard_step`, …
             With worker w of n writing `shard_start=w, shard_step=n`, each has folders of its own. Datapoints
             are in the order of the numbers.
-        compression, metadata, filesystem, storage_options: As in `DatasetWriter`.
+        compression, mode, metadata, filesystem, storage_options: As in `DatasetWriter`.
         resume: Append to the last shard of this writer's numbers if it was not closed, else start the next
-            one. On an object store, an incomplete shard is written anew.
+            one. On an object store, an incomplete shard is written anew. New shards may have optional fields
+            that those before do not have.
         **renamed: Nothing: options of other libraries are refused with the name of ours.
 
     On an object store, a full shard is uploaded while the next one is filled. An error is raised by a later
@@ -73,6 +78,7 @@ class ShardedDatasetWriter:
         compression: Compression = None,
         resume: bool = False,
         metadata: Mapping[str, Any] | None = None,
+        mode: Literal['create', 'overwrite'] = 'create',
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
         **renamed: Never,
@@ -98,14 +104,33 @@ class ShardedDatasetWriter:
         """Its `close`, in a thread; None once that has failed: this thread tries again."""
         self._has_left_files = False
         """Whether an attempt to start the shard failed, e.g. because the disk is full."""
+        self._marked: str | None = None
+        """A shard that was ended and has the mark, until the next one has it or all are finished."""
+        self._replacement = replacement(mode, resume, self.store, self.directory)
+        if self._replacement is not None:
+            if self._step > 1:
+                raise ValueError("mode: expected 'create' with a shard_step, got 'overwrite'")
+            self.directory = self._replacement.path
+        made_folder = not self.store.is_remote and not self.store.exists(self.directory)
         self.store.make_folder(self.directory)
-        self._writer = self._open(resume)
+        try:
+            self._writer = self._open(resume)
+        except BaseException:
+            if made_folder:
+                self._remove_folder()
+            raise
+        self._made_folder = made_folder
+        # So that another writer knows that this one is at work.
+        self._lock = None if self._replacement is None else self.store.lock(self.directory)
         self._closed = False
 
     def _open(self, resume: bool) -> DatasetWriter | None:
         """Opens the first shard to write to, unless it starts with a datapoint; counts those before it."""
         store, start = self.store, self._number
         names = store.names(self.directory)
+        for name in filter(is_temporary, list(names) if resume and self._step == 1 else ()):
+            store.remove(store.join(self.directory, name))
+            names.remove(name)
         if 'spec.json' in names or (names and not resume and self._step == 1):
             raise FileExistsError(
                 errno.EEXIST, 'the folder is not empty (resume=True appends to its shards)', self.directory
@@ -120,31 +145,36 @@ class ShardedDatasetWriter:
         if shards and self._metadata is None:
             self._metadata = read_metadata(store, shards[0][1]) or None
         unfinished = None
-        while shards and store.is_remote and not self._is_uploaded(shards[-1][1]):
-            self._number, _ = shards.pop()
+        incomplete: list[str] = []
+        while shards and store.is_remote and 'refs.bag' not in store.names(shards[-1][1]):  # Uploaded last.
+            self._number, path = shards.pop()
+            incomplete.append(path)
+        if shards and incomplete:
+            store.replace(store.join(shards[-1][1], MARK), MARK_TEXT)
+        for path in incomplete:
+            remove_files(store, path)
         if shards:
             last, path = shards[-1]
             self._find_dictionaries(path)
             names = store.names(path)
             if store.is_remote or ('refs.bag' in names and 'limits.refs.bag' not in names):
                 self._number = last + self._step
+                self._marked = path if MARK in names else None
             else:
-                self._number, unfinished = shards.pop()
+                file = store.join(path, 'spec.json')
+                types = load_spec(store.read(file), file) if 'spec.json' in names else self._types
+                if types != self._types and union(types, self._types) == self._types:
+                    # It cannot get the new fields: the next shard has them.
+                    spec = {name: kind.text for name, kind in types.items()}
+                    encoders = {kind.word: bytes for kind in types.values()}  # Nothing is appended.
+                    DatasetWriter(path, spec, encoders, resume=True)._close(is_finished=False)
+                    self._number, self._marked = last + self._step, path
+                else:
+                    self._number, unfinished = shards.pop()
         for _, path in shards:
             self._count(path)
         # After complete shards, the next one starts with its first datapoint: there may be none.
         return self._start(unfinished) if unfinished is not None or not shards else None
-
-    def _is_uploaded(self, shard: str) -> bool:
-        """Returns whether a shard on an object store is complete; removes the files of one that is not."""
-        store = self.store
-        names = store.names(shard)
-        if 'refs.bag' in names:
-            return True  # It is uploaded last.
-        for name in names:
-            if name == 'spec.json' or name.endswith(('.bag', '.bagz', '.zdict')):
-                store.remove(store.join(shard, name))
-        return False
 
     def _find_dictionaries(self, shard: str) -> None:
         """Takes over the dictionaries that were trained for a shard."""
@@ -160,8 +190,9 @@ class ShardedDatasetWriter:
             reader = DatasetReader(shard, raw=True, **self._storage)
         except FileNotFoundError as exc:
             raise CorruptError(shard, None, 'shard without spec.json') from exc
-        if reader.spec != self.spec:
-            raise SpecError(None, f'that of the other shards, {reader.spec}', self.spec, shard)
+        if union(self._types, reader._types) != self._types:
+            expected = f'that of the other shards, {reader.spec}, and any optional fields'
+            raise SpecError(None, expected, self.spec, shard)
         self._past_shards += 1
         self._past_size += reader.size
         self._past_length += len(reader)
@@ -180,7 +211,14 @@ class ShardedDatasetWriter:
             self._has_left_files = True
             raise
         self._has_left_files = False
+        self._remove_mark()
         return writer
+
+    def _remove_mark(self) -> None:
+        """Removes the mark of the shard that was ended."""
+        if self._marked is not None:
+            self.store.remove(self.store.join(self._marked, MARK))
+            self._marked = None
 
     # Properties.
 
@@ -280,19 +318,20 @@ class ShardedDatasetWriter:
         if self.store.is_remote:
             writer.flush()
         else:
-            writer.close()
+            writer._close(is_finished=False)
         self._find_dictionaries(writer.directory)
         self._past_shards += 1
         self._past_size += writer.size
         self._past_length += len(writer)
         self._number += self._step
         self._writer = None
+        self._marked = writer.directory
         if self.store.is_remote:
             from concurrent.futures import ThreadPoolExecutor
 
             self._uploading = writer
             threads = ThreadPoolExecutor(1, 'bags-upload')
-            self._upload = threads.submit(writer.close)
+            self._upload = threads.submit(writer._close, False)
             threads.shutdown(wait=False)
 
     def _finish_upload(self) -> None:
@@ -300,7 +339,7 @@ class ShardedDatasetWriter:
         if self._uploading is None:
             return
         if self._upload is None:
-            self._uploading.close()
+            self._uploading._close(is_finished=False)
         elif (error := self._upload.exception()) is not None:
             self._upload = None
             raise error
@@ -318,7 +357,36 @@ class ShardedDatasetWriter:
         self._finish_upload()
         if self._writer is not None:
             self._writer.close()
+        self._remove_mark()
+        if self._replacement is not None:
+            self.directory = self._replacement.swap()
+        if self._lock is not None:
+            self._lock.release()
         self._closed = True
+
+    def _abandon(self) -> None:
+        """Closes the dataset as unfinished; removes it if it has no datapoint, or was to replace another."""
+        if self._closed:
+            return
+        if self._lock is not None:
+            self._closed = True
+            if self._writer is not None:
+                self._writer._abandon(is_kept=False)
+            self._lock.release()
+            remove_tree(self.store, self.directory)
+            return
+        self._finish_upload()
+        if self._writer is not None:
+            self._writer._close(is_finished=False) if self._past_shards else self._writer._abandon()
+        self._closed = True
+        if not len(self) and not self._past_shards:
+            self.store.remove(self.store.join(self.directory, SOURCE))
+            if self._made_folder:
+                self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        with contextlib.suppress(OSError):  # It is not empty: another writer has shards in it.
+            self.store.remove_folder(self.directory)
 
     def __enter__(self) -> Self:
         return self

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from bags.errors import SpecError
 
-__all__ = ['FieldType', 'Spec', 'check_names', 'dump_spec', 'load_spec', 'parse_spec', 'parse_type']
+__all__ = ['FieldType', 'Spec', 'check_names', 'dump_spec', 'load_spec', 'parse_spec', 'parse_type', 'union']
 
 TYPE = re.compile(r'(?P<word>[A-Za-z0-9_+.-]+)(\((?P<args>[^()\[\]]*)\))?(?P<items>\[\])?(?P<optional>\?)?')
 NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_.-]*')
@@ -97,6 +97,18 @@ def check_names(spec: Spec) -> None:
         if folded in seen:
             raise SpecError(name, f'a name that differs from {seen[folded]!r} in more than case', name)
         seen[folded] = name
+
+
+def union(first: Spec, other: Spec) -> Spec | None:
+    """Returns the fields of two specs that differ by optional fields; None if they differ otherwise."""
+    if first == other:
+        return first
+    both = dict(sorted({**first, **other}.items()))
+    for name, kind in both.items():
+        found = first.get(name), other.get(name)
+        if found != (kind, kind) and not (kind.optional and None in found):
+            return None
+    return both
 
 
 def dump_spec(spec: Spec) -> bytes:

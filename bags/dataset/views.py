@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.sharding import Concatenated
+from bags.dataset.absent import Absent, divide_fields
 from bags.dataset.address import Address, group_by_part
 from bags.dataset.base import Datapoint, Dataset, Select, View, check_dataset
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.selection import Fields, Selection
+from bags.dataset.spec import union
 from bags.errors import SpecError
 from bags.indexing import Int64s, as_indices, check_index
 
@@ -23,35 +25,52 @@ Mask = npt.NDArray[np.bool_] | Sequence[bool]
 
 
 class Concat(View):
-    """The datapoints of several datasets of one spec, one after the other: what `bags.concat` returns."""
+    """The datapoints of several datasets, one after the other: what `bags.concat` returns."""
 
     def __init__(self, datasets: Sequence[Dataset]) -> None:
+        types = datasets[0]._types
         for number, dataset in enumerate(datasets):
-            if dataset.spec != datasets[0].spec:
-                raise SpecError(
-                    None, f'that of the first dataset, {datasets[0].spec}', dataset.spec, f'dataset {number}'
-                )
-        super().__init__(datasets, datasets[0]._types)
+            both = union(types, dataset._types)
+            if both is None:
+                spec = {name: kind.text for name, kind in types.items()}
+                expected = f'that of the datasets before it, {spec}, but for optional fields'
+                raise SpecError(None, expected, dataset.spec, f'dataset {number}')
+            types = both
+        super().__init__(datasets, types)
         self._layout = Concatenated([len(dataset) for dataset in datasets])
 
     def __len__(self) -> int:
         return self._layout.total
 
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        if not len(indices):  # Any dataset knows what an empty column of a type is.
-            return self._datasets[0]._resolve(indices, selection)
-        return [
-            address.at(places)
-            for part, within, share, places in group_by_part(self._layout, indices, selection)
-            for address in self._datasets[part]._resolve(within, share)
-        ]
+        if not len(indices):
+            return [Address(Absent(self._find), indices, selection, None)]
+        addresses = []
+        for part, within, share, places in group_by_part(self._layout, indices, selection):
+            there, rest = divide_fields(share, self._datasets[part]._types)
+            if there or not rest:
+                found = self._datasets[part]._resolve(within, there)
+                addresses += [address.at(places) for address in found]
+            if rest:
+                addresses.append(Address(Absent(self._find), within, rest, places))
+        return addresses
+
+    def _find(self, field: str) -> Any:
+        """Returns the reader of a folder that has a field."""
+        dataset = next(dataset for dataset in self._datasets if field in dataset._types)
+        return dataset._resolve(np.empty(0, np.int64), {field: True})[0].reader
 
     def _part_lengths(self) -> list[int]:
         return [len(dataset) for dataset in self._datasets]
 
     def _row(self, index: int, selection: Selection | None) -> Datapoint:
         part, within = self._layout.one(check_index(index, self._layout.total))
-        return self._datasets[part]._row(within, selection)
+        dataset = self._datasets[part]
+        if len(dataset._types) == len(self._types):
+            return dataset._row(within, selection)
+        asked = dict.fromkeys(self._types, True) if selection is None else selection
+        found = dataset._row(within, divide_fields(asked, dataset._types)[0])
+        return {name: found.get(name) for name in asked}
 
     def __repr__(self) -> str:
         return f'bags.concat({self._datasets!r})'
@@ -159,8 +178,10 @@ def _are_bools(values: list[Any]) -> bool:
 def concat(datasets: Iterable[Dataset]) -> Concat:
     """Returns a view of the datapoints of several datasets, one after the other.
 
+    They have one spec, but for optional fields: datapoints of those that do not have one have no value.
+
     Raises:
-        SpecError: Their specs differ.
+        SpecError: Their specs differ in other fields.
     """
     return Concat(_check_datasets('concat', datasets))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -17,8 +18,10 @@ from bags.dataset.encoder import Encoder, close_files
 from bags.dataset.field_writer import Compressed, Compression, FieldWriter, Run, field_compressions
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.refs import MISSING, RefsFormat
+from bags.dataset.replacement import replacement
 from bags.dataset.resume import bag_suffix, count_complete
 from bags.dataset.spec import FieldType, check_names, dump_spec, load_spec, parse_spec, parse_type
+from bags.dataset.unfinished import MARK, MARK_TEXT, is_temporary, remove_files
 from bags.errors import CorruptError, SpecError
 from bags.storage import store_for
 from bags.validation import at_least_or_none
@@ -31,15 +34,18 @@ MAX_UNFLUSHED_SECONDS = 1.0
 
 def close_at_exit(self: Any, *error: object) -> None:
     """Closes a writer at the end of its `with` block."""
-    try:
+    if error[0] is None:
         self.close()
-    except OSError:
-        if error[0] is None:
-            raise  # Otherwise the block's own error matters more; flushed datapoints can be resumed.
+        return
+    with contextlib.suppress(OSError):  # The block's own error matters more.
+        self._abandon()
 
 
 class DatasetWriter:
     """Writes a dataset folder. For one thread at a time; a second writer of the folder is refused.
+
+    A `with` block that ends by an exception keeps the datapoints so far and leaves the dataset unfinished, as
+    a killed process does: readers, `bags.info` and `bags.verify` say so, `resume=True` continues it.
 
     Args:
         directory: The folder; created, with those above it. An empty one may exist.
@@ -53,13 +59,17 @@ class DatasetWriter:
         truncate_to: With `resume`, the number of datapoints to keep; None keeps all.
         metadata: What readers find in `metadata`: values of JSON by name, with those of fields under
             `'fields'`. With `resume`, None keeps that of the folder.
+        mode: 'create', or 'overwrite' to replace the dataset in a local folder: another is written beside it,
+            and both are swapped at `close`, so that one of them is there at any time. After an exception, the
+            old one stays.
         filesystem, storage_options: As in `DatasetReader`.
 
     Attributes:
-        directory: Path of the folder.
+        directory: Path of the folder; with `mode='overwrite'`, of the one beside it until `close`.
 
     Raises:
-        FileExistsError: The folder is not empty, and `resume` is False.
+        FileExistsError: The folder is not empty, and `resume` is False; or, to be overwritten, it holds what
+            is no part of a dataset.
         SpecError: The spec breaks the rules, or, with `resume`, is not that of the folder.
         TypeError, ValueError: Metadata that JSON does not have, or of fields that are not there.
         BlockingIOError: Another writer has the folder open.
@@ -76,6 +86,7 @@ class DatasetWriter:
         resume: bool = False,
         truncate_to: int | None = None,
         metadata: Mapping[str, Any] | None = None,
+        mode: Literal['create', 'overwrite'] = 'create',
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -91,20 +102,36 @@ class DatasetWriter:
         self._format = RefsFormat(self._types)
         self._storage = {'filesystem': filesystem, 'storage_options': storage_options}
         self._store, self.directory = store_for(directory, filesystem, storage_options)
+        self._replacement = replacement(mode, resume, self._store, self.directory)
+        if self._replacement is not None:
+            self.directory = self._replacement.path
         self._fields: list[FieldWriter] = []
         """In sorted order, the order of the refs."""
+        self._bags: list[FieldWriter] = []
+        """All that are open: refs, then fields."""
+        self._is_new = False
+        """Whether the folder was empty."""
+        self._made_folder = not self._store.is_remote and not self._store.exists(self.directory)
         self._store.make_folder(self.directory)
         self._lock = self._store.lock(self.directory)
         try:
             self._open(resume, truncate_to)
         except BaseException:
+            # Closing releases the locks of the bags, however long the caller keeps the error, which says more
+            # than one of closing.
+            with contextlib.suppress(OSError):
+                if self._is_new:
+                    self._discard()
+            for bag in self._bags:
+                with contextlib.suppress(OSError):
+                    bag.close()
             self._lock.release()
             raise
         self._flushed = time.monotonic()
         self._closed = False
 
     def _open(self, resume: bool, truncate_to: int | None) -> None:
-        """Opens the bags. The order of creation is spec.json, refs, fields: `resume` relies on it."""
+        """Opens the bags. The order of creation is spec.json, mark, refs, fields: `resume` relies on it."""
         store, path = self._store, self.directory
         names = set(store.names(path))
         has_shards = 'spec.json' not in names and any(name.isdigit() for name in names)
@@ -122,6 +149,7 @@ class DatasetWriter:
         elif any(name.endswith(('.bag', '.bagz')) for name in names):
             raise CorruptError(path, None, 'has bags, but no spec.json')
         else:
+            self._is_new = not names
             store.replace(spec_path, dump_spec(self._types))
         if self._metadata is not None:
             store.replace(store.join(path, METADATA), self._metadata)
@@ -133,21 +161,17 @@ class DatasetWriter:
                 mode = 'overwrite'  # Bags without refs: left by a writer that was killed before its end.
             elif keep is not None and truncate_to is not None:
                 keep = min(keep, truncate_to)
+        for name in filter(is_temporary, names):
+            store.remove(store.join(path, name))  # Of a writer that was killed, as the folder is locked.
+        store.replace(store.join(path, MARK), MARK_TEXT)
         refs_path = store.join(path, 'refs.bag')
         options = WriterOptions(buffer_size=1 << 62, **self._storage)
         kind = parse_type('bytes')
         self._refs = FieldWriter('refs', kind, refs_path, options, mode=mode, truncate_to=keep)
-        try:
-            for name, kind in self._types.items():
-                self._fields.append(self._open_field(name, kind, names, mode))
-        except BaseException:
-            # Releases the locks of the bags, however long the caller keeps the error.
-            for field in (*self._fields, self._refs):
-                try:
-                    field.close()
-                except OSError:
-                    pass  # The first error says more.
-            raise
+        self._bags.append(self._refs)
+        for name, kind in self._types.items():
+            self._bags.append(self._open_field(name, kind, names, mode))
+        self._fields = self._bags[1:]
 
     def _open_field(
         self, name: str, kind: FieldType, names: set[str], mode: Literal['create', 'append', 'overwrite']
@@ -300,6 +324,9 @@ class DatasetWriter:
 
     def close(self) -> None:
         """Flushes and closes all bags, the refs last. After an error it may be called again."""
+        self._close(is_finished=True)
+
+    def _close(self, is_finished: bool) -> None:
         if self._closed:
             return
         self.flush()
@@ -308,8 +335,30 @@ class DatasetWriter:
             # beside records as damage.
             field.close(keep=len(self) > 0)
         self._refs.close()
+        if is_finished:
+            self._store.remove(self._store.join(self.directory, MARK))
+            if self._replacement is not None:
+                self.directory = self._replacement.swap()
         self._lock.release()
         self._closed = True
+
+    def _abandon(self, is_kept: bool = True) -> None:
+        """Closes the dataset as unfinished; removes it if it has no datapoint, or was to replace another."""
+        if self._closed or (is_kept and self._replacement is None and (len(self) or not self._is_new)):
+            self._close(is_finished=False)
+            return
+        try:
+            self._discard()
+        finally:
+            self._lock.release()
+            self._closed = True
+
+    def _discard(self) -> None:
+        while self._bags:
+            self._bags.pop().discard()
+        remove_files(self._store, self.directory)
+        if self._made_folder:
+            self._store.remove_folder(self.directory)
 
     def __enter__(self) -> Self:
         return self

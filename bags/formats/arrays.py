@@ -1,5 +1,7 @@
 """Arrays: of one dtype and shape as raw bytes (`array(float32,3,4)`), or of any as Granular does (`array`).
 
+One length of a shape may vary (`array(float32,?,4)`): it follows from the size of the record.
+
 Elements are bools, integers, floats, complex numbers, datetimes, timedeltas, and fixed-size `S` and `U`
 strings; with the package ml_dtypes also `bfloat16` and its `float8_*`. Object dtypes, which need pickle, and
 structured dtypes, which a dtype string cannot describe, are rejected when reading and writing.
@@ -7,6 +9,7 @@ structured dtypes, which a dtype string cannot describe, are rejected when readi
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import re
@@ -28,6 +31,7 @@ __all__ = [
     'array_type',
     'decode_array',
     'encode_array',
+    'fixed_array_type',
     'invalid_row',
     'is_small_float',
 ]
@@ -84,15 +88,29 @@ def array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     """Parses the arguments of `array(dtype,*shape)`.
 
     Returns:
-        The dtype and shape of every value, or None for `array`, whose records store them with each value.
+        The dtype and shape of every value, with -1 for a length that varies (`?`); or None for `array`, whose
+        records store them with each value.
     """
     if not args:
         return None
     dtype = element_dtype(args[0])
-    shape = tuple(whole_number(length, 0, 2**62, 'a length') for length in args[1:])
+    shape = tuple(-1 if length == '?' else whole_number(length, 0, 2**62, 'a length') for length in args[1:])
+    if -1 in shape and (shape.count(-1) > 1 or 0 in shape):
+        # The length is that of the record over the bytes of the others.
+        raise ValueError(f'expected one ? at most, and no 0 beside it, got shape {_shape_text(shape)}')
     if len(shape) > 64 or math.prod(max(length, 1) for length in shape) * dtype.itemsize >= 2**62:
         raise ValueError(f'expected an array that NumPy can hold, got shape {shape}')
     return dtype, shape
+
+
+def fixed_array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """As `array_type`; None also where a length varies."""
+    found = array_type(*args)
+    return None if found is None or -1 in found[1] else found
+
+
+def _shape_text(shape: tuple[int, ...]) -> str:
+    return str(shape).replace('-1', '?')
 
 
 def array_encoder(*args: str) -> Callable[[Any], bytes]:
@@ -104,8 +122,11 @@ def array_encoder(*args: str) -> Callable[[Any], bytes]:
 
     def encode(value: Any) -> bytes:
         array = _convert(value, dtype)
-        if array.shape != shape:
-            raise ValueError(f'expected shape {shape}, got {array.shape}')
+        if array.shape != shape and (
+            len(array.shape) != len(shape)
+            or any(wanted not in (found, -1) for found, wanted in zip(array.shape, shape, strict=True))
+        ):
+            raise ValueError(f'expected shape {_shape_text(shape)}, got {array.shape}')
         return array.tobytes()
 
     return encode
@@ -117,7 +138,9 @@ def array_decoder(*args: str) -> Callable[[Buffer], Array]:
     if fixed is None:
         return _decode_any
     dtype, shape = fixed
-    size = dtype.itemsize * math.prod(shape)
+    size = dtype.itemsize * abs(math.prod(shape))
+    if -1 in shape:
+        return functools.partial(_decode_varying, dtype, shape, size)
     checked = dtype.kind in 'bU'
     ndarray = np.ndarray
 
@@ -132,6 +155,16 @@ def array_decoder(*args: str) -> Callable[[Buffer], Array]:
     return decode
 
 
+def _decode_varying(dtype: np.dtype[Any], shape: tuple[int, ...], size: int, data: Buffer) -> Array:
+    if len(data) % size:
+        expected = f'a multiple of {size} bytes for {dtype} of shape {_shape_text(shape)}'
+        raise ValueError(f'expected {expected}, got {len(data)}')
+    lengths = tuple(len(data) // size if length == -1 else length for length in shape)
+    array = np.ndarray(lengths, dtype, data).copy()
+    _check_elements(array)
+    return array
+
+
 def encode_array(value: Any, *args: str) -> bytes:
     """Encodes an array: the elements' bytes in C order; without arguments, msgpack `[dtype, shape, bytes]`.
 
@@ -139,7 +172,8 @@ def encode_array(value: Any, *args: str) -> bytes:
         value: An array of exactly the dtype (in any byte order and memory layout) and shape. Without
             arguments, anything `np.asarray` accepts. Lists and Python numbers are converted to the dtype if
             nothing but the precision of floats is lost.
-        *args: Dtype and shape of every value, such as `'float32', '3', '4'`; none for any.
+        *args: Dtype and shape of every value, such as `'float32', '3', '4'`, with `'?'` for one length that
+            varies; none for any.
 
     Raises:
         TypeError: Another dtype.

@@ -58,6 +58,7 @@ def convert(
     shard_size: int | None = 10 * GB,
     shard_length: int | None = None,
     resume: bool = False,
+    mode: Literal['create', 'overwrite'] = 'create',
     progress: bool | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -76,7 +77,8 @@ def convert(
         on_error: 'raise' stops at the first damaged file, 'skip' leaves out its datapoint. Of a damaged tar
             it takes what is before the damage.
         workers: Threads that read files; 4 unless given.
-        compression, shard_size, shard_length, filesystem, storage_options: As in `ShardedDatasetWriter`.
+        compression, shard_size, shard_length, mode, filesystem, storage_options: As in
+            `ShardedDatasetWriter`.
         resume: Continue an interrupted conversion.
         progress: Show a bar: True, False, or None for on terminals.
         source_options: As `storage_options`, for a source that is a URL.
@@ -105,6 +107,7 @@ def convert(
         shard_length,
         compression=compression,
         resume=resume,
+        mode=mode,
         **storage,
     ) as writer:
         entries = source.entries()

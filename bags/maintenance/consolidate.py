@@ -12,7 +12,8 @@ from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder
 from bags.dataset.schema import SchemaCache
 from bags.dataset.shard_index import INDEX, Shard, dump_index, numbered
-from bags.dataset.spec import Spec
+from bags.dataset.spec import Spec, union
+from bags.dataset.unfinished import MARK
 from bags.errors import CorruptError, SpecError
 from bags.progress import progress as show_progress
 from bags.storage import Store, store_for
@@ -43,7 +44,7 @@ def consolidate(
 
     Raises:
         FileNotFoundError: No such folder, or no shard in it.
-        ValueError: A shard is not closed.
+        ValueError: A shard is unfinished.
         SpecError: Shards have different specs.
         CorruptError: A shard cannot be read.
     """
@@ -70,10 +71,12 @@ def consolidate(
         found = map_concurrently(describe, names, store.is_remote)
     types = found[0][0]
     for other, shard in found:
-        if other != types:
+        both = union(types, other)
+        if both is None:
             texts = [{name: kind.text for name, kind in each.items()} for each in (types, other)]
             expected = f'that of the first shard, {texts[0]}'
             raise SpecError(None, expected, texts[1], store.join(path, shard.name))
+        types = both
     store.replace(store.join(path, INDEX), dump_index(types, [shard for _, shard in found]))
     return len(found)
 
@@ -84,8 +87,9 @@ def _describe(
     """Returns the spec of a shard, and what `shards.json` holds of it."""
     files = dict(sorted(shard.sizes.items()))
     is_closed = any(name == 'refs.bag' or name.endswith('.idx') for name in files)
-    if not is_closed or any(name.startswith('limits.') for name in files):
-        raise ValueError(f'{path}: expected a closed shard, got one that is being written or was not closed')
+    if not is_closed or any(name == MARK or name.startswith('limits.') for name in files):
+        detail = 'expected a finished shard, got one that is being written, or whose writer ended early'
+        raise ValueError(f'{path}: {detail} (bags.recover accepts it as it is)')
     folder = Folder(store, path, options)
     try:
         refs = folder.open_refs()

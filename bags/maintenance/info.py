@@ -23,6 +23,7 @@ from bags.dataset.open import open as open_dataset
 from bags.dataset.refs import MISSING
 from bags.dataset.refs_reader import RefsReader
 from bags.dataset.schema import SchemaCache
+from bags.dataset.unfinished import MARK
 from bags.indexing import Int64s
 from bags.maintenance.location import Location, locate
 
@@ -95,6 +96,8 @@ class DatasetInfo:
     shards: int
     bytes: int
     refs_bytes: int
+    unfinished: bool
+    """Whether it is being written, or its writer ended early: by an exception, or because it was killed."""
     unclosed: list[str]
     """Folders that were not closed."""
     sampled_shards: int
@@ -222,12 +225,13 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
     for folder in sampled:
         _sample_folder(Folder(location.store, folder, ReaderOptions()), samples)
     totals = collections.Counter[str]()
-    known, unclosed = set(paths), set()
+    known, unclosed, unfinished = set(paths), set(), len(paths) < len(location.parts)
     for file, stat in location.store.walk(location.path).items():
         folder, _, name = file.rpartition('/')
         path = location.store.join(location.path, folder) if folder else location.path
         if path in known:
             totals[name] += stat.size
+            unfinished |= name in (MARK, 'limits.refs.bag')
             if name == 'limits.refs.bag':
                 unclosed.add(path)
     fields = {}
@@ -249,6 +253,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
         len(paths),
         sum(size for name, size in totals.items() if name.endswith(('.bag', '.bagz', '.idx'))),
         totals['refs.bag'] + totals['limits.refs.bag'],
+        unfinished,
         [path for path in paths if path in unclosed],
         len(sampled),
         fields,

@@ -98,6 +98,8 @@ def _needs(dataset: Dataset, fields: list[str]) -> list[Need]:
     found: dict[str, Need] = {}
     for address in dataset._resolve(np.arange(len(dataset)), dict.fromkeys(fields, True)):
         folder, names, rows = address.reader._folder, list(address.selection), np.unique(address.rows)
+        if folder is None:
+            continue  # These datapoints do not have these fields.
         known = found.get(folder.path)
         if known is not None:
             names = sorted({*names, *known.fields})
@@ -110,9 +112,10 @@ def _read(need: Need, advance: Advance) -> int:
     """Reads records undecoded, so that the cache keeps the blocks they are in; returns their bytes."""
     assert need.rows is not None
     reader = DatasetReader._over(need.folder, SchemaCache(None, True))
+    names = [name for name in need.fields if name in reader._types]
     total = 0
     for start in range(0, len(need.rows), ROWS_PER_READ):
-        rows = reader._rows(need.rows[start : start + ROWS_PER_READ], dict.fromkeys(need.fields, True))
+        rows = reader._rows(need.rows[start : start + ROWS_PER_READ], dict.fromkeys(names, True))
         size = 0
         for value in (value for row in rows for value in row.values() if value is not None):
             size += sum(map(len, value)) if isinstance(value, list) else len(value)

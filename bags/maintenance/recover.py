@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from bags.bag import Writer
 from bags.bag.bag_file import BagFile
+from bags.bag.leftovers import remove_leftovers
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import ReaderOptions
 from bags.dataset.folder import is_being_made
 from bags.dataset.spec import load_spec
+from bags.dataset.unfinished import MARK, is_temporary
 from bags.dataset.writer import DatasetWriter
 from bags.maintenance.location import locate
-from bags.storage import Store
+from bags.storage import Store, store_for
 
 __all__ = ['Recovery', 'recover', 'recover_each']
 
@@ -28,8 +30,9 @@ class Recovery:
     """What was done about a folder or a bag."""
 
     path: str
-    action: Literal['closed', 'nothing', 'left']
-    """`nothing`: it was closed already. `left`: it is unchanged, and `detail` says why."""
+    action: Literal['closed', 'nothing', 'left', 'removed']
+    """`nothing`: it was closed already. `left`: it is unchanged, and `detail` says why. `removed`: a
+    temporary file or folder of a killed writer."""
     kept: int
     """Datapoints, or records of a bag, that it has now."""
     dropped: int
@@ -50,7 +53,8 @@ def recover(
 ) -> list[Recovery]:
     """Closes what a killed writer left, as if it had been closed at its last flush.
 
-    Nothing that was flushed is lost. What is closed already stays unchanged.
+    Nothing that was flushed is lost. An unfinished dataset is accepted as it is, and temporary files of
+    killed writers are removed. What is closed already stays unchanged.
 
     Args:
         path: A dataset, or a bag (or several, as `name@*.bagz`).
@@ -72,8 +76,14 @@ def recover_each(
     path: str | os.PathLike[str], filesystem: Any = None, storage_options: Mapping[str, Any] | None = None
 ) -> Iterator[Recovery]:
     """As `recover`, but yields each folder or bag when it is done."""
-    location = locate(path, filesystem, storage_options)
     storage = {'filesystem': filesystem, 'storage_options': storage_options}
+    store, where = store_for(path, **storage)
+    removed = remove_leftovers(store, where)
+    location = locate(path, filesystem, storage_options)
+    if location.kind == 'shards':
+        removed += _remove_temporary(store, where, store.names(where))
+    for other in removed:
+        yield Recovery(other, 'removed', 0, 0, 0, 'removed: a writer that was killed left it')
     for part in location.parts:
         yield (_recover_bag if location.kind == 'bags' else _recover_folder)(location.store, part, storage)
 
@@ -101,11 +111,22 @@ def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recover
     def count_refs() -> int:
         return open_bag(store, store.join(path, 'refs.bag'), options).count
 
-    if not any(name.startswith('limits.') for name in names) and not is_being_made(names):
+    is_unclosed = any(name.startswith('limits.') and not is_temporary(name) for name in names)
+    if not is_unclosed and not is_being_made(names):
         if 'refs.bag' not in names:
             return Recovery(path, 'nothing', 0, 0, 0, 'was closed')
         count = count_refs()
-        return Recovery(path, 'nothing', count, 0, 0, f'was closed, with {count:,} datapoints')
+        if MARK not in names and not any(map(is_temporary, names)):
+            return Recovery(path, 'nothing', count, 0, 0, f'was closed, with {count:,} datapoints')
+        lock = store.lock(path)
+        try:
+            removed = _remove_temporary(store, path, names)
+            store.remove(store.join(path, MARK))
+        finally:
+            lock.release()
+        parts = ['was unfinished, and is accepted as it is'] * (MARK in names)
+        parts += [f'removed {len(removed)} files of a killed writer'] * bool(removed)
+        return Recovery(path, 'closed', count, 0, 0, f'{", ".join(parts)}, with {count:,} datapoints')
     if 'spec.json' not in names:
         return Recovery(path, 'left', 0, 0, 0, 'has no spec.json yet: nothing was written that could be kept')
     before = count_refs() if names & {'refs.bag', 'limits.refs.bag'} else 0
@@ -123,6 +144,13 @@ def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recover
     kept, dropped = len(writer), before - len(writer)
     detail = f'closed, with {kept:,} datapoints{_dropped(dropped, size)}'
     return Recovery(path, 'closed', kept, dropped, size, detail)
+
+
+def _remove_temporary(store: Store, folder: str, names: Iterable[str]) -> list[str]:
+    removed = [store.join(folder, name) for name in sorted(names) if is_temporary(name)]
+    for path in removed:
+        store.remove(path)
+    return removed
 
 
 def _records_end(bag: BagFile) -> int:

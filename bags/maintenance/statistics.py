@@ -16,6 +16,7 @@ from bags.concurrency import CPU_COUNT, map_in_threads
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.batch import Ragged
 from bags.dataset.fingerprint import fingerprint
+from bags.dataset.metadata import STATISTICS
 from bags.dataset.open import open as open_dataset
 from bags.dataset.registry import fixed_dtype
 from bags.dataset.selection import VIDEO_WORDS, FrameSelection, select_whole
@@ -27,9 +28,8 @@ from bags.progress import progress as show_progress
 from bags.storage import store_for
 from bags.validation import at_least, at_least_or_none
 
-__all__ = ['STATISTICS', 'FieldStatistics', 'as_json', 'statistics']
+__all__ = ['FieldStatistics', 'as_json', 'statistics']
 
-STATISTICS = 'statistics.json'
 FORMAT = 'bags statistics 1'
 IMAGES = ('avif', 'image', 'jpeg', 'png', 'webp')
 CHUNK_BYTES = 1 << 24

@@ -8,16 +8,19 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bags.bag.leftovers import leftovers
 from bags.bag.options import ReaderOptions
 from bags.concurrency import CPU_COUNT, map_in_threads
 from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
 from bags.dataset.schema import SchemaCache
+from bags.dataset.spec import Spec
+from bags.dataset.unfinished import is_temporary
 from bags.errors import SpecError
 from bags.maintenance.findings import Finding, Note
 from bags.maintenance.location import Location, locate
 from bags.maintenance.verify_bag import Check, Result
-from bags.maintenance.verify_folder import folder_checks, lone_bag_checks, missing_shards
+from bags.maintenance.verify_folder import TEMPORARY, folder_checks, lone_bag_checks, missing_shards
 from bags.progress import progress as show_progress
 from bags.validation import at_least_or_none
 
@@ -102,12 +105,17 @@ def _do_all(steps: Iterable[Finding | Check]) -> Result:
 def _steps(location: Location, decode: bool, schemas: SchemaCache) -> Iterator[Finding | Check]:
     """Yields findings, and checks that find more."""
     store, options = location.store, ReaderOptions()
+    beside = location.parts if location.kind == 'bags' else [location.path]
+    for path in itertools.chain.from_iterable(leftovers(store, path) for path in beside):
+        yield Note(path, None, TEMPORARY)
     if location.kind == 'bags':
         for path in location.parts:
             yield from lone_bag_checks(store, path, options, decode)
         return
     if location.kind == 'shards':
         yield from missing_shards(location.path, location.parts)
+        for name in filter(is_temporary, store.names(location.path)):
+            yield Note(store.join(location.path, name), None, TEMPORARY)
     first_spec = _spec(location, schemas)
     for path in location.parts:
         folder = Folder(store, path, options)
@@ -118,11 +126,10 @@ def _steps(location: Location, decode: bool, schemas: SchemaCache) -> Iterator[F
             yield from steps
 
 
-def _spec(location: Location, schemas: SchemaCache) -> dict[str, str] | None:
+def _spec(location: Location, schemas: SchemaCache) -> Spec | None:
     """Returns the spec of the first shard; None if it has no valid one."""
     path = location.store.join(location.parts[0], 'spec.json')
     try:
-        types = schemas.get(location.store.read(path), path).types
+        return schemas.get(location.store.read(path), path).types
     except (OSError, SpecError):
         return None
-    return {name: kind.text for name, kind in types.items()}

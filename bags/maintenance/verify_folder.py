@@ -20,6 +20,8 @@ from bags.dataset.metadata import read_metadata
 from bags.dataset.refs import MISSING, RefsFormat, dangling
 from bags.dataset.registry import decoders
 from bags.dataset.schema import Schema, SchemaCache
+from bags.dataset.spec import Spec, union
+from bags.dataset.unfinished import MARK, is_temporary
 from bags.errors import CorruptError, SpecError
 from bags.formats.signatures import FORMATS
 from bags.indexing import Int64s
@@ -27,8 +29,9 @@ from bags.maintenance.findings import Damage, Finding, Note
 from bags.maintenance.verify_bag import Check, Expected, Result, bag_checks
 from bags.storage import Store
 
-__all__ = ['folder_checks', 'lone_bag_checks', 'missing_shards']
+__all__ = ['TEMPORARY', 'folder_checks', 'lone_bag_checks', 'missing_shards']
 
+TEMPORARY = 'was left by a writer that was killed, or is of one at work; `bags recover` removes it'
 REFS_ROWS = 1 << 18
 """Rows of refs that are checked at a time."""
 
@@ -65,14 +68,14 @@ def missing_shards(path: str, shards: list[str]) -> Iterator[Note]:
 
 
 def folder_checks(
-    folder: Folder, schemas: SchemaCache, decode: bool, first_spec: dict[str, str] | None, is_last: bool
+    folder: Folder, schemas: SchemaCache, decode: bool, first_spec: Spec | None, is_last: bool
 ) -> Iterator[Finding | Check]:
     """Yields the checks of a dataset folder.
 
     Args:
         folder, schemas: The folder, and the schemas of specs.
         decode: Whether to decode every value.
-        first_spec: The spec of the first shard, which the others must have too.
+        first_spec: The spec of the first shard, which the others must have too, but for optional fields.
         is_last: Whether it is the last shard, which a writer may be creating.
     """
     refs, is_damaged = None, False
@@ -99,9 +102,11 @@ def folder_checks(
                 path = folder.store.join(folder.path, name)
                 yield from lone_bag_checks(folder.store, path, folder.options, decode)
         return
-    spec = {name: kind.text for name, kind in schema.types.items()}
-    if first_spec not in (None, spec):
-        detail = f'expected the spec of the first shard, {first_spec}, got {spec}'
+    if first_spec is not None and union(first_spec, schema.types) is None:
+        spec, first = (
+            {name: kind.text for name, kind in types.items()} for types in (schema.types, first_spec)
+        )
+        detail = f'expected the spec of the first shard, {first}, but for optional fields, got {spec}'
         yield Damage(spec_path, None, None, detail)
     try:
         read_metadata(folder.store, folder.path)
@@ -119,13 +124,20 @@ def folder_checks(
 
 
 def _file_notes(folder: Folder, schema: Schema) -> Iterator[Note]:
-    if any(name.startswith('limits.') for name in folder.names):
-        yield Note(folder.path, None, 'is not closed: it is being written, or `bags recover` closes it')
+    is_unclosed = any(name.startswith('limits.') and not is_temporary(name) for name in folder.names)
+    if is_unclosed or MARK in folder.names:
+        states = ['unfinished'] * (MARK in folder.names) + ['not closed'] * is_unclosed
+        detail = f'is {" and ".join(states)}: it is being written, or its writer ended early'
+        yield Note(
+            folder.path, None, f'{detail} (resume=True continues it, `bags recover` accepts it as it is)'
+        )
     known = {'spec.json', 'refs.bag', 'limits.refs.bag'}
     for name in schema.types:
         known |= {f'{name}.idx', f'{name}.bag', f'{name}.bagz', f'limits.{name}.bag', f'limits.{name}.bagz'}
     for name in sorted(folder.names - known):
-        if name.startswith('limits.') or name.endswith(('.bag', '.bagz', '.idx', '.new')):
+        if is_temporary(name):
+            yield Note(folder.store.join(folder.path, name), None, TEMPORARY)
+        elif name.startswith('limits.') or name.endswith(('.bag', '.bagz', '.idx')):
             yield Note(folder.store.join(folder.path, name), None, 'is no file of the dataset')
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import os
 import pickle
 import queue
+import re
 import signal
 import sys
 import threading
@@ -18,7 +20,7 @@ from typing import Any, Protocol
 from bags.workers.outcome import Outcome, do
 from bags.workers.signals import block_interrupts, delay_interrupts, reset_signals
 
-__all__ = ['TASKS_PER_WORKER', 'Processes', 'Transport', 'check_sendable']
+__all__ = ['TASKS_PER_WORKER', 'Processes', 'Transport', 'check_main', 'check_sendable']
 
 TASKS_PER_WORKER = 2
 """Tasks that a worker has at most: the one it does, and the next one, so that it never waits for that."""
@@ -57,6 +59,7 @@ class Processes:
         attempts: int,
         transport: Callable[[], Transport] | None,
     ) -> None:
+        check_main()
         check_sendable(work=work)
         self._payload = pickle.dumps(work)
         self._name, self._attempts, self._transport = name, attempts, transport
@@ -313,3 +316,42 @@ def check_sendable(**values: Any) -> None:
                 f'{name}: expected what can be pickled, to be sent to other processes, got {value!r:.200}: '
                 f'{exc} (functions have to be at the top of a module; threads take any: processes=False)'
             ) from exc
+
+
+def check_main() -> None:
+    """Checks that processes started now do not run the script again that is starting them.
+
+    A process that is started afresh imports the main module, and so runs all of it that does not stand below
+    `if __name__ == '__main__':`, such as the call that starts processes and what comes before it.
+
+    Raises:
+        RuntimeError: They would; names the line of the script.
+    """
+    from multiprocessing.spawn import get_preparation_data
+
+    main, found = sys.modules['__main__'], get_preparation_data('')
+    if 'init_main_from_path' not in found and str(found.get('init_main_from_name', '__main__')).endswith(
+        '__main__'
+    ):
+        return  # It is not imported: an interactive session, or `python -m package`.
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None and (frame.f_code.co_name != '<module>' or frame.f_globals is not vars(main)):
+        frame = frame.f_back
+    if frame is None:
+        return  # The script has run to its end, or another program runs it as a part of its own.
+    path, line = frame.f_code.co_filename, frame.f_lineno
+    try:
+        with open(path, 'rb') as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return
+    branches = [node for node in ast.walk(tree) if isinstance(node, ast.If)]
+    conditions = [
+        ast.unparse(node.test) for node in branches if node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    if any(re.search(r'\b(__name__|current_process)\b', condition) for condition in conditions):
+        return  # Also as `if current_process().name == 'MainProcess':`.
+    raise RuntimeError(
+        f"{path}, line {line}: expected `if __name__ == '__main__':` around this, as each worker process "
+        f'imports the script and would run it again (threads do not: processes=False)'
+    )

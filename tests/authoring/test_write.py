@@ -2,7 +2,11 @@
 
 import os
 import random
+import re
 import signal
+import subprocess
+import sys
+import textwrap
 import time
 
 import pytest
@@ -165,18 +169,48 @@ def test_functions_that_cannot_be_sent_run_in_threads(tmp_path):
     assert seen == {os.getpid()}
 
 
-def test_a_script_without_a_guard_raises(tmp_path, kit):
-    script = tmp_path / 'script.py'
-    script.write_text(
-        'import sys, bags\n'
-        'def transform(number):\n    return {"id": number}\n'
-        'bags.write(range(9), sys.argv[1], {"id": "int"}, transform=transform, workers=2)\n'
+STARTS_PROCESSES = {
+    'write': 'bags.write(range(9), "made", {"id": "int"}, transform=transform, workers=2)',
+    'in a function': 'bags.write(range(9), "made", {"id": "int"}, transform=transform, processes=True)',
+    'loader': 'list(bags.Loader(bags.open("read"), 2, workers=1, processes=True, epochs=1))',
+}
+
+
+@pytest.mark.parametrize('what', STARTS_PROCESSES)
+@pytest.mark.parametrize(
+    'guard', ['', '__name__ == "__main__"', 'multiprocessing.current_process().name == "MainProcess"']
+)
+def test_processes_started_by_an_unguarded_script(tmp_path, kit, monkeypatch, what, guard):
+    monkeypatch.setenv('PYTHONPATH', str(kit.ROOT))
+    with bags.DatasetWriter(tmp_path / 'read', {'id': 'int(4)'}) as writer:
+        for number in range(4):
+            writer.append({'id': number})
+    call = f'def run():\n    {STARTS_PROCESSES[what]}\n{"run" if "function" in what else "(lambda: run())"}()'
+    call = f'if {guard}:\n' + textwrap.indent(call, '    ') if guard else call
+    (tmp_path / 'script.py').write_text(
+        'import multiprocessing, pathlib, shutil\nimport bags\n'
+        'pathlib.Path("runs").open("a").write("x")\nshutil.rmtree("kept", ignore_errors=True)\n'
+        f'def transform(number):\n    return {{"id": number}}\n{call}\n'
     )
-    code = (
-        'import subprocess, sys; command = [sys.executable, *sys.argv[1:]];'
-        'print(subprocess.run(command, capture_output=True).stderr.decode()[-400:])'
+    done = subprocess.run(
+        [sys.executable, 'script.py'], check=False, cwd=tmp_path, capture_output=True, text=True
     )
-    assert b'__main__' in kit.python(code, script, tmp_path / 'd')
+    if guard:
+        assert done.returncode == 0, done.stderr
+        return
+    last = done.stderr.strip().splitlines()[-1]
+    assert re.match(r'RuntimeError: .*script.py, line \d+: expected `if __name__ == .__main__.:`', last)
+    assert (tmp_path / 'runs').read_text() == 'x'
+    assert not (tmp_path / 'made').exists()
+
+
+def test_a_script_without_a_transform_uses_threads(tmp_path, kit, monkeypatch):
+    monkeypatch.setenv('PYTHONPATH', str(kit.ROOT))
+    (tmp_path / 'script.py').write_text(
+        'import bags\nbags.write([{"id": n} for n in range(9)], "made", {"id": "int"}, workers=2)\n'
+    )
+    subprocess.run([sys.executable, 'script.py'], cwd=tmp_path, check=True)
+    assert len(bags.open(tmp_path / 'made')) == 9
 
 
 KILLED = """

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+import bags
 from bags.dataset.registry import bind_decoder, bind_encoder, check_type, decoders, encoders, fixed_dtype
 
 GOOD = [
@@ -148,3 +149,20 @@ def test_import_costs_no_optional_package():
     code = 'import sys, bags.dataset.registry as _; print({"PIL", "av", "simplejpeg"} & {*sys.modules})'
     found = subprocess.run([sys.executable, '-c', code], check=True, capture_output=True, text=True)
     assert found.stdout.strip() == 'set()'
+
+
+@pytest.mark.parametrize(
+    ('kind', 'nearest'),
+    [
+        ('str', 'utf8'), ('string[]?', 'utf8[]?'), ('int32', 'int(4)'), ('uint8[]', 'uint(1)[]'),
+        ('float32', 'float(4)'), ('float32(3,4)?', 'array(float32,3,4)?'), ('jpgg', 'jpg'),
+        ('Dict', 'msgpack'), ('depth_of_mine', None),
+    ],
+)  # fmt: skip
+def test_an_unknown_type_suggests_the_nearest(tmp_path, kind, nearest):
+    for write in (bags.DatasetWriter, bags.ShardedDatasetWriter):
+        with pytest.raises(bags.SpecError, match='expected a type of ') as error:
+            write(tmp_path / 'd', {'x': kind})
+        assert (f'(perhaps {nearest}), got' in str(error.value)) == (nearest is not None)
+        assert ('perhaps' in str(error.value)) == (nearest is not None)
+    assert not (tmp_path / 'd').exists()

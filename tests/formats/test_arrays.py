@@ -238,3 +238,33 @@ def test_small_floats_need_a_package(tmp_path, without):
     for read in (lambda: dataset[0], lambda: dataset.batch([0])):
         with pytest.raises(bags.MissingDependencyError, match='pip install ml_dtypes'):
             read()
+
+
+@given(
+    hnp.arrays(DTYPES, hnp.array_shapes(min_dims=1, min_side=1, max_side=4)), st.integers(0, 3), st.booleans()
+)
+def test_a_length_that_varies(array, axis, empty):
+    axis %= array.ndim
+    array = array.take([], axis) if empty else array
+    args = [array.dtype.str, *map(str, array.shape)]
+    args[1 + axis] = '?'
+    data = bind_encoder('array', tuple(args))(array)
+    assert data == array.tobytes()
+    for buffer in (data, memoryview(data)):
+        decoded = bind_decoder('array', tuple(args))(buffer)
+        assert same(decoded, array)
+        assert own(decoded)
+    with pytest.raises(ValueError, match='expected a multiple of'):
+        bind_decoder('array', ('float32', '?', '3'))(bytes(13))
+
+
+def test_shapes_that_do_not_fit_a_length_that_varies():
+    encode = bind_encoder('array', ('float32', '?', '4'))
+    for shape in ((4,), (2, 5), (4, 2), (1, 2, 4)):
+        with pytest.raises(ValueError, match=r'expected shape \(\?, 4\), got'):
+            encode(np.zeros(shape, np.float32))
+    for args in (('float32', '?', '?'), ('float32', '?', '0')):
+        with pytest.raises(ValueError, match=r'expected one \? at most'):
+            bind_encoder('array', args)
+    with pytest.raises(ValueError, match='expected bools that are 0 or 1'):
+        bind_decoder('array', ('bool', '?'))(b'\2')

@@ -193,4 +193,4 @@ def test_workers_end_with_a_parent_that_is_killed(script):
 def test_a_script_without_a_guard_raises(script):
     code, _, errors = script('processes', 'run', guard='if True:')
     assert code == 1
-    assert "needs `if __name__ == '__main__':`" in errors
+    assert "expected `if __name__ == '__main__':`" in errors

@@ -41,7 +41,11 @@ def info(path: Path, json: Json = False) -> None:
 
         say('')
         say(f'metadata  {dumps(found.metadata, ensure_ascii=False)}')
-    if found.unclosed:
+    if isinstance(found, bags.DatasetInfo) and found.unfinished:
+        say('')
+        say('Unfinished: it is being written, or its writer ended early (by an error, or killed).', 'yellow')
+        say('Resuming continues it, bags recover accepts it as it is.', 'yellow')
+    elif found.unclosed:
         first = with_path_as_given(found.unclosed[0], path)
         more = f' and {len(found.unclosed) - 1:,} more' if len(found.unclosed) > 1 else ''
         say('')

@@ -1,0 +1,73 @@
+"""Temporary files and folders beside a bag or a dataset, and those of them that a killed writer left.
+
+What replaces `NAME` is written beside it, as `.NAME.TOKEN.new` with a random token, and renamed at the end.
+A folder that it replaces may for a moment be `.NAME.TOKEN.old`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+
+from bags.bag.open import limits_name
+from bags.storage import Store
+
+__all__ = ['leftovers', 'remove_leftovers', 'remove_tree', 'temporary_path']
+
+NAME = re.compile(r'(?:limits\.)?\.(.+)\.[0-9a-f]{8}\.(?:new|old)')
+
+
+def temporary_path(store: Store, path: str) -> str:
+    """Returns a path beside another one for what is to replace it."""
+    # Random: the process id would not do, because in a container it is the same each time, and a killed
+    # process may have left a file with it.
+    folder, name = os.path.split(path)
+    return store.join(folder, f'.{name}.{secrets.token_hex(4)}.new')
+
+
+def leftovers(store: Store, path: str) -> list[str]:
+    """Returns the temporary files and folders of a local bag or dataset, of writers at work too."""
+    folder, name = os.path.split(path)
+    if store.is_remote or not store.exists(folder or '.'):
+        return []
+    found = [(other, NAME.fullmatch(other)) for other in sorted(store.names(folder))]
+    return [store.join(folder, other) for other, match in found if match and match[1] == name]
+
+
+def remove_leftovers(store: Store, path: str) -> list[str]:
+    """Removes what killed writers of a local bag or dataset left beside it; returns what was removed.
+
+    An old dataset is put back in its place if the new one did not come there.
+    """
+    removed = []
+    for other in leftovers(store, path):
+        folder, name = os.path.split(other)
+        limits = limits_name(store.join(folder, name.removeprefix('limits.')))
+        try:
+            # Overwriting writers hold a lock on the limits or the folder, others on the limits of the bag.
+            for held in (limits, other, limits_name(path)):
+                if store.exists(held):
+                    store.lock(held).release()
+        except BlockingIOError:
+            continue
+        if other.endswith('.old') and not store.exists(path):
+            store.rename(other, path)
+        else:
+            remove_tree(store, other)
+            removed.append(other)
+    return removed
+
+
+def remove_tree(store: Store, path: str) -> None:
+    """Removes a file or a folder with all that is in it, if it exists."""
+    try:
+        names = store.names(path)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        store.remove(path)
+        return
+    for name in names:
+        remove_tree(store, store.join(path, name))
+    store.remove_folder(path)
