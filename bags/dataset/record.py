@@ -44,6 +44,15 @@ class Record:
         """What messages call it."""
         return f'{self._again[0]}, field {self.field!r} of type {self.type}, record {self.index}'
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether reading it waits for a network."""
+        path, options = self._again
+        if self.bag is not None:
+            return self.bag.is_remote
+        assert options is not None
+        return store_to_read(path, options)[0].is_remote
+
     def open(self) -> BinaryIO:
         """Opens it: its bytes on disk, or in memory if it is compressed; at a position of its own."""
         path, options = self._again

@@ -91,6 +91,7 @@ _ARGUMENTS: dict[str, Callable[..., object]] = {
     'array': arrays.array_type,
     'jpeg': images.image_quality,
     'jpg': images.image_quality,
+    'png': images.png_options,
     'webp': images.webp_quality,
     'avif': images.image_quality,
     'mp4': videos.video_options,
@@ -98,6 +99,7 @@ _ARGUMENTS: dict[str, Callable[..., object]] = {
     'mkv': videos.mkv_options,
     'video': stored.stored_video_options,
     'opus': audio_formats.opus_bitrate,
+    'audio': stored.audio_options,
 }
 
 

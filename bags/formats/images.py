@@ -1,8 +1,9 @@
 """JPEG, PNG, WebP and AVIF, to and from uint8 arrays, and uint16 ones as PNG.
 
-Images are decoded as they are stored. The EXIF orientation is not applied: boxes, masks and keypoints refer
-to the stored pixels, and torchvision ignores it by default too; rotate before storing, or by the tag. Colour
-profiles and gamma are not applied. Of an animation, the first image is decoded.
+Images are decoded as they are shown: turned by their EXIF orientation, as in viewers and browsers. The option
+`rotate=False` of each type returns the stored pixels, as torchvision and OpenCV may have when boxes and masks
+were made. PIL images are turned when they are encoded. Colour profiles and gamma are not applied. Of an
+animation, the first image is decoded.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import numpy as np
 
 from bags.errors import MissingDependencyError
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
-from bags.formats.scalars import Buffer, check_count, whole_number
+from bags.formats.orientation import UPRIGHT, exif_orientation, jpeg_orientation
+from bags.formats.scalars import Buffer, check_count, split_options, truth, whole_number
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -31,6 +33,7 @@ __all__ = [
     'encode_png',
     'encode_webp',
     'image_quality',
+    'png_options',
     'webp_quality',
 ]
 
@@ -42,14 +45,25 @@ Pixels = np.ndarray[Any, np.dtype[Any]]
 
 
 def image_quality(*args: str) -> int | None:
-    """Parses the argument of `jpeg(quality)` and `avif(quality)`: 1 to 100, or None if there is none."""
+    """Parses the quality of `jpeg(quality,rotate=False)` and `avif`: 1 to 100, or None if there is none."""
+    args, _ = split_options(args, rotate=truth)
     check_count(args, 1, 'one quality')
     return whole_number(args[0], 1, 100, 'a quality') if args else None
 
 
 def webp_quality(*args: str) -> int | None:
-    """Parses the argument of `webp(quality)`: 1 to 100, 0 for `lossless`, or None if there is none."""
-    return 0 if args == ('lossless',) else image_quality(*args)
+    """Parses the quality of `webp(quality,rotate=False)`: as `image_quality`, and 0 for `lossless`."""
+    others, _ = split_options(args, rotate=truth)
+    return 0 if others == ('lossless',) else image_quality(*others)
+
+
+def png_options(*args: str) -> None:
+    """Parses the argument of `png(rotate=False)`, of which PNG encoders need nothing."""
+    check_count(split_options(args, rotate=truth)[0], 0, 'png or png(rotate=False)')
+
+
+def _rotates(args: tuple[str, ...]) -> bool:
+    return not args or bool(split_options(args, rotate=truth)[1].get('rotate', True))
 
 
 def encode_jpeg(value: Any, *args: str) -> Encoded:
@@ -69,11 +83,15 @@ def encode_jpeg(value: Any, *args: str) -> Encoded:
 
 
 @decodes('JPEG')
-def decode_jpeg(data: Buffer, *_args: str) -> Pixels:
+def decode_jpeg(data: Buffer, *args: str) -> Pixels:
     """Decodes a JPEG with simplejpeg where it is installed, else with Pillow. CMYK is converted to RGB.
 
     Both use libjpeg-turbo and give the same pixels. Only simplejpeg detects damage inside the compressed
     data, of which a JPEG has no checksum.
+
+    Args:
+        data: The file.
+        *args: Of the type: `rotate=False` returns the stored pixels, not turned by the EXIF orientation.
 
     Returns:
         uint8, shape (height, width) if gray, else (height, width, 3).
@@ -90,9 +108,9 @@ def decode_jpeg(data: Buffer, *_args: str) -> Pixels:
 
         height, width, space, _ = simplejpeg.decode_jpeg_header(data)
     except (ImportError, ValueError):
-        return _load(data, 'Jpeg')
+        return _load(data, 'Jpeg', args)
     if space not in ('Gray', 'YCbCr', 'RGB'):
-        return _load(data, 'Jpeg')
+        return _load(data, 'Jpeg', args)
     _check_size(width, height)
     try:
         pixels: Pixels = simplejpeg.decode_jpeg(data, 'GRAY' if space == 'Gray' else 'RGB')
@@ -102,11 +120,13 @@ def decode_jpeg(data: Buffer, *_args: str) -> Pixels:
             raise
         # Pillow decides about other irregularities, such as stray bytes between segments, which cameras and
         # web sites leave.
-        return _load(data, 'Jpeg')
-    return np.array(pixels[:, :, 0]) if space == 'Gray' else pixels
+        return _load(data, 'Jpeg', args)
+    if space == 'Gray':
+        pixels = np.array(pixels[:, :, 0])
+    return np.ascontiguousarray(jpeg_orientation(data).apply(pixels)) if _rotates(args) else pixels
 
 
-def encode_png(value: Any) -> Encoded:
+def encode_png(value: Any, *_args: str) -> Encoded:
     """Encodes an image as PNG, losslessly.
 
     Args:
@@ -122,7 +142,7 @@ def encode_png(value: Any) -> Encoded:
 
 
 @decodes('PNG')
-def decode_png(data: Buffer) -> Pixels:
+def decode_png(data: Buffer, *args: str) -> Pixels:
     """Decodes a PNG.
 
     Palettes become RGB or RGBA, 1 to 4 bits of gray become 8, any transparency becomes an alpha channel.
@@ -139,7 +159,7 @@ def decode_png(data: Buffer) -> Pixels:
     depth, colour = bytes(data[24:26])
     if depth == 16 and colour != 0:
         raise ValueError('PNG with 16 bits a channel is decoded in grayscale only, got colour or alpha')
-    return _load(data, 'Png')
+    return _load(data, 'Png', args)
 
 
 def encode_webp(value: Any, *args: str) -> Encoded:
@@ -160,7 +180,7 @@ def encode_webp(value: Any, *args: str) -> Encoded:
 
 
 @decodes('WebP')
-def decode_webp(data: Buffer, *_args: str) -> Pixels:
+def decode_webp(data: Buffer, *args: str) -> Pixels:
     """Decodes a WebP.
 
     Returns:
@@ -170,7 +190,7 @@ def decode_webp(data: Buffer, *_args: str) -> Pixels:
     Raises:
         ValueError: Not WebP, cut off, damaged, or more than `MAX_PIXELS`.
     """
-    return _load(data, 'WebP')
+    return _load(data, 'WebP', args)
 
 
 def encode_avif(value: Any, *args: str) -> Encoded:
@@ -190,7 +210,7 @@ def encode_avif(value: Any, *args: str) -> Encoded:
 
 
 @decodes('AVIF')
-def decode_avif(data: Buffer, *_args: str) -> Pixels:
+def decode_avif(data: Buffer, *args: str) -> Pixels:
     """Decodes an AVIF.
 
     Returns:
@@ -199,16 +219,16 @@ def decode_avif(data: Buffer, *_args: str) -> Pixels:
     Raises:
         ValueError: Not AVIF, cut off, damaged, or more than `MAX_PIXELS`.
     """
-    return _load(data, 'Avif')
+    return _load(data, 'Avif', args)
 
 
-def _load(data: Buffer, name: str) -> Pixels:
+def _load(data: Buffer, name: str, args: tuple[str, ...] = ()) -> Pixels:
     """Decodes an image with the plugin of Pillow that has this name."""
     # The plugin's class instead of Image.open: no other plugin is imported or sees the bytes, and our limit
     # replaces Pillow's warning.
     image = _plugin(name)(BufferFile(data))
     _check_size(*image.size)
-    return _pixels(image)
+    return _pixels(image, _rotates(args))
 
 
 def _plugin(name: str) -> Callable[[Any], Image]:
@@ -225,8 +245,14 @@ def _check_size(width: int, height: int) -> None:
         raise ValueError(f'expected at most {MAX_PIXELS} pixels, got {width} x {height}')
 
 
-def _pixels(image: Image) -> Pixels:
+def _pixels(image: Image, rotate: bool = True) -> Pixels:
     """Returns the pixels of a PIL image of any mode with 8 bits a channel, or 16 of gray."""
+    image.load()  # The EXIF data of a PNG may follow the pixels.
+    orientation = exif_orientation(image.info.get('exif') or b'') if rotate else UPRIGHT
+    return np.ascontiguousarray(orientation.apply(_stored_pixels(image)))
+
+
+def _stored_pixels(image: Image) -> Pixels:
     mode = image.mode
     if mode.startswith('I;16'):
         return np.array(image).astype(np.uint16, copy=False)

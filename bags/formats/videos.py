@@ -7,32 +7,39 @@
 | `mkv` | FFV1, RGB | lossless pixels, with a checksum on every slice |
 
 Encoded videos are tagged as BT.709 in limited range (`mkv`: RGB). Decoding follows the tags of a video; as in
-FFmpeg, one without is BT.601 in limited range. The rotation that phones store is not applied, as explained in
-`bags.formats.images`.
+FFmpeg, one without is BT.601 in limited range. Frames are decoded as they are shown, turned as phones ask;
+`mp4(rotate=False)` decodes them as stored. Grey of more than 8 bits, such as depth, is uint16 with the values
+that are stored; colours of more than 8 bits are uint8 by default, and uint16 as of `mp4(dtype=uint16)`.
 """
 
 from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import best_stream, import_av, open_container
-from bags.formats.scalars import Buffer, check_count, whole_number
+from bags.formats.orientation import UPRIGHT, Orientation, matrix_orientation
+from bags.formats.scalars import Buffer, check_count, split_options, truth, whole_number
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
 __all__ = [
+    'COLORS',
     'MP4',
+    'PIXEL_OPTIONS',
     'WEBM',
     'Codec',
+    'FrameKind',
     'Frames',
+    'PixelOptions',
+    'Pixels',
     'checked_frames',
     'decode_mkv',
     'decode_mp4',
@@ -40,14 +47,17 @@ __all__ = [
     'encode_mkv',
     'encode_mp4',
     'encode_webm',
+    'frame_kind',
     'frame_rate',
     'mkv_options',
-    'plane_pixels',
+    'pixel_dtype',
     'video_options',
     'write_frames',
 ]
 
 Frames = np.ndarray[Any, np.dtype[np.uint8]]
+Pixels = np.ndarray[Any, np.dtype[np.unsignedinteger[Any]]]
+"""uint8, or uint16 for more than 8 bits."""
 
 DEFAULT_FPS = '30'
 KEYFRAME_INTERVAL = 32
@@ -90,8 +100,20 @@ WEBM = Codec(
 MKV = Codec('matroska', 'ffv1', {'level': '3', 'slicecrc': '1', 'g': '1'})
 
 
+def pixel_dtype(dtype: Any) -> np.dtype[Any]:
+    """Returns the dtype of pixels, uint8 or uint16; ValueError for any other."""
+    if dtype not in ('uint8', 'uint16', np.uint8, np.uint16):
+        raise ValueError(f'expected a dtype of uint8 or uint16, got {dtype!r}')
+    found: np.dtype[Any] = np.dtype(dtype)
+    return found
+
+
+PIXEL_OPTIONS: dict[str, Callable[[str], Any]] = {'rotate': truth, 'dtype': pixel_dtype}
+"""What parses the options of decoded frames."""
+
+
 def video_options(*args: str) -> tuple[Fraction, int | None]:
-    """Parses the arguments of `mp4(fps,crf)` and `webm(fps,crf)`.
+    """Parses the arguments of `mp4(fps,crf)` and `webm(fps,crf)`, and checks `PIXEL_OPTIONS`.
 
     Returns:
         Frames per second (30 by default), and the constant rate factor, 0 to 51, where less is better; None
@@ -100,6 +122,7 @@ def video_options(*args: str) -> tuple[Fraction, int | None]:
     Raises:
         ValueError: Anything else.
     """
+    args, _ = split_options(args, **PIXEL_OPTIONS)
     check_count(args, 2, 'fps and crf')
     fps = frame_rate(args[0] if args else DEFAULT_FPS)
     return fps, whole_number(args[1], 0, 51, 'a crf') if len(args) > 1 else None
@@ -107,6 +130,7 @@ def video_options(*args: str) -> tuple[Fraction, int | None]:
 
 def mkv_options(*args: str) -> Fraction:
     """Parses the argument of `mkv(fps)`: frames per second, 30 by default."""
+    args, _ = split_options(args, **PIXEL_OPTIONS)
     check_count(args, 1, 'mkv(fps)')
     return frame_rate(args[0] if args else DEFAULT_FPS)
 
@@ -148,16 +172,20 @@ def encode_mp4(value: Any, *args: str) -> Encoded:
 
 
 @decodes('MP4')
-def decode_mp4(data: Buffer, *_args: str) -> Frames:
+def decode_mp4(data: Buffer, *args: str) -> Pixels:
     """Decodes every frame of an MP4, of any codec.
 
+    Args:
+        data: The file.
+        *args: `rotate=False` and `dtype=uint16`, as of `PixelOptions`.
+
     Returns:
-        uint8 RGB, shape (time, height, width, 3), in presentation order.
+        uint8 RGB, shape (time, height, width, 3), in presentation order; uint16 as `PixelOptions` says.
 
     Raises:
         ValueError: Not MP4, cut off, damaged, without a frame, or with frames of several sizes.
     """
-    return _decode(data, 'MP4')
+    return _decode(data, 'MP4', args)
 
 
 def encode_webm(value: Any, *args: str) -> Encoded:
@@ -170,9 +198,9 @@ def encode_webm(value: Any, *args: str) -> Encoded:
 
 
 @decodes('WebM')
-def decode_webm(data: Buffer, *_args: str) -> Frames:
+def decode_webm(data: Buffer, *args: str) -> Pixels:
     """Decodes every frame of a WebM; as `decode_mp4`. Transparency is dropped."""
-    return _decode(data, 'WebM')
+    return _decode(data, 'WebM', args)
 
 
 def encode_mkv(value: Any, *args: str) -> Encoded:
@@ -185,9 +213,9 @@ def encode_mkv(value: Any, *args: str) -> Encoded:
 
 
 @decodes('Matroska')
-def decode_mkv(data: Buffer, *_args: str) -> Frames:
+def decode_mkv(data: Buffer, *args: str) -> Pixels:
     """Decodes every frame of a Matroska file, of any codec; as `decode_mp4`."""
-    return _decode(data, 'Matroska')
+    return _decode(data, 'Matroska', args)
 
 
 def checked_frames(value: Any) -> Iterator[Frames]:
@@ -294,23 +322,26 @@ def _add_stream(container: Any, shape: tuple[int, ...], codec: Codec, fps: Fract
     return stream
 
 
-def _decode(data: Buffer, name: str) -> Frames:
+def _decode(data: Buffer, name: str, args: tuple[str, ...]) -> Pixels:
+    options, kind = PixelOptions(**split_options(args, **PIXEL_OPTIONS)[1]), None
     with open_container(BufferFile(data), name) as container:
         stream = best_stream(container, 'video')
         # One reformatter for all frames: `frame.reformat` would prepare the conversion again each time.
         convert = import_av().video.reformatter.VideoReformatter()
-        frames: Frames | None = None
+        frames: Pixels | None = None
         count = packets = 0
         for packet in container.demux(stream):
             packets += packet.size > 0 and not packet.is_discard
             for frame in packet.decode():
                 if frame.is_corrupt:
                     raise ValueError(f'frame {count} is damaged')
-                pixels = plane_pixels(convert.reformat(frame, format='rgb24'))
+                found = frame_kind(frame, kind and kind.orientation)
+                kind = kind or found
+                if found != kind:
+                    raise ValueError(f'expected frames of one size and depth, got {kind[:3]} and {found[:3]}')
+                pixels = options.pixels(convert, frame, kind)
                 if frames is None:
-                    frames = np.empty((_expected_frames(stream, pixels.nbytes), *pixels.shape), np.uint8)
-                if pixels.shape != frames.shape[1:]:
-                    raise ValueError(f'expected frames of shape {frames.shape[1:]}, got {pixels.shape}')
+                    frames = np.empty((_expected_frames(stream, pixels.nbytes), *pixels.shape), pixels.dtype)
                 if count == len(frames):
                     frames.resize((count + count // 2 + 1, *pixels.shape), refcheck=False)
                 frames[count] = pixels
@@ -326,11 +357,75 @@ def _decode(data: Buffer, name: str) -> Frames:
     return frames
 
 
-def plane_pixels(frame: Any, channels: int = 3) -> Frames:
-    """Returns the pixels of a packed frame of 8 bits, shape (height, width, channels), without a copy."""
-    plane = frame.planes[0]
-    rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
-    return rows[: frame.height, : channels * frame.width].reshape(frame.height, frame.width, channels)
+class FrameKind(NamedTuple):
+    """What all frames of a video have in common."""
+
+    height: int
+    """As stored."""
+    width: int
+    is_deep_gray: bool
+    """Whether it is grey of more than 8 bits."""
+    orientation: Orientation = UPRIGHT
+
+
+def frame_kind(frame: Any, orientation: Orientation | None = None) -> FrameKind:
+    """Returns the kind of a frame; `orientation` is that of the video if it is known."""
+    if orientation is None:  # Side data and its frame refer to one another: the collector would free them.
+        orientation = matrix_orientation(frame.side_data.get('DISPLAYMATRIX'))
+    components = frame.format.components
+    is_deep_gray = len(components) <= 2 and components[0].bits > 8  # 2: with alpha
+    return FrameKind(frame.height, frame.width, is_deep_gray, orientation)
+
+
+COLORS = {'rgb': (3, 'rgb24', 'rgb48le'), 'gray': (1, 'gray', 'gray16le')}
+"""The number of channels of each color, and FFmpeg's formats for 8 and 16 bits."""
+_DEEP_GRAY = {f'gray{bits}le' for bits in (9, 10, 12, 14, 16)}
+
+
+class PixelOptions(NamedTuple):
+    """How the pixels of frames are returned."""
+
+    size: tuple[int, int] | None = None
+    """Height and width to scale to, as shown."""
+    color: str = 'rgb'
+    """A key of `COLORS`."""
+    dtype: np.dtype[Any] | None = None
+    """uint8 or uint16: values from 0 to 255 or 65535. None: uint8; but uint16 for grey of more than 8 bits,
+    whose values are then those that are stored, 0 to 4095 for 12 bits."""
+    rotate: bool = True
+    """Whether frames are turned as the file says."""
+
+    def result(self, kind: FrameKind) -> tuple[tuple[int, int, int], np.dtype[Any]]:
+        """Returns the shape (height, width, channels) and the dtype of the pixels of a frame."""
+        is_turned = self.rotate and kind.orientation.transpose
+        height, width = self.size or (kind[1::-1] if is_turned else kind[:2])
+        default = np.uint16 if kind.is_deep_gray else np.uint8
+        return (height, width, COLORS[self.color][0]), np.dtype(self.dtype or default)
+
+    def pixels(self, reformatter: Any, frame: Any, kind: FrameKind) -> Pixels:
+        """Returns the pixels of a frame, in most cases without a copy.
+
+        Args:
+            reformatter: FFmpeg's, which is set up again when the size or format changes.
+            frame: The frame.
+            kind: Its kind.
+        """
+        orientation = kind.orientation if self.rotate else UPRIGHT
+        (height, width, all_channels), dtype = self.result(kind)
+        if orientation.transpose:
+            height, width = width, height
+        channels, *formats = COLORS[self.color]
+        format = formats[dtype == np.uint16]
+        if kind.is_deep_gray and dtype == np.uint16:
+            name, channels = frame.format.name.rstrip('bel') + 'le', 1
+            format = name if name in _DEEP_GRAY else 'gray16le'
+        converted = reformatter.reformat(frame, width=width, height=height, format=format, threads=1)
+        plane = converted.planes[0]
+        rows = np.frombuffer(plane, dtype).reshape(-1, plane.line_size // dtype.itemsize)
+        pixels = rows[:height, : channels * width].reshape(height, width, channels)
+        if channels < all_channels:
+            pixels = np.repeat(pixels, all_channels, axis=2)
+        return orientation.apply(pixels)
 
 
 def _expected_frames(stream: Any, frame_size: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Iterator
@@ -10,9 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bags.formats.ffmpeg import Stream
 from bags.media.audio_decoder import AnyAudioDecoder, Samples, open_audio
+from bags.media.demux import streams_of
 from bags.media.frames import as_seconds, needed_stop
-from bags.media.source import LazyDecoder, as_source
+from bags.media.source import LazyDecoder, as_source, check_stream
+from bags.media.stored import audio_options
 
 __all__ = ['Audio', 'decode_audio']
 
@@ -31,10 +35,12 @@ class Audio:
         source: A path, bytes, or a record of a dataset.
         exact: AAC may have the decoder synthesize noise, which depends on everything decoded before; where it
             does, a slice decodes everything before it. False avoids that, and gives other noise.
+        stream: An index in `streams`; by default, the stream that players play.
     """
 
-    def __init__(self, source: Any, *, exact: bool = True) -> None:
-        self._decoder = LazyDecoder(as_source(source), open_audio)
+    def __init__(self, source: Any, *, exact: bool = True, stream: int | None = None) -> None:
+        check_stream(stream)
+        self._decoder = LazyDecoder(as_source(source), functools.partial(open_audio, stream=stream))
         self._exact = exact
 
     def options(self, *, exact: bool) -> Audio:
@@ -45,6 +51,11 @@ class Audio:
 
     def __len__(self) -> int:
         return self._decoder.get().length
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """The streams of the file: audio, video and others. Opens the file once more."""
+        return streams_of(self._decoder)
 
     @property
     def rate(self) -> int:
@@ -140,9 +151,9 @@ def _check_complete(decoder: AnyAudioDecoder, stop: int | None) -> None:
         raise ValueError(f'{decoder.truncation}; the first {decoder.length} samples are there')
 
 
-def decode_audio(record: Any, *_args: str) -> Audio:
+def decode_audio(record: Any, *args: str) -> Audio:
     """Returns an `Audio` over a record, which is read when samples are accessed."""
-    return Audio(record)
+    return Audio(record, **audio_options(*args))
 
 
 decode_audio.lazy = True  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from bags.formats.ffmpeg import best_stream, import_av, open_container
+from bags.formats.ffmpeg import import_av, open_container
 from bags.media.timeline import PacketTable
 
 __all__ = ['NO_PROBING', 'DemuxedPackets', 'Packets']
@@ -34,17 +34,26 @@ class Packets:
     table: PacketTable
     name: str
     """The format of the file, as `identify` names it."""
-    kind: str
-    """The stream, `video` or `audio`."""
+    stream: int
+    """The index of the stream in the file."""
+    codec: str | None = None
+    """The decoder, as libavcodec names it."""
     header: bytes | None = None
-    """A short file with the same header, which opens faster."""
+    """A short file with the same header of this stream alone, which opens faster."""
 
     def new_context(self) -> Any:
         """Returns a new codec context, which is not open yet."""
         file: Any = self.file if self.header is None else io.BytesIO(self.header)
-        file.seek(0)
-        with open_container(file, self.name, **NO_PROBING) as container:
-            return best_stream(container, self.kind).codec_context
+        index = self.stream if self.header is None else 0
+        for options in (NO_PROBING, {}):
+            file.seek(0)
+            with open_container(file, self.name, **options) as container:
+                # Unprobed, some formats have fewer streams, or a codec that is not known yet.
+                if index < len(container.streams):
+                    context = container.streams[index].codec_context
+                    if context is not None and self.codec in (None, context.name):
+                        return context
+        raise ValueError(f'expected a stream {self.stream} of a codec that can be decoded')
 
     def read(self, start: int, stop: int) -> Iterator[Any]:
         """Yields packets by their numbers; those that lie close together are read with one request.
@@ -53,6 +62,7 @@ class Packets:
             ValueError: One is missing.
         """
         offsets, sizes = self.table.offsets[start:stop].tolist(), self.table.sizes[start:stop].tolist()
+        keys = self.table.keys[start:stop].tolist()
         number, count, new_packet = 0, len(offsets), import_av().Packet
         while number < count:
             first, begin = number, offsets[number]
@@ -73,7 +83,11 @@ class Packets:
                 if len(part) != size:
                     where = f'{size} bytes at byte {offset}'
                     raise ValueError(f'cut off: expected {where} for packet {start + index}, got {len(part)}')
-                yield new_packet(part)
+                # Of a size first: a packet over a buffer has no padding, so that decoders read past its end.
+                packet = new_packet(size)
+                packet.update(part)
+                packet.is_keyframe = keys[index]  # Else PNG adds the picture before.
+                yield packet
 
 
 class DemuxedPackets(Packets):
@@ -110,7 +124,7 @@ class DemuxedPackets(Packets):
             self.close()
             self.file.seek(0)
             self._container = open_container(self.file, self.name)
-        stream = best_stream(self._container, self.kind)
+        stream = self._container.streams[self.stream]
         if time is not None:
             try:
                 self._container.seek(time, stream=stream)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Generic, NoReturn, Protocol, TypeVar, runtime_
 from bags.errors import BagsError
 from bags.formats.encoded import BorrowedFile, BufferFile
 
-__all__ = ['FileSource', 'LazyDecoder', 'Source', 'as_source']
+__all__ = ['FileSource', 'LazyDecoder', 'Source', 'as_source', 'check_stream']
 
 
 @runtime_checkable
@@ -73,6 +73,12 @@ def as_source(value: Any) -> Source:
     raise TypeError(f'expected a path, bytes or a record, got {type(value).__name__}')
 
 
+def check_stream(stream: object) -> None:
+    """Raises ValueError for what is no index of a stream."""
+    if stream is not None and (type(stream) is not int or stream < 0):
+        raise ValueError(f'expected stream to be an index from 0 on, got {stream!r}')
+
+
 class Closable(Protocol):
     def close(self) -> None: ...
 
@@ -130,6 +136,11 @@ class LazyDecoder(Generic[T]):
         """Returns the open decoder, for attributes that do not change."""
         with self.use() as decoder:
             return decoder
+
+    def peek(self) -> T | None:
+        """Returns the decoder for a repr; None if it is not open and the source is remote."""
+        is_open = self._decoder is not None and self._process == os.getpid()
+        return self.get() if is_open or not getattr(self.source, 'is_remote', False) else None
 
     def fail(self, exc: Exception) -> NoReturn:
         """Raises an error in the content as one that names the source, and any other error unchanged."""

@@ -151,6 +151,7 @@ class Source:
     """What a handle opens: bytes, by a file that counts."""
 
     name = 'a film'
+    is_remote = True
 
     def __init__(self, data):
         self.data = data
