@@ -136,6 +136,8 @@ class VideoDecoder:
             for number, packet in zip(frames, self.packets.read(start, stop), strict=False):
                 if not packet.size:
                     continue  # The decoder would take it for the end.
+                if context.name == 'mpeg4' and 0 <= number < frames[0]:
+                    continue  # Without its references; the decoder would learn a wrong time from it.
                 packet.pts, packet.dts = number, None
                 if can_skip:
                     context.skip_frame = 'DEFAULT' if number in wanted else 'NONREF'
