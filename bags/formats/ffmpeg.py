@@ -31,15 +31,14 @@ class Stream:
     """A stream of a media file, in FFmpeg's words. What is not known, or does not apply, is None."""
 
     index: int
-    """Its number in the file, as the option `stream` expects it."""
+    """Its number in the file."""
     type: str
     """`video`, `audio`, `subtitle`, `data` or `attachment`."""
     codec: str | None
-    """The decoder."""
     format: str | None
-    """The pixel or sample format, such as `yuv420p10le`."""
+    """Of pixels or samples, such as `yuv420p10le`."""
     size: tuple[int, int] | None
-    """Height and width of stored frames."""
+    """Height and width of frames, as stored."""
     rate: float | None
     """Frames per second on average, or samples per second."""
     channels: int | None

@@ -16,30 +16,25 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import best_stream, import_av, open_container
-from bags.formats.orientation import UPRIGHT, Orientation, matrix_orientation
-from bags.formats.scalars import Buffer, check_count, split_options, truth, whole_number
+from bags.formats.pixels import PIXEL_OPTIONS, PixelOptions, Pixels, frame_kind
+from bags.formats.scalars import Buffer, check_count, split_options, whole_number
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
 __all__ = [
-    'COLORS',
     'MP4',
-    'PIXEL_OPTIONS',
     'WEBM',
     'Codec',
-    'FrameKind',
     'Frames',
-    'PixelOptions',
-    'Pixels',
     'checked_frames',
     'decode_mkv',
     'decode_mp4',
@@ -47,17 +42,13 @@ __all__ = [
     'encode_mkv',
     'encode_mp4',
     'encode_webm',
-    'frame_kind',
     'frame_rate',
     'mkv_options',
-    'pixel_dtype',
     'video_options',
     'write_frames',
 ]
 
 Frames = np.ndarray[Any, np.dtype[np.uint8]]
-Pixels = np.ndarray[Any, np.dtype[np.unsignedinteger[Any]]]
-"""uint8, or uint16 for more than 8 bits."""
 
 DEFAULT_FPS = '30'
 KEYFRAME_INTERVAL = 32
@@ -98,18 +89,6 @@ WEBM = Codec(
     },
 )
 MKV = Codec('matroska', 'ffv1', {'level': '3', 'slicecrc': '1', 'g': '1'})
-
-
-def pixel_dtype(dtype: Any) -> np.dtype[Any]:
-    """Returns the dtype of pixels, uint8 or uint16; ValueError for any other."""
-    if dtype not in ('uint8', 'uint16', np.uint8, np.uint16):
-        raise ValueError(f'expected a dtype of uint8 or uint16, got {dtype!r}')
-    found: np.dtype[Any] = np.dtype(dtype)
-    return found
-
-
-PIXEL_OPTIONS: dict[str, Callable[[str], Any]] = {'rotate': truth, 'dtype': pixel_dtype}
-"""What parses the options of decoded frames."""
 
 
 def video_options(*args: str) -> tuple[Fraction, int | None]:
@@ -355,77 +334,6 @@ def _decode(data: Buffer, name: str, args: tuple[str, ...]) -> Pixels:
     if count != len(frames):
         frames.resize((count, *frames.shape[1:]), refcheck=False)
     return frames
-
-
-class FrameKind(NamedTuple):
-    """What all frames of a video have in common."""
-
-    height: int
-    """As stored."""
-    width: int
-    is_deep_gray: bool
-    """Whether it is grey of more than 8 bits."""
-    orientation: Orientation = UPRIGHT
-
-
-def frame_kind(frame: Any, orientation: Orientation | None = None) -> FrameKind:
-    """Returns the kind of a frame; `orientation` is that of the video if it is known."""
-    if orientation is None:  # Side data and its frame refer to one another: the collector would free them.
-        orientation = matrix_orientation(frame.side_data.get('DISPLAYMATRIX'))
-    components = frame.format.components
-    is_deep_gray = len(components) <= 2 and components[0].bits > 8  # 2: with alpha
-    return FrameKind(frame.height, frame.width, is_deep_gray, orientation)
-
-
-COLORS = {'rgb': (3, 'rgb24', 'rgb48le'), 'gray': (1, 'gray', 'gray16le')}
-"""The number of channels of each color, and FFmpeg's formats for 8 and 16 bits."""
-_DEEP_GRAY = {f'gray{bits}le' for bits in (9, 10, 12, 14, 16)}
-
-
-class PixelOptions(NamedTuple):
-    """How the pixels of frames are returned."""
-
-    size: tuple[int, int] | None = None
-    """Height and width to scale to, as shown."""
-    color: str = 'rgb'
-    """A key of `COLORS`."""
-    dtype: np.dtype[Any] | None = None
-    """uint8 or uint16: values from 0 to 255 or 65535. None: uint8; but uint16 for grey of more than 8 bits,
-    whose values are then those that are stored, 0 to 4095 for 12 bits."""
-    rotate: bool = True
-    """Whether frames are turned as the file says."""
-
-    def result(self, kind: FrameKind) -> tuple[tuple[int, int, int], np.dtype[Any]]:
-        """Returns the shape (height, width, channels) and the dtype of the pixels of a frame."""
-        is_turned = self.rotate and kind.orientation.transpose
-        height, width = self.size or (kind[1::-1] if is_turned else kind[:2])
-        default = np.uint16 if kind.is_deep_gray else np.uint8
-        return (height, width, COLORS[self.color][0]), np.dtype(self.dtype or default)
-
-    def pixels(self, reformatter: Any, frame: Any, kind: FrameKind) -> Pixels:
-        """Returns the pixels of a frame, in most cases without a copy.
-
-        Args:
-            reformatter: FFmpeg's, which is set up again when the size or format changes.
-            frame: The frame.
-            kind: Its kind.
-        """
-        orientation = kind.orientation if self.rotate else UPRIGHT
-        (height, width, all_channels), dtype = self.result(kind)
-        if orientation.transpose:
-            height, width = width, height
-        channels, *formats = COLORS[self.color]
-        format = formats[dtype == np.uint16]
-        if kind.is_deep_gray and dtype == np.uint16:
-            name, channels = frame.format.name.rstrip('bel') + 'le', 1
-            format = name if name in _DEEP_GRAY else 'gray16le'
-        converted = reformatter.reformat(frame, width=width, height=height, format=format, threads=1)
-        plane = converted.planes[0]
-        rows = np.frombuffer(plane, dtype).reshape(-1, plane.line_size // dtype.itemsize)
-        pixels = rows[:height, : channels * width].reshape(height, width, channels)
-        if channels < all_channels:
-            pixels = np.repeat(pixels, all_channels, axis=2)
-        return orientation.apply(pixels)
 
 
 def _expected_frames(stream: Any, frame_size: int) -> int:

@@ -269,11 +269,7 @@ def _is_contiguous(file: BinaryIO, table: PacketTable) -> bool:
 
 
 def open_audio(file: BinaryIO, stream: int | None = None) -> AnyAudioDecoder:
-    """Opens audio and numbers its samples.
-
-    Args:
-        file: A seekable binary file.
-        stream: The index of its stream; by default, the one that plays by default.
+    """Opens audio, of a stream by its index or the one that plays by default, and numbers its samples.
 
     Raises:
         ValueError: Not audio, or without a sample.

@@ -14,17 +14,9 @@ from typing import Any, Self
 import numpy as np
 
 from bags.formats.ffmpeg import import_av, open_container
+from bags.formats.pixels import PixelOptions
 from bags.formats.signatures import identify_file
-from bags.formats.videos import (
-    MP4,
-    WEBM,
-    Codec,
-    Frames,
-    PixelOptions,
-    checked_frames,
-    frame_rate,
-    write_frames,
-)
+from bags.formats.videos import MP4, WEBM, Codec, Frames, checked_frames, frame_rate, write_frames
 from bags.media.cutting import ClipRange, PacketCopier, plan_clips, why_not_copied
 from bags.media.source import FileSource, Source
 from bags.media.video import Video

@@ -64,11 +64,7 @@ def open_packets(file: BinaryIO, kind: str, stream: int | None = None) -> Packet
 
 
 def streams_of(decoder: LazyDecoder[Any]) -> tuple[Stream, ...]:
-    """Returns the streams of what a decoder decodes, which is opened once more.
-
-    Raises:
-        DecodeError: Not a media file (`ValueError` if the source belongs to no dataset).
-    """
+    """Returns the streams of the file of a decoder, which is opened once more; errors are as of `use`."""
     try:
         with decoder.source.open() as file:
             name = identify_file(file)

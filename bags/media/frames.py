@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, SupportsIndex, overload
 import numpy as np
 import numpy.typing as npt
 
-from bags.formats.videos import Pixels
+from bags.formats.pixels import Pixels
 from bags.indexing import Int64s
 
 __all__ = ['FrameSequence', 'FrameTimes', 'Frames', 'Pixels', 'Seconds', 'as_seconds', 'needed_stop']

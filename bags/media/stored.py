@@ -14,8 +14,9 @@ import numpy as np
 
 from bags.formats.audio import encode_flac
 from bags.formats.encoded import BorrowedFile, Encoded, already_encoded, check_file
+from bags.formats.pixels import PIXEL_OPTIONS
 from bags.formats.scalars import check_count, split_options, truth, whole_number
-from bags.formats.videos import PIXEL_OPTIONS, encode_mp4, video_options
+from bags.formats.videos import encode_mp4, video_options
 from bags.formats.wav import encode_wav
 from bags.media.remux import RemuxedFile, remux
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.formats.ffmpeg import Stream
-from bags.formats.videos import COLORS, PixelOptions, pixel_dtype
+from bags.formats.pixels import COLORS, PixelOptions, pixel_dtype
 from bags.indexing import Int64s
 from bags.media.audio import Audio
 from bags.media.demux import streams_of
@@ -67,12 +67,9 @@ class Video(FrameSequence):
         if color not in COLORS:
             raise ValueError(f'expected a color of {" or ".join(COLORS)}, got {color!r}')
         if size is not None:
-            if np.shape(size) != (2,):
+            if np.shape(size) != (2,) or not all(0 < operator.index(side) < 1 << 15 for side in size):
                 raise ValueError(f'expected a size of (height, width), got {size!r}')
-            height, width = map(operator.index, size)
-            if not (0 < height < 1 << 15 and 0 < width < 1 << 15):
-                raise ValueError(f'expected a size of (height, width), got {size}')
-            size = height, width
+            size = tuple(map(operator.index, size))
         if type(rotate) is not bool:
             raise ValueError(f'expected rotate to be True or False, got {rotate!r}')
         if threads is not None and (type(threads) is not int or not 0 <= threads <= 256):

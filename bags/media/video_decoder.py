@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bags.formats.ffmpeg import import_av
-from bags.formats.videos import FrameKind, PixelOptions, Pixels, frame_kind
+from bags.formats.pixels import FrameKind, PixelOptions, Pixels, frame_kind
 from bags.indexing import Int64s
 from bags.media.demux import open_packets
 from bags.media.packets import Packets
@@ -177,11 +177,7 @@ def _drain(context: Any) -> list[Any]:
 
 
 def open_video(file: BinaryIO, stream: int | None = None) -> VideoDecoder:
-    """Opens a video and numbers its frames, mostly without decoding.
-
-    Args:
-        file: A seekable binary file.
-        stream: The index of its stream; by default, the one that plays by default.
+    """Opens a video and numbers its frames, mostly without decoding; `stream` as of `open_packets`.
 
     Raises:
         ValueError: Not a video, or one without a frame.
