@@ -144,17 +144,17 @@ class Garbage(Source):
     def open(self):
         return GarbageFile(self)
 
-    begins = False
+    begins, garbage = False, b''
 
 
 class GarbageFile(Counting):
     def __init__(self, source):
         super().__init__(source.data)
-        self.source, self.chance = source, np.random.default_rng(0)
+        self.source = source
 
     def read(self, size=-1):
         found = super().read(size)
-        return memoryview(found + self.chance.bytes(64))[: len(found)] if self.source.begins else found
+        return memoryview(found + self.source.garbage * 64)[: len(found)] if self.source.begins else found
 
 
 @pytest.mark.parametrize('options', [MPEG4, {**MPEG4, 'bf': '2'}, {'g': '12', 'bf': '4', 'flags': '+qpel'}])
@@ -166,7 +166,8 @@ def test_decoders_do_not_read_past_a_packet(options):
     video = Video(source)
     source.begins = len(video) == 300
     for number in range(300):
-        assert np.array_equal(video[number], frames[number]), number
+        for source.garbage in (b'\0' + b'\xff' * 8, b'\xa5'):
+            assert np.array_equal(video[number], frames[number]), number
 
 
 def test_h264_in_avi_is_in_the_order_of_presentation():
