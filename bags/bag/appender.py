@@ -75,13 +75,13 @@ class BagAppender:
         elif mode == 'append':
             self._append(truncate_to)
         else:
-            self._written = self._temporary_path()
+            self._written = self._temporary_path(path)
             self._create()
 
-    def _temporary_path(self) -> str:
+    def _temporary_path(self, path: str) -> str:
         # Random: the process id would not do, because in a container it is the same each time, and a killed
         # process may have left a file with it.
-        folder, name = os.path.split(self.path)
+        folder, name = os.path.split(path)
         return self._store.join(folder, f'.{name}.{secrets.token_hex(4)}.new')
 
     def _create(self) -> None:
@@ -131,11 +131,12 @@ class BagAppender:
         """Continues at the end of a local bag, under the lock."""
         bag = self._open_bag()
         ends = self._ends(bag, truncate_to)
-        if bag.limits is bag.file and bag.count:
-            # The bag is closed, and may be mapped by readers: a copy of it grows instead.
-            self._limits = self._store.resume(beside, 0)
-            self._limits.write([ends.tobytes()])
-            copy = self._temporary_path()
+        if len(ends) < bag.count or bag.limits is bag.file or bag.limits.size % ENTRY:
+            # Readers may have a map of the records that are dropped here, or of the limits of a closed bag:
+            # copies of both files grow instead. First the limits, as the first of them fit both bags. A byte
+            # after them says that the records are still to be replaced.
+            self._replace_limits(beside, ends)
+            copy = self._temporary_path(self.path)
             self._store.clone(self.path, copy, self.end)
             self._data = self._store.resume(copy, self.end)
             self._write_sentinel(self.end)
@@ -147,6 +148,21 @@ class BagAppender:
         self._data = self._store.resume(self.path, size)
         self._data.size = self.end
         self._write_sentinel(size)
+
+    def _replace_limits(self, beside: str, ends: Int64s) -> None:
+        """Puts a new file of limits in place, and holds the lock of it."""
+        copy = self._temporary_path(beside)
+        self._limits = self._store.create(copy)
+        try:
+            self._limits.write([ends.tobytes(), b'\0'])
+            lock, self._lock = self._lock, self._store.lock(copy)
+            self._store.rename(copy, beside)
+        except BaseException:
+            self._limits.discard()
+            raise
+        self._limits.path, self._limits.size = beside, self.count * ENTRY
+        if lock is not None:
+            lock.release()
 
     def _open_bag(self) -> BagFile:
         bag = open_bag(self._store, self.path, ReaderOptions(limits_placement=self._placement))
@@ -164,13 +180,16 @@ class BagAppender:
         return ends
 
     def append(self, chunks: Iterable[Chunk], sizes: Any, pending: list[bytes]) -> None:
-        """Writes stored records and their limits. On an error the bag is as before.
+        """Writes stored records and their limits.
+
+        After an error there are those records whose limits were written, since readers may have seen them.
 
         Args:
             chunks: The bytes of the records.
             sizes: Bytes of each record; None for one record of all bytes.
-            pending: Emptied at the moment when its records count as written.
+            pending: The buffer of these records, which leave it when they count as written.
         """
+        table = np.empty(0, '<i8')
         try:
             for source, size in chunks:
                 self._write_sentinel(self._data.size + size)
@@ -188,14 +207,16 @@ class BagAppender:
             # In one statement: Ctrl-C cannot come in between.
             self.count, self.end, pending[:] = count, end, ()
         except BaseException:
+            table = table[: self._limits.stored() // ENTRY - self.count]
+            if len(table):
+                self.count, self.end, pending[: len(table)] = self.count + len(table), int(table[-1]), ()
             self._roll_back()
             raise
 
     def _roll_back(self) -> None:
-        """Drops the bytes and limits of a failed write. The sentinel stays."""
+        """Drops the bytes of a failed write. The sentinel stays."""
         self._data.size = self.end
         self._limits.size = self.count * ENTRY
-        self._limits.cut()
         if self._data.size != self.end:
             # The bytes were already sent to an object store: they become a record without a reference.
             self._limits.write([np.array([self._data.size], '<i8').tobytes()])

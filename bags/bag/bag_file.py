@@ -68,6 +68,12 @@ class BagFile:
             self.ends = np.frombuffer(limits.buffer, '<i8', count, offset)
         else:
             self.ends = BlockTable(limits, offset, count)
+        self.readable = file.size
+        """Bytes of the file that may be read: all of a closed bag. Bytes after the last known record of one
+        that is being written may disappear, and reading them through a map would end the process."""
+        if limits.path != path and isinstance(self.ends, np.ndarray) and count:
+            last = int(self.ends[count - 1])
+            self.end = self.readable = last if 0 <= last <= end else end
         self.view = share(file.buffer) if file.buffer is not None else None
         self.is_mapped = file.buffer is not None and limits.buffer is not None and sys.byteorder == 'little'
         """Whether records and limits are in memory."""
@@ -301,7 +307,7 @@ class BagFile:
         width = int(np.maximum.reduce(sizes))
         if not 0 < width <= MAX_PADDED or width * len(sizes) > 4 * int(np.add.reduce(sizes)):
             return None
-        size = self.file.size
+        size = self.readable
         if size - self.end < width and int(np.maximum.reduce(starts)) > size - width:
             return None
         self.file.expect(starts, stops)
@@ -309,7 +315,7 @@ class BagFile:
 
     def _rows(self, starts: Int64s, width: int) -> npt.NDArray[np.uint8]:
         """Returns the bytes from each start on in a mapped file, shape (n, width)."""
-        window = np.ndarray((self.file.size - width + 1,), f'V{width}', self.file.buffer, 0, (1,))
+        window = np.ndarray((self.readable - width + 1,), f'V{width}', self.file.buffer, 0, (1,))
         return window[starts].view(np.uint8).reshape(len(starts), width)
 
     def warm(self) -> None:

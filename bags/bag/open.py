@@ -12,7 +12,8 @@ from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
 from bags.bag.zstd import codec_for
 from bags.errors import CorruptError
-from bags.storage import File, Hints, Store
+from bags.storage import File, Hints, Stat, Store
+from bags.storage.base import Buffer
 
 __all__ = ['limits_name', 'open_bag', 'parse_tail']
 
@@ -60,9 +61,10 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
             file = store.open(path, hints)
             tail = file if hints == plain else store.open(path, plain)
             if limits is not None and (separate or not _is_closed(tail, limits, starts)):
-                if not separate and attempt < ATTEMPTS - 1 and _size(store, beside) != limits.size:
-                    # A writer that resumes a closed bag may have removed the limits at its end before all of
-                    # those beside it could be read. If it only appends, the last attempt is as good.
+                changes = not store.is_remote and attempt < ATTEMPTS - 1
+                if changes and _stat(store, beside) != (limits.size, limits.version):
+                    # A writer that resumes a bag may have replaced its records before all limits could be
+                    # read, or by fewer of them. If it only appends, the last attempt is as good.
                     continue
                 bag = BagFile(path, file, limits, 0, limits.size // ENTRY, file.size, codec, memory)
             else:
@@ -76,7 +78,8 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
         except CorruptError as exc:
             # Maybe not damaged: a writer may have closed the bag, or resumed it, while it was being opened.
             # The next attempt then opens another file.
-            if not store.is_remote and _size(store, beside) != (None if limits is None else limits.size):
+            before = None if limits is None else (limits.size, limits.version)
+            if not store.is_remote and _stat(store, beside) != before:
                 continue
             if store.is_remote or str(exc) == previous:
                 raise
@@ -87,10 +90,10 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
     raise CorruptError(path, None, 'keeps changing while it is being opened')
 
 
-def _size(store: Store, path: str) -> int | None:
-    """Returns the size of a file; None if it does not exist."""
+def _stat(store: Store, path: str) -> Stat | None:
+    """Returns size and version of a file; None if it does not exist."""
     try:
-        return store.stat(path).size
+        return store.stat(path)
     except FileNotFoundError:
         return None
 
@@ -113,7 +116,7 @@ def parse_tail(file: File, starts: bool) -> tuple[int, int]:
         return 0, 0
     if size < ENTRY:
         raise CorruptError(file.path, None, f'{size} bytes are too few to hold limits')
-    end = int.from_bytes(file.read(size - ENTRY, size), 'little')
+    end = int.from_bytes(_fetch(file, size - ENTRY, size), 'little')
     if end > size - ENTRY:
         detail = f'the last limit is {end}, but the records can take at most {size - ENTRY} bytes'
         raise CorruptError(file.path, None, detail)
@@ -122,13 +125,21 @@ def parse_tail(file: File, starts: bool) -> tuple[int, int]:
         raise CorruptError(file.path, None, detail)
     # A remote file costs a request here, for what every read of a record checks anyway.
     if starts or end >= file.cached_from:
-        first = int.from_bytes(file.read(end, end + ENTRY), 'little')
+        first = int.from_bytes(_fetch(file, end, end + ENTRY), 'little')
         if starts and first:
             raise CorruptError(file.path, None, f'expected limits that begin with 0, got {first}')
         if first > end:
             # Detects most truncated files at open: they have bytes of a record here.
             raise CorruptError(file.path, 0, f'limit {first} lies beyond the records ({end} bytes)')
     return end, (size - end) // ENTRY - starts
+
+
+def _fetch(file: File, start: int, stop: int) -> Buffer:
+    """Reads the end of a file, which a writer may cut off at any time."""
+    try:
+        return file.fetch(start, stop)
+    except EOFError as exc:
+        raise CorruptError(file.path, None, str(exc)) from exc
 
 
 def _is_closed(file: File, limits: File, starts: bool) -> bool:
@@ -146,7 +157,7 @@ def _is_closed(file: File, limits: File, starts: bool) -> bool:
         return False
     if not count:
         return False
-    tail = np.frombuffer(file.read(file.size - count * ENTRY, file.size), '<i8')
+    tail = np.frombuffer(_fetch(file, file.size - count * ENTRY, file.size), '<i8')
     if not ((tail[1:] >= tail[:-1]).all() and tail[0] >= 0 and tail[-1] == end):
         return False
     ends = np.frombuffer(limits.read(0, limits.size // ENTRY * ENTRY), '<i8')
@@ -155,7 +166,7 @@ def _is_closed(file: File, limits: File, starts: bool) -> bool:
     # A part of the limits that the writer was appending can look like a table, with the records before it.
     last = int(ends[-1]) if len(ends) else 0
     appended = bytes(ENTRY * starts) + ends.tobytes()
-    if 0 <= file.size - last < len(appended) and appended.startswith(bytes(file.read(last, file.size))):
+    if 0 <= file.size - last < len(appended) and appended.startswith(bytes(_fetch(file, last, file.size))):
         return False
     raise CorruptError(
         file.path, None, f'has {count} limits at its end that differ from the {len(ends)} in {limits.path}'

@@ -162,7 +162,8 @@ class Writer:
 
         Raises:
             ValueError: The sizes do not match the buffers.
-            OSError, EOFError: Reading or writing failed, e.g. the disk is full; the bag is as before.
+            OSError, EOFError: Reading or writing failed, e.g. the disk is full. The bag is as before, or has
+                the first of these records.
         """
         sizes = np.asarray(sizes, np.int64)
         total = int(sizes.sum())
@@ -182,7 +183,7 @@ class Writer:
         """Makes all records readable by any process, and safe if this process is killed.
 
         Raises:
-            OSError: Writing failed, e.g. the disk is full; the bag and the buffer are as before.
+            OSError: Writing failed, e.g. the disk is full. Records that were not written stay buffered.
         """
         if self._closed:
             self._check()

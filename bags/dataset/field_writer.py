@@ -173,8 +173,10 @@ class FieldWriter(bag.Writer):
                     self.write_record(joined[start:stop])
                     start = stop
             else:
-                self.write_stored(data, sizes)
-                self.count = len(self)
+                try:
+                    self.write_stored(data, sizes)
+                finally:
+                    self.count = len(self)
         self.flush()
 
     def flush(self) -> None:

@@ -31,6 +31,8 @@ class FarFile:
             raise OSError(5, 'the network is gone', self.path)
         return self.file.read(start, stop)
 
+    fetch = read
+
     def read_many(self, starts, stops):
         return [bytes(self.read(a, b)) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
 

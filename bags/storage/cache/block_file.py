@@ -208,6 +208,8 @@ class BlockFile:
             return self._open_remote().read(start, stop)
         return self._file.read(start, stop)
 
+    fetch = read
+
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
         if not self._fetch(blocks_of(starts, stops, self._sparse.count)):
             return self._open_remote().read_many(starts, stops)
