@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ from bags.bag.limits import ENTRY, BlockTable, describe_invalid, invalid_ranges
 from bags.bag.options import ReaderOptions
 from bags.bag.verified import VerifiedBlocks, as_slice
 from bags.bag.zstd import Buffer, Zstd
+from bags.concurrency import cached_attribute
 from bags.errors import CorruptError
 from bags.indexing import Int64s, check_index
 from bags.storage import File
@@ -98,7 +98,7 @@ class BagFile:
     # The functions refer to a copy: a cycle of bag and function would keep the file open until the garbage
     # collector runs.
 
-    @functools.cached_property
+    @cached_attribute
     def get(self) -> Callable[[int], bytes]:
         """The fastest function from an index to a record as bytes."""
         bag = copy.copy(self)
@@ -108,7 +108,7 @@ class BagFile:
             return _slicer(bag, bag.view, bag.record, bag.codec.decode)
         return _slicer(bag, bag.file.buffer, bag.record)
 
-    @functools.cached_property
+    @cached_attribute
     def get_view(self) -> Callable[[int], Buffer]:
         """The fastest function from an index to a record as a buffer, over the file where that is mapped."""
         if self.codec is not None:

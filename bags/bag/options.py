@@ -8,12 +8,11 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, TypeVar
 
-from bags.storage.base import AccessPattern, CacheMode, CachePolicy, Choice
+from bags.storage.base import AccessPattern, CachePolicy, Choice
 from bags.validation import at_least, at_least_or_none
 
 __all__ = [
     'AccessPattern',
-    'CacheMode',
     'CachePolicy',
     'Compression',
     'CompressionAutoDetect',
@@ -143,11 +142,9 @@ class ReaderKeywords(StorageKeywords, total=False):
     max_record_size: int
     """Maximum size of a record that a zstd frame may announce, in bytes: 1 GiB by default."""
     cache: str | os.PathLike[str] | None
-    """A local folder that caches what is read from remote storage."""
+    """A local folder that caches the files that are read from remote storage."""
     cache_size: int | None
     """Maximum size of that folder in bytes; None, the default, is unlimited."""
-    cache_mode: CacheMode | int | Literal['files', 'blocks']
-    """Whether the cache stores whole files ('files', the default) or the 64 KiB blocks that were read."""
 
 
 class WriterKeywords(StorageKeywords, total=False):
@@ -219,7 +216,6 @@ class ReaderOptions:
     max_record_size: int = GiB
     cache: str | os.PathLike[str] | None = None
     cache_size: int | None = None
-    cache_mode: CacheMode = CacheMode.FILES
     filesystem: Any = None
     storage_options: Mapping[str, Any] | None = None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NoReturn, TypedDict
@@ -20,13 +19,13 @@ from bags.bag.options import (
     merge,
 )
 from bags.bag.zstd import check_dictionary, codec_for
-from bags.concurrency import map_concurrently
+from bags.concurrency import cached_attribute, map_concurrently
 from bags.dataset.schema import Schema, SchemaCache
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.spec import Spec
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.storage import Store, store_to_read
-from bags.storage.base import AccessPattern, CacheMode, CachePolicy
+from bags.storage.base import AccessPattern, CachePolicy
 from bags.storage.memory_file import MemoryFile
 from bags.validation import refuse_unknown
 
@@ -52,8 +51,6 @@ class ReadOptions(TypedDict, total=False):
     """A local folder that keeps what is read from an object store."""
     cache_size: int | None
     """Most bytes that this folder may take; None for no bound."""
-    cache_mode: CacheMode | Literal['files', 'blocks']
-    """Whether the folder keeps whole files (the default), or the blocks of 64 KiB that were read."""
 
 
 def open_store(
@@ -71,14 +68,13 @@ def open_store(
     """
     if options:
         refuse_unknown(options, ReadOptions.__annotations__)
-    for name in ('cache_size', 'cache_mode'):
-        if name in options and options.get('cache') is None:
-            raise ValueError(f'{name}: has no effect without cache')
+    if 'cache_size' in options and options.get('cache') is None:
+        raise ValueError('cache_size: has no effect without cache')
     made = merge(
         ReaderOptions, None, {**options, 'filesystem': filesystem, 'storage_options': storage_options}
     )
     store, path = store_to_read(directory, made)
-    is_local = not store.is_remote or (made.cache is not None and made.cache_mode is CacheMode.FILES)
+    is_local = not store.is_remote or made.cache is not None
     if cache_index and not (is_local and made.mapped):
         made.limits_storage = LimitsStorage.IN_MEMORY
     return store, path, made
@@ -117,7 +113,7 @@ class Folder:
         self._begun: BagFile | None = None
         """Refs that a writer has begun, without a datapoint so far."""
 
-    @functools.cached_property
+    @cached_attribute
     def names(self) -> set[str]:
         """What is in the folder."""
         if self.known is not None and self.store.is_remote:

@@ -44,9 +44,8 @@ def open(
         filesystem: An fsspec file system that `directory` belongs to.
         storage_options: Options of the object store behind a URL, as s3fs, gcsfs or obstore call them.
         **options: `access_pattern`, `cache_policy`, `mapped`, `max_parallelism` and `max_record_size` as in
-            `bags.bag.Reader`. `cache`: a local folder that keeps what is read from an object store, of at
-            most `cache_size` bytes; `cache_mode='files'` keeps whole files, `'blocks'` the blocks that were
-            read.
+            `bags.bag.Reader`. `cache`: a local folder that keeps the files that are read from an object
+            store, of at most `cache_size` bytes.
 
     Raises:
         FileNotFoundError: No such folder, or no dataset in it.

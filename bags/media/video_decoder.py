@@ -6,13 +6,13 @@ frame that is returned, whatever its time and order, and reveals those that are 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from bags.concurrency import cached_attribute
 from bags.formats.ffmpeg import import_av
 from bags.formats.videos import Frames, plane_pixels
 from bags.indexing import Int64s
@@ -50,12 +50,12 @@ class VideoDecoder:
         vars(self).pop('context', None)
         self.file.close()
 
-    @functools.cached_property
+    @cached_attribute
     def context(self) -> Any:
         """The codec context of one thread."""
         return _new_context(self.packets, 1)
 
-    @functools.cached_property
+    @cached_attribute
     def frame_size(self) -> tuple[int, int]:
         """Height and width of the frames: by the header, or else of the first frame."""
         size = self.context.height, self.context.width
@@ -64,7 +64,7 @@ class VideoDecoder:
             size = frame.height, frame.width
         return size
 
-    @functools.cached_property
+    @cached_attribute
     def reformatter(self) -> Any:
         """Converts and scales frames; it is set up again when the size or format changes."""
         return import_av().video.reformatter.VideoReformatter()

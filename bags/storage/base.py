@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    'AccessPattern', 'Buffer', 'CacheMode', 'CachePolicy', 'Choice', 'File', 'Hints', 'Lock', 'Offsets',
+    'AccessPattern', 'Buffer', 'CachePolicy', 'Choice', 'File', 'Hints', 'Lock', 'Offsets',
     'Output', 'Stat', 'Store',
 ]  # fmt: skip
 
@@ -52,15 +52,6 @@ class CachePolicy(Choice):
     DIRECT_IO = 2
     """Read past the page cache with `O_DIRECT` (`F_NOCACHE` on macOS). Where a file system refuses, as
     `DROP_AFTER_READ`."""
-
-
-class CacheMode(Choice):
-    """What a cache stores of a remote file."""
-
-    FILES = 0
-    """The whole of each file that is opened: fetched once, then mapped as a local one is."""
-    BLOCKS = 1
-    """Only the 64 KiB blocks that are read: for a few records of large files."""
 
 
 class Hints(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 
-from bags.bag.options import CacheMode
 from bags.storage import Hints
 from bags.storage.cache.store import CachedStore
 from bags.storage.local import LocalStore
@@ -51,5 +50,5 @@ class Far(LocalStore):
         return FarFile(self, path)
 
 
-def cached(far, tmp_path, mode=CacheMode.FILES, limit=None):
-    return CachedStore(far, os.fspath(tmp_path / 'cache'), limit, mode)
+def cached(far, tmp_path, limit=None):
+    return CachedStore(far, os.fspath(tmp_path / 'cache'), limit)
