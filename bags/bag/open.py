@@ -8,6 +8,7 @@ import os
 import numpy as np
 
 from bags.bag.bag_file import BagFile
+from bags.bag.checksums import Checksums
 from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
 from bags.bag.zstd import codec_for
@@ -35,6 +36,7 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
         FileNotFoundError: The bag, or its separate limits, do not exist.
         IsADirectoryError: A folder.
         CorruptError: The limits do not match the file.
+        ValueError: With the option `checksum`, it has no checksums.
     """
     placement = options.limits_placement
     starts = placement is LimitsPlacement.STARTS
@@ -72,6 +74,8 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
                 if file.size != tail.size:  # The bag grew, or was replaced, between the two opens.
                     continue
                 bag = BagFile(path, file, tail, tail.size - count * ENTRY, count, end, codec, memory)
+            if options.checksum:
+                bag.checksums = _open_checksums(store, path, bag, plain)
         except IsADirectoryError:
             detail = 'expected a bag, which is a file, got a folder (bags.open opens datasets)'
             raise IsADirectoryError(errno.EISDIR, detail, path) from None
@@ -88,6 +92,14 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
             bag.options = options
             return bag
     raise CorruptError(path, None, 'keeps changing while it is being opened')
+
+
+def _open_checksums(store: Store, path: str, bag: BagFile, hints: Hints) -> Checksums:
+    try:
+        return Checksums(store, path, bag.count, hints, bag.limits.path == path)
+    except FileNotFoundError:
+        detail = 'has no checksums (they are written with checksum=True)'
+        raise ValueError(f'{path}: {detail}') from None
 
 
 def _stat(store: Store, path: str) -> Stat | None:

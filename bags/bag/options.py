@@ -145,6 +145,8 @@ class ReaderKeywords(StorageKeywords, total=False):
     """A local folder that caches the files that are read from remote storage."""
     cache_size: int | None
     """Maximum size of that folder in bytes; None, the default, is unlimited."""
+    checksum: bool
+    """Compare every record that is read with its checksum (see `bags.bag.Writer`); False by default."""
 
 
 class WriterKeywords(StorageKeywords, total=False):
@@ -158,6 +160,9 @@ class WriterKeywords(StorageKeywords, total=False):
     """Maximum size of a record that is compressed, in bytes: 1 GiB by default, as in readers."""
     buffer_size: int
     """Bytes of records and limits that are buffered before an automatic flush: 4 MiB by default."""
+    checksum: bool
+    """Write a checksum of each record to `NAME.xxh3` beside the bag; False by default. A bag that has them
+    keeps them in mode 'append'."""
 
 
 def _set_option(options: Any, name: str, value: Any) -> None:
@@ -216,6 +221,7 @@ class ReaderOptions:
     max_record_size: int = GiB
     cache: str | os.PathLike[str] | None = None
     cache_size: int | None = None
+    checksum: bool = False
     filesystem: Any = None
     storage_options: Mapping[str, Any] | None = None
 
@@ -230,6 +236,7 @@ class WriterOptions:
     compression: Compression = CompressionAutoDetect()
     max_record_size: int = GiB
     buffer_size: int = 1 << 22
+    checksum: bool = False
     filesystem: Any = None
     storage_options: Mapping[str, Any] | None = None
 

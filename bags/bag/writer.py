@@ -62,7 +62,7 @@ class Writer:
         store, path = store_for(filename, options.filesystem, options.storage_options)
         self._codec: Zstd | None = codec_for(path, options.compression, options.max_record_size)
         self._max_size = options.max_record_size if self._codec is not None else sys.maxsize
-        self._bag = BagAppender(store, path, options.limits_placement, mode, truncate_to)
+        self._bag = BagAppender(store, path, options.limits_placement, mode, truncate_to, options.checksum)
         self._closed = False
 
     # Properties.
@@ -193,7 +193,7 @@ class Writer:
             sizes = np.fromiter(map(len, frames), np.int64, len(frames))
             total = int(sizes.sum())
             buffers = [b''.join(frames)] if total < JOIN_BYTES * len(frames) else frames
-            self._bag.append([(buffers, total)], sizes, records)
+            self._bag.append([(buffers, total)], sizes, records, frames)
         self.buffered = 0
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NoReturn, TypedDict
 
 from bags.bag.bag_file import BagFile
+from bags.bag.checksums import checksums_name
 from bags.bag.limits import BlockTable
 from bags.bag.open import open_bag
 from bags.bag.options import (
@@ -51,6 +52,8 @@ class ReadOptions(TypedDict, total=False):
     """A local folder that keeps what is read from an object store."""
     cache_size: int | None
     """Most bytes that this folder may take; None for no bound."""
+    checksum: bool
+    """Compare every record that is read with its checksum; False unless given."""
 
 
 def open_store(
@@ -205,6 +208,9 @@ class Folder:
                 self._begun = refs
             elif not refs.end:
                 self._check_empty(path)
+        if refs.checksums is not None:
+            spec = self._spec or self.store.read(self.store.join(self.path, 'spec.json'))
+            refs.checksums.check_companion(spec, 'spec.json')
         return refs
 
     def keep(self, refs: BagFile) -> BagFile:
@@ -214,6 +220,7 @@ class Folder:
             return refs
         file = MemoryFile(refs.path, bytes(refs.file.read(0, refs.file.size)))
         kept = BagFile(refs.path, file, file, refs.offset, refs.count, refs.end, refs.codec, False)
+        kept.checksums = refs.checksums
         if self._begun is refs:
             self._begun = kept
         return kept
@@ -272,6 +279,8 @@ class Folder:
             # Its writer did not get so far: there is no datapoint, and no record either.
             path = self.store.join(self.path, f'{field}.bag')
             return BagFile(path, self._begun.file, self._begun.limits, 0, 0, 0, None, False)
+        if options.checksum and not self.store.exists(checksums_name(path)):
+            raise CorruptError(path, None, 'has no checksums, but refs.bag has')
         try:
             bag = open_bag(self.store, path, options)
             if self.store.is_remote:
@@ -282,6 +291,10 @@ class Folder:
             # After the bag: a dictionary is there before the first frame that needs it.
             zstd = CompressionTrained(dictionary=self._dictionary(field), path=self._dictionary_path(field))
             bag.codec = codec_for(path, zstd, options.max_record_size)
+            if bag.checksums is not None and bag.count:
+                bag.checksums.check_companion(zstd.dictionary, zstd.path)
+        elif bag.checksums is not None:
+            bag.checksums.check_companion(b'', 'what the bag needs')
         return bag
 
     def _dictionary_path(self, field: str) -> str:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Never, Self
 
+from bags.bag.checksums import SUFFIX
 from bags.bag.zstd import check_dictionary
 from bags.dataset.encoder import bind_encoders
 from bags.dataset.field_writer import MAX_RECORDS, Compression, Run, field_compressions
@@ -40,7 +41,7 @@ class ShardedDatasetWriter:
         shard_start, shard_step: Numbers of the shard folders: `shard_start`, `shard_start + shard_step`, …
             With worker w of n writing `shard_start=w, shard_step=n`, each has folders of its own. Datapoints
             are in the order of the numbers.
-        compression, filesystem, storage_options: As in `DatasetWriter`.
+        compression, checksum, filesystem, storage_options: As in `DatasetWriter`.
         resume: Append to the last shard of this writer's numbers if it was not closed, else start the next
             one. On an object store, an incomplete shard is written anew.
         **renamed: Nothing: options of other libraries are refused with the name of ours.
@@ -69,6 +70,7 @@ class ShardedDatasetWriter:
         shard_step: int = 1,
         *,
         compression: Compression = None,
+        checksum: bool = False,
         resume: bool = False,
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
@@ -85,6 +87,7 @@ class ShardedDatasetWriter:
         bind_encoders(self._types, encoders)
         self._encoders = encoders
         self._compressions = field_compressions(compression, self._types)
+        self._checksum = checksum
         self._storage = {'filesystem': filesystem, 'storage_options': storage_options}
         self.store, self.directory = store_for(directory, filesystem, storage_options)
         self._past_shards = self._past_size = self._past_length = 0
@@ -120,6 +123,7 @@ class ShardedDatasetWriter:
             last, path = shards[-1]
             self._find_dictionaries(path)
             names = store.names(path)
+            self._checksum = self._checksum or f'refs.bag{SUFFIX}' in names
             if store.is_remote or ('refs.bag' in names and 'limits.refs.bag' not in names):
                 self._number = last + self._step
             else:
@@ -136,7 +140,7 @@ class ShardedDatasetWriter:
         if 'refs.bag' in names:
             return True  # It is uploaded last.
         for name in names:
-            if name == 'spec.json' or name.endswith(('.bag', '.bagz', '.zdict')):
+            if name == 'spec.json' or name.endswith(('.bag', '.bagz', '.zdict', SUFFIX)):
                 store.remove(store.join(shard, name))
         return False
 
@@ -165,7 +169,7 @@ class ShardedDatasetWriter:
         path = unfinished or self.store.join(self.directory, f'{self._number:06}')
         self.store.remove(self.store.join(self.directory, INDEX))  # It does not list this shard.
         resume = unfinished is not None or self._has_left_files
-        options = {'compression': self._compressions, **self._storage}
+        options = {'compression': self._compressions, 'checksum': self._checksum, **self._storage}
         try:
             writer = DatasetWriter(path, self.spec, self._encoders, resume=resume, **options)
         except (FileExistsError, BlockingIOError):

@@ -15,6 +15,7 @@ import numpy as np
 import zstandard
 
 from bags.bag.bag_file import BagFile
+from bags.bag.checksums import checksums_name
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.concurrency import map_concurrently
@@ -97,6 +98,8 @@ class DatasetInfo:
     refs_bytes: int
     unclosed: list[str]
     """Folders that were not closed."""
+    checksums: bool
+    """Whether records have checksums, in every shard."""
     sampled_shards: int
     """Shards that distributions, ratios and missing values are from."""
     fields: dict[str, FieldInfo]
@@ -112,6 +115,8 @@ class BagInfo:
     bytes: int
     unclosed: list[str]
     """Bags that were not closed."""
+    checksums: bool
+    """Whether records have checksums, in every bag."""
     compressed: bool
     ratio: float | None
     """Bytes of the records over their compressed bytes; None if they are not compressed."""
@@ -205,6 +210,7 @@ def _bag_info(location: Location) -> BagInfo:
         len(paths),
         sum(size for _, size, _ in found),
         [path for path, (_, _, is_unclosed) in zip(paths, found, strict=True) if is_unclosed],
+        all(store.exists(checksums_name(path)) for path in paths),
         any(bag.codec is not None for bag in sampled),
         sample.ratio(),
         Distribution.of(sample.sizes),
@@ -221,7 +227,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
     for folder in sampled:
         _sample_folder(Folder(location.store, folder, ReaderOptions()), samples)
     totals = collections.Counter[str]()
-    known, unclosed = set(paths), set()
+    known, unclosed, checked = set(paths), set(), set()
     for file, stat in location.store.walk(location.path).items():
         folder, _, name = file.rpartition('/')
         path = location.store.join(location.path, folder) if folder else location.path
@@ -229,6 +235,8 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
             totals[name] += stat.size
             if name == 'limits.refs.bag':
                 unclosed.add(path)
+            if name == checksums_name('refs.bag'):
+                checked.add(path)
     fields = {}
     for name, kind in types.items():
         sample = samples[name]
@@ -249,6 +257,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
         sum(size for name, size in totals.items() if name.endswith(('.bag', '.bagz', '.idx'))),
         totals['refs.bag'] + totals['limits.refs.bag'],
         [path for path in paths if path in unclosed],
+        checked == known,
         len(sampled),
         fields,
     )

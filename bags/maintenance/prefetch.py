@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bags.bag.checksums import SUFFIX
 from bags.concurrency import map_concurrently, map_in_threads
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.folder import Folder
@@ -80,4 +81,6 @@ def _files(folder: Folder, fields: list[str]) -> dict[str, Any]:
     """Returns the store by the paths of the files with some fields, the refs and the spec."""
     endings = ('bag', 'bagz', 'idx', 'zdict')
     names = {'refs.bag', 'spec.json', *(f'{field}.{end}' for field in fields for end in endings)}
+    if folder.options.checksum:
+        names |= {f'{name}{SUFFIX}' for name in names}
     return {folder.store.join(folder.path, name): folder.store for name in sorted(folder.names & names)}

@@ -36,6 +36,9 @@ def info(path: Path, json: Json = False) -> None:
         return
     say(path, 'bold')
     _print_dataset(found) if is_dataset else _print_bag(found)
+    if found.checksums:
+        say('')
+        say('Every record has a checksum.')
     if found.unclosed:
         first = with_path_as_given(found.unclosed[0], path)
         more = f' and {len(found.unclosed) - 1:,} more' if len(found.unclosed) > 1 else ''
