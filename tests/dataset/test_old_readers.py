@@ -67,11 +67,11 @@ def child(work):
     assert code == 0
 
 
-def hold(path, ready, *, mapped=True):
+def hold(path, ready, **options):
     """Opens and reads a dataset, and reads it again when the block beside has ended: nothing has changed."""
 
     def work(stop):
-        with bags.open(path, mapped=mapped) as reader:
+        with bags.open(path, **options) as reader:
             expected = list(reader)
             os.write(ready, b'.')
             while not stop():
@@ -155,9 +155,9 @@ def campaign(folder, seed, steps):
     chance = random.Random(seed)
     path = os.path.join(folder, str(seed))
     source, ready = os.pipe()
-    readers = []
+    readers, checksum = [], seed % 2 == 0
     for step in range(steps):
-        options = {}
+        options = {'checksum': checksum}
         if step and chance.random() < 0.4:
             with bags.open(path) as reader:
                 options['truncate_to'] = chance.randrange(len(reader) + 1)
@@ -178,7 +178,7 @@ def campaign(folder, seed, steps):
         assert code in (0, -signal.SIGKILL)
         if len(readers) > 3:
             readers.pop(chance.randrange(len(readers))).__exit__(None, None, None)
-        reader = hold(path, ready, mapped=chance.random() < 0.8)
+        reader = hold(path, ready, mapped=chance.random() < 0.8, checksum=checksum)
         reader.__enter__()
         readers.append(reader)
         os.read(source, 1)
