@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import functools
 import os
 from collections.abc import Callable, Mapping, MutableSequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from bags.concurrency import cached_attribute
 from bags.dataset.base import Dataset
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.selection import Fields, select_fields
@@ -292,7 +292,7 @@ class Loader:
             'dataset': self.fingerprint,
         }
 
-    @functools.cached_property
+    @cached_attribute
     def fingerprint(self) -> str:
         """A hash of the dataset's fields, its length and a few of its records."""
         return fingerprint(self.dataset.rows if isinstance(self.dataset, RowBatches) else self.dataset)

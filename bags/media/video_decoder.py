@@ -6,13 +6,13 @@ frame that is returned, whatever its time and order, and reveals those that are 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from bags.concurrency import cached_attribute
 from bags.formats.ffmpeg import import_av
 from bags.formats.pixels import FrameKind, PixelOptions, Pixels, frame_kind
 from bags.indexing import Int64s
@@ -48,18 +48,18 @@ class VideoDecoder:
         vars(self).pop('context', None)
         self.file.close()
 
-    @functools.cached_property
+    @cached_attribute
     def context(self) -> Any:
         """The codec context of one thread."""
         return _new_context(self.packets, 1)
 
-    @functools.cached_property
+    @cached_attribute
     def kind(self) -> FrameKind:
         """The kind of the frames: that of the first one that is decoded. Not while others are decoded."""
         ((_, frame),) = self.frames(np.array([0]))
         return frame_kind(frame)
 
-    @functools.cached_property
+    @cached_attribute
     def reformatter(self) -> Any:
         """Converts and scales frames; it is set up again when the size or format changes."""
         return import_av().video.reformatter.VideoReformatter()
