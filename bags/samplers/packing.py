@@ -24,7 +24,7 @@ __all__ = ['pack_bins']
 Floats = npt.NDArray[np.float64]
 
 KEYS = 1 << 16  # Arrays of 16-bit keys are sorted in linear time.
-SKEW_LEVELS = 16
+SKEW_LEVELS = 8
 """Groups of similar skew in a round: more balance the budgets better, and the bins worse."""
 PASSES = 8
 MIN_PLACED = 0.1  # Share of the datapoints left that a pass must place for another one to follow.
