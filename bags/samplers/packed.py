@@ -109,11 +109,12 @@ def _described(value: Any) -> str:
 
 
 def _classes(sizes: Int64s) -> Int64s:
-    """Returns a number for each row, which is that of all equal rows."""
-    found = np.zeros(len(sizes), np.int64)
-    for column in sizes.T:
+    """Returns a number for each row, which is that of all equal rows and no other."""
+    found: Int64s = sizes[:, 0]
+    for column in sizes.T[1:]:
+        _, found = np.unique(found, return_inverse=True)  # Small numbers, whose products fit 64 bits.
         values, numbers = np.unique(column, return_inverse=True)
-        _, found = np.unique(found * len(values) + numbers, return_inverse=True)
+        found = found * len(values) + numbers
     return found
 
 
