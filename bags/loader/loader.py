@@ -334,6 +334,12 @@ def _check_sampler(sampler: Any, datapoints: int) -> None:
             f'got {f"the class {sampler.__name__}" if isinstance(sampler, type) else type(sampler).__name__}'
             ' (to load chosen datapoints, give the loader bags.select(dataset, indices))'
         )
+    argument = getattr(sampler, 'per_datapoint', None)
+    if argument is not None and datapoints and sampler.datapoints != datapoints:  # type: ignore[attr-defined]
+        raise ValueError(
+            f'sampler: expected {argument} of each of {datapoints} datapoints, '
+            f'got {sampler.datapoints} {argument}'  # type: ignore[attr-defined]
+        )
     if getattr(sampler, 'datapoints', 0) > datapoints > 0:
         raise ValueError(
             f'sampler: expected an order of at most the {datapoints} datapoints there are, got one of '
