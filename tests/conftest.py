@@ -21,6 +21,15 @@ ROOT = Path(__file__).parent.parent
 # A shell that starts the tests in the background has them ignore SIGINT, which some of them send.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+@pytest.fixture(autouse=True)
+def _plain_scheduling():
+    """Undoes what libsvtav1 does for root: it makes the calling thread, and all that it starts, real-time."""
+    yield
+    if hasattr(os, 'SCHED_OTHER') and os.sched_getscheduler(0) != os.SCHED_OTHER:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
 # How long an example takes says nothing here, and a run says the same as the last one: who looks for more
 # takes the profile `search`.
 hypothesis.settings.register_profile('bags', deadline=None, derandomize=True)
