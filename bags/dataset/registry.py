@@ -27,8 +27,8 @@ encoders: dict[str, Callable[..., Any]] = {
     'int': scalars.encode_int,
     'uint': scalars.encode_uint,
     'float': scalars.encode_float,
-    'i64': scalars.encode_i64,
-    'u64': scalars.encode_u64,
+    'i64': scalars.encode_int,
+    'u64': scalars.encode_uint,
     'msgpack': trees.encode_msgpack,
     'json': trees.encode_json,
     'array': arrays.encode_array,
@@ -59,7 +59,7 @@ decoders: dict[str, Callable[..., Any]] = {
     'uint': scalars.decode_uint,
     'float': scalars.decode_float,
     'i64': scalars.decode_i64,
-    'u64': scalars.decode_u64,
+    'u64': scalars.decode_uint,
     'msgpack': trees.decode_msgpack,
     'json': trees.decode_json,
     'array': arrays.decode_array,
@@ -137,8 +137,6 @@ _ENCODERS: dict[_Function, Callable[..., Callable[[Any], Any]]] = {
     scalars.encode_int: scalars.int_encoder,
     scalars.encode_uint: scalars.uint_encoder,
     scalars.encode_float: scalars.float_encoder,
-    scalars.encode_i64: lambda: scalars.int_encoder('8'),
-    scalars.encode_u64: lambda: scalars.uint_encoder('8'),
     arrays.encode_array: arrays.array_encoder,
 }
 _DECODERS: dict[_Function, Callable[..., Callable[[Buffer], Any]]] = {
@@ -147,7 +145,6 @@ _DECODERS: dict[_Function, Callable[..., Callable[[Buffer], Any]]] = {
     scalars.decode_uint: scalars.uint_decoder,
     scalars.decode_float: scalars.float_decoder,
     scalars.decode_i64: lambda: scalars.int_decoder('8'),
-    scalars.decode_u64: lambda: scalars.uint_decoder('8'),
     arrays.decode_array: arrays.array_decoder,
 }
 _OTHER_DECODERS = [scalars.decode_legacy_int, *decoders.values()]
@@ -252,7 +249,6 @@ _FIXED: dict[_Function, Callable[..., tuple[np.dtype[Any], tuple[int, ...]] | No
     scalars.decode_legacy_int: functools.partial(_number, 'u', scalars.int_size),
     scalars.decode_float: functools.partial(_number, 'f', scalars.float_size),
     scalars.decode_i64: lambda: (np.dtype('<i8'), ()),
-    scalars.decode_u64: lambda: (np.dtype('<u8'), ()),
     arrays.decode_array: arrays.fixed_array_type,
 }
 

@@ -92,10 +92,10 @@ def check_format(found: str, names: tuple[str, ...]) -> None:
         raise ValueError(f'expected {expected}, got {found}{hint}')
 
 
-def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
+def decodes(*names: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Makes a decoder safe for bytes of any origin.
 
-    The decorated function is called with complete files of its format only, and with `max_size`: the bytes
+    The decorated function is called with complete files of its formats only, and with `max_size`: the bytes
     that the value may take, which it checks before it allocates them. Whatever a foreign library raises
     becomes a ValueError.
     """
@@ -103,7 +103,8 @@ def decodes(name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
         @functools.wraps(function)
         def decode(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> T:
-            check_format(identify(data), (name,))
+            name = identify(data)
+            check_format(name, names)
             check_whole(data, name)
             try:
                 return function(data, *args, max_size=max_size)

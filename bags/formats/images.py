@@ -11,12 +11,12 @@ from __future__ import annotations
 import importlib
 import io
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bags.errors import MissingDependencyError
-from bags.formats.encoded import BufferFile, Encoded, already_encoded, check_format, decodes
+from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.orientation import UPRIGHT, exif_orientation, jpeg_orientation
 from bags.formats.scalars import (
     MAX_VALUE_SIZE,
@@ -28,9 +28,6 @@ from bags.formats.scalars import (
     whole_number,
 )
 from bags.formats.signatures import PICTURES, identify
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 __all__ = [
     'decode_avif',
@@ -49,32 +46,41 @@ __all__ = [
     'webp_quality',
 ]
 
-MODES = {'gray': 'L', 'rgb': 'RGB', 'rgba': 'RGBA'}
-"""The modes of `image(mode)`, and what Pillow calls them."""
+MODES = {'gray': ('L', ()), 'rgb': ('RGB', (3,)), 'rgba': ('RGBA', (4,))}
+"""The modes of `image(mode)`: what Pillow calls each, and the end of its shape."""
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
 
 
+def _split(args: tuple[str, ...], form: str, count: int = 1) -> tuple[str | None, bool]:
+    """Returns the argument of a type, if there is one, and the option `rotate`."""
+    others, options = split_options(args, rotate=truth)
+    check_count(others, count, form)
+    return (others[0] if others else None), options.get('rotate', True)
+
+
 def image_quality(*args: str) -> int | None:
     """Parses the quality of `jpeg(quality,rotate=False)` and `avif`: 1 to 100, or None if there is none."""
-    args, _ = split_options(args, rotate=truth)
-    check_count(args, 1, 'one quality')
-    return whole_number(args[0], 1, 100, 'a quality') if args else None
+    quality, _ = _split(args, 'one quality')
+    return None if quality is None else whole_number(quality, 1, 100, 'a quality')
 
 
 def webp_quality(*args: str) -> int | None:
     """Parses the quality of `webp(quality,rotate=False)`: as `image_quality`, and 0 for `lossless`."""
-    others, _ = split_options(args, rotate=truth)
-    return 0 if others == ('lossless',) else image_quality(*others)
+    return 0 if _split(args, 'one quality')[0] == 'lossless' else image_quality(*args)
 
 
 def png_options(*args: str) -> None:
     """Parses the argument of `png(rotate=False)`, of which PNG encoders need nothing."""
-    check_count(split_options(args, rotate=truth)[0], 0, 'png or png(rotate=False)')
+    _split(args, 'png or png(rotate=False)', 0)
 
 
-def _rotates(args: tuple[str, ...]) -> bool:
-    return not args or bool(split_options(args, rotate=truth)[1].get('rotate', True))
+def image_mode(*args: str) -> str | None:
+    """Parses the mode of `image(mode,rotate=False)`: one of `MODES`, or None if there is none."""
+    mode, _ = _split(args, 'image(mode)')
+    if mode is not None and mode not in MODES:
+        raise ValueError(f'expected a mode of {", ".join(MODES)}, got {mode!r}')
+    return mode
 
 
 def encode_jpeg(value: Any, *args: str) -> Encoded:
@@ -110,31 +116,7 @@ def decode_jpeg(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pix
     Raises:
         ValueError: Not JPEG, cut off, damaged, or of more than `max_size` bytes.
     """
-    # By benchmarks/jpeg.py (November 2026), in ms on one thread, of 512 x 512 and of 3000 x 2000 pixels:
-    # simplejpeg 0.9 and 12.8, Pillow 1.3 and 45.5, imagecodecs and OpenCV 1.0 and 12.6, av 1.4 and 16.3. All
-    # but av give Pillow's pixels. Of the three fast ones simplejpeg is the smallest (0.4 MB, against 18 and
-    # 60), takes any buffer without a copy, and reports damage.
-    try:
-        import simplejpeg
-
-        height, width, space, _ = simplejpeg.decode_jpeg_header(data)
-    except (ImportError, ValueError):
-        return _load(data, 'Jpeg', max_size, args)
-    if space not in ('Gray', 'YCbCr', 'RGB'):
-        return _load(data, 'Jpeg', max_size, args)
-    _check_size(width, height, 1 if space == 'Gray' else 3, max_size)
-    try:
-        pixels: Pixels = simplejpeg.decode_jpeg(data, 'GRAY' if space == 'Gray' else 'RGB')
-    except ValueError as exc:
-        # The rest of the image would be grey or noise.
-        if any(phrase in str(exc) for phrase in ('remature end', 'bad Huffman code')):
-            raise
-        # Pillow decides about other irregularities, such as stray bytes between segments, which cameras and
-        # web sites leave.
-        return _load(data, 'Jpeg', max_size, args)
-    if space == 'Gray':
-        pixels = np.array(pixels[:, :, 0])
-    return np.ascontiguousarray(jpeg_orientation(data).apply(pixels)) if _rotates(args) else pixels
+    return _load(data, args, max_size)
 
 
 def encode_png(value: Any, *_args: str) -> Encoded:
@@ -167,10 +149,7 @@ def decode_png(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixe
             16 bits with colour or alpha: Pillow would drop 8 of them, so store these as `bytes` and decode
             them with another library.
     """
-    depth, colour = bytes(data[24:26])
-    if depth == 16 and colour != 0:
-        raise ValueError('PNG with 16 bits a channel is decoded in grayscale only, got colour or alpha')
-    return _load(data, 'Png', max_size, args)
+    return _load(data, args, max_size)
 
 
 def encode_webp(value: Any, *args: str) -> Encoded:
@@ -201,7 +180,7 @@ def decode_webp(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pix
     Raises:
         ValueError: Not WebP, cut off, damaged, or of more than `max_size` bytes.
     """
-    return _load(data, 'WebP', max_size, args)
+    return _load(data, args, max_size)
 
 
 def encode_avif(value: Any, *args: str) -> Encoded:
@@ -230,16 +209,7 @@ def decode_avif(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pix
     Raises:
         ValueError: Not AVIF, cut off, damaged, or of more than `max_size` bytes.
     """
-    return _load(data, 'Avif', max_size, args)
-
-
-def image_mode(*args: str) -> str | None:
-    """Parses the mode of `image(mode,rotate=False)`: one of `MODES`, or None if there is none."""
-    args, _ = split_options(args, rotate=truth)
-    check_count(args, 1, 'image(mode)')
-    if args and args[0] not in MODES:
-        raise ValueError(f'expected a mode of {", ".join(MODES)}, got {args[0]!r}')
-    return args[0] if args else None
+    return _load(data, args, max_size)
 
 
 def encode_image(value: Any, *args: str) -> Encoded:
@@ -259,6 +229,7 @@ def encode_image(value: Any, *args: str) -> Encoded:
     return already_encoded(value, *PICTURES) or encode_png(value)
 
 
+@decodes(*PICTURES)
 def decode_image(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
     """Decodes a picture of any of the formats; of a GIF or TIFF with several images, the first.
 
@@ -277,84 +248,90 @@ def decode_image(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pi
             bits with colour or alpha, of which Pillow would drop 8.
     """
     mode = image_mode(*args)
-    name = identify(data)
-    check_format(name, PICTURES)
-    options = [] if _rotates(args) else ['rotate=False']
+    pixels = _load(data, args, max_size, drop_bits=mode is not None)
     if mode is None:
-        return _DECODERS[name](data, *options, max_size=max_size)
-    pixels = _DECODERS_TO_8_BITS.get(name, _DECODERS[name])(data, *options, max_size=max_size)
+        return pixels
+    name, end = MODES[mode]
     if pixels.dtype == np.uint16:
         pixels = (pixels >> 8).astype(np.uint8)
-    if pixels.shape[2:] == {'gray': (), 'rgb': (3,), 'rgba': (4,)}[mode]:
+    if pixels.shape[2:] == end:
         return pixels
     from PIL import Image
 
-    return np.array(Image.fromarray(pixels).convert(MODES[mode]))
+    return np.array(Image.fromarray(pixels).convert(name))
 
 
-@decodes('TIFF')
-def _decode_tiff(data: Buffer, *args: str, max_size: int) -> Pixels:
-    image: Any = _plugin('Tiff')(BufferFile(data))
-    if image.mode[0] not in 'IF' and max(image.tag_v2.get(258, (1,))) > 8:  # Bits of each channel.
-        raise ValueError('TIFF with 16 bits a channel is decoded in grayscale only, got colour or alpha')
-    return _load(data, 'Tiff', max_size, args)
-
-
-def _decoder(name: str) -> Callable[..., Pixels]:
-    return decodes(name.upper())(lambda data, *args, max_size: _load(data, name, max_size, args))
-
-
-_DECODERS: dict[str, Callable[..., Pixels]] = {
-    'JPEG': decode_jpeg, 'PNG': decode_png, 'WebP': decode_webp, 'AVIF': decode_avif,
-    'GIF': _decoder('Gif'), 'BMP': _decoder('Bmp'), 'TIFF': _decode_tiff,
-}  # fmt: skip
-_DECODERS_TO_8_BITS = {'PNG': _decoder('Png'), 'TIFF': _decoder('Tiff')}
-"""These drop the lower bits of colour."""
-
-
-def _load(data: Buffer, name: str, max_size: int, args: tuple[str, ...] = ()) -> Pixels:
-    """Decodes an image with the plugin of Pillow that has this name."""
+def _load(data: Buffer, args: tuple[str, ...], max_size: int, drop_bits: bool = False) -> Pixels:
+    """Decodes a picture of any format; `drop_bits`: the lower ones of colour with 16 bits a channel."""
+    name, (_, rotate) = identify(data), _split(args, 'one argument')
+    if name == 'JPEG' and (pixels := _load_jpeg(data, max_size)) is not None:
+        return np.ascontiguousarray(jpeg_orientation(data).apply(pixels)) if rotate else pixels
     # The plugin's class instead of Image.open: no other plugin is imported or sees the bytes, and our limit
     # replaces Pillow's warning.
-    image = _plugin(name)(BufferFile(data))
+    image: Any = _plugin(name)(BufferFile(data))
+    bits = data[24] if name == 'PNG' else max(image.tag_v2.get(258, (1,))) if name == 'TIFF' else 8
+    if bits > 8 and image.mode[0] not in 'IF' and not drop_bits:
+        raise ValueError(f'{name} with 16 bits a channel is decoded in grayscale only, got colour or alpha')
     channels = {'1': 1, 'L': 1, 'I;16': 2, 'I;16B': 2}.get(image.mode, 3)
     _check_size(*image.size, 4 if image.has_transparency_data else channels, max_size)
-    return _pixels(image, _rotates(args))
+    return _pixels(image, rotate)
 
 
-def _plugin(name: str) -> Callable[[Any], Image]:
+def _load_jpeg(data: Buffer, max_size: int) -> Pixels | None:
+    """Decodes a JPEG with simplejpeg; None if that is not installed, or leaves it to Pillow."""
+    # By benchmarks/jpeg.py (November 2026), in ms on one thread, of 512 x 512 and of 3000 x 2000 pixels:
+    # simplejpeg 0.9 and 12.8, Pillow 1.3 and 45.5, imagecodecs and OpenCV 1.0 and 12.6, av 1.4 and 16.3. All
+    # but av give Pillow's pixels. Of the three fast ones simplejpeg is the smallest (0.4 MB, against 18 and
+    # 60), takes any buffer without a copy, and reports damage.
+    try:
+        import simplejpeg
+
+        height, width, space, _ = simplejpeg.decode_jpeg_header(data)
+    except (ImportError, ValueError):
+        return None
+    if space not in ('Gray', 'YCbCr', 'RGB'):
+        return None
+    _check_size(width, height, 1 if space == 'Gray' else 3, max_size)
+    try:
+        pixels: Pixels = simplejpeg.decode_jpeg(data, 'GRAY' if space == 'Gray' else 'RGB')
+    except ValueError as exc:
+        # The rest of the image would be grey or noise.
+        if any(phrase in str(exc) for phrase in ('remature end', 'bad Huffman code')):
+            raise
+        # Pillow decides about other irregularities, such as stray bytes between segments, which cameras and
+        # web sites leave.
+        return None
+    return np.array(pixels[:, :, 0]) if space == 'Gray' else pixels
+
+
+def _plugin(name: str) -> Callable[[Any], Any]:
+    """Returns the class of Pillow for a format."""
+    name = name if name == 'WebP' else name.title()
     try:
         module = importlib.import_module(f'PIL.{name}ImagePlugin')
     except ImportError as exc:
         raise MissingDependencyError('pillow', 'images') from exc
-    plugin: Callable[[Any], Image] = getattr(module, f'{name}ImageFile')
-    return plugin
+    return getattr(module, f'{name}ImageFile')  # type: ignore[no-any-return]
 
 
 def _check_size(width: int, height: int, channels: int, max_size: int) -> None:
     check_value_size(width * height * channels, max_size, f'an image of {width} x {height} pixels')
 
 
-def _pixels(image: Image, rotate: bool = True) -> Pixels:
+def _pixels(image: Any, rotate: bool = True) -> Pixels:
     """Returns the pixels of a PIL image of any mode with 8 bits a channel, or 16 of gray."""
     image.load()  # The EXIF data of a PNG may follow the pixels.
     orientation = exif_orientation(image.info.get('exif') or b'') if rotate else UPRIGHT
-    return np.ascontiguousarray(orientation.apply(_stored_pixels(image)))
-
-
-def _stored_pixels(image: Image) -> Pixels:
     mode = image.mode
     if mode.startswith('I;16'):
-        return np.array(image).astype(np.uint16, copy=False)
+        return np.ascontiguousarray(orientation.apply(np.array(image).astype(np.uint16, copy=False)))
     if mode in ('I', 'F') or ';' in mode:
         raise ValueError(f'expected an image of 8 bits a channel, or 16 of gray, got mode {mode}')
     if image.has_transparency_data and mode != 'RGBA':
         image = image.convert('RGBA')
-    elif mode == '1':
-        image = image.convert('L')
     elif mode not in ('L', 'RGB', 'RGBA'):
-        image = image.convert('RGB')
-    return np.array(image)
+        image = image.convert('L' if mode == '1' else 'RGB')
+    return np.ascontiguousarray(orientation.apply(np.array(image)))
 
 
 def _save(value: Any, format: str, channels: Sequence[int], **options: Any) -> bytes:
@@ -363,7 +340,7 @@ def _save(value: Any, format: str, channels: Sequence[int], **options: Any) -> b
         from PIL import Image
     except ImportError as exc:
         raise MissingDependencyError('pillow', 'images') from exc
-    _plugin(format.title() if format != 'WebP' else format)
+    _plugin(format)
     array = _pixels(value) if isinstance(value, Image.Image) else np.asarray(value)
     array = array.astype(array.dtype.newbyteorder('='), copy=False)
     if array.dtype != np.uint8 and not (format == 'PNG' and array.dtype == np.uint16):

@@ -26,15 +26,12 @@ __all__ = [
     'decode_i64',
     'decode_int',
     'decode_legacy_int',
-    'decode_u64',
     'decode_uint',
     'decode_utf8',
     'encode_bool',
     'encode_bytes',
     'encode_float',
-    'encode_i64',
     'encode_int',
-    'encode_u64',
     'encode_uint',
     'encode_utf8',
     'float_decoder',
@@ -251,24 +248,9 @@ def decode_legacy_int(data: Buffer, *_args: str) -> int:
     return int.from_bytes(data, 'little')
 
 
-def encode_i64(value: int) -> bytes:
-    """Encodes as `int(8)`: Granular's name for it."""
-    return encode_int(value, '8')
-
-
 def decode_i64(data: Buffer) -> int:
-    """Decodes as `int(8)`."""
+    """Decodes as `int(8)`: Granular's name for it."""
     return decode_int(data, '8')
-
-
-def encode_u64(value: int) -> bytes:
-    """Encodes as `uint(8)`: Granular's name for it."""
-    return encode_uint(value, '8')
-
-
-def decode_u64(data: Buffer) -> int:
-    """Decodes as `uint(8)`."""
-    return decode_uint(data, '8')
 
 
 def float_size(*args: str) -> int:

@@ -114,16 +114,12 @@ def decode_tree(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> Any:
 
 def _unpack(data: Buffer, max_size: int, list_hook: Callable[[list[Any]], Any] | None = None) -> Any:
     try:
-        if len(data) * MAX_GROWTH > max_size:
-            return _unpack_counted(data, max_size, list_hook)
-        try:
-            return msgpack.unpackb(data, strict_map_key=False, list_hook=list_hook)
-        except TypeError:
-            # A tuple used as a key was decoded as a list, which is not hashable. Rare, so a second attempt
-            # looks at every pair.
-            return msgpack.unpackb(
-                data, strict_map_key=False, list_hook=list_hook, object_pairs_hook=_with_keys
-            )
+        if len(data) * MAX_GROWTH <= max_size:
+            try:
+                return msgpack.unpackb(data, strict_map_key=False, list_hook=list_hook)
+            except TypeError:
+                pass  # A tuple used as a key was decoded as a list, which is not hashable.
+        return _unpack_counted(data, max_size, list_hook)
     except (ValueError, TypeError, msgpack.UnpackException) as exc:
         detail = str(exc) or type(exc).__name__
         if 'max_value_size' in detail:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,10 +36,9 @@ class JoinedVideos(FrameSequence):
     ) -> None:
         self._videos, self._video, self._length = count, video, length
         self._is_remote, self._label = is_remote, name
-        self._ends: list[int] = []
-        """The end of each video in frames, as far as the lengths are known."""
-        self._cut: Exception | None = None
-        self._lock = threading.Lock()
+        self._known: list[tuple[int, Exception | None]] = []
+        """What `length` returned for the first videos. Without a lock, which a fork would keep: threads may
+        find the same lengths, and write equal ones."""
         self._known_times: FrameTimes | None = None
 
     @property
@@ -51,36 +49,31 @@ class JoinedVideos(FrameSequence):
     def lengths(self) -> Int64s:
         """Frames of each video, shape (videos,)."""
         self._count(None)
-        ends = np.array([0, *self._ends], np.int64)
-        return ends[1:] - ends[:-1]
+        return np.diff(self._ends(), prepend=0)
+
+    def _ends(self) -> Int64s:
+        """Returns the end of each video in frames, as far as the lengths are known."""
+        return np.cumsum([length for length, _ in self._known], dtype=np.int64)
 
     def _count(self, stop: int | None, strict: bool = True) -> int:
-        ends = self._ends
-        while len(ends) < self._videos or self._cut:
-            if stop is not None and ends and ends[-1] >= stop:
-                break
-            if self._cut:
-                raise self._cut
-            with self._lock:
-                if len(ends) < self._videos and not self._cut:
-                    self._find_lengths(self._next_videos(stop))
-        return ends[-1] if ends else 0
+        while True:
+            ends = self._ends()
+            count, cut = (int(ends[-1]), self._known[len(ends) - 1][1]) if len(ends) else (0, None)
+            if stop is not None and len(ends) and count >= stop:
+                return count
+            if cut:
+                raise cut
+            if len(ends) == self._videos:
+                return count
+            # Up to a frame, as many videos as are needed if none is longer than those before.
+            more = self._videos - len(ends)
+            if stop is not None:
+                longest = int(np.diff(ends, prepend=0).max()) if len(ends) else stop
+                more = min(more, max(1, -(-(stop - count) // max(1, longest))))
+            self._find_lengths(len(ends), more)
 
-    def _next_videos(self, stop: int | None) -> int:
-        """Returns the number of videos whose lengths to find next, concurrently where the storage is remote.
-
-        Up to a frame, it is as many as are needed if none is longer than those before.
-        """
-        ends, left = self._ends, self._videos - len(self._ends)
-        if not self._is_remote or (stop is not None and not ends):
-            return 1
-        if stop is None:
-            return left
-        longest = max(end - start for start, end in zip([0, *ends], ends, strict=False))
-        return min(left, -(-(stop - ends[-1]) // max(1, longest)))
-
-    def _find_lengths(self, count: int) -> None:
-        """Finds the lengths of the next videos, up to a damaged one."""
+    def _find_lengths(self, first: int, count: int) -> None:
+        """Finds the lengths of videos, up to a damaged one; concurrently where the storage is remote."""
 
         def work(number: int) -> tuple[int, Exception | None] | Exception:
             try:
@@ -88,16 +81,16 @@ class JoinedVideos(FrameSequence):
             except Exception as exc:
                 return exc
 
-        first, ends = len(self._ends), self._ends
+        results: list[tuple[int, Exception | None]] = []
         for found in map_concurrently(work, range(first, first + count), self._is_remote):
             if isinstance(found, Exception):
-                if len(ends) == first:
+                if not results:
                     raise found
                 break  # An access that needs this video tries again.
-            length, self._cut = found
-            ends.append((ends[-1] if ends else 0) + length)
-            if self._cut:
+            results.append(found)
+            if found[1]:
                 break
+        self._known[first : first + len(results)] = results
 
     def _times(self) -> FrameTimes:
         if self._known_times is None:
@@ -117,7 +110,7 @@ class JoinedVideos(FrameSequence):
     def _decode(self, numbers: Int64s) -> Pixels:
         if not len(numbers):
             return self._no_frames()
-        starts = np.array([0, *self._ends], np.int64)
+        starts = np.append(0, self._ends())
         videos = np.searchsorted(starts, numbers, 'right') - 1
 
         def work(video: int) -> tuple[Int64s, Pixels]:

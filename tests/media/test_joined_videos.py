@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import functools
+import multiprocessing
+import os
 import random
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -99,3 +104,39 @@ def test_videos_of_different_sizes():
     assert video[9:].shape == (3, 48, 64, 3)
     with pytest.raises(ValueError, match='expected videos of one frame size'):
         video[5:12]
+
+
+def test_a_fork_while_lengths_are_found_does_not_hang():
+    """In a child, threads of the parent that were finding lengths are gone, and what they held stays."""
+    begun, go = threading.Event(), threading.Event()
+    parent = os.getpid()
+
+    def length(number):
+        if os.getpid() == parent:
+            begun.set()
+            go.wait(60)
+        return length_of(videos[number])
+
+    videos = [bags.Video(part) for part in parts()]
+    video = JoinedVideos(len(videos), videos.__getitem__, length, False, 'three videos')
+    thread = threading.Thread(target=video.__len__)
+    thread.start()
+    begun.wait(60)
+    child = multiprocessing.get_context('fork').Process(target=lambda: os._exit(len(video)))
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore', DeprecationWarning)  # Of a fork beside threads, by Python 3.12.
+        child.start()
+    child.join(60)
+    go.set()
+    thread.join()
+    child.kill()
+    assert child.exitcode == sum(LENGTHS)
+
+
+def test_threads_that_find_lengths_at_once():
+    for _ in range(3):
+        video, frames = joined(parts(), is_remote=True), whole()
+        with ThreadPoolExecutor(4) as threads:
+            keys = [29, 0, slice(5, 12), 12]
+            for key, found in zip(keys, threads.map(video.__getitem__, keys), strict=True):
+                assert np.array_equal(found, frames[key]), key
