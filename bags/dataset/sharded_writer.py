@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
 from bags.bag.checksums import SUFFIX
-from bags.bag.leftovers import remove_tree
 from bags.bag.zstd import check_dictionary
 from bags.dataset.encoder import bind_encoders
 from bags.dataset.field_writer import MAX_RECORDS, Compression, Run, field_compressions
@@ -114,17 +113,13 @@ class ShardedDatasetWriter:
             if self._step > 1:
                 raise ValueError("mode: expected 'create' with a shard_step, got 'overwrite'")
             self.directory = self._replacement.path
-        made_folder = not self.store.is_remote and not self.store.exists(self.directory)
+        self._made_folder = not self.store.is_remote and not self.store.exists(self.directory)
         self.store.make_folder(self.directory)
         try:
             self._writer = self._open(resume)
         except BaseException:
-            if made_folder:
-                self._remove_folder()
+            self._remove_folder()
             raise
-        self._made_folder = made_folder
-        # So that another writer knows that this one is at work.
-        self._lock = None if self._replacement is None else self.store.lock(self.directory)
         self._closed = False
 
     def _open(self, resume: bool) -> DatasetWriter | None:
@@ -369,20 +364,17 @@ class ShardedDatasetWriter:
         self._remove_mark()
         if self._replacement is not None:
             self.directory = self._replacement.swap()
-        if self._lock is not None:
-            self._lock.release()
         self._closed = True
 
     def _abandon(self) -> None:
         """Closes the dataset as unfinished; removes it if it has no datapoint, or was to replace another."""
         if self._closed:
             return
-        if self._lock is not None:
+        if self._replacement is not None:
             self._closed = True
             if self._writer is not None:
                 self._writer._abandon(is_kept=False)
-            self._lock.release()
-            remove_tree(self.store, self.directory)
+            self._replacement.release()
             return
         self._finish_upload()
         if self._writer is not None:
@@ -390,12 +382,15 @@ class ShardedDatasetWriter:
         self._closed = True
         if not len(self) and not self._past_shards:
             self.store.remove(self.store.join(self.directory, SOURCE))
-            if self._made_folder:
-                self._remove_folder()
+            self._remove_folder()
 
     def _remove_folder(self) -> None:
-        with contextlib.suppress(OSError):  # It is not empty: another writer has shards in it.
-            self.store.remove_folder(self.directory)
+        """Removes the folder if this writer made it, unless another one has shards in it."""
+        if self._replacement is not None:
+            self._replacement.release()
+        elif self._made_folder:
+            with contextlib.suppress(OSError):
+                self.store.remove_folder(self.directory)
 
     def __enter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bags.bag.checksums import SUFFIX
 from bags.dataset.metadata import METADATA, STATISTICS
+from bags.dataset.shard_index import INDEX
 from bags.storage import Store
 
 __all__ = ['MARK', 'MARK_TEXT', 'SOURCE', 'is_file_of_dataset', 'is_temporary', 'remove_files']
@@ -26,9 +27,9 @@ def is_temporary(name: str) -> bool:
 
 
 def is_file_of_dataset(name: str) -> bool:
-    """Tells by its name whether a writer makes such a file in a dataset folder."""
-    files = ('spec.json', METADATA, STATISTICS, MARK)
-    return name in files or name.endswith(('.bag', '.bagz', '.zdict', '.new', SUFFIX))
+    """Tells by its name whether a file in a dataset folder is a part of the dataset."""
+    files = ('spec.json', METADATA, STATISTICS, MARK, SOURCE, INDEX)
+    return name in files or name.endswith(('.bag', '.bagz', '.idx', '.zdict', '.new', SUFFIX))
 
 
 def remove_files(store: Store, folder: str) -> None:

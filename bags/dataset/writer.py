@@ -63,9 +63,8 @@ class DatasetWriter:
         truncate_to: With `resume`, the number of datapoints to keep; None keeps all.
         metadata: What readers find in `metadata`: values of JSON by name, with those of fields under
             `'fields'`. With `resume`, None keeps that of the folder.
-        mode: 'create', or 'overwrite' to replace the dataset in a local folder: another is written beside it,
-            and both are swapped at `close`, so that one of them is there at any time. After an exception, the
-            old one stays.
+        mode: 'create', or 'overwrite' to replace the dataset in a local folder: another is written beside it
+            and takes its place at `close`. After an exception, the old one stays.
         filesystem, storage_options: As in `DatasetReader`.
 
     Attributes:
@@ -119,7 +118,7 @@ class DatasetWriter:
         """Whether the folder was empty."""
         self._made_folder = not self._store.is_remote and not self._store.exists(self.directory)
         self._store.make_folder(self.directory)
-        self._lock = self._store.lock(self.directory)
+        self._lock = self._replacement or self._store.lock(self.directory)
         try:
             self._open(resume, truncate_to)
         except BaseException:
@@ -188,13 +187,13 @@ class DatasetWriter:
         store, path = self._store, self._store.join(self.directory, name)
         how = self._compressions.get(name)
         suffix = bag_suffix(self.directory, name, names) or ('.bagz' if how else '.bag')
+        options = WriterOptions(
+            compression=CompressionNone(),
+            buffer_size=MAX_BUFFERED_BYTES,
+            checksum=self._checksum,
+            **self._storage,
+        )
         if suffix == '.bag':
-            options = WriterOptions(
-                compression=CompressionNone(),
-                buffer_size=MAX_BUFFERED_BYTES,
-                checksum=self._checksum,
-                **self._storage,
-            )
             return FieldWriter(name, kind, path + suffix, options, mode=mode)
         how = how or Compressed()
         dictionary, dictionary_path = how.dictionary, f'{path}.zdict'
@@ -204,13 +203,7 @@ class DatasetWriter:
             store.replace(dictionary_path, dictionary)
         is_to_train = how.trained and not dictionary
         save = functools.partial(store.replace, dictionary_path) if is_to_train else None
-        compression = CompressionZstd(how.level, dictionary)
-        options = WriterOptions(
-            compression=compression,
-            buffer_size=MAX_TRAINING_BYTES,
-            checksum=self._checksum,
-            **self._storage,
-        )
+        options.compression, options.buffer_size = CompressionZstd(how.level, dictionary), MAX_TRAINING_BYTES
         return FieldWriter(name, kind, path + suffix, options, save, dictionary, mode=mode)
 
     # Properties.

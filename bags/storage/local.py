@@ -14,7 +14,7 @@ from bags.storage.mmap_file import MappedFile
 from bags.storage.pread_file import PreadFile, version_of
 from bags.storage.range_file import RangeFile, read_pieces
 
-__all__ = ['LocalOutput', 'LocalStore', 'swap_folders']
+__all__ = ['LocalOutput', 'LocalStore']
 
 MAX_VECTORS = 1024  # What Linux and macOS accept in one writev.
 MAX_WRITE = 1 << 30  # Bytes in one call: Linux writes up to 2 GiB of them, macOS refuses more.
@@ -102,30 +102,6 @@ class LocalStore:
     def remove_folder(self, folder: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.rmdir(folder)
-
-
-def swap_folders(folder: str, target: str) -> None:
-    """Renames a folder to a path where there may be another one, which then gets its name."""
-    with contextlib.suppress(OSError):
-        os.rmdir(target)  # An empty one.
-    if not os.path.exists(target):
-        os.rename(folder, target)
-    elif not _exchange(os.fsencode(folder), os.fsencode(target)):
-        # Not in one step: `bags.bag.leftovers` finishes what is interrupted here.
-        old = folder.removesuffix('.new') + '.old'
-        os.rename(target, old)
-        os.rename(folder, target)
-        os.rename(old, folder)
-
-
-def _exchange(path: bytes, other: bytes) -> bool:
-    """Has two paths change places in one step; returns whether system and file system can."""
-    import ctypes
-
-    libc: Any = ctypes.CDLL(None) if os.name == 'posix' else None
-    if hasattr(libc, 'renameat2'):  # Linux: AT_FDCWD is -100, RENAME_EXCHANGE 2.
-        return bool(libc.renameat2(-100, path, -100, other, 2) == 0)
-    return bool(hasattr(libc, 'renamex_np') and libc.renamex_np(path, other, 2) == 0)  # macOS: RENAME_SWAP.
 
 
 class LocalOutput:

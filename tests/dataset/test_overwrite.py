@@ -1,4 +1,4 @@
-"""Mode 'overwrite': the old dataset or the new one is there at any time, whole."""
+"""Mode 'overwrite': the old dataset or the new one is there, whole, whenever its writer is killed."""
 
 import itertools
 import os
@@ -10,7 +10,6 @@ import signal
 import pytest
 
 import bags
-from bags.storage import local
 
 SPEC = {'id': 'int(4)', 'text': 'utf8'}
 WAYS = {'folder': {}, 'shards': {'shard_length': 10}}
@@ -35,14 +34,8 @@ def first_of(path):
     return first
 
 
-@pytest.fixture(params=['in one step', 'in several steps'])
-def steps(request, monkeypatch):
-    if request.param == 'in several steps':
-        monkeypatch.setattr(local, '_exchange', lambda *_: False)
-
-
 @pytest.mark.parametrize(('old', 'new'), list(itertools.product(WAYS, WAYS)))
-def test_overwrite(tmp_path, steps, old, new):
+def test_overwrite(tmp_path, old, new):
     path = tmp_path / 'd'
     write(path, new, 0, mode='overwrite')  # There may be none.
     assert first_of(path) == 0
@@ -119,21 +112,19 @@ def test_open_readers_never_mix_old_and_new(tmp_path, way):
 
 CODE = """
 import sys
-from tests.dataset.test_overwrite import local, write
-if sys.argv[3] == 'steps':
-    local._exchange = lambda *_: False
+from tests.dataset.test_overwrite import write
 print('open', flush=True)
 for first in range(0, 10**9, 1000):
     write(sys.argv[1], sys.argv[2], first, mode='overwrite')
 """
 
 
-def kill_while_overwriting(kit, folder, times, seed, way, steps):
+def kill_while_overwriting(kit, folder, times, seed, way):
     chance = random.Random(seed)
     path = folder / 'd'
     seen = set()
     for _ in range(times):
-        process = kit.python(CODE, path, way, 'steps' if steps else '', wait=False)
+        process = kit.python(CODE, path, way, wait=False)
         with process:
             process.stdout.readline()
             until = chance.random() * 0.2
@@ -141,8 +132,8 @@ def kill_while_overwriting(kit, folder, times, seed, way, steps):
                 process.wait(until)
             except Exception:
                 process.send_signal(signal.SIGKILL)
-        if steps:
-            bags.recover(path) if any(folder.iterdir()) and not path.exists() else None
+        if seen and not path.exists():
+            bags.recover(path)
         if path.exists():
             seen.add(first_of(path))
         else:
@@ -153,16 +144,14 @@ def kill_while_overwriting(kit, folder, times, seed, way, steps):
 
 
 @pytest.mark.parametrize('way', WAYS)
-@pytest.mark.parametrize('steps', [False, True])
-def test_killed_while_overwriting(tmp_path, kit, way, steps):
-    kill_while_overwriting(kit, tmp_path, 3, 0, way, steps)
+def test_killed_while_overwriting(tmp_path, kit, way):
+    kill_while_overwriting(kit, tmp_path, 3, 0, way)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('way', WAYS)
-@pytest.mark.parametrize('steps', [False, True])
-def test_killed_at_many_moments_while_overwriting(tmp_path, kit, way, steps):
-    kill_while_overwriting(kit, tmp_path, 60, 1, way, steps)
+def test_killed_at_many_moments_while_overwriting(tmp_path, kit, way):
+    kill_while_overwriting(kit, tmp_path, 60, 1, way)
 
 
 def test_leftovers_of_a_killed_overwrite(tmp_path):
