@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,10 +13,12 @@ from bags.cli.errors import UsageError
 __all__ = [
     'Fields',
     'Json',
+    'Overwrite',
     'Path',
     'Rows',
     'argument',
     'check_field',
+    'mode_of',
     'option',
     'parse_byte_count',
     'parse_compression',
@@ -40,8 +42,16 @@ Path = Annotated[str, argument('PATH', 'A dataset, or a bag or several (name@*.b
 Json = Annotated[bool, option('--json', help='Print JSON, for programs.')]
 Rows = Annotated[str, option('--rows', metavar='INDEX', help='As 10:20 or ::2; several separated by commas.')]
 Fields = Annotated[str | None, option('--fields', '-f', metavar='NAMES', help='Fields, separated by commas.')]
+Overwrite = Annotated[
+    bool, typer.Option('--overwrite', help='Replace the dataset that is there, when the new one is complete.')
+]
 
 NUMBER = r'[+-]?[0-9]+'
+
+
+def mode_of(overwrite: bool) -> Literal['create', 'overwrite']:
+    """Returns the `mode` of a writer."""
+    return 'overwrite' if overwrite else 'create'
 
 
 def parse_rows(text: str, length: int, what: str = 'datapoint') -> range | list[int]:

@@ -11,10 +11,12 @@ from typing import Any, Literal
 
 from bags.concurrency import map_in_threads
 from bags.dataset.field_writer import Compression
+from bags.dataset.metadata import MAX_METADATA_BYTES, METADATA, Metadata, dump_metadata, load_metadata
 from bags.dataset.open import open as open_dataset
 from bags.dataset.registry import encoders
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
-from bags.errors import EncodeError, SourceError, SpecError
+from bags.dataset.spec import parse_spec
+from bags.errors import CorruptError, EncodeError, SourceError, SpecError
 from bags.interop.extensions import KEY
 from bags.interop.folders import FolderSource, list_files
 from bags.interop.source import Entry, Source
@@ -68,7 +70,8 @@ def convert(
 
     File names give the fields and the spec (`open_source` shows it beforehand): `x.jpg` and `x.txt` are a
     datapoint with fields `jpg` and `txt`; the field `__key__` holds `x`. A field is optional if some of the
-    datapoints have no file for it.
+    datapoints have no file for it. An object of JSON in `metadata.json`, at the top of a folder, becomes the
+    metadata of the dataset: `export` writes it.
 
     Args:
         source: A folder, a tar, several tars, or what `open_source` returned.
@@ -108,6 +111,7 @@ def convert(
         compression=compression,
         resume=resume,
         mode=mode,
+        metadata=_metadata(source),
         **storage,
     ) as writer:
         entries = source.entries()
@@ -156,21 +160,63 @@ def open_source(
     tars = [os.fspath(part) for part in ([source] if isinstance(source, str | os.PathLike) else source)]
     if not tars:
         raise ValueError('source: expected a folder, a tar or several tars, got none')
+    metadata: Metadata | None = None
     if isinstance(source, str | os.PathLike) and not is_tar(root := tars[0]):
         names = list_files(root, storage_options)
         if any(name.rpartition('/')[2] == 'refs.bag' for name in names):
             raise SourceError(root, 'is a dataset already; bags.copy copies one')
+        if METADATA in names and len(names) > 1:
+            metadata = _read_metadata(root, storage_options)
+            names = [name for name in names if metadata is None or name != METADATA]
         if names and (layout is not None or not all(map(is_tar, names))):
-            return _with_changes(FolderSource(root, names, layout, storage_options), spec)
+            return _with_changes(FolderSource(root, names, layout, storage_options), spec, metadata)
         if names:
             tars = [f'{root.rstrip("/")}/{name}' for name in names]
         elif not any(letter in root for letter in '*?['):
             detail = 'no files to import; expected a folder of files, or tars'
             raise FileNotFoundError(errno.ENOENT, detail, root)
-    return _with_changes(TarSource(tars, storage_options, on_error), spec)
+    return _with_changes(TarSource(tars, storage_options, on_error), spec, metadata)
 
 
-def _with_changes(source: Source, changes: Mapping[str, str | None] | None) -> Source:
+def _read_metadata(root: str, storage_options: Mapping[str, Any] | None) -> Metadata | None:
+    """Returns the metadata of a folder; None if the file is no object of JSON, and so a file like others."""
+    import fsspec
+
+    fs, path = fsspec.core.url_to_fs(f'{root.rstrip("/")}/{METADATA}', **(storage_options or {}))
+    if fs.size(path) > MAX_METADATA_BYTES:
+        return None
+    try:
+        return load_metadata(fs.cat_file(path), path)
+    except CorruptError:
+        return None
+
+
+def _metadata(source: Source) -> Metadata | None:
+    """Returns the metadata for the dataset, with facts of fields under their names there.
+
+    What was the field `photo` before an export is `photo.jpg` now. A sequence of times is none any more.
+    """
+    types, facts = parse_spec(source.spec), source.metadata.get('fields', {})
+    fields = {}
+    for name in types:
+        found = facts.get(name, facts.get(name.rpartition('.')[0]))
+        if isinstance(found, dict) and not (found.get('times') in types and types[found['times']].sequence):
+            found = {key: fact for key, fact in found.items() if key != 'times'}
+        if found is not None:
+            fields[name] = found
+    metadata = {key: value for key, value in source.metadata.items() if key != 'fields'}
+    metadata |= {'fields': fields} if fields else {}
+    try:
+        dump_metadata(metadata, types)
+    except (TypeError, ValueError) as exc:
+        raise SourceError(METADATA, str(exc)) from exc
+    return metadata or None
+
+
+def _with_changes(
+    source: Source, changes: Mapping[str, str | None] | None, metadata: Metadata | None
+) -> Source:
+    source.metadata = metadata or {}
     for field, kind in (changes or {}).items():
         if field not in source.spec:
             raise SpecError(field, f'one of the fields {", ".join(source.spec)}', field)

@@ -15,6 +15,7 @@ import numpy as np
 
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.columns import read_values
+from bags.dataset.metadata import METADATA, dump_metadata, metadata_of_fields
 from bags.dataset.open import open_with_known_decoders
 from bags.dataset.selection import Fields, select_whole
 from bags.dataset.spec import FieldType
@@ -66,7 +67,8 @@ def export(
     File names are `KEY.FIELD.EXTENSION`: the field `__key__`, or the index of the datapoint; the field; and
     an extension that fits the type, unless the field ends in one. Numbers become text; arrays, and sequences
     of numbers or of `array(…)`, become `.npy`; other sequences `KEY.FIELD.000003.EXTENSION` for each item.
-    Missing values have no file. An export that fails removes what it wrote.
+    Missing values have no file. Metadata are in `metadata.json`, which `convert` reads. An export that fails
+    removes what it wrote.
 
     Args:
         dataset: A reader, a view, or the path of a dataset.
@@ -113,6 +115,9 @@ def export(
     written: set[str] = set()
     try:
         with show_progress('exporting', len(dataset), 'datapoints', show=progress) as advance:
+            if metadata := metadata_of_fields(dataset.metadata, names):
+                written.add(path := posixpath.join(root, METADATA))
+                fs.pipe_file(path, dump_metadata(metadata, dataset._types))
             samples = _samples(dataset, names, key, advance)
             if format == 'webdataset':
                 return _write_tars(fs, root, samples, shard_size, shard_length, written)
@@ -238,11 +243,14 @@ def _checked(where: str, name: str) -> str:
 def _write_files(fs: Any, root: str, samples: Iterator[Sample], written: set[str]) -> int:
     """Writes the files of all datapoints, and adds their paths to `written`; returns how many there are."""
     folders: set[str] = set()
+    count = 0
     for key, files, are_named in samples:
         # An original name is added to the key even if the key ends with it.
         is_only = len(files) == 1 and not are_named
         for name, data in files:
             path = posixpath.join(root, _checked(key, file_name(key, name, is_only)))
+            if path == posixpath.join(root, METADATA) and (path in written or data.lstrip()[:1] == b'{'):
+                raise SourceError(path, f'expected another key, got {key!r}: this file is for metadata')
             if path in written:
                 raise SourceError(path, f'expected a key for each datapoint, got {key!r} twice')
             written.add(path)
@@ -251,7 +259,8 @@ def _write_files(fs: Any, root: str, samples: Iterator[Sample], written: set[str
                 fs.makedirs(folder, exist_ok=True)
                 folders.add(folder)
             fs.pipe_file(path, data)
-    return len(written)
+        count += len(files)
+    return count
 
 
 def _write_tars(

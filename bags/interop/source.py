@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 
+from bags.dataset.metadata import Metadata
 from bags.dataset.spec import parse_type
 from bags.errors import SourceError
 from bags.formats.encoded import BufferFile, check_format
@@ -44,6 +45,9 @@ class Source(abc.ABC):
     """How files are grouped into datapoints."""
     damaged: list[tuple[str, str]]
     """Of a source opened with `on_error='skip'`: tars that are damaged, and why."""
+
+    metadata: Metadata
+    """Content of `metadata.json` at the top of a folder."""
 
     @abc.abstractmethod
     def entries(self) -> Iterator[Entry]:

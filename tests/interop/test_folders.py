@@ -570,3 +570,37 @@ def test_all_that_cannot_be_imported_is_a_bags_error(tmp_path):
             bags.convert(source, tmp_path / f'{number}.out', spec=spec)
         except bags.BagsError as exc:
             assert f'x.{extension}' in str(exc)  # noqa: PT017 - some changes do no harm
+
+
+@pytest.mark.parametrize('format', ['files', 'webdataset'])
+def test_metadata_of_a_dataset_are_exported_and_imported(format, tmp_path):
+    facts = {'robot': 'arm 7', 'fields': {'photo': {'rate': 30, 'unit': 'px'}, 'txt': {'times': 'when'}}}
+    with bags.DatasetWriter(
+        tmp_path / 'x', {'txt': 'utf8', 'photo': 'bytes', 'when': 'float(8)[]'}
+    ) as writer:
+        writer.append({'txt': 'a', 'photo': b'x', 'when': [0.5]})
+    bags.set_metadata(tmp_path / 'x', facts)
+    bags.export(tmp_path / 'x', tmp_path / 'out', format=format, fields=['txt', 'photo'])
+    assert json.loads((tmp_path / 'out/metadata.json').read_text()) == facts
+    bags.convert(tmp_path / 'out', tmp_path / 'back')
+    with bags.open(tmp_path / 'back') as dataset:
+        assert len(dataset) == 1
+        assert dataset.metadata['robot'] == 'arm 7'
+        assert dataset.metadata['fields']['txt'] == {}
+        assert dataset.metadata['fields']['photo'] == {'rate': 30, 'unit': 'px'}
+
+
+def test_a_metadata_file_that_is_none(tmp_path):
+    """A list is a file like others; an object with a fact that is invalid is named."""
+    (tmp_path / 'in').mkdir()
+    (tmp_path / 'in/a.txt').write_text('a')
+    (tmp_path / 'in/metadata.json').write_text('[1]')
+    assert bags.convert(tmp_path / 'in', tmp_path / 'x').datapoints == 2
+    (tmp_path / 'in/metadata.json').write_text('{"fields": {"txt": {"rate": -1}}}')
+    with pytest.raises(bags.SourceError, match=r"metadata.json: .*'txt': rate: expected items per second"):
+        bags.convert(tmp_path / 'in', tmp_path / 'y')
+    with bags.DatasetWriter(tmp_path / 'z', {'__key__': 'utf8', 'json': 'json'}) as writer:
+        writer.append({'__key__': 'metadata', 'json': {'a': 1}})
+    with pytest.raises(bags.SourceError, match='this file is for metadata'):
+        bags.export(tmp_path / 'z', tmp_path / 'out', format='files')
+    assert not list((tmp_path / 'out').iterdir())

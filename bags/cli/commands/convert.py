@@ -10,9 +10,11 @@ import typer
 from bags.cli.arguments import (
     Fields,
     Json,
+    Overwrite,
     Path,
     argument,
     check_field,
+    mode_of,
     option,
     parse_byte_count,
     parse_fields,
@@ -44,6 +46,7 @@ def import_(
         bool, typer.Option('--skip', help='Leave out datapoints with damaged files, and list these.')
     ] = False,
     resume: Annotated[bool, typer.Option('--resume', help='Continue an interrupted import.')] = False,
+    overwrite: Overwrite = False,
     workers: Annotated[int, typer.Option(min=1, help='Threads that read files.')] = 4,
     json: Json = False,
 ) -> None:
@@ -84,7 +87,9 @@ def import_(
         _print(json, {'layout': found.layout, 'datapoints': found.count, 'spec': found.spec})
         return
     try:
-        done = convert(found, target, on_error=on_error, workers=workers, resume=resume)
+        done = convert(
+            found, target, on_error=on_error, workers=workers, resume=resume, mode=mode_of(overwrite)
+        )
     except SourceError as exc:
         fail(f'{exc} (--resume --skip continues without it)')
     skipped = [{'file': name, 'why': detail} for name, detail in done.skipped]

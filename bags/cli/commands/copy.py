@@ -9,8 +9,10 @@ import typer
 from bags.cli.arguments import (
     Fields,
     Json,
+    Overwrite,
     Rows,
     argument,
+    mode_of,
     option,
     parse_byte_count,
     parse_compression,
@@ -38,6 +40,7 @@ def copy(
         int | None, typer.Option(min=1, show_default=False, help='Datapoints of a full shard.')
     ] = None,
     resume: Annotated[bool, typer.Option('--resume', help='Continue an interrupted copy.')] = False,
+    overwrite: Overwrite = False,
     skip: Annotated[
         bool, typer.Option('--skip', help='Leave out datapoints that cannot be read, and list them.')
     ] = False,
@@ -63,6 +66,7 @@ def copy(
             shard_size=parse_byte_count(shard_size),
             shard_length=shard_length,
             resume=resume,
+            mode=mode_of(overwrite),
             on_error='skip' if skip else 'raise',
         )
     if json:

@@ -19,6 +19,11 @@ from bags.cli.output import (
 
 __all__ = ['info']
 
+MAX_FACTS = 32
+"""Lines of metadata."""
+MAX_FACT = 160
+"""Characters of the value on one."""
+
 
 def info(path: Path, json: Json = False) -> None:
     """Prints fields, types, datapoints, bytes, and how large records and how long sequences are.
@@ -37,10 +42,7 @@ def info(path: Path, json: Json = False) -> None:
     say(path, 'bold')
     _print_dataset(found) if is_dataset else _print_bag(found)
     if isinstance(found, bags.DatasetInfo) and found.metadata:
-        from json import dumps
-
-        say('')
-        say(f'metadata  {dumps(found.metadata, ensure_ascii=False)}')
+        _print_metadata(found.metadata)
     if found.checksums:
         say('')
         say('Every record has a checksum.')
@@ -77,6 +79,27 @@ def _print_dataset(found: Any) -> None:
     if found.sampled_shards < found.shards:
         say('')
         say(f'Records and items: of {found.sampled_shards} of {shards}.', 'dim')
+
+
+def _print_metadata(metadata: dict[str, Any]) -> None:
+    """Prints a line for each key, and for each key of a field: `state.rate  200`."""
+    from json import dumps
+
+    fields = {
+        f'{name}.{key}': fact
+        for name, facts in metadata.get('fields', {}).items()
+        for key, fact in facts.items()
+    }
+    texts = {
+        key: dumps(value, ensure_ascii=False)
+        for key, value in {**metadata, **fields}.items()
+        if key != 'fields'
+    }
+    rows = [[key, text if len(text) <= MAX_FACT else f'{text[:MAX_FACT]}…'] for key, text in texts.items()]
+    say('')
+    print_rich(table([('metadata', 'left'), ('', 'left')], rows[:MAX_FACTS]))
+    if len(rows) > MAX_FACTS:
+        say(f'… {len(rows) - MAX_FACTS:,} more (--json prints all)', 'dim')
 
 
 def _print_bag(found: Any) -> None:
