@@ -7,12 +7,13 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 __all__ = [
     'CPU_COUNT',
     'ClosedHandle',
     'FifoCache',
+    'cached_attribute',
     'map_concurrently',
     'map_in_threads',
     'max_open_bags',
@@ -123,6 +124,23 @@ class FifoCache(dict[Key, Value]):
             except (KeyError, RuntimeError, StopIteration):
                 pass  # Another thread did it. A lock could stay held in a forked child.
         self[key] = value
+        return value
+
+
+class cached_attribute(Generic[Value]):  # noqa: N801 - used as a decorator
+    """A method that is called once for each object: its result becomes an attribute of the object.
+
+    As `functools.cached_property`, which before Python 3.12 has a lock for each class: a child that is forked
+    while another thread holds it waits for ever.
+    """
+
+    def __init__(self, make: Callable[[Any], Value]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> Value:
+        # Without `__set__`, the attribute is found before this the next time.
+        value: Value = vars(instance).setdefault(self._make.__name__, self._make(instance))
         return value
 
 

@@ -61,7 +61,6 @@ def test_unknown_options_are_refused(tmp_path):
 
 
 WRONG = {
-    'cache_mode': (lambda d, to: bags.open(d, cache=to, cache_mode='x'), "'files' or 'blocks', got 'x'"),
     'cache_size': (lambda d, to: bags.open(d, cache=to, cache_size='1GB'), "integer or None, got '1GB'"),
     'cache': (lambda d, to: bags.open(d, cache=3), 'path of a folder or None, got 3'),
     'max_record_size': (lambda d, to: bags.open(d, max_record_size='1GB'), "an integer, got '1GB'"),

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bags.authoring.copy_plan import Planner, copied_type
-from bags.authoring.copy_records import ChunkReader, ComputedFields
+from bags.authoring.copy_records import ChunkReader, ComputedFields, has_checksums
 from bags.authoring.progress_log import ProgressLog
 from bags.bag.limits import ENTRY
 from bags.dataset.base import Dataset, check_dataset
@@ -57,6 +57,7 @@ def copy(
     *,
     fields: Fields = None,
     compression: Compression = None,
+    checksum: bool | None = None,
     shard_size: int | None = 10 * GB,
     shard_length: int | None = None,
     add: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] | None = None,
@@ -81,6 +82,8 @@ def copy(
         fields: Which fields to copy; all unless given.
         compression: As in `DatasetWriter`; unless given, that of each field of the dataset. With a level
             other than 3, fields are compressed again even if they are compressed already.
+        checksum: Whether the copy has checksums; unless given, if the dataset has some. Records are then
+            compared with those of the dataset, and are in memory for that.
         shard_size, shard_length: Bytes, or datapoints, from which on a shard is full.
         add: New fields: their type, and a function from a batch to the values of its datapoints, an array or
             a list. The batch is a mapping of the dataset's fields to columns, each read when it is first
@@ -117,7 +120,11 @@ def copy(
     computed = None
     if new:
         computed = ComputedFields(source, new, functions, Encoder(new, encoders), batch_size)
-    reader = ChunkReader(source, types, compressions, recompressed, skips, workers if skips else 1, computed)
+    if checksum is None:
+        checksum = any(_has_checksums(source, name) for name in names)
+    reader = ChunkReader(
+        source, types, compressions, recompressed, skips, workers if skips else 1, computed, checksum
+    )
     with ShardedDatasetWriter(
         directory,
         spec,
@@ -125,6 +132,7 @@ def copy(
         shard_size,
         shard_length,
         compression=compressions,
+        checksum=checksum,
         resume=resume,
         metadata=metadata_of_fields(source.metadata, every) or None,
         mode=mode,
@@ -181,6 +189,11 @@ def _added(add: Any) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]
             raise TypeError(f'add: expected a type and a function for field {name!r}, got {pair!r}')
     types = parse_spec({name: kind for name, (kind, _) in pairs.items()})
     return types, {name: function for name, (_, function) in pairs.items()}
+
+
+def _has_checksums(dataset: Dataset, field: str) -> bool:
+    ranges = dataset._record_ranges(np.arange(1), field) if len(dataset) else None
+    return ranges is not None and has_checksums(ranges.sources[0].bag)
 
 
 def _stored_as(dataset: Dataset, field: str) -> tuple[Compressed | None, bool]:

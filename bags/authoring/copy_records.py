@@ -12,8 +12,11 @@ import numpy as np
 
 from bags.authoring.copy_plan import ByteRanges, Chunk, CopyPlan
 from bags.bag.bag_file import BagFile
-from bags.bag.options import CompressionZstd
+from bags.bag.checksums import checksums_name
+from bags.bag.open import open_bag
+from bags.bag.options import CompressionZstd, ReaderOptions, merge
 from bags.bag.zstd import Zstd
+from bags.concurrency import FifoCache, max_open_bags
 from bags.dataset.base import Dataset
 from bags.dataset.batch import Column, spread
 from bags.dataset.columns import read_column
@@ -23,9 +26,10 @@ from bags.dataset.refs import MISSING
 from bags.dataset.spec import Spec
 from bags.errors import CorruptError
 from bags.indexing import Int64s, offsets_of
+from bags.storage import store_to_read
 from bags.storage.range_file import RangeFile
 
-__all__ = ['ChunkReader', 'ComputedFields']
+__all__ = ['ChunkReader', 'ComputedFields', 'has_checksums']
 
 MIN_FILE_COPY_BYTES = 1 << 17
 """Mean bytes of ranges from which on the system copies them from file to file."""
@@ -138,6 +142,17 @@ class ChunkReader:
     threads: int
     """Most threads that decompress a chunk."""
     computed: ComputedFields | None
+    checksum: bool = False
+    """Whether to compare records with their checksums, where they have some: the copy has checksums too."""
+
+    def __post_init__(self) -> None:
+        self._checked = FifoCache(_open_checked, max_open_bags(4))
+
+    def _bag(self, bag: BagFile) -> BagFile:
+        """Returns a bag that compares records with their checksums, if they are kept and it has some."""
+        if not self.checksum or bag.checksums is not None or bag.options is None:
+            return bag
+        return self._checked[bag] if has_checksums(bag) else bag
 
     def load(self, chunk: Chunk) -> ChunkRecords:
         """Returns the records of a chunk.
@@ -168,15 +183,50 @@ class ChunkReader:
         bags = [ranges.sources[which].bag for which in np.unique(ranges.which).tolist()]
         if all(_is_stored_alike(bag, target, again) for bag in bags):
             if self.verify:
-                _read_records(plan, self.threads)
+                self._read_records(plan)
+            if self.checksum:
+                return [_run_of(self._read_records(plan, stored=True), True)]
             return _stored_runs(ranges)
-        records = _read_records(plan, self.threads)
+        records = self._read_records(plan)
         if target is None or (target.trained and not target.dictionary):
             return [_run_of(records)]  # The writer trains the dictionary.
         codec = Zstd(CompressionZstd(target.level, target.dictionary), MAX_RECORD_BYTES)
         if max(map(len, records), default=0) > codec.max_record_size:
             return [_run_of(records)]  # The writer raises an error.
         return [_run_of(codec.encode_many(records), True)]
+
+    def _read_records(self, plan: CopyPlan, stored: bool = False) -> list[bytes]:
+        """Returns the records of a plan, decompressed or as they are stored."""
+        lengths = plan.stops - plan.starts
+        offsets = offsets_of(lengths)
+        if len(lengths) == 1 and not stored:
+            bag = self._bag(plan.sources[int(plan.which[0])].bag)
+            return bag.read_span(int(plan.starts[0]), int(plan.stops[0]), self.threads)
+        records: list[Any] = [None] * int(offsets[-1])
+        for which in np.unique(plan.which).tolist():
+            mine = np.flatnonzero(plan.which == which)
+            bag, indices = self._bag(plan.sources[which].bag), spread(plan.starts[mine], lengths[mine])
+            found = bag.read_stored(indices) if stored else bag.read(indices, self.threads)
+            for place, record in zip(spread(offsets[mine], lengths[mine]).tolist(), found, strict=True):
+                records[place] = record
+        return records
+
+
+def has_checksums(bag: BagFile) -> bool:
+    """Returns whether the records of a bag have checksums."""
+    if bag.checksums is not None or bag.options is None:
+        return bag.checksums is not None
+    store, _ = store_to_read(bag.path, bag.options)
+    return store.exists(checksums_name(bag.path))
+
+
+def _open_checked(bag: BagFile) -> BagFile:
+    """Opens a bag again, to compare its records with their checksums."""
+    assert bag.options is not None
+    options = merge(ReaderOptions, bag.options, {'checksum': True})
+    checked = open_bag(store_to_read(bag.path, options)[0], bag.path, options)
+    checked.codec = bag.codec
+    return checked
 
 
 def _is_stored_alike(bag: BagFile, target: Compressed | None, again: bool) -> bool:
@@ -186,22 +236,6 @@ def _is_stored_alike(bag: BagFile, target: Compressed | None, again: bool) -> bo
     if again or bag.codec.options.dictionary != target.dictionary:
         return False
     return bool(target.dictionary) or not target.trained
-
-
-def _read_records(plan: CopyPlan, threads: int) -> list[bytes]:
-    """Returns the records of a plan, decompressed."""
-    lengths = plan.stops - plan.starts
-    offsets = offsets_of(lengths)
-    if len(lengths) == 1:
-        bag: BagFile = plan.sources[int(plan.which[0])].bag
-        return bag.read_span(int(plan.starts[0]), int(plan.stops[0]), threads)
-    records: list[Any] = [None] * int(offsets[-1])
-    for which in np.unique(plan.which).tolist():
-        mine = np.flatnonzero(plan.which == which)
-        found = plan.sources[which].bag.read(spread(plan.starts[mine], lengths[mine]), threads)
-        for place, record in zip(spread(offsets[mine], lengths[mine]).tolist(), found, strict=True):
-            records[place] = record
-    return records
 
 
 def _stored_runs(ranges: ByteRanges) -> list[Run]:

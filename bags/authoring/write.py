@@ -84,6 +84,7 @@ def write(
     ordered: bool = True,
     encoders: Mapping[str, Callable[..., Any]] | None = None,
     compression: Compression = None,
+    checksum: bool = False,
     shard_size: int | None = 10 * GB,
     shard_length: int | None = None,
     resume: bool = False,
@@ -106,7 +107,7 @@ def write(
             and there is a function of yours to run in them.
         ordered: Keep the order of the inputs. If False, datapoints are written in the order in which they are
             done. (Object stores keep the order in any case.)
-        encoders, compression: As in `DatasetWriter`. Encoders run in the workers.
+        encoders, compression, checksum: As in `DatasetWriter`. Encoders run in the workers.
         shard_size, shard_length: Bytes, or datapoints, from which on a shard is full.
         resume: Resume an earlier run, if there was one, with the same inputs in the same order: no datapoint
             is lost or written twice.
@@ -153,7 +154,7 @@ def write(
         writer = stack.enter_context(
             ShardedDatasetWriter(
                 directory, spec, encoders, shard_size, shard_length,
-                compression=compression, resume=resume, mode=mode,
+                compression=compression, checksum=checksum, resume=resume, mode=mode,
                 filesystem=filesystem, storage_options=storage_options,
             )
         )  # fmt: skip

@@ -13,12 +13,13 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from bags.bag.bag_file import BagFile
+from bags.bag.checksums import RecordHasher, checksums_name, digest_of
 from bags.bag.limits import ENTRY
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
@@ -26,6 +27,7 @@ from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage import Lock, Output, Store
 from bags.storage.memory_file import MemoryOutput
+from bags.storage.range_file import read_pieces
 
 __all__ = ['BagAppender', 'Chunk']
 
@@ -41,14 +43,20 @@ class BagAppender:
     Args:
         store, path: The bag.
         placement: Where its limits will be.
-        mode, truncate_to: As in `bags.bag.Writer`.
+        mode, truncate_to, checksum: As in `bags.bag.Writer`.
 
     Raises:
         FileExistsError, BlockingIOError, CorruptError: As `bags.bag.Writer`.
     """
 
     def __init__(
-        self, store: Store, path: str, placement: LimitsPlacement, mode: str, truncate_to: int | None
+        self,
+        store: Store,
+        path: str,
+        placement: LimitsPlacement,
+        mode: str,
+        truncate_to: int | None,
+        checksum: bool = False,
     ) -> None:
         self.path = path
         """Where the bag is after `close`."""
@@ -67,21 +75,57 @@ class BagAppender:
         self._limits: Output
         if mode not in ('create', 'append', 'overwrite'):
             raise ValueError(f"mode: expected 'create', 'append' or 'overwrite', got {mode!r}")
+        self._sums: Output | None = None
+        self.has_checksums = checksum
         exists = mode == 'append' and (store.exists(path) or store.exists(limits_name(path)))
         if mode == 'create' or (mode == 'append' and not exists):
             self._create()
         elif store.is_remote:
+            if mode == 'overwrite':
+                store.remove(checksums_name(path))
             self._rewrite(0 if mode == 'overwrite' else truncate_to)
         elif mode == 'append':
             self._append(truncate_to)
         else:
-            self._written = self._temporary_path()
+            self._written = self._temporary_path(path)
             self._create()
+        if self.has_checksums and self._sums is None:
+            beside = checksums_name(self._written)
+            self._sums = MemoryOutput(beside) if store.is_remote else store.resume(beside, 0)
+            self._sums.write([digest_of(b'').to_bytes(ENTRY, 'little')])
 
-    def _temporary_path(self) -> str:
+    def set_companion(self, data: bytes) -> None:
+        """Saves the checksum of what else is needed to read the bag. Not after the first record."""
+        if self._sums is not None and not self.count:
+            self._sums.size = 0
+            self._sums.write([digest_of(data).to_bytes(ENTRY, 'little')])
+
+    def _continue_checksums(self, bag: BagFile) -> None:
+        """Continues the checksums of a bag, or computes those of its records if they are wanted."""
+        beside = checksums_name(self.path)
+        kept = self._store.read(beside) if self._store.exists(beside) else b''
+        if not kept and not (self.has_checksums and self.count):
+            return
+        self.has_checksums = True
+        size = ENTRY * (self.count + 1)
+        if not kept:
+            hasher = RecordHasher(None)
+            kept = hasher.table()
+            for index in range(self.count):
+                kept += digest_of(bag.read_stored(np.array([index]))[0]).to_bytes(ENTRY, 'little')
+        if len(kept) < size:
+            raise CorruptError(beside, None, f'expected the checksums of {self.count} records at least')
+        if self._store.is_remote:
+            self._sums = MemoryOutput(beside)
+            self._sums.write([kept[:size]])
+        else:
+            self._store.replace(beside, kept[:size])  # Readers of more records have the old file.
+            self._sums = self._store.resume(beside, size)
+
+    def _temporary_path(self, path: str) -> str:
         # Random: the process id would not do, because in a container it is the same each time, and a killed
         # process may have left a file with it.
-        folder, name = os.path.split(self.path)
+        folder, name = os.path.split(path)
         return self._store.join(folder, f'.{name}.{secrets.token_hex(4)}.new')
 
     def _create(self) -> None:
@@ -103,7 +147,9 @@ class BagAppender:
         """Starts an object that replaces the one that exists, and begins with the first of its records."""
         ends = np.empty(0, '<i8')
         if truncate_to != 0:
-            ends = self._ends(self._open_bag(), truncate_to)
+            bag = self._open_bag()
+            ends = self._ends(bag, truncate_to)
+            self._continue_checksums(bag)
         self._data = self._store.resume(self.path, self.end)
         beside = limits_name(self.path)
         self._limits = self._store.resume(beside, 0) if self._separate else MemoryOutput(beside)
@@ -131,11 +177,12 @@ class BagAppender:
         """Continues at the end of a local bag, under the lock."""
         bag = self._open_bag()
         ends = self._ends(bag, truncate_to)
-        if bag.limits is bag.file and bag.count:
-            # The bag is closed, and may be mapped by readers: a copy of it grows instead.
-            self._limits = self._store.resume(beside, 0)
-            self._limits.write([ends.tobytes()])
-            copy = self._temporary_path()
+        if len(ends) < bag.count or bag.limits is bag.file or bag.limits.size % ENTRY:
+            # Readers may have a map of the records that are dropped here, or of the limits of a closed bag:
+            # copies of both files grow instead. First the limits, as the first of them fit both bags. A byte
+            # after them says that the records are still to be replaced.
+            self._replace_limits(beside, ends)
+            copy = self._temporary_path(self.path)
             self._store.clone(self.path, copy, self.end)
             self._data = self._store.resume(copy, self.end)
             self._write_sentinel(self.end)
@@ -147,6 +194,22 @@ class BagAppender:
         self._data = self._store.resume(self.path, size)
         self._data.size = self.end
         self._write_sentinel(size)
+        self._continue_checksums(bag)
+
+    def _replace_limits(self, beside: str, ends: Int64s) -> None:
+        """Puts a new file of limits in place, and holds the lock of it."""
+        copy = self._temporary_path(beside)
+        self._limits = self._store.create(copy)
+        try:
+            self._limits.write([ends.tobytes(), b'\0'])
+            lock, self._lock = self._lock, self._store.lock(copy)
+            self._store.rename(copy, beside)
+        except BaseException:
+            self._limits.discard()
+            raise
+        self._limits.path, self._limits.size = beside, self.count * ENTRY
+        if lock is not None:
+            lock.release()
 
     def _open_bag(self) -> BagFile:
         bag = open_bag(self._store, self.path, ReaderOptions(limits_placement=self._placement))
@@ -163,43 +226,66 @@ class BagAppender:
         self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
         return ends
 
-    def append(self, chunks: Iterable[Chunk], sizes: Any, pending: list[bytes]) -> None:
-        """Writes stored records and their limits. On an error the bag is as before.
+    def append(
+        self, chunks: Iterable[Chunk], sizes: Any, pending: list[bytes], frames: Sequence[bytes] = ()
+    ) -> None:
+        """Writes stored records and their limits.
+
+        After an error there are those records whose limits were written, since readers may have seen them.
 
         Args:
             chunks: The bytes of the records.
             sizes: Bytes of each record; None for one record of all bytes.
-            pending: Emptied at the moment when its records count as written.
+            pending: The buffer of these records, which leave it when they count as written.
+            frames: The stored records one by one, if they are at hand: to compute checksums.
         """
+        table = np.empty(0, '<i8')
+        hasher = None
+        if self._sums is not None:
+            hasher = RecordHasher(None if sizes is None else sizes.tolist(), frames)
         try:
             for source, size in chunks:
                 self._write_sentinel(self._data.size + size)
                 if isinstance(source, list):
                     self._data.write(source)
-                else:
+                    if hasher is not None and not frames:
+                        hasher.update_all(source)
+                elif hasher is None:
                     self._data.copy(source, size)
+                else:
+                    for piece in read_pieces(source, size):
+                        self._data.write([piece])
+                        hasher.update(piece)
             if sizes is None:
                 table = np.array([self._data.size], '<i8')
             else:
                 table = np.cumsum(sizes, dtype='<i8')
                 table += self.end
             count, end = self.count + len(table), int(table[-1])
+            if self._sums is not None and hasher is not None:
+                self._sums.write([hasher.table()])
             self._limits.write([table.tobytes()])
             # In one statement: Ctrl-C cannot come in between.
             self.count, self.end, pending[:] = count, end, ()
         except BaseException:
+            table = table[: self._limits.stored() // ENTRY - self.count]
+            if len(table):
+                self.count, self.end, pending[: len(table)] = self.count + len(table), int(table[-1]), ()
             self._roll_back()
             raise
 
     def _roll_back(self) -> None:
-        """Drops the bytes and limits of a failed write. The sentinel stays."""
+        """Drops the bytes of a failed write. The sentinel stays."""
         self._data.size = self.end
         self._limits.size = self.count * ENTRY
-        self._limits.cut()
+        if self._sums is not None:
+            self._sums.size = ENTRY * (self.count + 1)
         if self._data.size != self.end:
             # The bytes were already sent to an object store: they become a record without a reference.
             self._limits.write([np.array([self._data.size], '<i8').tobytes()])
             self.count, self.end = self.count + 1, self._data.size
+            if self._sums is not None:
+                self._sums.write([bytes(ENTRY)])
 
     def _write_sentinel(self, offset: int) -> None:
         """Writes an FF where bytes will end, before they are written: until `close`, a bag ends with FF.
@@ -226,6 +312,10 @@ class BagAppender:
             try:
                 if not self._separate:
                     self._append_limits()
+                if self._sums is not None and self._store.is_remote:
+                    self._store.replace(checksums_name(self.path), self._sums.read(0, self._sums.size))
+                elif self._sums is not None:
+                    self._sums.close()
                 self._data.close()
             except BaseException:
                 self._data.size = self.end
@@ -255,7 +345,10 @@ class BagAppender:
             if self._separate:
                 # Between the two renames the records have no limits, but never wrong ones.
                 store.remove(limits)
+            store.remove(checksums_name(self.path))
             store.rename(self._written, self.path)
+            if self._sums is not None:
+                store.rename(self._sums.path, checksums_name(self.path))
             if self._separate:
                 store.rename(self._limits.path, limits)
             else:
@@ -267,6 +360,8 @@ class BagAppender:
         """Removes the files that were written."""
         self._data.discard()
         self._limits.discard()
+        if self._sums is not None:
+            self._sums.discard()
         self._release_lock()
 
     def _release_lock(self) -> None:

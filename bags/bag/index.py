@@ -7,7 +7,6 @@ so the result is exact.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bags.bag.reader import Reader
+from bags.concurrency import cached_attribute
 from bags.validation import as_record
 
 __all__ = ['Index', 'MultiIndex']
@@ -60,7 +60,7 @@ class _Table:
         """Returns the number of distinct records."""
         return self._distinct
 
-    @functools.cached_property
+    @cached_attribute
     def _distinct(self) -> int:
         # Records with equal hashes are almost always equal, but are compared.
         starts = np.flatnonzero(np.diff(self._hashes, prepend=self._hashes[:1] - 1)).tolist()

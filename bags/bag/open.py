@@ -8,11 +8,13 @@ import os
 import numpy as np
 
 from bags.bag.bag_file import BagFile
+from bags.bag.checksums import Checksums
 from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
 from bags.bag.zstd import codec_for
 from bags.errors import CorruptError
-from bags.storage import File, Hints, Store
+from bags.storage import File, Hints, Stat, Store
+from bags.storage.base import Buffer
 
 __all__ = ['limits_name', 'open_bag', 'parse_tail']
 
@@ -36,6 +38,7 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
         FileNotFoundError: The bag, or its separate limits, do not exist.
         IsADirectoryError: A folder.
         CorruptError: The limits do not match the file.
+        ValueError: With the option `checksum`, it has no checksums.
     """
     placement = options.limits_placement
     starts = placement is LimitsPlacement.STARTS
@@ -62,9 +65,10 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
             file = store.open(path, hints)
             tail = file if hints == plain else store.open(path, plain)
             if limits is not None and (separate or not _is_closed(tail, limits, starts)):
-                if not separate and attempt < ATTEMPTS - 1 and _size(store, beside) != limits.size:
-                    # A writer that resumes a closed bag may have removed the limits at its end before all of
-                    # those beside it could be read. If it only appends, the last attempt is as good.
+                changes = not store.is_remote and attempt < ATTEMPTS - 1
+                if changes and _stat(store, beside) != (limits.size, limits.version):
+                    # A writer that resumes a bag may have replaced its records before all limits could be
+                    # read, or by fewer of them. If it only appends, the last attempt is as good.
                     continue
                 bag = BagFile(path, file, limits, 0, limits.size // ENTRY, file.size, codec, memory)
             else:
@@ -72,13 +76,16 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
                 if file.size != tail.size:  # The bag grew, or was replaced, between the two opens.
                     continue
                 bag = BagFile(path, file, tail, tail.size - count * ENTRY, count, end, codec, memory)
+            if options.checksum:
+                bag.checksums = _open_checksums(store, path, bag, plain)
         except IsADirectoryError:
             detail = 'expected a bag, which is a file, got a folder (bags.open opens datasets)'
             raise IsADirectoryError(errno.EISDIR, detail, path) from None
         except CorruptError as exc:
             # Maybe not damaged: a writer may have closed the bag, or resumed it, while it was being opened.
             # The next attempt then opens another file.
-            if not store.is_remote and _size(store, beside) != (None if limits is None else limits.size):
+            before = None if limits is None else (limits.size, limits.version)
+            if not store.is_remote and _stat(store, beside) != before:
                 continue
             if store.is_remote or str(exc) == previous:
                 raise
@@ -89,10 +96,18 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
     raise CorruptError(path, None, 'keeps changing while it is being opened')
 
 
-def _size(store: Store, path: str) -> int | None:
-    """Returns the size of a file; None if it does not exist."""
+def _open_checksums(store: Store, path: str, bag: BagFile, hints: Hints) -> Checksums:
     try:
-        return store.stat(path).size
+        return Checksums(store, path, bag.count, hints, bag.limits.path == path)
+    except FileNotFoundError:
+        detail = 'has no checksums (they are written with checksum=True)'
+        raise ValueError(f'{path}: {detail}') from None
+
+
+def _stat(store: Store, path: str) -> Stat | None:
+    """Returns size and version of a file; None if it does not exist."""
+    try:
+        return store.stat(path)
     except FileNotFoundError:
         return None
 
@@ -115,7 +130,7 @@ def parse_tail(file: File, starts: bool) -> tuple[int, int]:
         return 0, 0
     if size < ENTRY:
         raise _bad_tail(file.path, f'{size} bytes are too few to hold limits')
-    last = bytes(file.read(size - ENTRY, size))
+    last = bytes(_fetch(file, size - ENTRY, size))
     end = int.from_bytes(last, 'little')
     if end >= MAX_LIMIT:
         raise _bad_tail(file.path, f'expected a limit at its end, got {last!r}; is it cut off, or not a bag?')
@@ -126,7 +141,7 @@ def parse_tail(file: File, starts: bool) -> tuple[int, int]:
         raise _bad_tail(file.path, f'the limits take {size - end} bytes, not a multiple of {ENTRY}')
     # A remote file costs a request here, for what every read of a record checks anyway.
     if starts or end >= file.cached_from:
-        first = int.from_bytes(file.read(end, end + ENTRY), 'little')
+        first = int.from_bytes(_fetch(file, end, end + ENTRY), 'little')
         if starts and first:
             raise _bad_tail(file.path, f'expected limits that begin with 0, got {first}')
         if first > end:
@@ -140,6 +155,14 @@ def _bad_tail(path: str, detail: str, record: int | None = None) -> CorruptError
     if path.endswith(('.bag', '.bagz')):
         return CorruptError(path, record, detail)
     return CorruptError(path, None, 'not a bag: it has no valid limits at its end')
+
+
+def _fetch(file: File, start: int, stop: int) -> Buffer:
+    """Reads the end of a file, which a writer may cut off at any time."""
+    try:
+        return file.fetch(start, stop)
+    except EOFError as exc:
+        raise CorruptError(file.path, None, str(exc)) from exc
 
 
 def _is_closed(file: File, limits: File, starts: bool) -> bool:
@@ -157,7 +180,7 @@ def _is_closed(file: File, limits: File, starts: bool) -> bool:
         return False
     if not count:
         return False
-    tail = np.frombuffer(file.read(file.size - count * ENTRY, file.size), '<i8')
+    tail = np.frombuffer(_fetch(file, file.size - count * ENTRY, file.size), '<i8')
     if not ((tail[1:] >= tail[:-1]).all() and tail[0] >= 0 and tail[-1] == end):
         return False
     ends = np.frombuffer(limits.read(0, limits.size // ENTRY * ENTRY), '<i8')
@@ -166,7 +189,7 @@ def _is_closed(file: File, limits: File, starts: bool) -> bool:
     # A part of the limits that the writer was appending can look like a table, with the records before it.
     last = int(ends[-1]) if len(ends) else 0
     appended = bytes(ENTRY * starts) + ends.tobytes()
-    if 0 <= file.size - last < len(appended) and appended.startswith(bytes(file.read(last, file.size))):
+    if 0 <= file.size - last < len(appended) and appended.startswith(bytes(_fetch(file, last, file.size))):
         return False
     raise CorruptError(
         file.path, None, f'has {count} limits at its end that differ from the {len(ends)} in {limits.path}'

@@ -8,12 +8,11 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, TypeVar
 
-from bags.storage.base import AccessPattern, CacheMode, CachePolicy, Choice
+from bags.storage.base import AccessPattern, CachePolicy, Choice
 from bags.validation import at_least, at_least_or_none
 
 __all__ = [
     'AccessPattern',
-    'CacheMode',
     'CachePolicy',
     'Compression',
     'CompressionAutoDetect',
@@ -143,11 +142,11 @@ class ReaderKeywords(StorageKeywords, total=False):
     max_record_size: int
     """Maximum size of a record that a zstd frame may announce, in bytes: 1 GiB by default."""
     cache: str | os.PathLike[str] | None
-    """A local folder that caches what is read from remote storage."""
+    """A local folder that caches the files that are read from remote storage."""
     cache_size: int | None
     """Maximum size of that folder in bytes; None, the default, is unlimited."""
-    cache_mode: CacheMode | int | Literal['files', 'blocks']
-    """Whether the cache stores whole files ('files', the default) or the 64 KiB blocks that were read."""
+    checksum: bool
+    """Compare every record that is read with its checksum (see `bags.bag.Writer`); False by default."""
 
 
 class WriterKeywords(StorageKeywords, total=False):
@@ -161,6 +160,9 @@ class WriterKeywords(StorageKeywords, total=False):
     """Maximum size of a record that is compressed, in bytes: 1 GiB by default, as in readers."""
     buffer_size: int
     """Bytes of records and limits that are buffered before an automatic flush: 4 MiB by default."""
+    checksum: bool
+    """Write a checksum of each record to `NAME.xxh3` beside the bag; False by default. A bag that has them
+    keeps them in mode 'append'."""
 
 
 def _set_option(options: Any, name: str, value: Any) -> None:
@@ -219,7 +221,7 @@ class ReaderOptions:
     max_record_size: int = GiB
     cache: str | os.PathLike[str] | None = None
     cache_size: int | None = None
-    cache_mode: CacheMode = CacheMode.FILES
+    checksum: bool = False
     filesystem: Any = None
     storage_options: Mapping[str, Any] | None = None
 
@@ -234,6 +236,7 @@ class WriterOptions:
     compression: Compression = CompressionAutoDetect()
     max_record_size: int = GiB
     buffer_size: int = 1 << 22
+    checksum: bool = False
     filesystem: Any = None
     storage_options: Mapping[str, Any] | None = None
 

@@ -65,7 +65,7 @@ class Writer:
         self._max_size = options.max_record_size if self._codec is not None else sys.maxsize
         if mode != 'create':
             remove_leftovers(store, path)
-        self._bag = BagAppender(store, path, options.limits_placement, mode, truncate_to)
+        self._bag = BagAppender(store, path, options.limits_placement, mode, truncate_to, options.checksum)
         self._closed = False
 
     # Properties.
@@ -165,7 +165,8 @@ class Writer:
 
         Raises:
             ValueError: The sizes do not match the buffers.
-            OSError, EOFError: Reading or writing failed, e.g. the disk is full; the bag is as before.
+            OSError, EOFError: Reading or writing failed, e.g. the disk is full. The bag is as before, or has
+                the first of these records.
         """
         sizes = np.asarray(sizes, np.int64)
         total = int(sizes.sum())
@@ -185,7 +186,7 @@ class Writer:
         """Makes all records readable by any process, and safe if this process is killed.
 
         Raises:
-            OSError: Writing failed, e.g. the disk is full; the bag and the buffer are as before.
+            OSError: Writing failed, e.g. the disk is full. Records that were not written stay buffered.
         """
         if self._closed:
             self._check()
@@ -195,7 +196,7 @@ class Writer:
             sizes = np.fromiter(map(len, frames), np.int64, len(frames))
             total = int(sizes.sum())
             buffers = [b''.join(frames)] if total < JOIN_BYTES * len(frames) else frames
-            self._bag.append([(buffers, total)], sizes, records)
+            self._bag.append([(buffers, total)], sizes, records, frames)
         self.buffered = 0
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from bags.dataset.selection import VIDEO_WORDS, select_fields
 from bags.errors import DecodeError
 from bags.indexing import check_index
 from bags.media.joined_videos import JoinedVideos, length_of
+from bags.media.stored import reading_options
 from bags.media.video import Video
 
 __all__ = ['ClipSequence']
@@ -32,7 +33,7 @@ class ClipSequence(JoinedVideos):
         dataset: A reader or a view.
         index: The datapoint.
         field: A field of type `mp4[]`, `webm[]`, `mkv[]` or `video[]`, or a plain one: a single clip.
-        **options: `size`, `color` and `threads`, as of a `Video`.
+        **options: `size`, `color`, `dtype`, `rotate` and `threads`, as of a `Video`.
     """
 
     def __init__(self, dataset: Any, index: SupportsIndex, field: str, **options: Any) -> None:
@@ -44,6 +45,7 @@ class ClipSequence(JoinedVideos):
         row = check_index(index, len(dataset))
         count = int(dataset._lengths(np.array([row]), field)[0]) if kind.sequence else 1
         self._arguments = (dataset, row, field, options)
+        options = {**reading_options(*kind.args), **options}
         videos: FifoCache[int, Video] = FifoCache(
             lambda clip: Video(_Item(dataset, row, field, clip if kind.sequence else None), **options),
             MAX_OPEN_CLIPS,
@@ -78,6 +80,10 @@ class _Item:
     def name(self) -> str:
         item = '' if self.item is None else f', item {self.item}'
         return f'{self.dataset!r}, datapoint {self.row}, field {self.field!r}{item}'
+
+    @property
+    def is_remote(self) -> bool:
+        return self.dataset.is_remote
 
     def open(self) -> BinaryIO:
         return self.dataset.file(self.row, self.field, self.item)

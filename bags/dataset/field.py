@@ -19,7 +19,7 @@ from bags.errors import BagsError, DecodeError
 from bags.formats.arrays import invalid_row
 from bags.indexing import Int64s
 from bags.media.joined_videos import JoinedVideos, length_of
-from bags.media.video import Video
+from bags.media.video import Video, decode_video
 
 __all__ = ['Field']
 
@@ -55,7 +55,7 @@ class Field:
             self._get = lambda index: Record(bag, index, name, kind.text)
         text = kind.text
         self._videos: FifoCache[int, Video] = FifoCache(
-            lambda index: Video(Record(bag, index, name, text)), MAX_OPEN_VIDEOS
+            lambda index: decode_video(Record(bag, index, name, text), *kind.args), MAX_OPEN_VIDEOS
         )
         self._video_lengths: dict[int, int] = {}
 

@@ -91,6 +91,7 @@ class FieldWriter(bag.Writer):
         kind: Its type.
         path, options, **keywords: As in `bag.Writer`.
         save_dictionary: Saves the dictionary that is trained on the first records; None if none is wanted.
+        companion: The content of the file that is needed to read the bag: spec.json, or a dictionary.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class FieldWriter(bag.Writer):
         path: str,
         options: WriterOptions,
         save_dictionary: Callable[[bytes], None] | None = None,
+        companion: bytes = b'',
         **keywords: Any,
     ) -> None:
         super().__init__(path, options, **keywords)
@@ -107,6 +109,8 @@ class FieldWriter(bag.Writer):
         self.kind = kind
         self.count = len(self)
         """Records, with those in the buffer."""
+        if companion:
+            self._bag.set_companion(companion)
         self._save_dictionary = save_dictionary
         self._samples: list[bytes] = []
 
@@ -173,8 +177,10 @@ class FieldWriter(bag.Writer):
                     self.write_record(joined[start:stop])
                     start = stop
             else:
-                self.write_stored(data, sizes)
-                self.count = len(self)
+                try:
+                    self.write_stored(data, sizes)
+                finally:
+                    self.count = len(self)
         self.flush()
 
     def flush(self) -> None:
@@ -191,6 +197,7 @@ class FieldWriter(bag.Writer):
         dictionary = train_dictionary(self._samples)
         if dictionary is not None and self._codec is not None:
             save(dictionary)  # Before the first frame that needs it.
+            self._bag.set_companion(dictionary)
             options = dataclasses.replace(self._codec.options, dictionary=dictionary)
             self._codec = Zstd(options, self._codec.max_record_size)
         self._save_dictionary, self._samples = None, []

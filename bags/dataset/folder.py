@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NoReturn, TypedDict, cast
 
 from bags.bag.bag_file import BagFile
+from bags.bag.checksums import checksums_name
 from bags.bag.limits import BlockTable
 from bags.bag.open import open_bag
 from bags.bag.options import (
@@ -22,7 +22,7 @@ from bags.bag.options import (
     merge,
 )
 from bags.bag.zstd import check_dictionary, codec_for
-from bags.concurrency import map_concurrently
+from bags.concurrency import cached_attribute, map_concurrently
 from bags.dataset.metadata import METADATA
 from bags.dataset.schema import Schema, SchemaCache
 from bags.dataset.shard_index import INDEX, Shard
@@ -31,7 +31,7 @@ from bags.dataset.unfinished import MARK, is_temporary
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.formats.scalars import MAX_VALUE_SIZE
 from bags.storage import Store, store_to_read
-from bags.storage.base import AccessPattern, CacheMode, CachePolicy
+from bags.storage.base import AccessPattern, CachePolicy
 from bags.storage.memory_file import MemoryFile
 from bags.validation import refuse_unknown
 
@@ -66,8 +66,8 @@ class ReadOptions(TypedDict, total=False):
     """A local folder that keeps what is read from an object store."""
     cache_size: int | None
     """Most bytes that this folder may take; None for no bound."""
-    cache_mode: CacheMode | Literal['files', 'blocks']
-    """Whether the folder keeps whole files (the default), or the blocks of 64 KiB that were read."""
+    checksum: bool
+    """Compare every record that is read with its checksum; False unless given."""
 
 
 def open_store(
@@ -85,13 +85,12 @@ def open_store(
     """
     if options:
         refuse_unknown(options, ReadOptions.__annotations__)
-    for name in ('cache_size', 'cache_mode'):
-        if name in options and options.get('cache') is None:
-            raise ValueError(f'{name}: has no effect without cache')
+    if 'cache_size' in options and options.get('cache') is None:
+        raise ValueError('cache_size: has no effect without cache')
     keywords = {**options, 'filesystem': filesystem, 'storage_options': storage_options}
     made = cast('FolderOptions', merge(ReaderOptions, FolderOptions(), keywords))
     store, path = store_to_read(directory, made)
-    is_local = not store.is_remote or (made.cache is not None and made.cache_mode is CacheMode.FILES)
+    is_local = not store.is_remote or made.cache is not None
     if cache_index and not (is_local and made.mapped):
         made.limits_storage = LimitsStorage.IN_MEMORY
     return store, path, made
@@ -133,7 +132,7 @@ class Folder:
         self._begun: BagFile | None = None
         """Refs that a writer has begun, without a datapoint so far."""
 
-    @functools.cached_property
+    @cached_attribute
     def names(self) -> set[str]:
         """What is in the folder."""
         if self.known is not None and self.store.is_remote:
@@ -243,6 +242,9 @@ class Folder:
                 self._begun = refs
             elif not refs.end:
                 self._check_empty(path)
+        if refs.checksums is not None:
+            spec = self._spec or self.store.read(self.store.join(self.path, 'spec.json'))
+            refs.checksums.check_companion(spec, 'spec.json')
         return refs
 
     def keep(self, refs: BagFile) -> BagFile:
@@ -252,6 +254,7 @@ class Folder:
             return refs
         file = MemoryFile(refs.path, bytes(refs.file.read(0, refs.file.size)))
         kept = BagFile(refs.path, file, file, refs.offset, refs.count, refs.end, refs.codec, False)
+        kept.checksums = refs.checksums
         if self._begun is refs:
             self._begun = kept
         return kept
@@ -310,6 +313,8 @@ class Folder:
             # Its writer did not get so far: there is no datapoint, and no record either.
             path = self.store.join(self.path, f'{field}.bag')
             return BagFile(path, self._begun.file, self._begun.limits, 0, 0, 0, None, False)
+        if options.checksum and not self.store.exists(checksums_name(path)):
+            raise CorruptError(path, None, 'has no checksums, but refs.bag has')
         try:
             bag = open_bag(self.store, path, options)
             if self.store.is_remote:
@@ -321,6 +326,10 @@ class Folder:
             # After the bag: a dictionary is there before the first frame that needs it.
             zstd = CompressionTrained(dictionary=self._dictionary(field), path=self._dictionary_path(field))
             bag.codec = codec_for(path, zstd, options.max_record_size)
+            if bag.checksums is not None and bag.count:
+                bag.checksums.check_companion(zstd.dictionary, zstd.path)
+        elif bag.checksums is not None:
+            bag.checksums.check_companion(b'', 'what the bag needs')
         return bag
 
     def _dictionary_path(self, field: str) -> str:

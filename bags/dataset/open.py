@@ -45,9 +45,10 @@ def open(
         storage_options: Options of the object store behind a URL, as s3fs, gcsfs or obstore call them.
         **options: `access_pattern`, `cache_policy`, `mapped`, `max_parallelism` and `max_record_size` as in
             `bags.bag.Reader`. `max_value_size`: most bytes that a record may become when it is decoded, 1 GiB
-            by default (SECURITY.md says of which types). `cache`: a local folder that keeps what is read from
-            an object store, of at most `cache_size` bytes; `cache_mode='files'` keeps whole files,
-            `'blocks'` the blocks that were read.
+            by default (SECURITY.md says of which types). `cache`: a local folder that keeps the files that
+            are read from an object store, of at most `cache_size` bytes. `checksum=True`: compare every
+            record that is read with its checksum, which the dataset must have; one that differs raises
+            CorruptError.
 
     Raises:
         FileNotFoundError: No such folder, or no dataset in it.

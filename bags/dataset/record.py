@@ -77,5 +77,6 @@ def open_record(bag: BagFile, index: int) -> BinaryIO:
     """Opens a record as a seekable file."""
     if bag.codec is not None:
         return io.BytesIO(bag.get(index))
+    bag.check_record(index)
     start, stop = bag.where(index)
     return RangeFile(bag.file, start, stop, f'{bag.path}, record {index}')  # type: ignore[return-value]

@@ -118,7 +118,7 @@ class RefsReader:
     def _row_and_limits(self, bag: BagFile, index: int) -> tuple[int, ...]:
         """Reads a remote row from where it is expected, at the same time as the limits that confirm it."""
         start, stop = index * self.format.stride, (index + 1) * self.format.stride
-        if bag.codec is not None or bag.end != bag.count * self.format.stride:
+        if bag.codec is not None or bag.checksums is not None or bag.end != bag.count * self.format.stride:
             return self._unpack(index, bag.record(index))
         works: list[Callable[[], Any]] = [lambda: bag.where(index), lambda: bag.file.read(start, stop)]
         where, data = map_concurrently(lambda work: work(), works, bag.is_remote)

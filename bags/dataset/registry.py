@@ -95,6 +95,7 @@ _ARGUMENTS: dict[str, Callable[..., object]] = {
     'array': arrays.array_type,
     'jpeg': images.image_quality,
     'jpg': images.image_quality,
+    'png': images.png_options,
     'webp': images.webp_quality,
     'avif': images.image_quality,
     'image': images.image_mode,

@@ -87,7 +87,9 @@ def _lines(field: Field, i: int, r: str, numbers: list[str], scope: dict[str, An
             f'else: v{i} = {read}',
         ]
     is_plain = not field.kind.sequence and not field.kind.optional and not decoder.lazy
-    if not is_plain or not bag.is_mapped or bag.codec is not None or not bag.count:
+    sums = bag.checksums
+    has_no_values = sums is not None and sums.values is None
+    if not is_plain or not bag.is_mapped or has_no_values or bag.codec is not None or not bag.count:
         return [f'v{i} = {read}']
     if table is not None:
         return [
@@ -101,6 +103,15 @@ def _lines(field: Field, i: int, r: str, numbers: list[str], scope: dict[str, An
         f'buffer{i}': bag.view if decoder.accepts_view else bag.file.buffer,
         f'decode{i}': decoder.decode,
     }
+    if sums is not None:
+        scope |= {f'digest{i}': sums.digest, f'sums{i}': sums.values}
+        return [
+            f'start, stop = ends{i}[{r} - 1] if {r} else 0, ends{i}[{r}]',
+            f'if not start <= stop <= end{i}: return None',
+            f'data = buffer{i}[start:stop]',
+            f'if digest{i}(data) != sums{i}[{r} + 1]: return None',
+            f'v{i} = data' if decoder.decode is None else f'v{i} = decode{i}(data)',
+        ]
     value = f'buffer{i}[start:stop]'
     return [
         f'start, stop = ends{i}[{r} - 1] if {r} else 0, ends{i}[{r}]',

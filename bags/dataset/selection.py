@@ -139,7 +139,7 @@ def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 
         start, stop, step: As of a slice: cut off at the ends, counted from the end where negative. Or a list
             of frames as `start`, in any order, with repeats.
     """
-    if hasattr(start, '__index__') or start is None:
+    if start is None or (hasattr(start, '__index__') and not np.ndim(start)):  # Arrays have it too.
         bounds = [None if bound is None else operator.index(bound) for bound in (start, stop, step)]
         if bounds[2] == 0:
             raise ValueError('frames: expected a step other than 0')

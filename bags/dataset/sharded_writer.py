@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
+from bags.bag.checksums import SUFFIX
 from bags.bag.leftovers import remove_tree
 from bags.bag.zstd import check_dictionary
 from bags.dataset.encoder import bind_encoders
@@ -46,7 +47,7 @@ class ShardedDatasetWriter:
         shard_start, shard_step: Numbers of the shard folders: `shard_start`, `shard_start + shard_step`, …
             With worker w of n writing `shard_start=w, shard_step=n`, each has folders of its own. Datapoints
             are in the order of the numbers.
-        compression, mode, metadata, filesystem, storage_options: As in `DatasetWriter`.
+        compression, checksum, mode, metadata, filesystem, storage_options: As in `DatasetWriter`.
         resume: Append to the last shard of this writer's numbers if it was not closed, else start the next
             one. On an object store, an incomplete shard is written anew. New shards may have optional fields
             that those before do not have.
@@ -76,6 +77,7 @@ class ShardedDatasetWriter:
         shard_step: int = 1,
         *,
         compression: Compression = None,
+        checksum: bool = False,
         resume: bool = False,
         metadata: Mapping[str, Any] | None = None,
         mode: Literal['create', 'overwrite'] = 'create',
@@ -95,6 +97,7 @@ class ShardedDatasetWriter:
         self._encoders = encoders
         self._compressions = field_compressions(compression, self._types)
         self._metadata = None if metadata is None else json.loads(dump_metadata(metadata, self._types))
+        self._checksum = checksum
         self._storage = {'filesystem': filesystem, 'storage_options': storage_options}
         self.store, self.directory = store_for(directory, filesystem, storage_options)
         self._past_shards = self._past_size = self._past_length = 0
@@ -157,6 +160,7 @@ class ShardedDatasetWriter:
             last, path = shards[-1]
             self._find_dictionaries(path)
             names = store.names(path)
+            self._checksum = self._checksum or f'refs.bag{SUFFIX}' in names
             if store.is_remote or ('refs.bag' in names and 'limits.refs.bag' not in names):
                 self._number = last + self._step
                 self._marked = path if MARK in names else None
@@ -202,7 +206,12 @@ class ShardedDatasetWriter:
         path = unfinished or self.store.join(self.directory, f'{self._number:06}')
         self.store.remove(self.store.join(self.directory, INDEX))  # It does not list this shard.
         resume = unfinished is not None or self._has_left_files
-        options = {'compression': self._compressions, 'metadata': self._metadata, **self._storage}
+        options = {
+            'compression': self._compressions,
+            'checksum': self._checksum,
+            'metadata': self._metadata,
+            **self._storage,
+        }
         try:
             writer = DatasetWriter(path, self.spec, self._encoders, resume=resume, **options)
         except (FileExistsError, BlockingIOError):

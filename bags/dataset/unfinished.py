@@ -8,6 +8,7 @@ libraries open files by name and do not see it.
 
 from __future__ import annotations
 
+from bags.bag.checksums import SUFFIX
 from bags.dataset.metadata import METADATA, STATISTICS
 from bags.storage import Store
 
@@ -27,7 +28,7 @@ def is_temporary(name: str) -> bool:
 def is_file_of_dataset(name: str) -> bool:
     """Tells by its name whether a writer makes such a file in a dataset folder."""
     files = ('spec.json', METADATA, STATISTICS, MARK)
-    return name in files or name.endswith(('.bag', '.bagz', '.zdict', '.new'))
+    return name in files or name.endswith(('.bag', '.bagz', '.zdict', '.new', SUFFIX))
 
 
 def remove_files(store: Store, folder: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from bags.bag.checksums import SUFFIX
 from bags.bag.options import CompressionNone, CompressionZstd, WriterOptions
 from bags.bag.zstd import MAX_TRAINING_BYTES, check_dictionary
 from bags.dataset.encoder import Encoder, close_files
@@ -55,6 +56,9 @@ class DatasetWriter:
         compression: Fields to compress with zstd, or a mapping of fields to levels, to 'dictionary' or to
             `('dictionary', level)`. A dictionary is trained on the first records and saved as `FIELD.zdict`;
             it makes many small, similar records much smaller.
+        checksum: Write a checksum of each record, 8 bytes, to a file beside each bag, `FIELD.bag.xxh3`.
+            `verify` compares them, and readers with `checksum=True`. A dataset that has them keeps them with
+            `resume`.
         resume: Append to the dataset in the folder, whether it was closed or not. The folder may also be new.
         truncate_to: With `resume`, the number of datapoints to keep; None keeps all.
         metadata: What readers find in `metadata`: values of JSON by name, with those of fields under
@@ -83,6 +87,7 @@ class DatasetWriter:
         encoders: Mapping[str, Callable[..., Any]] | None = None,
         *,
         compression: Compression = None,
+        checksum: bool = False,
         resume: bool = False,
         truncate_to: int | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -101,6 +106,7 @@ class DatasetWriter:
         self._encoder = Encoder(self._types, encoders)
         self._format = RefsFormat(self._types)
         self._storage = {'filesystem': filesystem, 'storage_options': storage_options}
+        self._checksum = checksum
         self._store, self.directory = store_for(directory, filesystem, storage_options)
         self._replacement = replacement(mode, resume, self._store, self.directory)
         if self._replacement is not None:
@@ -134,6 +140,7 @@ class DatasetWriter:
         """Opens the bags. The order of creation is spec.json, mark, refs, fields: `resume` relies on it."""
         store, path = self._store, self.directory
         names = set(store.names(path))
+        self._checksum = self._checksum or f'refs.bag{SUFFIX}' in names
         has_shards = 'spec.json' not in names and any(name.isdigit() for name in names)
         if has_shards or (names and not resume):
             detail = 'the folder is not empty (resume=True appends to a dataset)'
@@ -165,9 +172,11 @@ class DatasetWriter:
             store.remove(store.join(path, name))  # Of a writer that was killed, as the folder is locked.
         store.replace(store.join(path, MARK), MARK_TEXT)
         refs_path = store.join(path, 'refs.bag')
-        options = WriterOptions(buffer_size=1 << 62, **self._storage)
-        kind = parse_type('bytes')
-        self._refs = FieldWriter('refs', kind, refs_path, options, mode=mode, truncate_to=keep)
+        options = WriterOptions(buffer_size=1 << 62, checksum=self._checksum, **self._storage)
+        kind, spec = parse_type('bytes'), store.read(spec_path) if self._checksum else b''
+        self._refs = FieldWriter(
+            'refs', kind, refs_path, options, companion=spec, mode=mode, truncate_to=keep
+        )
         self._bags.append(self._refs)
         for name, kind in self._types.items():
             self._bags.append(self._open_field(name, kind, names, mode))
@@ -181,7 +190,10 @@ class DatasetWriter:
         suffix = bag_suffix(self.directory, name, names) or ('.bagz' if how else '.bag')
         if suffix == '.bag':
             options = WriterOptions(
-                compression=CompressionNone(), buffer_size=MAX_BUFFERED_BYTES, **self._storage
+                compression=CompressionNone(),
+                buffer_size=MAX_BUFFERED_BYTES,
+                checksum=self._checksum,
+                **self._storage,
             )
             return FieldWriter(name, kind, path + suffix, options, mode=mode)
         how = how or Compressed()
@@ -193,8 +205,13 @@ class DatasetWriter:
         is_to_train = how.trained and not dictionary
         save = functools.partial(store.replace, dictionary_path) if is_to_train else None
         compression = CompressionZstd(how.level, dictionary)
-        options = WriterOptions(compression=compression, buffer_size=MAX_TRAINING_BYTES, **self._storage)
-        return FieldWriter(name, kind, path + suffix, options, save, mode=mode)
+        options = WriterOptions(
+            compression=compression,
+            buffer_size=MAX_TRAINING_BYTES,
+            checksum=self._checksum,
+            **self._storage,
+        )
+        return FieldWriter(name, kind, path + suffix, options, save, dictionary, mode=mode)
 
     # Properties.
 

@@ -114,7 +114,10 @@ def _decode_frames(data: Buffer) -> tuple[Samples, int]:
     context.extradata = bytes(data[8:42])  # Stream info, always the first block.
     context.options = VERIFY_CHECKSUMS
     context.thread_count = 1  # With frame threads, the decoder reads one frame of a packet.
-    frames = context.decode(av.Packet(memoryview(data)[start:]))[::-1]
+    # Of a size first: a packet over a buffer has no padding, so that the decoder reads past its end.
+    packet = av.Packet(len(data) - start)
+    packet.update(memoryview(data)[start:])
+    frames = context.decode(packet)[::-1]
     return _joined((frames.pop() for _ in range(len(frames))), sys.maxsize)
 
 

@@ -1,13 +1,14 @@
-"""FFmpeg's libraries through the package av: importing it, and opening a file of any origin."""
+"""FFmpeg's libraries through the package av: importing it, opening a file of any origin, its streams."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from bags.errors import MissingDependencyError
 from bags.formats.signatures import DEMUXERS
 
-__all__ = ['best_stream', 'import_av', 'open_container']
+__all__ = ['Stream', 'best_stream', 'describe_stream', 'import_av', 'open_container']
 
 
 def import_av() -> Any:
@@ -25,14 +26,60 @@ def open_container(file: Any, name: str, **options: str) -> Any:
     return import_av().open(file, format=DEMUXERS[name], options=options, metadata_errors='replace')
 
 
-def best_stream(container: Any, kind: str) -> Any:
-    """Returns the stream of a kind, `video` or `audio`, that plays by default; ValueError without one."""
-    stream = container.streams.best(kind)
+@dataclass(frozen=True)
+class Stream:
+    """A stream of a media file, in FFmpeg's words. What is not known, or does not apply, is None."""
+
+    index: int
+    """Its number in the file."""
+    type: str
+    """`video`, `audio`, `subtitle`, `data` or `attachment`."""
+    codec: str | None
+    format: str | None
+    """Of pixels or samples, such as `yuv420p10le`."""
+    size: tuple[int, int] | None
+    """Height and width of frames, as stored."""
+    rate: float | None
+    """Frames per second on average, or samples per second."""
+    channels: int | None
+    language: str | None
+
+
+def best_stream(container: Any, kind: str, index: int | None = None) -> Any:
+    """Returns the stream of a kind, `video` or `audio`: by its index, or else the one that plays by default.
+
+    The default depends on what was probed: choose once, in a file opened with the usual options.
+
+    Raises:
+        ValueError: There is none, or none of a codec that can be decoded.
+    """
+    streams = container.streams
+    stream = streams.best(kind) if index is None else streams[index] if index < len(streams) else None
+    if index is not None and (stream is None or stream.type != kind):
+        found = ', '.join(f'{other.index} {other.type}' for other in streams)
+        raise ValueError(f'expected stream {index} of {kind}, got a file of the streams {found}')
     if stream is None:
-        others = ' and '.join(sorted({str(other.type) for other in container.streams} - {kind}))
+        others = ' and '.join(sorted({str(other.type) for other in streams} - {kind}))
         found = f'{others} alone' if others else 'none of a codec that can be decoded'
         raise ValueError(f'expected {kind}, got {found}')
     # Decoding a stream without a context crashes av before 18.1.
     if stream.codec_context is None:
         raise ValueError(f'expected {kind}, got none of a codec that can be decoded')
     return stream
+
+
+def describe_stream(stream: Any) -> Stream:
+    """Returns what is known of a stream of a container."""
+    context, type = stream.codec_context, str(stream.type)
+    is_video, is_audio = (type == kind and context is not None for kind in ('video', 'audio'))
+    rate = stream.average_rate if is_video else context.sample_rate if is_audio else None
+    return Stream(
+        stream.index,
+        type,
+        None if context is None else context.name,
+        context.format.name if (is_video or is_audio) and context.format else None,
+        (context.height, context.width) if is_video else None,
+        float(rate) if rate else None,
+        context.layout.nb_channels if is_audio else None,
+        stream.language,
+    )

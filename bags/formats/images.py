@@ -1,8 +1,9 @@
 """JPEG, PNG, WebP and AVIF, to and from uint8 arrays, and uint16 ones as PNG; pictures of any format.
 
-Images are decoded as they are stored. The EXIF orientation is not applied: boxes, masks and keypoints refer
-to the stored pixels, and torchvision ignores it by default too; rotate before storing, or by the tag. Colour
-profiles and gamma are not applied. Of an animation, the first image is decoded.
+Images are decoded as they are shown: turned by their EXIF orientation, as in viewers and browsers. The option
+`rotate=False` of each type returns the stored pixels, as torchvision and OpenCV may have when boxes and masks
+were made. PIL images are turned when they are encoded. Colour profiles and gamma are not applied. Of an
+animation, the first image is decoded.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ import numpy as np
 
 from bags.errors import MissingDependencyError
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, check_format, decodes
-from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_count, check_value_size, whole_number
+from bags.formats.orientation import UPRIGHT, exif_orientation, jpeg_orientation
+from bags.formats.scalars import (
+    MAX_VALUE_SIZE,
+    Buffer,
+    check_count,
+    check_value_size,
+    split_options,
+    truth,
+    whole_number,
+)
 from bags.formats.signatures import PICTURES, identify
 
 if TYPE_CHECKING:
@@ -35,6 +45,7 @@ __all__ = [
     'encode_webp',
     'image_mode',
     'image_quality',
+    'png_options',
     'webp_quality',
 ]
 
@@ -45,14 +56,25 @@ Pixels = np.ndarray[Any, np.dtype[Any]]
 
 
 def image_quality(*args: str) -> int | None:
-    """Parses the argument of `jpeg(quality)` and `avif(quality)`: 1 to 100, or None if there is none."""
+    """Parses the quality of `jpeg(quality,rotate=False)` and `avif`: 1 to 100, or None if there is none."""
+    args, _ = split_options(args, rotate=truth)
     check_count(args, 1, 'one quality')
     return whole_number(args[0], 1, 100, 'a quality') if args else None
 
 
 def webp_quality(*args: str) -> int | None:
-    """Parses the argument of `webp(quality)`: 1 to 100, 0 for `lossless`, or None if there is none."""
-    return 0 if args == ('lossless',) else image_quality(*args)
+    """Parses the quality of `webp(quality,rotate=False)`: as `image_quality`, and 0 for `lossless`."""
+    others, _ = split_options(args, rotate=truth)
+    return 0 if others == ('lossless',) else image_quality(*others)
+
+
+def png_options(*args: str) -> None:
+    """Parses the argument of `png(rotate=False)`, of which PNG encoders need nothing."""
+    check_count(split_options(args, rotate=truth)[0], 0, 'png or png(rotate=False)')
+
+
+def _rotates(args: tuple[str, ...]) -> bool:
+    return not args or bool(split_options(args, rotate=truth)[1].get('rotate', True))
 
 
 def encode_jpeg(value: Any, *args: str) -> Encoded:
@@ -72,11 +94,15 @@ def encode_jpeg(value: Any, *args: str) -> Encoded:
 
 
 @decodes('JPEG')
-def decode_jpeg(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
+def decode_jpeg(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
     """Decodes a JPEG with simplejpeg where it is installed, else with Pillow. CMYK is converted to RGB.
 
     Both use libjpeg-turbo and give the same pixels. Only simplejpeg detects damage inside the compressed
     data, of which a JPEG has no checksum.
+
+    Args:
+        data: The file.
+        *args: Of the type: `rotate=False` returns the stored pixels, not turned by the EXIF orientation.
 
     Returns:
         uint8, shape (height, width) if gray, else (height, width, 3).
@@ -93,9 +119,9 @@ def decode_jpeg(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Pi
 
         height, width, space, _ = simplejpeg.decode_jpeg_header(data)
     except (ImportError, ValueError):
-        return _load(data, 'Jpeg', max_size)
+        return _load(data, 'Jpeg', max_size, args)
     if space not in ('Gray', 'YCbCr', 'RGB'):
-        return _load(data, 'Jpeg', max_size)
+        return _load(data, 'Jpeg', max_size, args)
     _check_size(width, height, 1 if space == 'Gray' else 3, max_size)
     try:
         pixels: Pixels = simplejpeg.decode_jpeg(data, 'GRAY' if space == 'Gray' else 'RGB')
@@ -105,11 +131,13 @@ def decode_jpeg(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Pi
             raise
         # Pillow decides about other irregularities, such as stray bytes between segments, which cameras and
         # web sites leave.
-        return _load(data, 'Jpeg', max_size)
-    return np.array(pixels[:, :, 0]) if space == 'Gray' else pixels
+        return _load(data, 'Jpeg', max_size, args)
+    if space == 'Gray':
+        pixels = np.array(pixels[:, :, 0])
+    return np.ascontiguousarray(jpeg_orientation(data).apply(pixels)) if _rotates(args) else pixels
 
 
-def encode_png(value: Any) -> Encoded:
+def encode_png(value: Any, *_args: str) -> Encoded:
     """Encodes an image as PNG, losslessly.
 
     Args:
@@ -125,7 +153,7 @@ def encode_png(value: Any) -> Encoded:
 
 
 @decodes('PNG')
-def decode_png(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> Pixels:
+def decode_png(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
     """Decodes a PNG.
 
     Palettes become RGB or RGBA, 1 to 4 bits of gray become 8, any transparency becomes an alpha channel.
@@ -142,7 +170,7 @@ def decode_png(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> Pixels:
     depth, colour = bytes(data[24:26])
     if depth == 16 and colour != 0:
         raise ValueError('PNG with 16 bits a channel is decoded in grayscale only, got colour or alpha')
-    return _load(data, 'Png', max_size)
+    return _load(data, 'Png', max_size, args)
 
 
 def encode_webp(value: Any, *args: str) -> Encoded:
@@ -163,7 +191,7 @@ def encode_webp(value: Any, *args: str) -> Encoded:
 
 
 @decodes('WebP')
-def decode_webp(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
+def decode_webp(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
     """Decodes a WebP.
 
     Returns:
@@ -173,7 +201,7 @@ def decode_webp(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Pi
     Raises:
         ValueError: Not WebP, cut off, damaged, or of more than `max_size` bytes.
     """
-    return _load(data, 'WebP', max_size)
+    return _load(data, 'WebP', max_size, args)
 
 
 def encode_avif(value: Any, *args: str) -> Encoded:
@@ -193,7 +221,7 @@ def encode_avif(value: Any, *args: str) -> Encoded:
 
 
 @decodes('AVIF')
-def decode_avif(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
+def decode_avif(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
     """Decodes an AVIF.
 
     Returns:
@@ -202,11 +230,12 @@ def decode_avif(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Pi
     Raises:
         ValueError: Not AVIF, cut off, damaged, or of more than `max_size` bytes.
     """
-    return _load(data, 'Avif', max_size)
+    return _load(data, 'Avif', max_size, args)
 
 
 def image_mode(*args: str) -> str | None:
-    """Parses the argument of `image(mode)`: one of `MODES`, or None if there is none."""
+    """Parses the mode of `image(mode,rotate=False)`: one of `MODES`, or None if there is none."""
+    args, _ = split_options(args, rotate=truth)
     check_count(args, 1, 'image(mode)')
     if args and args[0] not in MODES:
         raise ValueError(f'expected a mode of {", ".join(MODES)}, got {args[0]!r}')
@@ -237,6 +266,7 @@ def decode_image(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pi
         data: A file of JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF.
         *args: The mode: `gray`, `rgb` or `rgba`. Other pictures are converted to it: alpha is dropped, or
             opaque where there is none; gray is Rec. 601 luma; of 16 bits a channel the upper 8 are kept.
+            `rotate=False` returns the stored pixels.
 
     Returns:
         uint8, shape (height, width) if gray, (height, width, 3) or (height, width, 4). Without a mode, as
@@ -249,9 +279,10 @@ def decode_image(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pi
     mode = image_mode(*args)
     name = identify(data)
     check_format(name, PICTURES)
+    options = [] if _rotates(args) else ['rotate=False']
     if mode is None:
-        return _DECODERS[name](data, max_size=max_size)
-    pixels = _DECODERS_TO_8_BITS.get(name, _DECODERS[name])(data, max_size=max_size)
+        return _DECODERS[name](data, *options, max_size=max_size)
+    pixels = _DECODERS_TO_8_BITS.get(name, _DECODERS[name])(data, *options, max_size=max_size)
     if pixels.dtype == np.uint16:
         pixels = (pixels >> 8).astype(np.uint8)
     if pixels.shape[2:] == {'gray': (), 'rgb': (3,), 'rgba': (4,)}[mode]:
@@ -262,15 +293,15 @@ def decode_image(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pi
 
 
 @decodes('TIFF')
-def _decode_tiff(data: Buffer, *, max_size: int) -> Pixels:
+def _decode_tiff(data: Buffer, *args: str, max_size: int) -> Pixels:
     image: Any = _plugin('Tiff')(BufferFile(data))
     if image.mode[0] not in 'IF' and max(image.tag_v2.get(258, (1,))) > 8:  # Bits of each channel.
         raise ValueError('TIFF with 16 bits a channel is decoded in grayscale only, got colour or alpha')
-    return _load(data, 'Tiff', max_size)
+    return _load(data, 'Tiff', max_size, args)
 
 
 def _decoder(name: str) -> Callable[..., Pixels]:
-    return decodes(name.upper())(lambda data, *, max_size: _load(data, name, max_size))
+    return decodes(name.upper())(lambda data, *args, max_size: _load(data, name, max_size, args))
 
 
 _DECODERS: dict[str, Callable[..., Pixels]] = {
@@ -281,14 +312,14 @@ _DECODERS_TO_8_BITS = {'PNG': _decoder('Png'), 'TIFF': _decoder('Tiff')}
 """These drop the lower bits of colour."""
 
 
-def _load(data: Buffer, name: str, max_size: int) -> Pixels:
+def _load(data: Buffer, name: str, max_size: int, args: tuple[str, ...] = ()) -> Pixels:
     """Decodes an image with the plugin of Pillow that has this name."""
     # The plugin's class instead of Image.open: no other plugin is imported or sees the bytes, and our limit
     # replaces Pillow's warning.
     image = _plugin(name)(BufferFile(data))
     channels = {'1': 1, 'L': 1, 'I;16': 2, 'I;16B': 2}.get(image.mode, 3)
     _check_size(*image.size, 4 if image.has_transparency_data else channels, max_size)
-    return _pixels(image)
+    return _pixels(image, _rotates(args))
 
 
 def _plugin(name: str) -> Callable[[Any], Image]:
@@ -304,8 +335,14 @@ def _check_size(width: int, height: int, channels: int, max_size: int) -> None:
     check_value_size(width * height * channels, max_size, f'an image of {width} x {height} pixels')
 
 
-def _pixels(image: Image) -> Pixels:
+def _pixels(image: Image, rotate: bool = True) -> Pixels:
     """Returns the pixels of a PIL image of any mode with 8 bits a channel, or 16 of gray."""
+    image.load()  # The EXIF data of a PNG may follow the pixels.
+    orientation = exif_orientation(image.info.get('exif') or b'') if rotate else UPRIGHT
+    return np.ascontiguousarray(orientation.apply(_stored_pixels(image)))
+
+
+def _stored_pixels(image: Image) -> Pixels:
     mode = image.mode
     if mode.startswith('I;16'):
         return np.array(image).astype(np.uint16, copy=False)

@@ -43,6 +43,8 @@ __all__ = [
     'int_decoder',
     'int_encoder',
     'int_size',
+    'split_options',
+    'truth',
     'uint_decoder',
     'uint_encoder',
     'whole_number',
@@ -66,6 +68,37 @@ def check_value_size(size: int, max_size: int, what: str) -> None:
     """Raises ValueError for a value of more than `max_size` bytes; `what` says what takes them."""
     if size > max_size:
         raise ValueError(f'{what} would take {size} bytes, which exceeds max_value_size={max_size}')
+
+
+def split_options(
+    args: Sequence[str], **parsers: Callable[[str], Any]
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Splits the arguments of a type into those without a name, and options as of `video(30,rotate=False)`.
+
+    Args:
+        args: The arguments.
+        **parsers: What parses the value of each option. An option without a value is `True`.
+
+    Raises:
+        ValueError: An unknown option, or one twice.
+    """
+    others, options = [], {}
+    for arg in args:
+        name, sign, value = (part.strip() for part in arg.partition('='))
+        if not sign and name not in parsers:
+            others.append(arg)
+        elif name not in parsers or name in options:
+            raise ValueError(f'expected each option of {", ".join(parsers)} once, got {arg!r}')
+        else:
+            options[name] = parsers[name](value if sign else 'True')
+    return tuple(others), options
+
+
+def truth(text: str) -> bool:
+    """Parses an argument of a type as `True` or `False`."""
+    if text not in ('True', 'False'):
+        raise ValueError(f'expected True or False, got {text!r}')
+    return text == 'True'
 
 
 def whole_number(text: str, low: int, high: int, what: str) -> int:

@@ -60,6 +60,7 @@ SIGNATURES = {
     'AAC': rb'\xff[\xf1\xf9]',
     'RF64': rb'RF64',
     'FLV': rb'FLV',
+    'MPEG-TS': rb'\x47.{187}\x47',  # Of packets of 188 bytes.
     'zstd': rb'\x28\xb5\x2f\xfd',
     'PDF': rb'%PDF',
     'WebP': rb'RIFF....WEBP',
@@ -84,8 +85,8 @@ Formats of one container (Matroska and WebM; MP4, AVIF and others; Ogg) share th
 EXTENSIONS = {
     'JPEG': 'jpg', 'PNG': 'png', 'WebP': 'webp', 'AVIF': 'avif', 'GIF': 'gif', 'BMP': 'bmp', 'TIFF': 'tif',
     'HEIF': 'heic', 'JPEG XL': 'jxl', 'JPEG 2000': 'jp2', 'MP4': 'mp4', 'QuickTime': 'mov', 'WebM': 'webm',
-    'Matroska': 'mkv', 'AVI': 'avi', 'FLV': 'flv', 'WAV': 'wav', 'RF64': 'wav', 'FLAC': 'flac',
-    'Ogg Opus': 'opus', 'Ogg': 'ogg', 'MP3': 'mp3', 'PDF': 'pdf',
+    'Matroska': 'mkv', 'AVI': 'avi', 'MPEG-TS': 'ts', 'FLV': 'flv', 'WAV': 'wav', 'RF64': 'wav',
+    'FLAC': 'flac', 'Ogg Opus': 'opus', 'Ogg': 'ogg', 'MP3': 'mp3', 'PDF': 'pdf',
 }  # fmt: skip
 """The usual file name extension of each format."""
 
@@ -101,6 +102,7 @@ PICTURES = ('JPEG', 'PNG', 'WebP', 'AVIF', 'GIF', 'BMP', 'TIFF')
 DEMUXERS = {
     'MP4': 'mp4', 'QuickTime': 'mov', 'Matroska': 'matroska', 'WebM': 'matroska', 'AVI': 'avi', 'WAV': 'wav',
     'RF64': 'wav', 'FLAC': 'flac', 'Ogg': 'ogg', 'Ogg Opus': 'ogg', 'MP3': 'mp3', 'AAC': 'aac',
+    'MPEG-TS': 'mpegts', 'GIF': 'gif',
 }  # fmt: skip
 """The demuxer of libavformat for each format of video and audio. It is always named: libavformat's own probe
 could take the bytes for a playlist, and open the files and addresses in it."""

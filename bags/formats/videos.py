@@ -7,8 +7,9 @@
 | `mkv` | FFV1, RGB | lossless pixels, with a checksum on every slice |
 
 Encoded videos are tagged as BT.709 in limited range (`mkv`: RGB). Decoding follows the tags of a video; as in
-FFmpeg, one without is BT.601 in limited range. The rotation that phones store is not applied, as explained in
-`bags.formats.images`.
+FFmpeg, one without is BT.601 in limited range. Frames are decoded as they are shown, turned as phones ask;
+`mp4(rotate=False)` decodes them as stored. Grey of more than 8 bits, such as depth, is uint16 with the values
+that are stored; colours of more than 8 bits are uint8 by default, and uint16 as of `mp4(dtype=uint16)`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ import numpy as np
 
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import best_stream, import_av, open_container
-from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_count, check_value_size, whole_number
+from bags.formats.pixels import PIXEL_OPTIONS, PixelOptions, Pixels, frame_kind
+from bags.formats.scalars import (
+    MAX_VALUE_SIZE,
+    Buffer,
+    check_count,
+    check_value_size,
+    split_options,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -42,7 +51,6 @@ __all__ = [
     'encode_webm',
     'frame_rate',
     'mkv_options',
-    'plane_pixels',
     'video_options',
     'write_frames',
 ]
@@ -91,7 +99,7 @@ MKV = Codec('matroska', 'ffv1', {'level': '3', 'slicecrc': '1', 'g': '1'})
 
 
 def video_options(*args: str) -> tuple[Fraction, int | None]:
-    """Parses the arguments of `mp4(fps,crf)` and `webm(fps,crf)`.
+    """Parses the arguments of `mp4(fps,crf)` and `webm(fps,crf)`, and checks `PIXEL_OPTIONS`.
 
     Returns:
         Frames per second (30 by default), and the constant rate factor, 0 to 51, where less is better; None
@@ -100,6 +108,7 @@ def video_options(*args: str) -> tuple[Fraction, int | None]:
     Raises:
         ValueError: Anything else.
     """
+    args, _ = split_options(args, **PIXEL_OPTIONS)
     check_count(args, 2, 'fps and crf')
     fps = frame_rate(args[0] if args else DEFAULT_FPS)
     return fps, whole_number(args[1], 0, 51, 'a crf') if len(args) > 1 else None
@@ -107,6 +116,7 @@ def video_options(*args: str) -> tuple[Fraction, int | None]:
 
 def mkv_options(*args: str) -> Fraction:
     """Parses the argument of `mkv(fps)`: frames per second, 30 by default."""
+    args, _ = split_options(args, **PIXEL_OPTIONS)
     check_count(args, 1, 'mkv(fps)')
     return frame_rate(args[0] if args else DEFAULT_FPS)
 
@@ -148,17 +158,21 @@ def encode_mp4(value: Any, *args: str) -> Encoded:
 
 
 @decodes('MP4')
-def decode_mp4(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Frames:
+def decode_mp4(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
     """Decodes every frame of an MP4, of any codec.
 
+    Args:
+        data: The file.
+        *args: `rotate=False` and `dtype=uint16`, as of `PixelOptions`.
+
     Returns:
-        uint8 RGB, shape (time, height, width, 3), in presentation order.
+        uint8 RGB, shape (time, height, width, 3), in presentation order; uint16 as `PixelOptions` says.
 
     Raises:
         ValueError: Not MP4, cut off, damaged, without a frame, with frames of several sizes, or of more than
             `max_size` bytes.
     """
-    return _decode(data, 'MP4', max_size)
+    return _decode(data, 'MP4', args, max_size)
 
 
 def encode_webm(value: Any, *args: str) -> Encoded:
@@ -171,9 +185,9 @@ def encode_webm(value: Any, *args: str) -> Encoded:
 
 
 @decodes('WebM')
-def decode_webm(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Frames:
+def decode_webm(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
     """Decodes every frame of a WebM; as `decode_mp4`. Transparency is dropped."""
-    return _decode(data, 'WebM', max_size)
+    return _decode(data, 'WebM', args, max_size)
 
 
 def encode_mkv(value: Any, *args: str) -> Encoded:
@@ -186,9 +200,9 @@ def encode_mkv(value: Any, *args: str) -> Encoded:
 
 
 @decodes('Matroska')
-def decode_mkv(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> Frames:
+def decode_mkv(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
     """Decodes every frame of a Matroska file, of any codec; as `decode_mp4`."""
-    return _decode(data, 'Matroska', max_size)
+    return _decode(data, 'Matroska', args, max_size)
 
 
 def checked_frames(value: Any) -> Iterator[Frames]:
@@ -295,12 +309,13 @@ def _add_stream(container: Any, shape: tuple[int, ...], codec: Codec, fps: Fract
     return stream
 
 
-def _decode(data: Buffer, name: str, max_size: int) -> Frames:
+def _decode(data: Buffer, name: str, args: tuple[str, ...], max_size: int) -> Pixels:
+    options, kind = PixelOptions(**split_options(args, **PIXEL_OPTIONS)[1]), None
     with open_container(BufferFile(data), name) as container:
         stream = best_stream(container, 'video')
         # One reformatter for all frames: `frame.reformat` would prepare the conversion again each time.
         convert = import_av().video.reformatter.VideoReformatter()
-        frames: Frames | None = None
+        frames: Pixels | None = None
         count = packets = 0
         # As announced, before a decoder allocates a frame; and as found, before the array grows.
         size = 3 * stream.codec_context.width * stream.codec_context.height
@@ -311,13 +326,14 @@ def _decode(data: Buffer, name: str, max_size: int) -> Frames:
             for frame in packet.decode():
                 if frame.is_corrupt:
                     raise ValueError(f'frame {count} is damaged')
-                pixels = plane_pixels(convert.reformat(frame, format='rgb24'))
+                found = frame_kind(frame, kind and kind.orientation)
+                kind = kind or found
+                if found != kind:
+                    raise ValueError(f'expected frames of one size and depth, got {kind[:3]} and {found[:3]}')
+                pixels = options.pixels(convert, frame, kind)
                 if frames is None:
-                    frames = np.empty(
-                        (_expected_frames(stream, pixels.nbytes, max_size), *pixels.shape), np.uint8
-                    )
-                if pixels.shape != frames.shape[1:]:
-                    raise ValueError(f'expected frames of shape {frames.shape[1:]}, got {pixels.shape}')
+                    length = _expected_frames(stream, pixels.nbytes, max_size)
+                    frames = np.empty((length, *pixels.shape), pixels.dtype)
                 if count == len(frames):
                     check_value_size(pixels.nbytes * (count + 1), max_size, f'{count + 1} frames')
                     length = min(count + count // 2 + 1, max_size // pixels.nbytes)
@@ -333,13 +349,6 @@ def _decode(data: Buffer, name: str, max_size: int) -> Frames:
     if count != len(frames):
         frames.resize((count, *frames.shape[1:]), refcheck=False)
     return frames
-
-
-def plane_pixels(frame: Any, channels: int = 3) -> Frames:
-    """Returns the pixels of a packed frame of 8 bits, shape (height, width, channels), without a copy."""
-    plane = frame.planes[0]
-    rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
-    return rows[: frame.height, : channels * frame.width].reshape(frame.height, frame.width, channels)
 
 
 def _expected_frames(stream: Any, frame_size: int, max_size: int) -> int:

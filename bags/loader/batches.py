@@ -17,16 +17,18 @@ from bags.dataset.batch import Ragged
 from bags.dataset.selection import Fields, select_fields
 from bags.dataset.spec import Spec, parse_spec
 from bags.errors import BagsError, StackError
-from bags.indexing import Int64s
+from bags.indexing import Int64s, offsets_of
 from bags.loader.rows import RowBatches
 from bags.loader.schedule import Schedule, Step
 from bags.samplers import Sampler
 from bags.workers.outcome import Partial
 
-__all__ = ['MASK', 'PLAN_STEPS', 'BatchMaker', 'types_of']
+__all__ = ['BIN', 'DATAPOINT', 'MASK', 'PLAN_STEPS', 'BatchMaker', 'types_of']
 
 MASK = '_mask'
 """Column that marks repeats with False, unless another name is given."""
+DATAPOINT, BIN = '_datapoint', '_bin'
+"""Columns of the batches of a sampler of bins: the index of each datapoint, and its bin within the batch."""
 PLAN_STEPS = 64
 """Steps whose datapoints are sampled with one call: it takes 50 us however few they are."""
 MAX_PLANS = 4
@@ -43,6 +45,8 @@ class Plan(NamedTuple):
     indices: Int64s
     offsets: list[int]
     """Where the indices of each step begin, and the end of the last."""
+    bins: list[Int64s] | None
+    """For each step, the position within the step of each index, if a position can have several."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -85,8 +89,11 @@ class BatchMaker:
             for place, step in enumerate(plan.steps[first : first + len(numbers)]):
                 indices = plan.indices[offsets[place] : offsets[place + 1]]
                 batch = self._read(indices) if together is None else together[place]
+                bins = None if plan.bins is None else plan.bins[first + place]
+                if bins is not None:
+                    _add_columns(batch, {DATAPOINT: indices.copy(), BIN: bins.astype(np.int32)})
                 if not self._is_plain:
-                    batch = self._transformed(batch, step, indices)
+                    batch = self._transformed(batch, step, indices, bins)
                 batches.append(batch)
         except StopIteration as exc:  # Raised as it is, it would end the loop over the loader without a word.
             error = RuntimeError(f'StopIteration was raised, {"; ".join(getattr(exc, "__notes__", ()))}')
@@ -124,14 +131,15 @@ class BatchMaker:
         ]
         return [dict(zip(columns, values, strict=True)) for values in zip(*parts, strict=True)] or None
 
-    def _transformed(self, batch: Any, step: Step, indices: Int64s) -> Any:
+    def _transformed(self, batch: Any, step: Step, indices: Int64s, bins: Int64s | None) -> Any:
         length, stage = self.schedule.length, 'transform'
         if self.mask is not None:
             if not isinstance(batch, dict):
                 raise TypeError(
                     f'{self.mask!r}: expected rows that are dicts, for a column that marks repeats'
                 )
-            batch[self.mask] = np.arange(step.start, step.stop) < length
+            mask = np.arange(step.start, step.stop) < length
+            batch[self.mask] = mask if bins is None else mask[bins]
         try:
             if self.transform is not None:
                 if self._takes_rng:
@@ -177,22 +185,39 @@ def _plan(sampler: Sampler, schedule: Schedule, block: int) -> Plan:
     stop, total = (block + 1) * PLAN_STEPS, schedule.total
     stop = stop if total is None else min(stop, total)
     steps = [schedule[number] for number in range(block * PLAN_STEPS, stop)]
-    sampled = []
+    sampled, counted = [], []
     for epoch, group in itertools.groupby(steps, operator.attrgetter('epoch')):
         positions = np.concatenate([np.arange(step.start, step.stop) for step in group])
         try:
-            indices = sampler.take(epoch, positions % schedule.length)
-            if len(indices) != len(positions):
+            taken = sampler.take(epoch, positions % schedule.length)
+            if len(taken) != len(positions):
                 raise ValueError(
                     f'{sampler!r:.200}: expected a datapoint for each of {len(positions)} positions, '
-                    f'got {len(indices)}'
+                    f'got {len(taken)}'
                 )
         except Exception as exc:
             exc.add_note('in sampler')
             raise
-        sampled.append(indices)
-    counts = itertools.accumulate(step.stop - step.start for step in steps)
-    return Plan(steps, np.concatenate(sampled), [0, *counts])
+        sampled.append(taken.values if isinstance(taken, Ragged) else taken)
+        counted += [taken.lengths] if isinstance(taken, Ragged) else []
+    offsets = offsets_of(np.array([step.stop - step.start for step in steps], np.int64))
+    if not counted:
+        return Plan(steps, np.concatenate(sampled), offsets.tolist(), None)
+    counts = np.concatenate(counted)
+    bins = [
+        np.repeat(np.arange(stop - start), counts[start:stop])
+        for start, stop in itertools.pairwise(offsets.tolist())
+    ]
+    return Plan(steps, np.concatenate(sampled), offsets_of(counts)[offsets].tolist(), bins)
+
+
+def _add_columns(batch: Any, columns: Batch) -> None:
+    if not isinstance(batch, dict):
+        raise TypeError('sampler: expected rows that are dicts, for the columns of its bins')
+    for name, column in columns.items():
+        if name in batch:
+            raise ValueError(f'sampler: its bins need a column {name!r}, which is a field of the dataset')
+        batch[name] = column
 
 
 def types_of(dataset: Any) -> Spec | None:

@@ -36,6 +36,8 @@ class Packed(NamedTuple):
     """Shape (items, *shape)."""
     offsets: npt.NDArray[Any]
     """Where each sequence begins, and the end of the last, shape (B + 1,): `cu_seqlens`."""
+    positions: npt.NDArray[Any]
+    """Of each item in its sequence, from 0, shape (items,)."""
 
 
 @overload
@@ -114,11 +116,11 @@ def pack(column: Any, *, dtype: npt.DTypeLike = np.int32) -> Any:
 
     Args:
         column: As for `pad`.
-        dtype: Of the offsets.
+        dtype: Of the offsets and positions.
 
     Returns:
-        A `Packed`: the values (items, *shape), and the cumulative lengths (B + 1,). A missing sequence is
-        empty.
+        A `Packed`: the values (items, *shape), the cumulative lengths (B + 1,), and the position of each item
+        in its sequence (items,). A missing sequence is empty.
 
     Raises:
         StackError: Items of different shapes.
@@ -130,7 +132,10 @@ def pack(column: Any, *, dtype: npt.DTypeLike = np.int32) -> Any:
     most = np.iinfo(np.dtype(dtype)).max
     if int(ragged.offsets[-1]) > most:
         raise ValueError(f'pack: expected at most {most} items, got {ragged.offsets[-1]}')
-    return Packed(ragged.values, ragged.offsets.astype(dtype))
+    offsets = ragged.offsets.astype(dtype)
+    positions = np.arange(len(ragged.values), dtype=dtype)
+    positions -= np.repeat(offsets[:-1], ragged.lengths)
+    return Packed(ragged.values, offsets, positions)
 
 
 def _columns(collate: Callable[[Any], Any], batch: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import functools
 import os
 from collections.abc import Callable, Mapping, MutableSequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from bags.concurrency import cached_attribute
 from bags.dataset.base import Dataset
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.selection import Fields, select_fields
@@ -292,7 +292,7 @@ class Loader:
             'dataset': self.fingerprint,
         }
 
-    @functools.cached_property
+    @cached_attribute
     def fingerprint(self) -> str:
         """A hash of the dataset's fields, its length and a few of its records."""
         return fingerprint(self.dataset.rows if isinstance(self.dataset, RowBatches) else self.dataset)
@@ -333,6 +333,12 @@ def _check_sampler(sampler: Any, datapoints: int) -> None:
             'sampler: expected one of bags.samplers, or an object with __len__ and take, '
             f'got {f"the class {sampler.__name__}" if isinstance(sampler, type) else type(sampler).__name__}'
             ' (to load chosen datapoints, give the loader bags.select(dataset, indices))'
+        )
+    argument = getattr(sampler, 'per_datapoint', None)
+    if argument is not None and datapoints and sampler.datapoints != datapoints:  # type: ignore[attr-defined]
+        raise ValueError(
+            f'sampler: expected {argument} of each of {datapoints} datapoints, '
+            f'got {sampler.datapoints} {argument}'  # type: ignore[attr-defined]
         )
     if getattr(sampler, 'datapoints', 0) > datapoints > 0:
         raise ValueError(

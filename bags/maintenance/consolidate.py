@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bags.bag.options import LimitsStorage, ReaderOptions
 from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder
 from bags.dataset.schema import SchemaCache
-from bags.dataset.shard_index import INDEX, Shard, dump_index, numbered
+from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index, numbered
 from bags.dataset.spec import Spec, union
 from bags.dataset.unfinished import MARK
-from bags.errors import CorruptError, SpecError
+from bags.errors import BagsError, CorruptError, SpecError
+from bags.maintenance.findings import Damage
+from bags.maintenance.location import Location
 from bags.progress import progress as show_progress
 from bags.storage import Store, store_for
 
-__all__ = ['consolidate']
+__all__ = ['consolidate', 'index_damage']
 
 
 def consolidate(
@@ -79,6 +81,33 @@ def consolidate(
         types = both
     store.replace(store.join(path, INDEX), dump_index(types, [shard for _, shard in found]))
     return len(found)
+
+
+def index_damage(location: Location) -> Iterator[Damage]:
+    """Yields what is wrong with the shards.json of a dataset, if there is one."""
+    store, path = location.store, location.store.join(location.path, INDEX)
+    try:
+        types, shards = load_index(store.read(path), path)
+    except FileNotFoundError:
+        return
+    except (CorruptError, SpecError) as exc:
+        yield Damage(path, None, None, str(exc).removeprefix(f'{path}: '))
+        return
+    sizes: dict[str, dict[str, int]] = {}
+    for file, stat in store.walk(location.path).items():
+        folder, _, name = file.rpartition('/')
+        sizes.setdefault(folder, {})[name] = stat.size
+    options, schemas = ReaderOptions(limits_storage=LimitsStorage.IN_MEMORY), SchemaCache(None, True)
+    try:
+        found = [
+            _describe(store, part, options, schemas, Shard(name, sizes.get(name, {})))
+            for part in location.parts
+            for name in [os.path.basename(part)]
+        ]
+    except (BagsError, ValueError, OSError):
+        return  # Reported with the shard, or it is being written.
+    if [(types, shard) for shard in shards] != found:
+        yield Damage(path, None, None, 'differs from the shards: run bags consolidate')
 
 
 def _describe(

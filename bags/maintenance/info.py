@@ -15,6 +15,7 @@ import numpy as np
 import zstandard
 
 from bags.bag.bag_file import BagFile
+from bags.bag.checksums import checksums_name
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.concurrency import map_concurrently
@@ -100,6 +101,8 @@ class DatasetInfo:
     """Whether it is being written, or its writer ended early: by an exception, or because it was killed."""
     unclosed: list[str]
     """Folders that were not closed."""
+    checksums: bool
+    """Whether records have checksums, in every shard."""
     sampled_shards: int
     """Shards that distributions, ratios and missing values are from."""
     fields: dict[str, FieldInfo]
@@ -116,6 +119,8 @@ class BagInfo:
     bytes: int
     unclosed: list[str]
     """Bags that were not closed."""
+    checksums: bool
+    """Whether records have checksums, in every bag."""
     compressed: bool
     ratio: float | None
     """Bytes of the records over their compressed bytes; None if they are not compressed."""
@@ -209,6 +214,7 @@ def _bag_info(location: Location) -> BagInfo:
         len(paths),
         sum(size for _, size, _ in found),
         [path for path, (_, _, is_unclosed) in zip(paths, found, strict=True) if is_unclosed],
+        all(store.exists(checksums_name(path)) for path in paths),
         any(bag.codec is not None for bag in sampled),
         sample.ratio(),
         Distribution.of(sample.sizes),
@@ -225,7 +231,8 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
     for folder in sampled:
         _sample_folder(Folder(location.store, folder, ReaderOptions()), samples)
     totals = collections.Counter[str]()
-    known, unclosed, unfinished = set(paths), set(), len(paths) < len(location.parts)
+    known, unclosed, checked = set(paths), set(), set()
+    unfinished = len(paths) < len(location.parts)
     for file, stat in location.store.walk(location.path).items():
         folder, _, name = file.rpartition('/')
         path = location.store.join(location.path, folder) if folder else location.path
@@ -234,6 +241,8 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
             unfinished |= name in (MARK, 'limits.refs.bag')
             if name == 'limits.refs.bag':
                 unclosed.add(path)
+            if name == checksums_name('refs.bag'):
+                checked.add(path)
     fields = {}
     for name, kind in types.items():
         sample = samples[name]
@@ -255,6 +264,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
         totals['refs.bag'] + totals['limits.refs.bag'],
         unfinished,
         [path for path in paths if path in unclosed],
+        checked == known,
         len(sampled),
         fields,
         metadata,

@@ -17,6 +17,7 @@ from bags.dataset.schema import SchemaCache
 from bags.dataset.spec import Spec
 from bags.dataset.unfinished import is_temporary
 from bags.errors import SpecError
+from bags.maintenance.consolidate import index_damage
 from bags.maintenance.findings import Finding, Note
 from bags.maintenance.location import Location, locate
 from bags.maintenance.verify_bag import Check, Result
@@ -44,8 +45,9 @@ def verify(
     """Checks datasets and bags for damage, and continues where it finds some.
 
     Checks all limits, all refs, the spec and the sizes of records of fixed-size types; in local files also
-    that compressed records can be decompressed and that media begin as their format does. It cannot find
-    changes that leave valid data: in a record without a checksum, or of a ref to another record.
+    that compressed records can be decompressed, that media begin as their format does, and that records are
+    as their checksums say, if they were written with `checksum=True`: any flipped bit is found then. Without
+    checksums, changes that leave valid data are not: in a record, or of a ref to another record.
 
     Args:
         source: The path of a dataset or a bag (or of several, as `name@*.bagz`), or an open dataset; of
@@ -113,6 +115,7 @@ def _steps(location: Location, decode: bool, schemas: SchemaCache) -> Iterator[F
             yield from lone_bag_checks(store, path, options, decode)
         return
     if location.kind == 'shards':
+        yield from index_damage(location)
         yield from missing_shards(location.path, location.parts)
         for name in filter(is_temporary, store.names(location.path)):
             yield Note(store.join(location.path, name), None, TEMPORARY)

@@ -63,9 +63,11 @@ class Expected(NamedTuple):
 def bag_checks(bag: BagFile, expected: Expected, decode: bool) -> Iterator[Check]:
     """Yields checks that together cover all records of a bag.
 
-    Compressed records are decompressed: of local bags always, on an object store with `decode` only.
+    Compressed records are decompressed, and those with checksums compared: of local bags always, on an object
+    store with `decode` only.
     """
-    reads = expected.decode is not None or (bag.codec is not None and (decode or not bag.is_remote))
+    must_read = bag.codec is not None or bag.checksums is not None
+    reads = expected.decode is not None or (must_read and (decode or not bag.is_remote))
     step = MAX_RECORDS if expected.format is None else MAX_READ_RECORDS
     if reads:
         mean = max(1, bag.end // max(1, bag.count))

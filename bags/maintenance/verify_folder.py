@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
+from bags.bag.checksums import SUFFIX, checksums_name
 from bags.bag.limits import invalid_ranges
 from bags.bag.open import open_bag
-from bags.bag.options import ReaderOptions
+from bags.bag.options import ReaderOptions, merge
 from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder, is_being_made
 from bags.dataset.metadata import read_metadata
@@ -41,7 +42,9 @@ def lone_bag_checks(
 ) -> Iterator[Finding | Check]:
     """Yields the checks of a bag outside of a dataset."""
     try:
-        bag = open_bag(store, path, options)
+        bag = open_bag(
+            store, path, merge(ReaderOptions, options, {'checksum': store.exists(checksums_name(path))})
+        )
     except CorruptError as exc:
         yield Damage(path, None, None, exc.detail)
         return
@@ -79,6 +82,8 @@ def folder_checks(
         is_last: Whether it is the last shard, which a writer may be creating.
     """
     refs, is_damaged = None, False
+    if any(name.endswith(SUFFIX) for name in folder.names):
+        folder.options = merge(ReaderOptions, folder.options, {'checksum': True})
     try:
         refs = folder.open_refs()
     except FileNotFoundError as exc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,9 +11,11 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from bags.formats.ffmpeg import Stream
 from bags.media.audio_decoder import AnyAudioDecoder, Samples, open_audio
+from bags.media.demux import streams_of
 from bags.media.frames import as_seconds, needed_stop
-from bags.media.source import LazyDecoder, as_source
+from bags.media.source import LazyDecoder, as_source, check_stream
 from bags.media.stored import audio_options
 from bags.storage.range_file import RangeFile
 
@@ -37,10 +40,12 @@ class Audio:
             before a slice (3 s for an hour), or from where an earlier slice ended. By default, a few packets
             before it are decoded, as other decoders do. The samples are the same, except for noise, which AAC
             has decoders make up, and speech in Opus (within 3e-5); they are the same each time.
+        stream: An index in `streams`; by default, the stream that players play.
     """
 
-    def __init__(self, source: Any, *, exact: bool = False) -> None:
-        self._decoder = LazyDecoder(as_source(source), open_audio)
+    def __init__(self, source: Any, *, exact: bool = False, stream: int | None = None) -> None:
+        check_stream(stream)
+        self._decoder = LazyDecoder(as_source(source), functools.partial(open_audio, stream=stream))
         self._exact = exact
 
     def options(self, *, exact: bool) -> Audio:
@@ -51,6 +56,11 @@ class Audio:
 
     def __len__(self) -> int:
         return self._decoder.get().length
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """The streams of the file: audio, video and others. Opens the file once more."""
+        return streams_of(self._decoder)
 
     @property
     def rate(self) -> int:
@@ -174,7 +184,7 @@ def _check_complete(decoder: AnyAudioDecoder, stop: int | None) -> None:
 
 def decode_audio(record: Any, *args: str) -> Audio:
     """Returns an `Audio` over a record, which is read when samples are accessed."""
-    return Audio(record, exact=audio_options(*args))
+    return Audio(record, **audio_options(*args))
 
 
 decode_audio.lazy = True  # type: ignore[attr-defined]

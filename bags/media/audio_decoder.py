@@ -124,7 +124,7 @@ class AudioDecoder:
             raise ValueError('expected at least one sample, got none')
         table, first = packets.table, int(presented[0])
         self.begin = 0.0
-        if packets.name in ('MP4', 'QuickTime', 'Matroska', 'WebM'):
+        if packets.name in ('MP4', 'QuickTime', 'Matroska', 'WebM', 'MPEG-TS'):
             tick = table.time_base[0] / table.time_base[1]
             self.begin = int(table.times[first]) * tick + int(self._layout.lows[first]) / self.rate
             if abs(self.begin) < tick:
@@ -305,20 +305,20 @@ def _is_contiguous(file: BinaryIO, table: PacketTable) -> bool:
     return not expected or int(ends[-1]) == expected  # A tick is a sample.
 
 
-def open_audio(file: BinaryIO) -> AnyAudioDecoder:
-    """Opens audio and numbers its samples.
+def open_audio(file: BinaryIO, stream: int | None = None) -> AnyAudioDecoder:
+    """Opens audio, of a stream by its index or the one that plays by default, and numbers its samples.
 
     Raises:
         ValueError: Not audio, or without a sample.
     """
     file.seek(0)
-    if identify_file(file) == 'WAV':
+    if identify_file(file) == 'WAV' and not stream:
         try:
             return WavReader(file)
         except ValueError as exc:
             if 'cut off' in str(exc):
                 raise  # Otherwise it is compressed.
-    packets = open_packets(file, 'audio')
+    packets = open_packets(file, 'audio', stream)
     if packets.name == 'FLAC' and not _is_contiguous(file, packets.table):
         file.seek(0)
         with file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import os
@@ -10,7 +11,10 @@ from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from typing import Any, Self
 
-from bags.formats.ffmpeg import best_stream, import_av, open_container
+import numpy as np
+
+from bags.formats.ffmpeg import import_av, open_container
+from bags.formats.pixels import PixelOptions
 from bags.formats.signatures import identify_file
 from bags.formats.videos import MP4, WEBM, Codec, Frames, checked_frames, frame_rate, write_frames
 from bags.media.cutting import ClipRange, PacketCopier, plan_clips, why_not_copied
@@ -92,10 +96,11 @@ def cut_clips(
         raise ValueError(f'cut_clips: expected a codec of {", ".join(CODECS)}, got {codec!r}')
     encoder = CODECS[codec or 'h264'].with_options(crf, gop)
     opened = _source_of(source)
+    stream = source._stream if isinstance(source, Video) else None
     if opened is not None:
         if fps is not None:
             raise TypeError('cut_clips: expected no fps for a source that has timestamps')
-        return _cut(opened, int(frames), codec, encoder, gop, copy)
+        return _cut(opened, stream, int(frames), codec, encoder, gop, copy)
     if copy:
         raise TypeError(
             f'cut_clips: expected a path, bytes or a file to copy from, got {type(source).__name__}'
@@ -133,7 +138,7 @@ def _encode(
     """Encodes frames, each with the ticks at which it is shown first and no longer."""
     file = io.BytesIO()
     count, end = write_frames(file, frames, codec, fps, time_base)
-    with _copier(FileSource(file)) as copier:
+    with _copier(FileSource(file), 0) as copier:
         data = copier.copy(0, count, round(end * time_base / copier.time_base))
     return EncodedClip(data, count, copied=False)
 
@@ -142,10 +147,16 @@ def _encode(
 
 
 def _cut(
-    source: Source, size: int, codec: str | None, encoder: Codec, gop: int | None, copy: bool
+    source: Source,
+    stream: int | None,
+    size: int,
+    codec: str | None,
+    encoder: Codec,
+    gop: int | None,
+    copy: bool,
 ) -> Iterator[EncodedClip]:
     with ExitStack() as opened, _errors(source):
-        decoder = open_video(opened.enter_context(source.open()))
+        decoder = open_video(opened.enter_context(source.open()), stream)
         timeline, copier = decoder.timeline, None
         time_base = Fraction(*timeline.time_base)
         ticks = [*timeline.ticks.tolist(), max(timeline.end, int(timeline.ticks[-1]) + 1)]
@@ -154,18 +165,25 @@ def _cut(
         fps = (len(timeline) / (time_base * (ticks[-1] - ticks[0]))).limit_denominator(100_000)
         for start, stop, copied in _plan(decoder, size, codec, gop, copy):
             if copied:
-                copier = copier or opened.enter_context(_copier(source))
+                copier = copier or opened.enter_context(_copier(source, decoder.packets.stream))
                 data = copier.copy(start, stop, ticks[stop] - ticks[start])
                 yield EncodedClip(data, stop - start, copied=True)
             else:
                 if start != position:
-                    frames = decoder.in_order(start, decoder.rgb)
+                    frames = decoder.in_order(start, functools.partial(_rgb, decoder))
                 position = stop
                 bounds = zip(ticks[start:stop], ticks[start + 1 : stop + 1], strict=True)
                 timed = ((next(frames), *shown) for shown in bounds)
                 yield _encode(timed, encoder, min(fps, Fraction(1000)), time_base)
         if timeline.truncation:
             raise ValueError(timeline.truncation)
+
+
+def _rgb(decoder: VideoDecoder, number: int, frame: Any) -> Frames:
+    pixels = decoder.pixels(number, frame, PixelOptions())
+    if pixels.dtype != np.uint8:
+        raise ValueError('grey of more than 8 bits would be encoded with 8: expected copy=True')
+    return np.ascontiguousarray(pixels, np.uint8)
 
 
 def _plan(
@@ -192,12 +210,12 @@ def _plan(
 
 
 @contextmanager
-def _copier(source: Source) -> Iterator[PacketCopier]:
+def _copier(source: Source, stream: int) -> Iterator[PacketCopier]:
     """Opens a source again, whose packets are then copied from the first to the last."""
     with source.open() as file:
         file.seek(0)
         with open_container(file, identify_file(file)) as container:
-            yield PacketCopier(container, best_stream(container, 'video'))
+            yield PacketCopier(container, container.streams[stream])
 
 
 @contextmanager

@@ -10,13 +10,14 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bags.formats.encoded import BorrowedFile
-from bags.formats.ffmpeg import best_stream, import_av, open_container
+from bags.formats.ffmpeg import Stream, best_stream, describe_stream, import_av, open_container
 from bags.formats.signatures import DEMUXERS, ebml_number, identify_file
 from bags.media.mp4 import Track, find_moov, find_track
 from bags.media.packets import NO_PROBING, DemuxedPackets, Packets
+from bags.media.source import LazyDecoder
 from bags.media.timeline import PacketTable
 
-__all__ = ['open_packets']
+__all__ = ['open_packets', 'streams_of']
 
 HANDLERS = {'video': b'vide', 'audio': b'soun'}
 PLAIN_CODECS = {
@@ -30,12 +31,13 @@ MAX_SKIPPED_VOP_BYTES = 16
 """Of a packet of MPEG-4 which may say only that no frame is shown."""
 
 
-def open_packets(file: BinaryIO, kind: str) -> Packets:
+def open_packets(file: BinaryIO, kind: str, stream: int | None = None) -> Packets:
     """Finds the packets of a file's video or audio.
 
     Args:
         file: A seekable binary file.
-        kind: The stream, `video` or `audio`.
+        kind: `video` or `audio`.
+        stream: The index of the stream; by default, the one that plays by default.
 
     Raises:
         ValueError: Not a media file, no stream of the kind, or an unknown codec.
@@ -45,15 +47,41 @@ def open_packets(file: BinaryIO, kind: str) -> Packets:
     if name not in DEMUXERS:
         raise ValueError(f'expected {kind}, got {name}')
     if name in ('MP4', 'QuickTime'):
-        track = find_track(find_moov(file), HANDLERS[kind])
+        moov = find_moov(file)
+        track = find_track(moov, HANDLERS[kind]) if stream is None else None
+        if track is None:
+            with _opened(file, name) as container:
+                stream = best_stream(container, kind, stream).index
+            track = find_track(moov, HANDLERS[kind], stream)
         if track is not None and track.codec in PLAIN_CODECS and len(track.table.sizes):
             table = track.table
             if kind == 'video':
                 table = replace(table, shown=table.shown & (table.sizes > 0))
-                return Packets(file, table, name, kind, track.header)
+                return Packets(file, table, name, track.index, None, track.header)
             if packets := _audio_packets(file, track, name):
                 return packets
-    return _demux(file, name, kind)
+    return _demux(file, name, kind, stream)
+
+
+def streams_of(decoder: LazyDecoder[Any]) -> tuple[Stream, ...]:
+    """Returns the streams of the file of a decoder, which is opened once more; errors are as of `use`."""
+    try:
+        with decoder.source.open() as file:
+            name = identify_file(file)
+            if name not in DEMUXERS:
+                raise ValueError(f'expected video or audio, got {name}')
+            with _opened(file, name) as container:
+                return tuple(describe_stream(stream) for stream in container.streams)
+    except Exception as exc:
+        decoder.fail(exc)
+
+
+def _opened(file: BinaryIO, name: str) -> Any:
+    file.seek(0)
+    try:
+        return open_container(BorrowedFile(file), name)
+    except import_av().FFmpegError as exc:
+        raise ValueError(f'cannot be read as {name}: {exc}') from exc
 
 
 def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
@@ -74,7 +102,7 @@ def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
     found = 0
     file.seek(0)
     with open_container(file, name, **NO_PROBING) as container:
-        for packet in container.demux(best_stream(container, 'audio')):
+        for packet in container.demux(best_stream(container, 'audio', track.index)):
             if not packet.size:
                 continue
             number = numbers[found]
@@ -89,10 +117,10 @@ def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
         return None
     columns = {key: getattr(table, key)[numbers] for key in ('offsets', 'sizes', 'times', 'durations')}
     table = replace(table, **columns, keys=np.ones(len(numbers), bool), shown=shown, skips=skips)
-    return Packets(file, table, name, 'audio', track.header)
+    return Packets(file, table, name, track.index, None, track.header)
 
 
-def _demux(file: BinaryIO, name: str, kind: str) -> Packets:
+def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None) -> Packets:
     """Reads the file once and notes the packets of a stream.
 
     Raises:
@@ -106,7 +134,8 @@ def _demux(file: BinaryIO, name: str, kind: str) -> Packets:
     truncation = _find_truncation(whole, name)
     try:
         with open_container(whole, name) as container:
-            stream = best_stream(container, kind)
+            stream = best_stream(container, kind, stream_index)
+            index, is_reordered = stream.index, bool(getattr(stream.codec_context, 'has_b_frames', 0))
             codec = stream.codec_context.name
             time_base = stream.time_base.numerator, stream.time_base.denominator
             for packet in container.demux(stream):
@@ -128,7 +157,9 @@ def _demux(file: BinaryIO, name: str, kind: str) -> Packets:
     if not rows:
         raise ValueError(truncation or f'expected {kind}, got no packet of it')
     table = _table(rows, codec, shift or 0, time_base, truncation)
-    return (DemuxedPackets if shift == -1 else Packets)(file, table, name, kind)
+    if name == 'AVI' and is_reordered and codec in ('h264', 'hevc'):
+        table = replace(table, one_frame_each=False, timed=False)  # Its times are those of decoding.
+    return (DemuxedPackets if shift == -1 else Packets)(file, table, name, index, codec)
 
 
 def _table(

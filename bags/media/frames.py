@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from bags.formats.pixels import Pixels
 from bags.indexing import Int64s
 
 __all__ = ['FrameSequence', 'FrameTimes', 'Frames', 'Pixels', 'Seconds', 'as_seconds', 'needed_stop']
 
-Pixels = npt.NDArray[np.uint8]
 Seconds = npt.NDArray[np.float64]
 
 
@@ -22,7 +22,7 @@ class Frames(NamedTuple):
     """Frames and when they are shown."""
 
     pixels: Pixels
-    """uint8, shape (time, height, width, channels)."""
+    """uint8 or uint16, shape (time, height, width, channels)."""
     timestamps: Seconds
     """float64, shape (time,): seconds."""
 
@@ -55,8 +55,8 @@ class FrameSequence(ABC):
         """Returns when frames are shown."""
 
     @abstractmethod
-    def _frame_shape(self) -> tuple[int, int, int]:
-        """Returns (height, width, channels)."""
+    def _frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
+        """Returns (height, width, channels), and the dtype of frames."""
 
     @abstractmethod
     def _decode(self, numbers: Int64s) -> Pixels:
@@ -77,7 +77,16 @@ class FrameSequence(ABC):
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """(time, height, width, channels)."""
-        return (len(self), *self._frame_shape())
+        return (len(self), *self._frame_type()[0])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of frames: uint8; uint16 for grey of more than 8 bits, or by the option `dtype`."""
+        return self._frame_type()[1]
+
+    def _no_frames(self) -> Pixels:
+        shape, dtype = self._frame_type()
+        return np.empty((0, *shape), dtype)
 
     @property
     def timestamps(self) -> Seconds:
@@ -102,7 +111,7 @@ class FrameSequence(ABC):
     def __getitem__(self, key: Any) -> Pixels: ...
 
     def __getitem__(self, key: Any) -> Pixels:
-        """Decodes frames as uint8.
+        """Decodes frames.
 
         - `video[-1]`: one frame, shape (height, width, channels).
         - `video[100:116]`, `video[::10]`: shape (time, height, width, channels); slices clamp.
@@ -145,20 +154,25 @@ class FrameSequence(ABC):
         """Returns frames together with the times at which they are shown; `key` as for `video[key]`."""
         return Frames(self[key], self.timestamps[key])
 
-    def at(self, seconds: float) -> Pixels:
+    def at(self, seconds: float | Sequence[float] | npt.NDArray[Any]) -> Pixels:
         """Returns the frame that is shown at a time, shape (height, width, channels).
 
+        Of a list or an array of times, in any order, it returns all: shape (time, height, width, channels).
+
         Raises:
-            IndexError: The time is before the first frame, or after the last one has ended.
+            IndexError: A time is before the first frame, or after the last one has ended.
         """
-        seconds = as_seconds(seconds)
+        if np.ndim(seconds) > 1:
+            raise TypeError(f'expected a time or a list of times, got shape {np.shape(seconds)}')
+        is_single = np.ndim(seconds) == 0
+        times = [as_seconds(time) for time in ([seconds] if is_single else seconds)]  # type: ignore[union-attr]
         starts, end, _ = self._times()
-        if not len(starts) or not starts[0] <= seconds < max(end, np.nextafter(starts[-1], np.inf)):
-            shown = f'it is shown from {starts[0]} s to {end} s' if len(starts) else 'it has no frames'
-            raise IndexError(f'{self._name}: nothing is shown at {seconds} s; {shown}')
-        number = np.searchsorted(starts, seconds, 'right') - 1
-        frame: Pixels = self._decode(np.array([number], np.int64))[0]
-        return frame
+        for time in times:
+            if not len(starts) or not starts[0] <= time < max(end, np.nextafter(starts[-1], np.inf)):
+                shown = f'it is shown from {starts[0]} s to {end} s' if len(starts) else 'it has no frames'
+                raise IndexError(f'{self._name}: nothing is shown at {time} s; {shown}')
+        frames = self._decode(np.searchsorted(starts, np.array(times, float), 'right') - 1)
+        return frames[0] if is_single else frames
 
     def between(self, start: float, stop: float) -> Pixels:
         """Returns the frames whose times are in [start, stop), in seconds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -110,12 +111,12 @@ class JoinedVideos(FrameSequence):
             self._known_times = FrameTimes(np.concatenate(parts), end, end)
         return self._known_times
 
-    def _frame_shape(self) -> tuple[int, int, int]:
-        return self._video(0).shape[1:] if self._videos else (0, 0, 3)
+    def _frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
+        return self._video(0)._frame_type() if self._videos else ((0, 0, 3), np.dtype(np.uint8))
 
     def _decode(self, numbers: Int64s) -> Pixels:
         if not len(numbers):
-            return np.empty((0, *self._frame_shape()), np.uint8)
+            return self._no_frames()
         starts = np.array([0, *self._ends], np.int64)
         videos = np.searchsorted(starts, numbers, 'right') - 1
 
@@ -126,11 +127,11 @@ class JoinedVideos(FrameSequence):
         parts = map_concurrently(work, np.unique(videos).tolist(), self._is_remote)
         if len(parts) == 1:
             return parts[0][1]
-        shapes = sorted({part.shape[1:] for _, part in parts})
+        shapes = sorted({(part.shape[1:], part.dtype.name) for _, part in parts})
         if len(shapes) > 1:
-            sizes = f'frames of shape {shapes[0]} and {shapes[1]}'
+            sizes = ' and '.join(f'{dtype} frames of shape {shape}' for shape, dtype in shapes[:2])
             raise ValueError(f'{self._name}: expected videos of one frame size, got {sizes}')
-        frames = np.empty((len(numbers), *shapes[0]), np.uint8)
+        frames = np.empty((len(numbers), *shapes[0][0]), shapes[0][1])
         for places, part in parts:
             frames[places] = part
         return frames

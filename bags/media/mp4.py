@@ -55,6 +55,8 @@ class Track:
     and its duration. None if there is none."""
     header: bytes
     """A short file with the header of this track, without its samples."""
+    index: int
+    """Which of all tracks it is; libavformat's streams have the same order."""
 
 
 def find_moov(file: BinaryIO) -> bytes:
@@ -99,8 +101,13 @@ def _children(data: memoryview) -> dict[bytes, memoryview]:
     return found
 
 
-def find_track(moov: bytes, handler: bytes) -> Track | None:
-    """Parses the only track that has a handler, `vide` or `soun`; None if it is unusual, or not the only one.
+def find_track(moov: bytes, handler: bytes, index: int | None = None) -> Track | None:
+    """Parses a track; None if it is unusual.
+
+    Args:
+        moov: The content of the box.
+        handler: Its kind, `vide` or `soun`.
+        index: Which of all tracks; None: the only one of the kind, None if there are several.
 
     Raises:
         ValueError: Its tables contradict each other.
@@ -110,14 +117,15 @@ def find_track(moov: bytes, handler: bytes) -> Track | None:
     if b'mvex' in top:
         return None  # Fragmented.
     try:
-        tracks = [
-            content
-            for kind, content, _ in _boxes(view)
-            if kind == b'trak' and _children(_children(content)[b'mdia'])[b'hdlr'][8:12] == handler
+        tracks = [content for kind, content, _ in _boxes(view) if kind == b'trak']
+        found = [
+            number
+            for number, content in enumerate(tracks)
+            if index in (None, number) and _children(_children(content)[b'mdia'])[b'hdlr'][8:12] == handler
         ]
-        if len(tracks) != 1:
+        if len(found) != 1:
             return None
-        return _track(view, tracks[0], _scale(top[b'mvhd']) if b'mvhd' in top else 0)
+        return _track(view, tracks[found[0]], found[0], _scale(top[b'mvhd']) if b'mvhd' in top else 0)
     except (UnusualTrackError, KeyError):
         return None
     except (struct.error, IndexError) as exc:
@@ -138,7 +146,7 @@ def _table(content: memoryview, dtype: str, columns: int, start: int = 8) -> Any
     return np.frombuffer(content, dtype, count * columns, start).reshape(count, columns).astype(np.int64)
 
 
-def _track(moov: memoryview, content: memoryview, movie: int) -> Track:
+def _track(moov: memoryview, content: memoryview, index: int, movie: int) -> Track:
     trak = _children(content)
     mdia = _children(trak[b'mdia'])
     stbl = _children(_children(mdia[b'minf'])[b'stbl'])
@@ -163,6 +171,7 @@ def _track(moov: memoryview, content: memoryview, movie: int) -> Track:
         ),
         edit=edit,
         header=_header(moov, content),
+        index=index,
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bags.formats.encoded import BorrowedFile
-from bags.formats.ffmpeg import best_stream, import_av, open_container
+from bags.formats.ffmpeg import import_av, open_container
 from bags.media.timeline import PacketTable
 
 __all__ = ['NO_PROBING', 'DemuxedPackets', 'Packets']
@@ -37,17 +37,26 @@ class Packets:
     table: PacketTable
     name: str
     """The format of the file, as `identify` names it."""
-    kind: str
-    """The stream, `video` or `audio`."""
+    stream: int
+    """The index of the stream in the file."""
+    codec: str | None = None
+    """The decoder, as libavcodec names it."""
     header: bytes | None = None
-    """A short file with the same header, which opens faster."""
+    """A short file with the same header of this stream alone, which opens faster."""
 
     def new_context(self) -> Any:
         """Returns a new codec context, which is not open yet."""
         file: Any = self.file if self.header is None else io.BytesIO(self.header)
-        file.seek(0)
-        with open_container(file, self.name, **NO_PROBING) as container:
-            return best_stream(container, self.kind).codec_context
+        index = self.stream if self.header is None else 0
+        for options in (NO_PROBING, {}):
+            file.seek(0)
+            with open_container(file, self.name, **options) as container:
+                # Unprobed, some formats have fewer streams, or a codec that is not known yet.
+                if index < len(container.streams):
+                    context = container.streams[index].codec_context
+                    if context is not None and self.codec in (None, context.name):
+                        return context
+        raise ValueError(f'expected a stream {self.stream} of a codec that can be decoded')
 
     def read(self, start: int, stop: int) -> Iterator[Any]:
         """Yields packets by their numbers; those that lie close together are read with one request.
@@ -65,7 +74,11 @@ class Packets:
                 if len(part) != size:
                     where = f'{size} bytes at byte {offset}'
                     raise ValueError(f'cut off: expected {where} for packet {number}, got {len(part)}')
-                yield new_packet(part)
+                # Of a size first: a packet over a buffer has no padding, so that decoders read past its end.
+                packet = new_packet(size)
+                packet.update(part)
+                packet.is_keyframe = bool(self.table.keys[number])  # Else PNG adds the picture before.
+                yield packet
 
     def ranges(self, start: int, stop: int) -> Iterator[tuple[range, int, int]]:
         """Yields the packets that one request reads, and the range of the file that it reads."""
@@ -104,7 +117,10 @@ class DemuxedPackets(Packets):
         table = self.table
         wanted = (int(table.offsets[start]), int(table.times[start]), int(table.sizes[start]))
         # After a seek in Ogg, times of audio are estimates: there, packets are counted from the page's first.
-        is_counted = self.kind == 'audio' and self.name.startswith('Ogg')
+        if self._container is None:
+            self._open()
+        kind = self._container.streams[self.stream].type
+        is_counted = kind == 'audio' and self.name.startswith('Ogg')
         ahead = start - int(np.searchsorted(table.offsets, wanted[0]))
         for time in (int(table.times[start]), None):
             packets, left = self._demux(time), ahead
@@ -120,18 +136,21 @@ class DemuxedPackets(Packets):
 
     def _demux(self, time: int | None) -> Iterator[Any]:
         """Yields packets after a seek to a time, none if it fails; without a time, all of them."""
-        if time is None or self._container is None:
-            self.close()
-            self.file.seek(0)
-            # At a position of its own: `new_context` reads the file too.
-            self._container = open_container(BorrowedFile(self.file), self.name)
-        stream = best_stream(self._container, self.kind)
+        if time is None:
+            self._open()
+        stream = self._container.streams[self.stream]
         if time is not None:
             try:
                 self._container.seek(time, stream=stream)
             except import_av().FFmpegError:
                 return
         yield from (packet for packet in self._container.demux(stream) if packet.size)
+
+    def _open(self) -> None:
+        self.close()
+        self.file.seek(0)
+        # At a position of its own: `new_context` reads the file too.
+        self._container = open_container(BorrowedFile(self.file), self.name)
 
     def close(self) -> None:
         """Closes the container now: its streams refer to it, so the garbage collector would do so late."""

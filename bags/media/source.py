@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Generic, NoReturn, Protocol, TypeVar, runtime_
 from bags.errors import BagsError
 from bags.formats.encoded import BorrowedFile, BufferFile
 
-__all__ = ['FileSource', 'LazyDecoder', 'Source', 'as_source']
+__all__ = ['FileSource', 'LazyDecoder', 'Source', 'as_source', 'check_stream']
 
 
 @runtime_checkable
@@ -71,6 +71,12 @@ def as_source(value: Any) -> Source:
     if isinstance(value, Source):
         return value
     raise TypeError(f'expected a path, bytes or a record, got {type(value).__name__}')
+
+
+def check_stream(stream: object) -> None:
+    """Raises ValueError for what is no index of a stream."""
+    if stream is not None and (type(stream) is not int or stream < 0):
+        raise ValueError(f'expected stream to be an index from 0 on, got {stream!r}')
 
 
 class Closable(Protocol):

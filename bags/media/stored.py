@@ -2,8 +2,9 @@
 
 video, video(30), video(30,23)    arrays and iterables of frames are encoded as by `mp4(30,23)`
 video(remux=True)                 files are rewritten by `bags.remux`, for fast slices
+video(stream=1,rotate=False)      options of `bags.Video`: `stream`, `rotate`, `dtype`
 audio                             samples are encoded as `flac`, or as `wav` if they are floats
-audio(exact)                      the same; slices equal a decode of the whole file (`Audio(exact=True)`)
+audio(exact,stream=1)             options of `bags.Audio`: `exact`, `stream`
 """
 
 from __future__ import annotations
@@ -14,60 +15,70 @@ import numpy as np
 
 from bags.formats.audio import encode_flac
 from bags.formats.encoded import BorrowedFile, Encoded, already_encoded, check_file
+from bags.formats.pixels import PIXEL_OPTIONS
+from bags.formats.scalars import check_count, split_options, truth, whole_number
 from bags.formats.videos import encode_mp4, video_options
 from bags.formats.wav import encode_wav
 from bags.media.remux import RemuxedFile, remux
 
-__all__ = ['audio_options', 'encode_audio', 'encode_video', 'stored_video_options']
+__all__ = ['audio_options', 'encode_audio', 'encode_video', 'reading_options', 'stored_video_options']
 
-VIDEO_FORMATS = ('MP4', 'QuickTime', 'Matroska', 'WebM', 'AVI')
+VIDEO_FORMATS = ('MP4', 'QuickTime', 'Matroska', 'WebM', 'AVI', 'MPEG-TS', 'Ogg', 'GIF')
 AUDIO_FORMATS = ('WAV', 'FLAC', 'Ogg Opus', 'Ogg', 'MP3', 'AAC', 'MP4', 'QuickTime', 'Matroska', 'WebM')
 
 
-def stored_video_options(*args: str) -> tuple[tuple[str, ...], bool]:
-    """Parses the arguments of `video(fps,crf,remux=True)`, which are all optional.
+def stored_video_options(*args: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Parses the arguments of `video(fps,crf,remux=True,rotate=False)`, which are all optional.
 
     Returns:
-        The arguments of `mp4`, and whether files are rewritten.
+        The arguments of `mp4`, and the options.
     """
-    remuxes = [arg for arg in args if arg.partition('=')[0].strip() == 'remux']
-    others = tuple(arg for arg in args if arg not in remuxes)
-    if len(remuxes) > 1 or any(arg not in ('remux', 'remux=True', 'remux=False') for arg in remuxes):
-        raise ValueError(f'expected video(fps,crf,remux=True), got the arguments {", ".join(args)}')
+    others, options = split_options(args, remux=truth, stream=_stream, **PIXEL_OPTIONS)
     video_options(*others)
-    return others, bool(remuxes) and remuxes != ['remux=False']
+    return others, options
+
+
+def reading_options(*args: str) -> dict[str, Any]:
+    """Returns the options of `bags.Video` in the arguments of the type `video`."""
+    options = stored_video_options(*args)[1]
+    return {name: value for name, value in options.items() if name != 'remux'}
+
+
+def audio_options(*args: str) -> dict[str, Any]:
+    """Returns the options of `bags.Audio` in the arguments of the type `audio`, as of `audio(exact)`."""
+    others, options = split_options(args, exact=truth, stream=_stream)
+    check_count(others, 0, 'audio(exact,stream=1)')
+    return options
+
+
+def _stream(text: str) -> int:
+    return whole_number(text, 0, 10_000, 'a stream')
 
 
 def encode_video(value: Any, *args: str) -> Encoded:
     """Stores a video file as it is, or encodes frames.
 
     Args:
-        value: A path, bytes, or a binary file that is open at its start: MP4, QuickTime, Matroska, WebM or
-            AVI. It is copied without being loaded. Or frames, as for `encode_mp4`.
+        value: A path, bytes, or a binary file that is open at its start: MP4, QuickTime, Matroska, WebM,
+            AVI, MPEG-TS, Ogg or GIF. It is copied without being loaded. Or frames, as for `encode_mp4`.
         *args: Frames per second and constant rate factor for frames, as of `mp4`; `remux=True` copies the
-            streams of a file to an MP4 whose header comes first, which makes slices fast.
+            streams of a file to an MP4 whose header comes first, which makes slices fast. The options
+            `stream`, `rotate` and `dtype` are those of the `bags.Video` that is read.
 
     Raises:
         ValueError: Not a video by its first bytes. It is not decoded.
     """
-    options, remuxes = stored_video_options(*args)
+    arguments, options = stored_video_options(*args)
     stored = _stored(value, VIDEO_FORMATS)
     if stored is None:
-        return encode_mp4(value, *options)
-    if not remuxes:
+        return encode_mp4(value, *arguments)
+    if not options.get('remux'):
         return stored
     try:
         return remux(stored)
     finally:
         if not isinstance(stored, bytes):
             stored.close()
-
-
-def audio_options(*args: str) -> bool:
-    """Parses the argument of `audio(exact)`: whether slices are exact."""
-    if args not in ((), ('exact',), ('exact=True',), ('exact=False',)):
-        raise ValueError(f'expected audio or audio(exact), got the arguments {", ".join(args)}')
-    return args in (('exact',), ('exact=True',))
 
 
 def encode_audio(value: Any, *args: str) -> Encoded:

@@ -7,17 +7,24 @@ with a variable frame rate, B-frames, or an edit that removes frames.
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 from collections.abc import Iterator
 from typing import Any, SupportsIndex
 
 import numpy as np
+import numpy.typing as npt
 
+from bags.formats.ffmpeg import Stream
+from bags.formats.pixels import COLORS, PixelOptions, pixel_dtype
 from bags.indexing import Int64s
+from bags.media.audio import Audio
+from bags.media.demux import streams_of
 from bags.media.frames import FrameSequence, FrameTimes, Pixels
-from bags.media.source import LazyDecoder, Source, as_source
+from bags.media.source import LazyDecoder, Source, as_source, check_stream
+from bags.media.stored import reading_options
 from bags.media.timeline import Timeline
-from bags.media.video_decoder import COLORS, open_video
+from bags.media.video_decoder import open_video
 
 __all__ = ['Video', 'decode_video']
 
@@ -33,7 +40,11 @@ class Video(FrameSequence):
         source: A path, bytes, or a record of a dataset (see `bags.decoders`).
         size: Height and width to scale frames to; by default, frames keep their size.
         color: `rgb`, or `gray` for one channel.
+        dtype: `uint8` or `uint16`: values from 0 to 255 or 65535. By default uint8; but grey of more than 8
+            bits, such as depth, is uint16 with the values that are stored: 0 to 4095 for 12 bits.
+        rotate: Turn frames as players do, by what phones store beside them. False: frames as stored.
         threads: Decoder threads; 0 for one per core. By default, one for few frames and all cores for many.
+        stream: An index in `streams`; by default, the stream that players show.
     """
 
     def __init__(
@@ -42,29 +53,51 @@ class Video(FrameSequence):
         *,
         size: tuple[SupportsIndex, SupportsIndex] | None = None,
         color: str = 'rgb',
+        dtype: npt.DTypeLike | None = None,
+        rotate: bool = True,
         threads: int | None = None,
+        stream: int | None = None,
     ) -> None:
-        self._decoder = LazyDecoder(as_source(source), open_video)
-        self._set(size, color, threads)
+        check_stream(stream)
+        self._decoder = LazyDecoder(as_source(source), functools.partial(open_video, stream=stream))
+        self._stream = stream
+        self._set(size, color, dtype, rotate, threads)
 
-    def _set(self, size: Any, color: str, threads: int | None) -> None:
+    def _set(self, size: Any, color: str, dtype: Any, rotate: bool, threads: int | None) -> None:
         if color not in COLORS:
             raise ValueError(f'expected a color of {" or ".join(COLORS)}, got {color!r}')
         if size is not None:
-            height, width = map(operator.index, size)
-            if not (0 < height < 1 << 15 and 0 < width < 1 << 15):
-                raise ValueError(f'expected a size of (height, width), got {size}')
-            size = height, width
+            if np.shape(size) != (2,) or not all(0 < operator.index(side) < 1 << 15 for side in size):
+                raise ValueError(f'expected a size of (height, width), got {size!r}')
+            size = tuple(map(operator.index, size))
+        if type(rotate) is not bool:
+            raise ValueError(f'expected rotate to be True or False, got {rotate!r}')
         if threads is not None and (type(threads) is not int or not 0 <= threads <= 256):
             raise ValueError(f'expected a number of threads, got {threads!r}')
-        self._size, self._color, self._threads = size, color, threads
+        self._options = PixelOptions(size, color, None if dtype is None else pixel_dtype(dtype), rotate)
+        self._threads = threads
 
     def options(self, **options: Any) -> Video:
-        """Returns the same video with another `size`, `color` or `threads`, sharing the open file."""
+        """Returns the same video with other options, all but `stream`, sharing the open file."""
         other = copy.copy(self)
-        current = {'size': self._size, 'color': self._color, 'threads': self._threads}
-        other._set(**{**current, **options})
+        other._set(**{**self._options._asdict(), 'threads': self._threads, **options})
         return other
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """The streams of the file: video, audio and others. Opens the file once more."""
+        return streams_of(self._decoder)
+
+    @property
+    def audio(self) -> Audio:
+        """The audio of the file: `video.audio.between(t0, t1)` is heard during `video.between(t0, t1)`."""
+        return Audio(self.source)
+
+    @property
+    def rotation(self) -> int:
+        """Degrees clockwise to turn stored frames by, 0, 90, 180 or 270; with `rotate=False`, still to do."""
+        with self._decoder.use() as decoder:
+            return decoder.kind.orientation.rotation
 
     @property
     def source(self) -> Source:
@@ -81,7 +114,16 @@ class Video(FrameSequence):
         return self._decoder.source.name
 
     def __repr__(self) -> str:
-        return f'bags.Video({self._name!r})'
+        """Says length, size and rate. Opens a local file for that, but not a remote one."""
+        name = f'bags.Video({self._name!r}'
+        try:
+            if self._decoder.peek() is None:
+                return f'{name})'
+            count, height, width, _ = self.shape
+            text = f'{count} frames, {height} x {width}, {self.fps:.6g} fps, {self.duration:.6g} s'
+        except Exception as exc:
+            text = f'cannot be read: {type(exc).__name__}'
+        return f'{name}, {text})'
 
     def _count(self, stop: int | None, strict: bool = False) -> int:
         with self._decoder.use() as decoder:
@@ -96,30 +138,28 @@ class Video(FrameSequence):
         duration = (timeline.end - int(timeline.ticks[0])) * numerator / denominator
         return FrameTimes(timeline.seconds(timeline.ticks), timeline.end * numerator / denominator, duration)
 
-    def _frame_shape(self) -> tuple[int, int, int]:
+    def _frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
         with self._decoder.use() as decoder:
-            return (*(self._size or decoder.frame_size), COLORS[self._color][1])
+            return self._options.result(decoder.kind)
 
     def _decode(self, numbers: Int64s) -> Pixels:
+        found: Pixels | None = None
         with self._decoder.use() as decoder:
-            frame_size = decoder.frame_size
-            size = self._size or frame_size
-            frames = np.empty((len(numbers), *size, COLORS[self._color][1]), np.uint8)
             for number, frame in decoder.frames(np.unique(numbers), self._threads):
-                pixels = decoder.pixels(number, frame, size, self._color)
+                pixels = decoder.pixels(number, frame, self._options)
+                if found is None:
+                    found = np.empty((len(numbers), *pixels.shape), pixels.dtype)
                 for place in np.flatnonzero(numbers == number):
-                    frames[place] = pixels
-        return frames
+                    found[place] = pixels
+        return self._no_frames() if found is None else found
 
     def __iter__(self) -> Iterator[Pixels]:
         """Yields all frames in order, a few of them in memory, with a decoder of its own."""
         with self._decoder.use() as shared:
             decoder = shared.over(self.source.open())
         try:
-            frame_size = decoder.frame_size  # May decode a frame, so not while others are decoded.
-            size = self._size or frame_size
             yield from decoder.in_order(
-                0, lambda k, frame: decoder.pixels(k, frame, size, self._color).copy(), self._threads
+                0, lambda k, frame: decoder.pixels(k, frame, self._options).copy(), self._threads
             )
             if decoder.timeline.truncation:
                 raise ValueError(decoder.timeline.truncation)
@@ -129,9 +169,9 @@ class Video(FrameSequence):
             decoder.close()
 
 
-def decode_video(record: Any, *_args: str) -> Video:
-    """Returns a `Video` over a record, which is read when frames are accessed."""
-    return Video(record)
+def decode_video(record: Any, *args: str) -> Video:
+    """Returns a `Video` over a record, read when frames are accessed; `args` are those of its type."""
+    return Video(record, **reading_options(*args))
 
 
 decode_video.lazy = True  # type: ignore[attr-defined]

@@ -6,21 +6,21 @@ frame that is returned, whatever its time and order, and reveals those that are 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from bags.concurrency import cached_attribute
 from bags.formats.ffmpeg import import_av
-from bags.formats.videos import Frames, plane_pixels
+from bags.formats.pixels import FrameKind, PixelOptions, Pixels, frame_kind
 from bags.indexing import Int64s
 from bags.media.demux import open_packets
 from bags.media.packets import Packets
 from bags.media.timeline import PacketTable, Timeline, make_timeline, plan
 
-__all__ = ['COLORS', 'VideoDecoder', 'open_video']
+__all__ = ['VideoDecoder', 'open_video']
 
 MIN_THREADED_PACKETS = 96
 """Packets of a run from which on it is decoded on all cores by default. Each thread adds a frame of delay, so
@@ -29,8 +29,6 @@ MAX_EARLIER_KEYS = 2
 """Key frames to go back for a frame that is not decoded: some begin a gradual refresh of the picture."""
 CAN_SKIP = ('h264', 'hevc', 'mpeg4')
 """Decoders that can skip frames to which no other frame refers."""
-COLORS = {'rgb': ('rgb24', 3), 'gray': ('gray', 1)}
-"""The pixel format of FFmpeg and the number of channels of each color."""
 
 
 @dataclass(eq=False)
@@ -50,49 +48,42 @@ class VideoDecoder:
         vars(self).pop('context', None)
         self.file.close()
 
-    @functools.cached_property
+    @cached_attribute
     def context(self) -> Any:
         """The codec context of one thread."""
         return _new_context(self.packets, 1)
 
-    @functools.cached_property
-    def frame_size(self) -> tuple[int, int]:
-        """Height and width of the frames: by the header, or else of the first frame."""
-        size = self.context.height, self.context.width
-        if 0 in size:
-            ((_, frame),) = self.frames(np.array([0]))
-            size = frame.height, frame.width
-        return size
+    @cached_attribute
+    def kind(self) -> FrameKind:
+        """The kind of the frames: that of the first one that is decoded. Not while others are decoded."""
+        ((_, frame),) = self.frames(np.array([0]))
+        return frame_kind(frame)
 
-    @functools.cached_property
+    @cached_attribute
     def reformatter(self) -> Any:
         """Converts and scales frames; it is set up again when the size or format changes."""
         return import_av().video.reformatter.VideoReformatter()
 
-    def pixels(self, number: int, frame: Any, size: tuple[int, int], color: str) -> Frames:
-        """Returns the pixels of a frame scaled to (height, width), in a color of `COLORS`, without a copy.
+    def pixels(self, number: int, frame: Any, options: PixelOptions) -> Pixels:
+        """Returns the pixels of a frame, in most cases without a copy.
 
         Raises:
-            ValueError: It has another size than the first frame.
+            ValueError: It is of another kind than the first frame.
         """
-        expected = self.frame_size
-        if (frame.height, frame.width) != expected:
+        if 'kind' not in vars(self):
+            self.kind = frame_kind(frame)
+        expected, found = self.kind, frame_kind(frame, self.kind.orientation)
+        if found != expected:
+            depth = f' of {frame.format.name}' if found.is_deep_gray != expected.is_deep_gray else ''
             where = f'frame {number}: expected {expected[0]} x {expected[1]} pixels as in the others'
-            raise ValueError(f'{where}, got {frame.height} x {frame.width}')
-        format, channels = COLORS[color]
-        height, width = size
-        converted = self.reformatter.reformat(frame, width=width, height=height, format=format, threads=1)
-        return plane_pixels(converted, channels)
-
-    def rgb(self, _number: int, frame: Any) -> Frames:
-        """Returns the RGB pixels of a frame in its own size, without a copy."""
-        return plane_pixels(self.reformatter.reformat(frame, format='rgb24'))
+            raise ValueError(f'{where}, got {found[0]} x {found[1]}{depth}')
+        return options.pixels(self.reformatter, frame, expected)
 
     def in_order(
-        self, start: int, convert: Callable[[int, Any], Frames], threads: int | None = None
-    ) -> Iterator[Frames]:
+        self, start: int, convert: Callable[[int, Any], Pixels], threads: int | None = None
+    ) -> Iterator[Pixels]:
         """Yields the frames from a number on in order, each as `convert(number, frame)` returns it."""
-        early: dict[int, Frames] = {}
+        early: dict[int, Pixels] = {}
         for number, frame in self.frames(np.arange(start, len(self.timeline)), threads):
             early[number] = convert(number, frame)
             while start in early:
@@ -143,6 +134,10 @@ class VideoDecoder:
         frames = self.timeline.frame_of_packet[start:stop].tolist()
         try:
             for number, packet in zip(frames, self.packets.read(start, stop), strict=False):
+                if not packet.size:
+                    continue  # The decoder would take it for the end.
+                if context.name == 'mpeg4' and 0 <= number < frames[0]:
+                    continue  # Without its references; the decoder would learn a wrong time from it.
                 packet.pts, packet.dts = number, None
                 if can_skip:
                     context.skip_frame = 'DEFAULT' if number in wanted else 'NONREF'
@@ -181,13 +176,13 @@ def _drain(context: Any) -> list[Any]:
     return frames
 
 
-def open_video(file: BinaryIO) -> VideoDecoder:
-    """Opens a video and numbers its frames, mostly without decoding.
+def open_video(file: BinaryIO, stream: int | None = None) -> VideoDecoder:
+    """Opens a video and numbers its frames, mostly without decoding; `stream` as of `open_packets`.
 
     Raises:
         ValueError: Not a video, or one without a frame.
     """
-    packets = open_packets(file, 'video')
+    packets = open_packets(file, 'video', stream)
     table = packets.table
     decoder = VideoDecoder(file, packets, make_timeline(table))
     if not table.one_frame_each:

@@ -5,26 +5,41 @@ Sliding        in windows that overlap or leave gaps, wrapping around at the end
 Shuffled       each once, in random order
 ShardShuffled  each once, in random order, a few shards at a time
 Random         drawn with replacement
-Mixture        of several datasets, in given proportions
+Weighted       drawn with replacement, in proportion to weights
+Mixture        of several datasets, in given proportions, which may change over a run
 Bucketed       each once, in batches of similar length
+Packed         each once, in bins that fill a budget of items, e.g. of tokens
 
 Your own sampler needs `__len__`, the positions of an epoch; `take(epoch, positions)`, which returns the
 indices at positions; and a `repr` that differs from that of samplers of other orders. With an attribute
-`datapoints`, a loader checks at once that its dataset is large enough.
+`datapoints`, a loader checks at once that its dataset is large enough. A position may also hold several
+datapoints: `take` then returns a `bags.Ragged` of the indices at each of the positions.
 """
 
 from bags.samplers.buckets import Bucketed
 from bags.samplers.mixtures import Mixture
-from bags.samplers.orders import Random, Sampler, Sequential, ShardShuffled, Shuffled, Sliding, shard_lengths
+from bags.samplers.orders import (
+    Random,
+    Sampler,
+    Sequential,
+    ShardShuffled,
+    Shuffled,
+    Sliding,
+    Weighted,
+    shard_lengths,
+)
+from bags.samplers.packed import Packed
 
 __all__ = [
     'Bucketed',
     'Mixture',
+    'Packed',
     'Random',
     'Sampler',
     'Sequential',
     'ShardShuffled',
     'Shuffled',
     'Sliding',
+    'Weighted',
     'shard_lengths',
 ]

@@ -29,6 +29,8 @@ class Bucketed:
             random the batches.
     """
 
+    per_datapoint = 'lengths'
+
     def __init__(self, lengths: Any, batch_size: int, seed: int = 0, *, pool: int = POOL_BATCHES) -> None:
         self.lengths = np.array(lengths, np.int64).reshape(-1)
         self.datapoints = len(self.lengths)

@@ -1,4 +1,4 @@
-"""The protocol of samplers, and the orders: sequential, in windows, shuffled, by shards, at random."""
+"""The protocol of samplers, and the orders: sequential, in windows, shuffled, by shards, drawn."""
 
 from __future__ import annotations
 
@@ -8,11 +8,21 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from bags.dataset.batch import Ragged
 from bags.indexing import Int64s, offsets_of
 from bags.samplers.permutation import Permutation, hashed
 from bags.validation import at_least, integer
 
-__all__ = ['Random', 'Sampler', 'Sequential', 'ShardShuffled', 'Shuffled', 'Sliding', 'shard_lengths']
+__all__ = [
+    'Random',
+    'Sampler',
+    'Sequential',
+    'ShardShuffled',
+    'Shuffled',
+    'Sliding',
+    'Weighted',
+    'shard_lengths',
+]
 
 
 @runtime_checkable
@@ -23,8 +33,11 @@ class Sampler(Protocol):
         """Returns the number of positions in an epoch."""
         ...
 
-    def take(self, epoch: int, positions: Int64s) -> Int64s:
-        """Returns the indices at some positions of an epoch, int64 of the same shape."""
+    def take(self, epoch: int, positions: Int64s) -> Int64s | Ragged:
+        """Returns the indices at some positions of an epoch, int64 of the same shape.
+
+        Where a position holds several datapoints, these are the rows of a `Ragged`.
+        """
         ...
 
 
@@ -164,6 +177,57 @@ class Random:
 
     def __repr__(self) -> str:
         return f'Random({self.length}, seed={self.seed}, samples={self.samples})'
+
+
+class Weighted:
+    """Datapoints drawn with replacement, each as often as its weight says.
+
+    Args:
+        weights: Of each datapoint, of any sum; one of weight 0 is never drawn.
+        seed: Of the draw, with the epoch.
+        samples: Positions of an epoch; as many as there are weights unless given.
+
+    Raises:
+        ValueError: A weight that is negative or not finite, or none above 0.
+        TypeError: Weights that are not numbers.
+    """
+
+    per_datapoint = 'weights'
+
+    def __init__(self, weights: Any, seed: int = 0, *, samples: int | None = None) -> None:
+        given = np.asarray(weights)
+        if given.ndim != 1 or (given.dtype.kind not in 'biuf' and len(given)):
+            raise TypeError(
+                f'weights: expected one dimension of numbers, got {given.ndim} dimensions of {given.dtype}'
+            )
+        values = given.astype(np.float64)
+        wrong = ~((values >= 0) & (values < np.inf))
+        if wrong.any():
+            place = int(wrong.argmax())
+            raise ValueError(
+                f'weights: expected finite numbers of at least 0, got {given[place]} for datapoint {place}'
+            )
+        if not values.any():
+            raise ValueError(f'weights: expected one above 0, got {len(values)} zeros')
+        self.datapoints = len(values)
+        self.seed = integer('seed', seed)
+        self.samples = self.datapoints if samples is None else at_least('samples', samples, 1)
+        self._mark = zlib.crc32(values.tobytes())
+        self._sums = np.cumsum(values / values.max())  # Their quotients have a sum that is finite.
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def take(self, epoch: int, positions: Int64s) -> Int64s:
+        total = self._sums[-1]
+        drawn = hashed(positions, 1 << 53, self.seed, epoch) * (total / (1 << 53))
+        # 'right' passes over datapoints of weight 0, whose sum is that of the datapoint before.
+        found: Int64s = np.searchsorted(self._sums, np.minimum(drawn, np.nextafter(total, 0)), 'right')
+        return found
+
+    def __repr__(self) -> str:
+        weights = f'{self.datapoints} weights #{self._mark:08x}'
+        return f'Weighted({weights}, seed={self.seed}, samples={self.samples})'
 
 
 def shard_lengths(dataset: Any) -> Int64s:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from bags.storage.base import CacheMode, File, Hints, Lock, Output, Stat, Store
+from bags.storage.base import File, Hints, Lock, Output, Stat, Store
 from bags.storage.local import LocalStore
 from bags.storage.urls import SCHEMES, locate
 
@@ -66,7 +66,6 @@ class CacheOptions(Protocol):
     storage_options: Mapping[str, Any] | None
     cache: str | os.PathLike[str] | None
     cache_size: int | None
-    cache_mode: CacheMode
 
 
 def store_to_read(path: str | os.PathLike[str], options: CacheOptions) -> tuple[Store, str]:
@@ -76,4 +75,4 @@ def store_to_read(path: str | os.PathLike[str], options: CacheOptions) -> tuple[
         return store, path
     from bags.storage.cache.store import CachedStore
 
-    return CachedStore(store, os.fspath(options.cache), options.cache_size, options.cache_mode), path
+    return CachedStore(store, os.fspath(options.cache), options.cache_size), path

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    'AccessPattern', 'Buffer', 'CacheMode', 'CachePolicy', 'Choice', 'File', 'Hints', 'Lock', 'Offsets',
+    'AccessPattern', 'Buffer', 'CachePolicy', 'Choice', 'File', 'Hints', 'Lock', 'Offsets',
     'Output', 'Stat', 'Store',
 ]  # fmt: skip
 
@@ -54,15 +54,6 @@ class CachePolicy(Choice):
     `DROP_AFTER_READ`."""
 
 
-class CacheMode(Choice):
-    """What a cache stores of a remote file."""
-
-    FILES = 0
-    """The whole of each file that is opened: fetched once, then mapped as a local one is."""
-    BLOCKS = 1
-    """Only the 64 KiB blocks that are read: for a few records of large files."""
-
-
 class Hints(NamedTuple):
     """How a file is going to be read."""
 
@@ -91,7 +82,7 @@ class File(Protocol):
     size: int
     """Bytes at the time of opening."""
     version: str
-    """As in `Stat`; empty for local files."""
+    """As in `Stat`."""
     buffer: mmap.mmap | bytes | None
     """The whole file, where it is in memory or memory-mapped; else None. Slices are `bytes`."""
     cached_from: int
@@ -105,6 +96,10 @@ class File(Protocol):
         Raises:
             EOFError: The file has become shorter.
         """
+        ...
+
+    def fetch(self, start: int, stop: int) -> Buffer:
+        """As `read`, but not through a map: a file that a writer is about to cut here raises EOFError."""
         ...
 
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
@@ -138,12 +133,15 @@ class Output(Protocol):
         """Returns bytes written before (not of remote stores)."""
         ...
 
-    def cut(self) -> None:
-        """Truncates the file to `size`."""
+    def stored(self) -> int:
+        """Returns the bytes that others may have seen: more than `size` after a write that failed halfway."""
         ...
 
     def close(self) -> None:
-        """Truncates the file to `size` and closes it; a remote file appears now. May be called again."""
+        """Truncates the file to `size` and closes it; a remote file appears now. May be called again.
+
+        Where readers may have a local file mapped, no record that they know of lies beyond `size`.
+        """
         ...
 
     def discard(self) -> None:
@@ -174,7 +172,9 @@ class Store(Protocol):
         ...
 
     def resume(self, path: str, size: int) -> Output:
-        """Continues a file after its first `size` bytes; the bytes after them are discarded."""
+        """Continues a file after its first `size` bytes. Bytes after them stay until they are overwritten, or
+        `close` cuts them off: readers may have the file mapped.
+        """
         ...
 
     def clone(self, path: str, target: str, size: int) -> None:

@@ -11,7 +11,7 @@ from bags.storage.base import Buffer, CachePolicy, File, Hints, Stat
 from bags.storage.direct_file import DirectFile
 from bags.storage.locks import PathLock
 from bags.storage.mmap_file import MappedFile
-from bags.storage.pread_file import PreadFile
+from bags.storage.pread_file import PreadFile, version_of
 from bags.storage.range_file import RangeFile, read_pieces
 
 __all__ = ['LocalOutput', 'LocalStore', 'swap_folders']
@@ -40,9 +40,7 @@ class LocalStore:
         return LocalOutput(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), 0)
 
     def resume(self, path: str, size: int) -> LocalOutput:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        os.ftruncate(fd, size)
-        return LocalOutput(path, fd, size)
+        return LocalOutput(path, os.open(path, os.O_RDWR | os.O_CREAT, 0o666), size)
 
     def clone(self, path: str, target: str, size: int) -> None:
         with open(path, 'rb') as file:
@@ -77,7 +75,7 @@ class LocalStore:
 
     def stat(self, path: str) -> Stat:
         found = os.stat(path)
-        return Stat(found.st_size, str(found.st_mtime_ns))
+        return Stat(found.st_size, version_of(found))
 
     def walk(self, folder: str) -> dict[str, Stat]:
         found: dict[str, Stat] = {}
@@ -193,8 +191,8 @@ class LocalOutput:
     def read(self, start: int, stop: int) -> bytes:
         return os.pread(self.fd, stop - start, start)
 
-    def cut(self) -> None:
-        os.ftruncate(self.fd, self.size)
+    def stored(self) -> int:
+        return os.fstat(self.fd).st_size
 
     @property
     def closed(self) -> bool:
@@ -202,7 +200,7 @@ class LocalOutput:
 
     def close(self) -> None:
         if not self.closed:
-            self.cut()  # A failed write may have left bytes after it.
+            os.ftruncate(self.fd, self.size)  # A failed write may have left bytes after it.
             self._release()
 
     def discard(self) -> None:

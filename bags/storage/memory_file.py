@@ -37,8 +37,8 @@ class MemoryOutput:
     def read(self, start: int, stop: int) -> bytes:
         return bytes(self._data[start:stop])
 
-    def cut(self) -> None:
-        pass
+    def stored(self) -> int:
+        return self.size
 
     def close(self) -> None:
         self.closed = True
@@ -63,6 +63,8 @@ class MemoryFile:
 
     def read(self, start: int, stop: int) -> Buffer:
         return self._data[start:stop]
+
+    fetch = read
 
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
         data = self._data

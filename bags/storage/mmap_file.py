@@ -45,15 +45,13 @@ class MappedFile(PreadFile):
         # Without a duplicate of the descriptor, where Python can.
         options = {'trackfd': False} if sys.version_info >= (3, 13) else {}
         self.buffer = b''
-        while self.size:
-            try:
-                self.buffer = mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ, **options)
-                break
-            except ValueError:
-                # A writer has just closed the file, which cut off the rest of a failed write.
-                size, self.size = self.size, os.fstat(self.fd).st_size
-                if self.size >= size:
-                    raise
+        try:
+            # Of the length that it has now: a writer may be at work on it.
+            self.buffer = mmap.mmap(self.fd, 0, access=mmap.ACCESS_READ, **options)
+        except ValueError:
+            if os.fstat(self.fd).st_size:
+                raise
+        self.size = len(self.buffer)
         name = f'MADV_{hints.access_pattern.name}'
         if isinstance(self.buffer, mmap.mmap) and hasattr(mmap, name):  # Not of `AccessPattern.SYSTEM`.
             self.buffer.madvise(getattr(mmap, name))

@@ -52,6 +52,8 @@ class RemoteFile:
             return self.tail[start - first : stop - first]
         return self.read_many(np.array([start]), np.array([stop]))[0]
 
+    fetch = read
+
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:
         if not len(starts):
             return []
@@ -263,8 +265,8 @@ class RemoteOutput:
     def read(self, start: int, stop: int) -> bytes:
         raise NotImplementedError('an object that is being written cannot be read')
 
-    def cut(self) -> None:
-        pass  # There is nothing after `size`.
+    def stored(self) -> int:
+        return self.size
 
     def close(self) -> None:
         if self.closed:

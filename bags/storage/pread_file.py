@@ -14,7 +14,7 @@ from bags.concurrency import CPU_COUNT, map_in_threads
 from bags.storage.base import AccessPattern, Buffer, CachePolicy, Hints, Offsets
 from bags.storage.ranges import merge
 
-__all__ = ['PARALLEL_SIZE', 'PreadFile', 'advise']
+__all__ = ['PARALLEL_SIZE', 'PreadFile', 'advise', 'version_of']
 
 MERGE_GAP = 1 << 14  # Bytes that are cheaper to read than to skip with another hint or read.
 PARALLEL_SIZE = 1 << 17  # From this size on, ranges are read by threads:
@@ -32,10 +32,14 @@ def advise(fd: int, start: int, stop: int, name: str) -> None:
             pass  # The file system takes no such hint.
 
 
+def version_of(stat: os.stat_result) -> str:
+    """Returns what tells a file from another one that takes its place, or from itself when it has changed."""
+    return f'{stat.st_ino}-{stat.st_mtime_ns}'
+
+
 class PreadFile:
     """A local file read with `pread`, and, by the cache policy, dropped from the page cache after it."""
 
-    version = ''
     buffer: mmap.mmap | bytes | None = None
     is_remote = False
     cached_from = 0
@@ -48,6 +52,7 @@ class PreadFile:
         if S_ISDIR(stat.st_mode):
             raise IsADirectoryError(errno.EISDIR, 'Is a directory', path)
         self.size = stat.st_size
+        self.version = version_of(stat)
         self.cached_streak = 0  # Batches in a row that were found in the page cache.
         self.batch_count = 0
         self.drops = hints.cache_policy is not CachePolicy.SYSTEM

@@ -359,7 +359,10 @@ def test_tensors_straight_from_the_loader(make):
 
 def test_padded_and_packed_columns_arrive_as_tensors(make):
     dataset, _ = make('views')
-    for collate, fields in ((bags.pad, ('values', 'lengths')), (bags.pack, ('values', 'offsets'))):
+    for collate, fields in (
+        (bags.pad, ('values', 'lengths')),
+        (bags.pack, ('values', 'offsets', 'positions')),
+    ):
         batches = iterable(dataset, fields=('id', 'nums'), collate={'nums': collate})
         stream = data.DataLoader(batches, batch_size=None, num_workers=1, multiprocessing_context='fork')
         for batch, expected in zip(

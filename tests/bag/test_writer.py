@@ -764,8 +764,8 @@ def test_a_full_disk(small_disk, form):
     assert child.stdout.split() == ['28', 'done'], child.stderr
 
 
-def test_limits_that_do_not_fit_leave_none_behind(tmp_path, monkeypatch):
-    """Otherwise they would become limits of other records, once those are written there."""
+def test_records_whose_limits_were_written_stay(tmp_path, monkeypatch):
+    """Readers may have seen them, so that nothing else may be written in their place."""
     path = tmp_path / 'x.bag'
     writer = bag.Writer(path)
     writer.write(b'first')
@@ -784,12 +784,13 @@ def test_limits_that_do_not_fit_leave_none_behind(tmp_path, monkeypatch):
     with pytest.raises(OSError, match='full'):
         writer.write_stored([b'dropped'] * 4, [7] * 4)
     monkeypatch.undo()
+    assert len(writer) == 3
     writer.write(b'second')
-    assert read(path) == [b'first']
+    assert read(path) == [b'first', b'dropped', b'dropped']
     writer.flush()
-    assert read(path) == [b'first', b'second']
+    assert read(path) == [b'first', b'dropped', b'dropped', b'second']
     del writer
-    assert read(path) == [b'first', b'second']
+    assert read(path) == [b'first', b'dropped', b'dropped', b'second']
 
 
 @pytest.mark.parametrize('call', ['write', 'flush', 'close'])

@@ -52,15 +52,14 @@ def test_requests_and_what_they_bring(server, storage, tmp_path):
         assert (len(reader), reader.shards, reader.size > 0) == (80, 20, True)
     assert len(requests) == 1
     assert reader.batch(range(80), 'id')['id'].tolist() == list(range(80))
-    for mode in ('files', 'blocks'):
-        cache = {'cache': os.fspath(tmp_path / mode), 'cache_mode': mode}
-        assert bags.prefetch(bags.open(path, **storage, **cache)) > 0
-        with server.counted() as requests:
-            reader = bags.open(path, **storage, **cache)
-            assert [reader[index] for index in range(80)] == [row(index) for index in range(80)]
-        # The index, a listing of each shard, and a look behind the last; no data.
-        assert len(requests) <= 1 + 20 + 1
-        assert all('list-type' in url or method == 'HEAD' for method, url, _ in requests[1:])
+    cache = os.fspath(tmp_path / 'cache')
+    assert bags.prefetch(bags.open(path, **storage, cache=cache)) > 0
+    with server.counted() as requests:
+        reader = bags.open(path, **storage, cache=cache)
+        assert [reader[index] for index in range(80)] == [row(index) for index in range(80)]
+    # The index, a listing of each shard, and a look behind the last; no data.
+    assert len(requests) <= 1 + 20 + 1
+    assert all('list-type' in url or method == 'HEAD' for method, url, _ in requests[1:])
 
 
 def test_going_on_after_the_last_whole_shard(server, storage):

@@ -11,7 +11,6 @@ import pytest
 import bags
 import bags.bag.reader
 import bags.storage
-from bags.bag.options import CacheMode
 from bags.errors import CorruptError, SpecError
 from bags.storage.cache.store import CachedStore
 from tests.dataset.remote_dataset import SPEC, cached, check, row
@@ -177,14 +176,13 @@ def test_incomplete_shards_at_the_end_are_left_out(dataset, far):
 # The cache.
 
 
-@pytest.mark.parametrize('mode', CacheMode)
 @pytest.mark.parametrize('indexed', [False, True])
-def test_a_cached_dataset_reads_the_same_and_asks_for_nothing_twice(dataset, far, tmp_path, mode, indexed):
+def test_a_cached_dataset_reads_the_same_and_asks_for_nothing_twice(dataset, far, tmp_path, indexed):
     if indexed:
         bags.consolidate(dataset)
-    check(cached(far, dataset, tmp_path, cache_mode=mode))
+    check(cached(far, dataset, tmp_path))
     del far.asked[:], far.opened[:], far.requests[:]
-    check(cached(far, dataset, tmp_path, cache_mode=mode))
+    check(cached(far, dataset, tmp_path))
     assert not far.asked
     assert not far.opened
     # With an index, each shard that is touched is listed, and there is a look behind the last.

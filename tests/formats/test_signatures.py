@@ -17,6 +17,7 @@ def test_identify():
 MAGIC_BYTES = {
     'JPEG': [b'\xff\xd8\xff'], 'PNG': [b'\x89PNG\r\n\x1a\n'], 'FLAC': [b'fLaC'], 'GIF': [b'GIF8'],
     'BMP': [b'BM'], 'TIFF': [b'II*\0', b'MM\0*'], 'JPEG XL': [b'\xff\x0a', b'\0\0\0\x0cJXL '],
+    'MPEG-TS': [b'\x47' + bytes(187) + b'\x47'],
     'JPEG 2000': [b'\0\0\0\x0cjP  '], 'AAC': [b'\xff\xf1', b'\xff\xf9'], 'RF64': [b'RF64'], 'FLV': [b'FLV'],
     'MP3': [b'ID3', b'\xff\xfb', b'\xff\xfa', b'\xff\xf3', b'\xff\xf2', b'\xff\xe3', b'\xff\xe2'],
     'zstd': [b'\x28\xb5\x2f\xfd'], 'PDF': [b'%PDF'], 'WebP': [b'RIFF\n\n\n\nWEBP'], 'WAV': [b'RIFF----WAVE'],

@@ -30,6 +30,7 @@ def test_pack():
     packed = bags.pack(RAGGED)
     assert packed.values is RAGGED.values
     assert (packed.offsets.tolist(), packed.offsets.dtype) == ([0, 2, 2, 6], np.int32)
+    assert (packed.positions.tolist(), packed.positions.dtype) == ([0, 1, 0, 1, 2, 3], np.int32)
     assert bags.pack(RAGGED, dtype='int64').offsets.dtype == np.int64
     assert bags.pack([[1, 2], [3]]).values.tolist() == [1, 2, 3]
     with pytest.raises(ValueError, match='at most 127 items, got 200'):

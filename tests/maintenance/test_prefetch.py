@@ -32,20 +32,6 @@ def test_only_shards_and_fields_of_a_view_are_fetched(dataset, far, tmp_path):
     assert not {name for name in fetched if name.startswith(('000001', '000002', '000004'))}
 
 
-def test_only_blocks_of_a_view_are_fetched(tmp_path, far):
-    path = tmp_path / 'blobs'
-    with bags.ShardedDatasetWriter(path, {'blob': 'bytes', 'id': 'int(8)'}) as writer:
-        for index in range(64):
-            writer.append({'blob': bytes([index]) * 100_000, 'id': index})
-    reader = cached(far, path, tmp_path, cache_mode='blocks')
-    bags.prefetch(reader[5:7], 'blob')
-    assert sum(stop - start for _, start, stop in far.asked) < 600_000
-    again = cached(far, path, tmp_path, cache_mode='blocks')
-    asked = len(far.asked)
-    assert again[6, 'blob'] == {'blob': bytes([6]) * 100_000}
-    assert len(far.asked) == asked
-
-
 def test_joined_datasets(dataset, far, tmp_path):
     with bags.DatasetWriter(tmp_path / 'labels', {'label': 'int(1)'}) as writer:
         for index in range(40):

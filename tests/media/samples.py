@@ -40,7 +40,7 @@ def number_of(frame):
 
 
 def film(codec='libx264', count=120, format='mp4', *, times=None, options=None, size=(HEIGHT, WIDTH),
-         muxing=None, numbers=None, pix_fmt='yuv420p', audio=False):  # fmt: skip
+         muxing=None, numbers=None, pix_fmt='yuv420p', audio=False, draw=picture):  # fmt: skip
     """A video as bytes: frames of 1/25 s, or at `times` in milliseconds."""
     file = io.BytesIO()
     with av.open(file, 'w', format=format, options=muxing or {}) as container:
@@ -51,9 +51,7 @@ def film(codec='libx264', count=120, format='mp4', *, times=None, options=None, 
         if audio:
             sound = container.add_stream('aac', rate=8000, layout='mono')
         for index, number in enumerate(numbers or range(count)):
-            frame = av.VideoFrame.from_ndarray(picture(number, *size), format='rgb24').reformat(
-                format=pix_fmt
-            )
+            frame = av.VideoFrame.from_ndarray(draw(number, *size), format='rgb24').reformat(format=pix_fmt)
             frame.pts, frame.time_base = (
                 (index, Fraction(1, 25)) if times is None else (times[index], Fraction(1, 1000))
             )
@@ -67,6 +65,51 @@ def film(codec='libx264', count=120, format='mp4', *, times=None, options=None, 
         container.mux(stream.encode(None))
         if audio:
             container.mux(sound.encode(None))
+    return file.getvalue()
+
+
+def several(format, videos=(), audios=()):
+    """A file of videos of (codec, fps, frames, size, first number), and of audios of (codec, rate, Hz).
+
+    Of each sound there are two seconds.
+    """
+    file = io.BytesIO()
+    with av.open(file, 'w', format=format) as container:
+        streams = [container.add_stream(codec, rate=fps) for codec, fps, *_ in videos]
+        for stream, (*_, size, _) in zip(streams, videos, strict=True):
+            (stream.height, stream.width), stream.pix_fmt = size, 'yuv420p'
+        sounds = [container.add_stream(codec, rate=rate, layout='mono') for codec, rate, _ in audios]
+        for stream, (_, fps, count, size, first) in zip(streams, videos, strict=True):
+            for index in range(count):
+                image = av.VideoFrame.from_ndarray(picture(first + index, *size), format='rgb24')
+                frame = image.reformat(format='yuv420p')
+                frame.pts, frame.time_base = index, Fraction(1, fps)
+                container.mux(stream.encode(frame))
+            container.mux(stream.encode(None))
+        for sound, (_, rate, frequency) in zip(sounds, audios, strict=True):
+            wave = np.sin(2 * np.pi * frequency * np.arange(2 * rate) / rate).astype(np.float32) / 2
+            for start in range(0, len(wave) - 1023, 1024):
+                block = av.AudioFrame.from_ndarray(
+                    wave[None, start : start + 1024], format='fltp', layout='mono'
+                )
+                block.sample_rate, block.pts, block.time_base = rate, start, Fraction(1, rate)
+                container.mux(sound.encode(block))
+            container.mux(sound.encode(None))
+    return file.getvalue()
+
+
+def deep(values, pix_fmt, codec='ffv1', format='matroska'):
+    """Frames of uint16 as they are, shape (time, height, width) or (time, height, width, 3)."""
+    file = io.BytesIO()
+    with av.open(file, 'w', format=format) as container:
+        stream = container.add_stream(codec, rate=25)
+        (stream.height, stream.width), stream.pix_fmt = values.shape[1:3], pix_fmt
+        for index, value in enumerate(values):
+            frame = av.VideoFrame.from_ndarray(value, format=pix_fmt if value.ndim == 2 else 'rgb48le')
+            frame = frame.reformat(format=pix_fmt)
+            frame.pts = index
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
     return file.getvalue()
 
 
@@ -151,6 +194,7 @@ class Source:
     """What a handle opens: bytes, by a file that counts."""
 
     name = 'a film'
+    is_remote = True
 
     def __init__(self, data):
         self.data = data

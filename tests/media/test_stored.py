@@ -32,7 +32,7 @@ def test_files_of_the_caller_are_stored_as_they_are_and_stay_open(tmp_path):
 
 def test_files_of_other_formats_are_rejected():
     sound = bags.encoders['flac']((SAMPLES, 8000))
-    with pytest.raises(ValueError, match='expected MP4, QuickTime, Matroska, WebM or AVI, got FLAC'):
+    with pytest.raises(ValueError, match=r'expected MP4, .* or GIF, got FLAC'):
         bags.encoders['video'](io.BytesIO(sound))
     with pytest.raises(ValueError, match='got JPEG'):
         bags.encoders['audio'](b'\xff\xd8\xff')

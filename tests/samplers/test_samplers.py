@@ -18,6 +18,7 @@ from bags.samplers import (
     ShardShuffled,
     Shuffled,
     Sliding,
+    Weighted,
     shard_lengths,
 )
 
@@ -27,7 +28,9 @@ SAMPLERS = {
     'shuffled': lambda: Shuffled(100, 5),
     'shards': lambda: ShardShuffled([10, 0, 40, 1, 9, 20, 20], 5, 3),
     'random': lambda: Random(100, 5, 130),
+    'weighted': lambda: Weighted(np.arange(100) % 7, 5, samples=130),
     'mixture': lambda: Mixture([60, 10, 30], [1, 2, 0.5], 5),
+    'mixture that changes': lambda: Mixture([60, 10, 30], {20: [1, 2, 0.5], 500: [0, 1, 5]}, 5),
     'bucketed': lambda: Bucketed([7 * i % 31 for i in range(100)], 4, 5, pool=3),
 }
 
@@ -54,7 +57,7 @@ def test_orders_depend_on_nothing_but_epoch_and_position(kind):
         assert all(sorted(order) == list(range(100)) for order in whole.values())
 
 
-@pytest.mark.parametrize('kind', ['shuffled', 'shards', 'random', 'mixture', 'bucketed'])
+@pytest.mark.parametrize('kind', [kind for kind in SAMPLERS if kind not in ('sequential', 'sliding')])
 def test_the_seed_is_in_the_order_and_in_the_name(kind):
     first, second = SAMPLERS[kind](), SAMPLERS[kind]()
     assert repr(first) == repr(second)
@@ -138,6 +141,61 @@ def test_weights_of_mixtures():
     assert Mixture([3, 5], [1, 1], shuffle=False).take(0, np.arange(8)).tolist() == [0, 3, 1, 4, 2, 5, 0, 6]
 
 
+def test_draws_follow_the_weights():
+    weights = np.array([0, 1, 2.5, 0, 1e-300, 6.5, 0])
+    sampler = Weighted(weights, 3, samples=100_000)
+    counts = np.bincount(sampler.take(0, np.arange(len(sampler))), minlength=7)
+    assert counts[[0, 3, 4, 6]].tolist() == [0, 0, 0, 0]
+    expected = weights / weights.sum() * len(sampler)
+    assert (np.abs(counts - expected) <= 5 * np.sqrt(expected + 1)).all()
+    # Draws of any scale, whose sum would be infinite, and of any numbers.
+    for same in (weights * 1e307, (weights * 2).astype('f4'), weights / 7):
+        found = Weighted(same, 3, samples=1000).take(5, np.arange(1000))
+        assert found.tolist() == sampler.take(5, np.arange(1000)).tolist()
+    assert set(Weighted([False, True, True], 1).take(0, np.arange(3)).tolist()) <= {1, 2}
+    assert repr(Weighted([1, 2])) != repr(Weighted([2, 1]))
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=25)
+def test_proportions_of_mixtures_change_linearly(data):
+    datasets = data.draw(st.integers(1, 5))
+    some = st.lists(st.sampled_from([0, 0.1, 1, 3, 1e-4]), min_size=datasets, max_size=datasets).filter(any)
+    schedule = data.draw(st.dictionaries(st.integers(0, 12_000), some, min_size=1, max_size=5))
+    lengths, total = [7, 11, 30, 1, 200][:datasets], 15_000
+    sampler = Mixture(lengths, schedule, 3, shuffle=False, samples=1000)
+    order = np.concatenate([sampler.take(epoch, np.arange(1000)) for epoch in range(total // 1000)])
+    firsts = np.cumsum([0, *lengths])
+    owners = np.searchsorted(firsts, order, 'right') - 1
+    points = sorted(schedule)
+    shares = [np.array(schedule[point]) / sum(schedule[point]) for point in points]
+    for owner, length in enumerate(lengths):
+        share = np.interp(np.arange(total) + 0.5, points, [values[owner] for values in shares])
+        found = owners == owner
+        assert np.abs(np.cumsum(found) - np.cumsum(share)).max() <= datasets + 0.01
+        # In order, and every datapoint once before any comes again.
+        assert (order[found] == firsts[owner] + np.arange(found.sum()) % length).all()
+    # The same positions, far apart and one by one.
+    for position in data.draw(st.lists(st.integers(0, total - 1), max_size=8)):
+        epoch, within = divmod(position, 1000)
+        assert sampler.take(epoch, np.array([within])).tolist() == [order[position]]
+    scattered = np.array([[900, 3], [0, 999]])
+    assert sampler.take(4, scattered).tolist() == order[4000 + scattered].tolist()
+
+
+def test_a_mixture_that_changes():
+    sampler = Mixture([1000, 1000], {0: [1, 0], 100: [0, 1]}, samples=300, shuffle=False)
+    second = (sampler.take(0, np.arange(300)) >= 1000).astype(int)
+    assert second[:8].sum() == 0
+    assert second[:50].sum() in (12, 13)
+    assert second[:100].sum() == 50
+    assert second[101:].all()
+    assert (sampler.take(10**9, np.arange(300)) >= 1000).all()
+    constant = Mixture([1000, 1000], {5: [3, 1]}, samples=300, shuffle=False)
+    assert np.bincount(constant.take(7, np.arange(300)) // 1000).tolist() == [225, 75]
+    assert repr(constant) == "Mixture([1000, 1000], {5: ['3/4', '1/4']}, shuffle=False, samples=300)"
+
+
 def test_batches_of_similar_length():
     lengths = np.random.default_rng(0).integers(1, 1000, 10_007)
     sampler = Bucketed(lengths, 32, 1)
@@ -169,6 +227,23 @@ def test_what_makes_no_order():
         (lambda: Mixture([3, 4], [1, float('nan')]), 'finite'),
         (lambda: Mixture([3, 4], ['1', 1]), "expected numbers, got '1' for dataset 0"),
         (lambda: Mixture([3, 0], [1, 1]), 'dataset 1: expected datapoints'),
+        (
+            lambda: Mixture([3, 4], {0: [1, 1], 10: [1]}),
+            r'weights\[10\]: expected one for each of 2 datasets',
+        ),
+        (lambda: Mixture([3, 4], {10: [1, -1]}), r'weights\[10\]: .* at least 0, got -1 for dataset 1'),
+        (lambda: Mixture([3, 4], {10: [0, 0]}), r'weights\[10\]: expected one above 0'),
+        (lambda: Mixture([3, 0], {0: [1, 0], 10: [1, 1]}), 'dataset 1: expected datapoints'),
+        (lambda: Mixture([3, 4], {-1: [1, 1]}), 'weights: position: expected at least 0, got -1'),
+        (lambda: Mixture([3, 4], {'x': [1, 1]}), "weights: position: expected an integer, got 'x'"),
+        (lambda: Mixture([3, 4], {}), 'weights: expected at least one position'),
+        (lambda: Weighted([1, -2]), 'weights: expected finite numbers of at least 0, got -2 for datapoint 1'),
+        (lambda: Weighted([1, np.nan]), 'got nan for datapoint 1'),
+        (lambda: Weighted([np.inf, 1]), 'got inf for datapoint 0'),
+        (lambda: Weighted([0, 0.0]), 'weights: expected one above 0, got 2 zeros'),
+        (lambda: Weighted([]), 'weights: expected one above 0'),
+        (lambda: Weighted(['1', '2']), 'weights: expected one dimension of numbers'),
+        (lambda: Weighted([[1, 2]]), 'weights: expected one dimension of numbers, got 2'),
         (lambda: Shuffled(3, 'x'), "seed: expected an integer, got 'x'"),
         (lambda: Bucketed([1, 2], 2, 1.5), 'seed: expected an integer, got 1.5'),
         (lambda: Bucketed([1, 2], 0), 'batch_size'),

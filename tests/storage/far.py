@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 
-from bags.bag.options import CacheMode
 from bags.storage import Hints
 from bags.storage.cache.store import CachedStore
 from bags.storage.local import LocalStore
@@ -31,6 +30,8 @@ class FarFile:
             raise OSError(5, 'the network is gone', self.path)
         return self.file.read(start, stop)
 
+    fetch = read
+
     def read_many(self, starts, stops):
         return [bytes(self.read(a, b)) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
 
@@ -49,5 +50,5 @@ class Far(LocalStore):
         return FarFile(self, path)
 
 
-def cached(far, tmp_path, mode=CacheMode.FILES, limit=None):
-    return CachedStore(far, os.fspath(tmp_path / 'cache'), limit, mode)
+def cached(far, tmp_path, limit=None):
+    return CachedStore(far, os.fspath(tmp_path / 'cache'), limit)

@@ -16,16 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bags.bag.options import CacheMode, ReaderOptions
+from bags.bag.options import ReaderOptions
 from bags.errors import CorruptError
 from bags.storage import Hints
-from bags.storage.cache.block_file import BLOCK_SIZE, NotACopyError, SparseFile, blocks_of
-from bags.storage.cache.store import CHUNK_SIZE, CachedStore
+from bags.storage.cache.download import CHUNK_SIZE, NotACopyError, PartialCopy
+from bags.storage.cache.store import CachedStore
 from bags.storage.mmap_file import MappedFile
 from tests.storage.far import Far, FarFile, cached
-from tests.storage.test_files import FileTests, arrays
+from tests.storage.test_files import FileTests
 
-MODES = [CacheMode.FILES, CacheMode.BLOCKS]
 ROOT = Path(__file__).parents[2]
 
 
@@ -48,13 +47,7 @@ def held(tmp_path):
 class TestWhole(FileTests):
     @staticmethod
     def open(path):
-        return CachedStore(Far(), f'{path}.cache', None, CacheMode.FILES).open(path, Hints())
-
-
-class TestBlocks(FileTests):
-    @staticmethod
-    def open(path):
-        return CachedStore(Far(), f'{path}.cache', None, CacheMode.BLOCKS).open(path, Hints())
+        return CachedStore(Far(), f'{path}.cache', None).open(path, Hints())
 
 
 # What is kept.
@@ -92,101 +85,38 @@ def test_chunks_come_side_by_side(tmp_path):
     assert len(far.asked) == 3
 
 
-def test_blocks_are_fetched_once_and_only_those_needed(far, tmp_path):
-    path = put(tmp_path, 'a', 50 * BLOCK_SIZE + 1)
-    data = Path(path).read_bytes()
-    file = cached(far, tmp_path, CacheMode.BLOCKS).open(path, Hints())
-    assert file.read(BLOCK_SIZE - 3, BLOCK_SIZE + 3) == data[BLOCK_SIZE - 3 : BLOCK_SIZE + 3]
-    assert file.read(5, 9) == data[5:9]
-    starts, stops = arrays([(0, 5), (7 * BLOCK_SIZE, 9 * BLOCK_SIZE), (50 * BLOCK_SIZE, 50 * BLOCK_SIZE + 1)])
-    assert file.read_many(starts, stops) == [data[a:b] for a, b in zip(starts, stops, strict=True)]
-    assert [(a // BLOCK_SIZE, -(-b // BLOCK_SIZE)) for _, a, b in far.asked] == [(0, 2), (7, 9), (50, 51)]
-    del far.asked[:], far.opened[:]
-    other = cached(far, tmp_path, CacheMode.BLOCKS).open(path, Hints())
-    assert other.read_many(starts, stops) == [data[a:b] for a, b in zip(starts, stops, strict=True)]
-    assert not far.asked
-    assert not far.opened
-
-
-@given(st.lists(st.tuples(st.integers(0, 40 * BLOCK_SIZE), st.integers(0, 3 * BLOCK_SIZE)), max_size=8))
-def test_blocks_of_ranges(pairs):
-    ranges = [(start, min(start + size, 40 * BLOCK_SIZE)) for start, size in pairs]
-    expected = sorted(
-        {block for a, b in ranges for block in range(a // BLOCK_SIZE, -(-b // BLOCK_SIZE)) if a < b}
-    )
-    assert blocks_of(*arrays(ranges), 40).tolist() == expected
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.data())
-def test_any_reads_of_blocks_by_several(tmp_path_factory, data):
-    """Readers that come and go, in one folder: each read is right, and nothing is asked for twice."""
-    folder = tmp_path_factory.mktemp('model')
-    size = data.draw(st.integers(1, 6 * BLOCK_SIZE))
-    path = put(folder, 'a', size, seed=size)
-    content, far = Path(path).read_bytes(), Far()
-    files = [cached(far, folder, CacheMode.BLOCKS).open(path, Hints())]
-    for _ in range(data.draw(st.integers(1, 8))):
-        if data.draw(st.booleans()):
-            files.append(cached(far, folder, CacheMode.BLOCKS).open(path, Hints()))
-        file = data.draw(st.sampled_from(files))
-        places = st.integers(0, size)
-        ranges = [sorted(pair) for pair in data.draw(st.lists(st.tuples(places, places), max_size=4))]
-        starts, stops = arrays(ranges)
-        assert file.read_many(starts, stops) == [content[a:b] for a, b in ranges]
-    blocks = [block for _, a, b in far.asked for block in range(a // BLOCK_SIZE, -(-b // BLOCK_SIZE))]
-    assert len(blocks) == len(set(blocks))
-
-
 def test_a_changed_file_is_another_one(far, tmp_path):
-    for mode in MODES:
-        path = put(tmp_path, 'a', 1000, seed=1)
-        before = cached(far, tmp_path, mode)
-        old = before.open(path, Hints())
-        assert old.read(0, 1000) == random.Random(1).randbytes(1000)
-        os.utime(put(tmp_path, 'a', 1000, seed=2), (1, 1))
-        assert old.read(0, 1000) == random.Random(1).randbytes(1000)
-        new = cached(far, tmp_path, mode).open(path, Hints())
-        assert new.read(0, 1000) == random.Random(2).randbytes(1000)
+    path = put(tmp_path, 'a', 1000, seed=1)
+    old = cached(far, tmp_path).open(path, Hints())
+    assert old.read(0, 1000) == random.Random(1).randbytes(1000)
+    os.utime(put(tmp_path, 'a', 1000, seed=2), (1, 1))
+    assert old.read(0, 1000) == random.Random(1).randbytes(1000)
+    new = cached(far, tmp_path).open(path, Hints())
+    assert new.read(0, 1000) == random.Random(2).randbytes(1000)
 
 
-@pytest.mark.parametrize('mode', MODES)
-def test_a_file_that_changes_after_it_was_listed_is_refused(far, tmp_path, mode):
+def test_a_file_that_changes_after_it_was_listed_is_refused(far, tmp_path):
     path = put(tmp_path, 'a', 1000)
-    store = cached(far, tmp_path, mode)
+    store = cached(far, tmp_path)
     store.stat(path)
     put(tmp_path, 'a', 999)
     with pytest.raises(CorruptError, match='has changed'):
         store.open(path, Hints()).read(0, 10)
 
 
-def test_a_damaged_block_is_fetched_again(far, tmp_path):
-    path = put(tmp_path, 'a', 3 * BLOCK_SIZE)
-    cached(far, tmp_path, CacheMode.BLOCKS).open(path, Hints()).read(0, 3 * BLOCK_SIZE)
-    (copy,) = (tmp_path / 'cache').iterdir()
-    with open(copy, 'r+b') as file:
-        file.seek(BLOCK_SIZE + 10)
-        file.write(b'xxxx')
-    del far.asked[:]
-    file = cached(far, tmp_path, CacheMode.BLOCKS).open(path, Hints())
-    assert file.read(0, 3 * BLOCK_SIZE) == Path(path).read_bytes()
-    assert [(start, stop) for _, start, stop in far.asked] == [(BLOCK_SIZE, 2 * BLOCK_SIZE)]
-
-
-@pytest.mark.parametrize('mode', MODES)
 @pytest.mark.parametrize('content', [b'', b'other', bytes(5000)])
-def test_what_is_no_copy_is_made_anew(far, tmp_path, mode, content):
+def test_what_is_no_copy_is_made_anew(far, tmp_path, content):
     path = put(tmp_path, 'a', 3000)
-    cached(far, tmp_path, mode).open(path, Hints()).read(0, 3000)
+    cached(far, tmp_path).open(path, Hints()).read(0, 3000)
     (copy,) = (tmp_path / 'cache').iterdir()
     copy.write_bytes(content)
-    assert cached(far, tmp_path, mode).open(path, Hints()).read(0, 3000) == Path(path).read_bytes()
+    assert cached(far, tmp_path).open(path, Hints()).read(0, 3000) == Path(path).read_bytes()
 
 
-def test_a_sparse_copy_of_another_form_is_refused(tmp_path):
+def test_a_partial_copy_of_another_form_is_refused(tmp_path):
     (tmp_path / 'x').write_bytes(b'abc')
     with pytest.raises(NotACopyError):
-        SparseFile(os.fspath(tmp_path / 'x'), 100, 10)
+        PartialCopy(os.fspath(tmp_path / 'x'), 100)
 
 
 # Room.
@@ -229,19 +159,6 @@ def test_a_file_larger_than_the_cache_is_read_where_it_is(far, tmp_path):
     assert not held(tmp_path)
 
 
-def test_blocks_stay_within_the_limit(far, tmp_path):
-    limit = 10 * BLOCK_SIZE
-    store = cached(far, tmp_path, CacheMode.BLOCKS, limit)
-    for number in range(8):
-        path = put(tmp_path, f'f{number}', 6 * BLOCK_SIZE, seed=number)
-        file = store.open(path, Hints())
-        for start in range(0, 6 * BLOCK_SIZE, BLOCK_SIZE):
-            assert file.read(start, start + 9) == Path(path).read_bytes()[start : start + 9]
-        del file
-        taken = sum(entry.stat().st_blocks * 512 for entry in os.scandir(tmp_path / 'cache'))
-        assert taken <= limit + 2 * BLOCK_SIZE
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=40), st.integers(500, 6000))
 def test_any_order_of_use_stays_within_the_limit(tmp_path_factory, uses, limit):
@@ -260,10 +177,9 @@ def test_any_order_of_use_stays_within_the_limit(tmp_path_factory, uses, limit):
         assert file.read(0, sizes[number]) == random.Random(number).randbytes(sizes[number])
 
 
-@pytest.mark.parametrize('mode', MODES)
-def test_a_full_disk_is_told_and_read_past(far, tmp_path, mode, monkeypatch):
-    path = put(tmp_path, 'a', 3 * BLOCK_SIZE)
-    store = cached(far, tmp_path, mode)
+def test_a_full_disk_is_told_and_read_past(far, tmp_path, monkeypatch):
+    path = put(tmp_path, 'a', 200_000)
+    store = cached(far, tmp_path)
 
     def full(*args):
         raise OSError(28, 'No space left on device')
@@ -271,8 +187,8 @@ def test_a_full_disk_is_told_and_read_past(far, tmp_path, mode, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, 'pwrite', full)
         with pytest.warns(RuntimeWarning, match='No space left'):
-            data = store.open(path, Hints()).read(5, 2 * BLOCK_SIZE)
-        assert data == Path(path).read_bytes()[5 : 2 * BLOCK_SIZE]
+            data = store.open(path, Hints()).read(5, 150_000)
+        assert data == Path(path).read_bytes()[5:150_000]
         with pytest.raises(OSError, match='No space left'):
             store.fetch(path, lambda size: None)
     assert store.fetch(path, lambda size: None)
@@ -303,14 +219,13 @@ def test_a_network_that_fails_is_an_error_and_what_came_is_kept(far, tmp_path):
 # Several at once.
 
 
-@pytest.mark.parametrize('mode', MODES)
-def test_threads_fetch_a_whole_file_once(tmp_path, mode):
+def test_threads_fetch_a_whole_file_once(tmp_path):
     far = Far(delay=0.01)
     path = put(tmp_path, 'a', CHUNK_SIZE + 7)
     content, found = Path(path).read_bytes(), []
 
     def work():
-        file = cached(far, tmp_path, mode).open(path, Hints())
+        file = cached(far, tmp_path).open(path, Hints())
         found.append(bytes(file.read(0, file.size)) == content)
 
     threads = [threading.Thread(target=work) for _ in range(6)]
@@ -319,20 +234,19 @@ def test_threads_fetch_a_whole_file_once(tmp_path, mode):
     for thread in threads:
         thread.join()
     assert found == [True] * 6
-    if mode is CacheMode.FILES:
-        assert len(far.asked) == 2
+    assert len(far.asked) == 2
 
 
 CHILD = """
 import os, sys
 sys.path.insert(0, os.getcwd())
-from tests.storage.far import CacheMode, Far, Hints, cached
+from tests.storage.far import Far, Hints, cached
 from pathlib import Path
-folder, mode, delay = Path(sys.argv[1]), CacheMode(sys.argv[2]), float(sys.argv[3])
+folder, delay = Path(sys.argv[1]), float(sys.argv[2])
 far = Far(delay)
 print('begun', flush=True)
 for path in sorted(folder.glob('f*')):
-    file = cached(far, folder, mode).open(str(path), Hints())
+    file = cached(far, folder).open(str(path), Hints())
     step = max(1, file.size // 40)
     for start in range(0, file.size, step):
         file.read(start, min(start + step, file.size))
@@ -340,42 +254,97 @@ print('done', flush=True)
 """
 
 
-def child(folder, mode, delay):
-    command = [sys.executable, '-c', CHILD, os.fspath(folder), mode.name, str(delay)]
+def child(folder, delay):
+    command = [sys.executable, '-c', CHILD, os.fspath(folder), str(delay)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
 
 
-def check_after_kill(tmp_path, mode, seed):
+def check_after_kill(tmp_path, seed):
     """Two processes share a cache; one is killed: the other, and one that comes after, read all rightly."""
     chance = random.Random(seed)
-    most = 2 * CHUNK_SIZE if mode is CacheMode.FILES else 40 * BLOCK_SIZE
-    paths = [put(tmp_path, f'f{number}', chance.randrange(1, most), seed=number) for number in range(2)]
-    with child(tmp_path, mode, 0.02) as victim, child(tmp_path, mode, 0.01) as other:
+    paths = [
+        put(tmp_path, f'f{number}', chance.randrange(1, 2 * CHUNK_SIZE), seed=number) for number in range(2)
+    ]
+    with child(tmp_path, 0.02) as victim, child(tmp_path, 0.01) as other:
         victim.stdout.readline()
         time.sleep(chance.random() * 0.4)
         victim.send_signal(signal.SIGKILL)
         assert other.stdout.read().endswith(b'done\n')
         assert other.wait() == 0
     for path in paths:
-        file = cached(Far(), tmp_path, mode).open(path, Hints())
+        file = cached(Far(), tmp_path).open(path, Hints())
         assert file.read(0, file.size) == Path(path).read_bytes()
 
 
-@pytest.mark.parametrize('mode', MODES)
-def test_one_of_two_processes_is_killed(tmp_path, mode):
-    check_after_kill(tmp_path, mode, seed=0)
+def test_one_of_two_processes_is_killed(tmp_path):
+    check_after_kill(tmp_path, seed=0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('mode', MODES)
 @pytest.mark.parametrize('seed', range(1, 25))
-def test_one_of_two_processes_is_killed_many_times(tmp_path, mode, seed):
-    check_after_kill(tmp_path, mode, seed)
+def test_one_of_two_processes_is_killed_many_times(tmp_path, seed):
+    check_after_kill(tmp_path, seed)
+
+
+READER = """
+import os, sys
+sys.path.insert(0, os.getcwd())
+from bags.errors import CorruptError
+from tests.storage.far import Far, Hints, cached
+from pathlib import Path
+folder, size = Path(sys.argv[1]), int(sys.argv[2])
+while True:
+    try:
+        file = cached(Far(0.001), folder, 4 * size).open(str(folder / 'object'), Hints())
+        data = bytes(file.read(0, size))
+        assert len(data) == size and len(set(data)) == 1, (len(data), set(data))
+    except CorruptError as exc:
+        assert 'has changed' in str(exc), exc
+    print('read', flush=True)
+"""
+
+
+def replace_while_readers_are_killed(tmp_path, seed, kills):
+    """Processes share a cache and are killed while the object is replaced by others of the same size."""
+    chance, size = random.Random(seed), 2 * CHUNK_SIZE + 5
+    path, command = tmp_path / 'object', [sys.executable, '-c', READER, os.fspath(tmp_path)]
+    readers, outputs = [], []
+    for version in range(kills):
+        (tmp_path / 'new').write_bytes(bytes([version % 256]) * size)
+        os.replace(tmp_path / 'new', path)
+        while len(readers) < 3:
+            output = (tmp_path / f'output{len(outputs)}').open('w+b')
+            outputs.append(output)
+            readers.append(subprocess.Popen([*command, str(size)], cwd=ROOT, stdout=output, stderr=output))
+        time.sleep(chance.random())
+        victim = readers.pop(chance.randrange(len(readers)))
+        victim.kill()
+        victim.wait()
+    for reader in readers:
+        reader.kill()
+        reader.wait()
+    found = b''
+    for output in outputs:
+        output.seek(0)
+        found += output.read()
+        output.close()
+    assert b'Error' not in found, found.decode()
+    assert b'read' in found
+
+
+def test_no_reader_mixes_versions(tmp_path):
+    replace_while_readers_are_killed(tmp_path, 0, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('seed', range(1, 5))
+def test_no_reader_mixes_versions_many_times(tmp_path, seed):
+    replace_while_readers_are_killed(tmp_path, seed, 60)
 
 
 def test_a_killed_download_is_gone_on_with(tmp_path):
     path = put(tmp_path, 'f0', 12 * CHUNK_SIZE)
-    with child(tmp_path, CacheMode.FILES, 0.3) as victim:
+    with child(tmp_path, 0.3) as victim:
         victim.stdout.readline()
         copies = tmp_path / 'cache'
         deadline = time.monotonic() + 30
@@ -395,13 +364,10 @@ def test_a_killed_download_is_gone_on_with(tmp_path):
 
 
 def test_options_take_names(tmp_path):
-    options = ReaderOptions(cache=tmp_path, cache_mode='blocks', cache_size=np.int64(5))
+    options = ReaderOptions(cache=tmp_path, cache_size=np.int64(5))
     assert options.cache == os.fspath(tmp_path)
-    assert options.cache_mode is CacheMode.BLOCKS
     with pytest.raises(ValueError, match='at least 1'):
         ReaderOptions(cache_size=0)
-    with pytest.raises(ValueError, match="cache_mode: expected 'files' or 'blocks'"):
-        ReaderOptions(cache_mode='all')
 
 
 def test_nothing_is_written_through_a_cache(far, tmp_path):

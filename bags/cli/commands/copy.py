@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from typing import Annotated, Any
 
 import typer
@@ -21,8 +20,6 @@ from bags.cli.arguments import (
 from bags.cli.output import byte_count, plural, print_json, say
 
 __all__ = ['consolidate', 'copy', 'prefetch']
-
-Mode = enum.StrEnum('Mode', 'FILES BLOCKS')
 
 
 def copy(
@@ -102,9 +99,6 @@ def prefetch(
     ],
     rows: Rows = '',
     fields: Fields = None,
-    mode: Annotated[
-        Mode, typer.Option('--mode', help='Whole files, or only the blocks of what is read.')
-    ] = Mode.FILES,
     size: Annotated[
         str | None, option('--size', metavar='BYTES', help='Largest size of the cache, as 500GB.')
     ] = None,
@@ -118,7 +112,7 @@ def prefetch(
     """
     import bags
 
-    options: dict[str, Any] = {'cache': cache, 'cache_mode': mode}
+    options: dict[str, Any] = {'cache': cache}
     if size is not None:
         options['cache_size'] = parse_byte_count(size)
     with bags.open(path, **options) as dataset:

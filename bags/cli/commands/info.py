@@ -41,6 +41,9 @@ def info(path: Path, json: Json = False) -> None:
 
         say('')
         say(f'metadata  {dumps(found.metadata, ensure_ascii=False)}')
+    if found.checksums:
+        say('')
+        say('Every record has a checksum.')
     if isinstance(found, bags.DatasetInfo) and found.unfinished:
         say('')
         say('Unfinished: it is being written, or its writer ended early (by an error, or killed).', 'yellow')

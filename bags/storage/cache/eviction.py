@@ -95,10 +95,8 @@ def _list_entries(folder: str) -> list[CachedEntry]:
                 stat = entry.stat()
             except FileNotFoundError:
                 continue
-            # Of a file of blocks, the bytes it takes; of one that is being downloaded, those it will take.
-            is_sparse = entry.name.endswith('.blocks') and hasattr(stat, 'st_blocks')
-            size = stat.st_blocks * 512 if is_sparse else stat.st_size
-            found.append(CachedEntry(stat.st_mtime_ns, size, entry.path))
+            # Of a file that is being downloaded, `st_size` is what it will take.
+            found.append(CachedEntry(stat.st_mtime_ns, stat.st_size, entry.path))
     return found
 
 

@@ -1,0 +1,51 @@
+"""The fastest function from an index to a record of a mapped bag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ['make_slicer']
+
+
+def make_slicer(
+    bag: Any, buffer: Any, record: Callable[[int], Any], decode: Callable[[Any], bytes] | None = None
+) -> Callable[[int], Any]:
+    """Returns the function for a `BagFile`; `record` handles all unusual cases and errors.
+
+    A closure: each further attribute or call is noticeable beside the 0.2 us of a record of 100 bytes.
+    """
+    ends, count, end = bag.ends_view(), bag.count, bag.end
+
+    def get(index: int) -> Any:
+        if 0 < index < count:
+            start, stop = ends[index - 1], ends[index]
+            if start <= stop <= end:
+                return buffer[start:stop]
+        return record(index)
+
+    def get_decoded(index: int) -> Any:
+        if 0 < index < count:
+            start, stop = ends[index - 1], ends[index]
+            if start <= stop <= end:
+                try:
+                    return decode(buffer[start:stop])  # type: ignore[misc]
+                except ValueError:
+                    pass
+        return record(index)
+
+    if bag.checksums is not None:
+        values, digest = bag.checksums.values, bag.checksums.digest
+        assert values is not None
+
+        def get_checked(index: int) -> Any:
+            if 0 < index < count:
+                start, stop = ends[index - 1], ends[index]
+                if start <= stop <= end:
+                    data = buffer[start:stop]
+                    if digest(data) == values[index + 1]:
+                        return data
+            return record(index)
+
+        return get_checked if decode is None else record
+    return get if decode is None else get_decoded

@@ -1,0 +1,199 @@
+"""Downloads of whole files: several ranges at a time, once for all processes, continued after a kill."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import zlib
+from collections.abc import Callable, Iterator
+
+from bags.concurrency import map_in_threads
+from bags.storage.base import File
+from bags.storage.cache.eviction import CacheSpace, wait_for_lock
+
+__all__ = ['CHUNK_SIZE', 'CacheWriteError', 'NotACopyError', 'PartialCopy', 'download']
+
+CHUNK_SIZE = 1 << 23  # Bytes of a request; a chunk that was cut short is downloaded again.
+MAX_CONNECTIONS = 8
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+PRESENT = 1 << 32
+
+
+class NotACopyError(Exception):
+    """A file that does not have the expected form: of another program, or damaged."""
+
+
+class CacheWriteError(Exception):
+    """The local disk cannot be written to, e.g. because it is full. The cause is an OSError."""
+
+    def __init__(self, cause: OSError) -> None:
+        self.cause = cause
+
+
+@contextlib.contextmanager
+def cache_writes() -> Iterator[None]:
+    """Distinguishes errors of the local disk from those of the object store.
+
+    Raises:
+        CacheWriteError: For any OSError.
+    """
+    try:
+        yield
+    except OSError as exc:
+        raise CacheWriteError(exc) from exc
+
+
+class PartialCopy:
+    """A copy of a file of which some chunks are present, and after them a mark for each chunk.
+
+    A mark is a little-endian u64: 0 for a chunk that is missing, else 2³² and the CRC-32 of the name of the
+    copy, which has the version of the file in it, the number of the chunk and its bytes. It is written after
+    the chunk and trusted when the CRC is right: a process may end at any moment, and the machine too.
+
+    Args:
+        path: Where it is; created if it does not exist.
+        size: Bytes of the file it is a copy of; at least 1.
+
+    Raises:
+        NotACopyError: The file at `path` is no such copy.
+        CacheWriteError: It cannot be created.
+    """
+
+    def __init__(self, path: str, size: int) -> None:
+        self.size = size
+        self.name = os.path.basename(path)
+        self.count = -(-size // CHUNK_SIZE)
+        total = size + 8 * self.count
+        with cache_writes():
+            self.fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            found = os.fstat(self.fd).st_size
+            if not found:
+                os.ftruncate(self.fd, total)
+                found = total
+        if found != total:
+            raise NotACopyError(f'{path}: expected {total} bytes, got {found}')
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # An argument, as `os` may be cleared already when the interpreter exits.
+        fd = self.__dict__.pop('fd', -1)
+        if fd >= 0:
+            close(fd)
+
+    def chunk_range(self, chunk: int) -> tuple[int, int]:
+        """Returns start and stop of a chunk in the file."""
+        return chunk * CHUNK_SIZE, min(self.size, (chunk + 1) * CHUNK_SIZE)
+
+    def missing(self) -> list[int]:
+        """Returns the chunks that are missing or not whole."""
+        return [chunk for chunk in range(self.count) if not self._is_whole(chunk)]
+
+    def _is_whole(self, chunk: int) -> bool:
+        mark = os.pread(self.fd, 8, self.size + 8 * chunk)
+        start, stop = self.chunk_range(chunk)
+        return any(mark) and mark == self._mark(chunk, os.pread(self.fd, stop - start, start))
+
+    def _mark(self, chunk: int, data: bytes | memoryview) -> bytes:
+        seed = zlib.crc32(f'{self.name} {chunk}'.encode())
+        return (PRESENT | zlib.crc32(data, seed)).to_bytes(8, 'little')
+
+    def write(self, chunk: int, data: bytes | memoryview) -> None:
+        """Writes a chunk, then its mark.
+
+        Raises:
+            CacheWriteError: The chunk is missing or present, as before.
+        """
+        with cache_writes():
+            _write(self.fd, data, self.chunk_range(chunk)[0])
+            _write(self.fd, self._mark(chunk, data), self.size + 8 * chunk)
+
+    def finish(self) -> None:
+        """Makes a plain copy once all chunks are present: synced to disk, without the marks.
+
+        Raises:
+            CacheWriteError: Chunks may not have reached the disk.
+        """
+        with cache_writes():
+            os.fsync(self.fd)
+            os.ftruncate(self.fd, self.size)
+
+
+def _write(fd: int, data: bytes | memoryview, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        done = os.pwrite(fd, view, offset)
+        view, offset = view[done:], offset + done
+
+
+def download(
+    target: str, size: int, source: Callable[[], File], space: CacheSpace, advance: Callable[[int], None]
+) -> bool:
+    """Makes a local copy of a file; if another process is making it, waits for that one.
+
+    Until it is complete it is `target.part`, under a lock that ends with this process. The download of a
+    process that was killed is continued.
+
+    Args:
+        target: Where the copy will be.
+        size: Bytes of the file; at least 1.
+        source: Opens the file.
+        space: The space of the cache.
+        advance: Called with the number of bytes, each time some have arrived.
+
+    Returns:
+        Whether the copy exists; False if the cache has no space for it.
+
+    Raises:
+        CacheWriteError: The disk is full, or cannot be written to.
+        OSError: The file cannot be read.
+    """
+    part = f'{target}.part'
+    while not os.path.exists(target):
+        with cache_writes():
+            if not _reserve(part, size, space):
+                return False
+            try:
+                lock = wait_for_lock(part)
+            except FileNotFoundError:
+                continue  # Another process has completed it.
+        try:
+            _complete(part, size, source, advance)
+            with cache_writes():
+                os.rename(part, target)
+        except NotACopyError:
+            os.unlink(part)
+        except CacheWriteError as exc:
+            if exc.cause.errno in DISK_FULL:
+                os.unlink(part)  # In other cases, chunks that arrived are of use the next time.
+            raise
+        finally:
+            lock.release()
+    return True
+
+
+def _reserve(part: str, size: int, space: CacheSpace) -> bool:
+    """Creates the file with its full length, so that every process counts the space it is going to take."""
+    with space.locked():
+        if os.path.exists(part):
+            return True
+        if not space.reserve(size):
+            return False
+        PartialCopy(part, size)
+        return True
+
+
+def _complete(part: str, size: int, source: Callable[[], File], advance: Callable[[int], None]) -> None:
+    if os.path.getsize(part) == size:
+        return  # Its process ended between its last two steps.
+    copy = PartialCopy(part, size)
+    missing = copy.missing()
+    if missing:
+        file = source()
+
+        def fetch(chunk: int) -> None:
+            start, stop = copy.chunk_range(chunk)
+            copy.write(chunk, memoryview(file.read(start, stop)))
+            advance(stop - start)
+
+        map_in_threads(fetch, missing, MAX_CONNECTIONS)
+    copy.finish()

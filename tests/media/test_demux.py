@@ -1,0 +1,112 @@
+"""Files of several streams: one is chosen once, and all can be read."""
+
+import numpy as np
+import pytest
+
+import bags
+from bags import Audio, Video
+from tests.media.samples import number_of, several
+
+LARGE, SMALL = (96, 128), (48, 64)
+FILES = {
+    'two sounds in MP4': ('mp4', [], [('aac', 44100, 440), ('aac', 44100, 880)]),
+    'two rates in Matroska': ('matroska', [], [('aac', 44100, 440), ('aac', 22050, 880)]),
+    'a film with two sounds in MP4': (
+        'mp4', [('libx264', 25, 50, LARGE, 0)], [('aac', 44100, 440), ('aac', 22050, 880)]
+    ),
+    '1 and 25 fps in Matroska': (
+        'matroska', [('libx264', 1, 2, LARGE, 100), ('libx264', 25, 50, LARGE, 0)],
+        [('aac', 44100, 440), ('libopus', 48000, 880)],
+    ),
+    '25 and 1 fps in Matroska': (
+        'matroska', [('libx264', 25, 50, LARGE, 0), ('libx264', 1, 2, LARGE, 100)], []
+    ),
+    'two sizes in AVI': ('avi', [('mpeg4', 25, 50, LARGE, 0), ('mpeg4', 25, 50, SMALL, 100)], []),
+    'two sizes in MP4': (
+        'mp4', [('libx264', 25, 50, SMALL, 0), ('libx264', 25, 50, LARGE, 100)], [('aac', 44100, 440)]
+    ),
+    'two codecs in a transport stream': (
+        'mpegts', [('libx264', 25, 50, LARGE, 0), ('mpeg2video', 25, 50, SMALL, 100)],
+        [('aac', 44100, 440), ('mp2', 44100, 880)],
+    ),
+}  # fmt: skip
+
+
+def frequency(audio):
+    samples = audio[audio.rate // 2 : audio.rate][:, 0]
+    return round(int(np.abs(np.fft.rfft(samples)).argmax()) * audio.rate / len(samples))
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_every_stream_is_read(name, tmp_path):
+    format, videos, audios = FILES[name]
+    data = several(format, videos, audios)
+    streams = (Video if videos else Audio)(data).streams
+    assert [stream.type for stream in streams] == ['video'] * len(videos) + ['audio'] * len(audios)
+    assert [stream.index for stream in streams] == list(range(len(streams)))
+    for stream, (_, fps, count, size, first) in zip(streams, videos, strict=False):
+        assert (stream.size, stream.rate, stream.format) == (size, fps, 'yuv420p')
+        video = Video(data, stream=stream.index)
+        assert video.shape == (count, *size, 3)
+        assert [number_of(frame) for frame in video] == list(range(first, first + count))
+        assert [number_of(video[k]) for k in (-1, 0, count // 2)] == [
+            first + count - 1, first, first + count // 2
+        ]  # fmt: skip
+    for stream, (_, rate, hertz) in zip(streams[len(videos) :], audios, strict=True):
+        assert (stream.rate, stream.channels) == (rate, 1)
+        audio = Audio(data, stream=stream.index)
+        assert (audio.rate, frequency(audio)) == (rate, hertz)
+        assert audio.duration == pytest.approx(2, abs=0.1)
+    # Without a choice, all of it is one stream.
+    if videos:
+        first = number_of(Video(data)[0])
+        assert [number_of(frame) for frame in Video(data)] == list(range(first, first + len(Video(data))))
+        assert sum(clip.frames for clip in bags.cut_clips(data, 16)) == len(Video(data))
+    if audios:
+        assert frequency(Audio(data)) in {hertz for *_, hertz in audios}
+    for kind, wrong in ((Video, len(videos)), (Video, 99), (Audio, 0 if videos else 99)):
+        with pytest.raises(ValueError, match=rf'expected stream {wrong} of (video|audio), got a file of'):
+            len(kind(data, stream=wrong))
+
+
+def test_streams_of_a_dataset(tmp_path):
+    data = several(*FILES['two sizes in MP4'])
+    spec = {
+        'first': 'video(stream=0)', 'second': 'video(stream=1)', 'default': 'video',
+        'sound': 'audio(stream=2)'
+    }  # fmt: skip
+    with bags.DatasetWriter(tmp_path / 'it', spec) as writer:
+        writer.append(dict.fromkeys(spec, data))
+    with bags.open(tmp_path / 'it') as reader:
+        row = reader[0]
+        assert number_of(row['first'][3]) == 3
+        assert number_of(row['second'][3]) == 103
+        assert frequency(row['sound']) == 440
+        assert number_of(reader[0, {'second': bags.frames(np.array([4, 2]))}]['second'][1]) == 102
+        assert number_of(bags.ClipSequence(reader, 0, 'second')[5]) == 105
+        clips = list(bags.cut_clips(row['second'], 25))
+        assert [number_of(Video(clip)[0]) for clip in clips] == [100, 125]
+        assert frequency(row['default'].audio) == 440
+        assert len(row['default'].streams) == 3
+        with pytest.raises(bags.DecodeError, match='expected stream 7'):
+            len(Video(row['default'].source, stream=7))
+    for wrong in ('video(stream=-1)', 'video(stream=a)', 'audio(stream=1,stream=2)', 'audio(rate=3)'):
+        with pytest.raises(ValueError, match='expected'):
+            bags.DatasetWriter(tmp_path / 'wrong', {'x': wrong})
+    for wrong in (-1, 1.5, 'a', True):
+        with pytest.raises(ValueError, match='expected stream to be an index'):
+            Video(data, stream=wrong)
+
+
+def test_sound_has_the_clock_of_its_film():
+    for name in ('a film with two sounds in MP4', 'two codecs in a transport stream'):
+        video = Video(several(*FILES[name]))
+        start = float(video.timestamps[0])
+        assert abs(video.audio.start - start) < 0.05
+        assert len(video.audio.between(start + 0.5, start + 1)) == video.audio.rate / 2
+
+
+def test_a_file_without_sound():
+    video = Video(several('mp4', [('libx264', 25, 5, SMALL, 0)]))
+    with pytest.raises(ValueError, match='expected audio, got video alone'):
+        len(video.audio)
