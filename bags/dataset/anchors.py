@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from bags.dataset.base import Dataset
-from bags.dataset.clocks import EPSILON, Clock, RateClock, Seconds, count_items, read_recordings
+from bags.dataset.clocks import EPSILON, Clock, RateClock, Recordings, Seconds, TableClock, count_items
+from bags.dataset.registry import fixed_dtype
+from bags.dataset.selection import VIDEO_WORDS
 from bags.dataset.spans import Padding, Span, Steps, Times
 from bags.indexing import Int64s, offsets_of
 
-__all__ = ['Anchors']
+__all__ = ['Anchors', 'is_recording', 'no_items']
+
+MAX_WINDOWS = 1 << 53
 
 ROWS_AT_ONCE = 1024
 """Datapoints whose times are read together to find where windows begin and end."""
@@ -35,6 +40,10 @@ class Anchors:
         clocks: dict[str, Clock | None],
     ) -> None:
         self.dataset, self.spans, self.clocks = dataset, spans, clocks
+        self.recordings = {name: Recordings(dataset, name) for name in spans if is_recording(dataset, name)}
+        for clock in clocks.values():
+            if isinstance(clock, TableClock):
+                clock.check_counts()
         self._every, self._stride, self._bounds, self._padding = every, stride, bounds, padding
         self.clock: Clock | None = clocks[every] if isinstance(every, str) else None
         """When anchors are; None where nothing says so, or it is not known yet."""
@@ -64,7 +73,10 @@ class Anchors:
                     firsts[rows] = np.maximum(firsts[rows], low)
                     lasts[rows] = np.minimum(lasts[rows], high)
             firsts = -(-firsts // self._stride) * self._stride
-            self._known = firsts, offsets_of(np.maximum((lasts - firsts) // self._stride + 1, 0))
+            windows = np.maximum((lasts - firsts) // self._stride + 1, 0)
+            for name in self.spans:
+                self._check_items(name, windows > 0)
+            self._known = firsts, offsets_of(windows)
         return self._known
 
     def is_by_index(self, name: str) -> bool:
@@ -87,6 +99,20 @@ class Anchors:
                 f'and {others[index]} of {name!r} in datapoint {index}'
             )
 
+    def _check_items(self, name: str, has_windows: npt.NDArray[np.bool_]) -> None:
+        """Checks, by the refs, that there is an item to take wherever a window needs one."""
+        kind = self.dataset._types[name]
+        if not kind.sequence or kind.word in VIDEO_WORDS or self.can_be_empty(name):
+            return
+        bad = has_windows & (self.dataset._lengths(np.arange(len(self.dataset)), name) == 0)
+        if bad.any():
+            raise no_items(int(bad.argmax()), name)
+
+    def can_be_empty(self, name: str) -> bool:
+        """Tells whether windows of a field without items are zeros."""
+        kind = self.dataset._types[name]
+        return self._padding == 'zero' and fixed_dtype(kind.word, kind.args) is not None
+
     def _make_grid(self) -> Clock:
         """Returns the clock of anchors at a constant distance, over the times of all fields."""
         dataset, every = self.dataset, self._every
@@ -100,12 +126,14 @@ class Anchors:
         if self._bounds is not None:
             low = np.where(np.isfinite(low), self._bounds[0] if math.isfinite(self._bounds[0]) else low, low)
         counts = np.where(high >= low, np.floor((high - low + EPSILON) / every) + 1, 0)
+        if counts.sum() > MAX_WINDOWS:
+            raise ValueError(f'windows: every={every!r} s makes {counts.sum():.3g} windows')
         return RateClock(dataset, '', 1 / every, np.where(counts > 0, low, 0.0), counts.astype(np.int64))
 
     def _extent(self, name: str, rows: Int64s) -> tuple[Seconds, Seconds]:
         """Returns the times of the first and the last item in datapoints; infinite where there is none."""
-        if self.dataset._types[name].word == 'audio':
-            audios = read_recordings(self.dataset, name, rows)
+        if name in self.recordings:
+            audios = self.recordings[name].of(rows)
             starts = [audios[row].start if audios[row] else np.inf for row in rows.tolist()]
             stops = [
                 audios[row].start + audios[row].duration if audios[row] else -np.inf for row in rows.tolist()
@@ -135,7 +163,8 @@ class Anchors:
             if isinstance(span, Times):
                 first, last = self._extent(name, rows)
                 slack = span.tolerance or 0.0
-                after = np.maximum(after, first - min(span.offsets) - slack)
+                early = 0.0 if span.fill == 'previous' else slack
+                after = np.maximum(after, first - min(span.offsets) - early)
                 before = np.minimum(before, last - max(span.offsets) + slack)
                 continue
             clock = self.clocks[name]
@@ -152,7 +181,7 @@ class Anchors:
                 most = np.full(len(rows), -np.inf)
                 most[there] = clock.at(rows[there], items[there, None] - span.stop)[:, 0]
                 before = np.minimum(before, most)
-        if np.isfinite(after).any() or np.isfinite(before).any():
+        if (after > -np.inf).any() or (before < np.inf).any():
             clock = self.clock
             if clock is None:
                 raise ValueError(f'windows: nothing says when the items of {self._every!r} happen')
@@ -169,3 +198,17 @@ class Anchors:
         if self.clock is None:
             return rows, anchors, np.full(len(rows), np.nan)
         return rows, anchors, self.clock.at(rows, anchors[:, None])[:, 0]
+
+
+def is_recording(dataset: Dataset, name: str) -> bool:
+    """Tells whether windows of a field are stretches of samples."""
+    kind = dataset._types[name]
+    return kind.word == 'audio' and not kind.sequence
+
+
+def no_items(row: int, name: str) -> ValueError:
+    """Returns the error for a window of a field that has no item in its datapoint."""
+    return ValueError(
+        f'windows: datapoint {row}: expected items of {name!r}, got none '
+        f"(padding='drop' leaves such windows out, 'zero' fills those of numbers)"
+    )

@@ -7,25 +7,30 @@ all its fields share.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.base import Dataset
+from bags.concurrency import map_concurrently
+from bags.dataset.base import Dataset, View
 from bags.dataset.columns import read_column, read_values
+from bags.dataset.metadata import check_facts
 from bags.dataset.selection import VIDEO_WORDS, FrameSelection
+from bags.dataset.views import Concat, Join
 from bags.indexing import Int64s
 
-__all__ = ['EPSILON', 'Clock', 'RateClock', 'Seconds', 'clock_of', 'count_items', 'read_recordings']
+__all__ = ['EPSILON', 'Clock', 'RateClock', 'Recordings', 'Seconds', 'TableClock', 'clock_of', 'count_items']
 
 Seconds = npt.NDArray[np.float64]
 
 EPSILON = 1e-6
 """Seconds by which equal times may differ: more than float64 rounds, less than any sampling interval."""
 UNITS = {'s': 1.0, 'ms': 1e-3, 'us': 1e-6, 'ns': 1e-9}
+UNITS_TEXT = "'s', 'ms', 'us' or 'ns'"
 MAX_CACHED_TIMES = 1 << 24
+MAX_OPEN_RECORDINGS = 64
 VIDEOS_AT_ONCE = 1024
 """Datapoints whose videos are opened together."""
 
@@ -110,16 +115,22 @@ class TableClock(Clock):
 
     def _tables(self, rows: Int64s) -> dict[int, Seconds]:
         """Returns the times of all items of datapoints."""
-        wanted = np.unique(rows).tolist()
         known = self._known
-        missing = [row for row in wanted if row not in known]
+        wanted = np.unique(rows).tolist()
+        tables = {row: known[row] for row in wanted if row in known}
+        missing = [row for row in wanted if row not in tables]
         if missing:
             found = dict(zip(missing, self._read(np.array(missing, np.int64)), strict=True))
-            self._held += sum(map(len, found.values()))
-            if self._held > MAX_CACHED_TIMES:
-                known, self._held = {row: known[row] for row in wanted if row in known}, 0
-            self._known = known = {**known, **found}
-        return known
+            size = sum(map(len, found.values()))
+            if self._held + size > MAX_CACHED_TIMES:
+                self._known, self._held = {}, 0
+            self._known.update(found)
+            self._held += size
+            tables.update(found)
+        return tables
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), '_known': {}, '_held': 0}
 
     def _read(self, rows: Int64s) -> list[Seconds]:
         if self._times is None:
@@ -129,17 +140,9 @@ class TableClock(Clock):
                 for times in self.dataset._read(rows, asked, read_values)[self.field]
             ]
         columns: Any = self.dataset._read(rows, {self._times: True}, read_column)[self._times]
-        counts = None
-        if self.dataset._types[self.field].sequence:
-            counts = self.dataset._lengths(rows, self.field)
         tables = []
-        for place, (row, column) in enumerate(zip(rows.tolist(), columns, strict=True)):
+        for row, column in zip(rows.tolist(), columns, strict=True):
             times = np.asarray([] if column is None else column, np.float64) * self._scale
-            if counts is not None and len(times) != counts[place]:
-                raise ValueError(
-                    f'windows: datapoint {row}: expected a time in {self._times!r} for each of the '
-                    f'{counts[place]} items of {self.field!r}, got {len(times)}'
-                )
             wrong = ~np.isfinite(times)
             wrong[1:] |= ~(times[1:] > times[:-1])
             if wrong.any():
@@ -151,12 +154,24 @@ class TableClock(Clock):
             tables.append(times)
         return tables
 
+    def check_counts(self) -> None:
+        """Checks that each item has a time, by the refs.
+
+        Raises:
+            ValueError: Some datapoint has another number of times than of items.
+        """
+        if self._times is None or self.dataset._types[self.field].word in VIDEO_WORDS:
+            return
+        rows = np.arange(len(self.dataset))
+        counts, others = (self.dataset._lengths(rows, name) for name in (self.field, self._times))
+        if (counts != others).any():
+            row = int((counts != others).argmax())
+            raise ValueError(
+                f'windows: datapoint {row}: expected a time in {self._times!r} for each of the '
+                f'{counts[row]} items of {self.field!r}, got {others[row]}'
+            )
+
     def counts(self, rows: Int64s) -> Int64s:
-        if (
-            self.dataset._types[self.field].sequence
-            and self.dataset._types[self.field].word not in VIDEO_WORDS
-        ):
-            return self.dataset._lengths(rows, self.field)
         tables = self._tables(rows)
         return np.array([len(tables[row]) for row in rows.tolist()], np.int64)
 
@@ -184,18 +199,52 @@ def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock 
         field: A sequence field, or a field of videos.
         source: The field of its times, or its rate, instead of what the metadata says.
     """
-    facts: Mapping[str, Any] = dataset.metadata.get('fields', {})
-    own = facts.get(field, {})
-    if isinstance(source, str) or (source is None and 'times' in own):
+    own = _facts_of(dataset, field, 'rate', 'start', 'times') if source is None else {}
+    if isinstance(source, str) or 'times' in own:
         times = source or own['times']
         if times not in dataset._types or not dataset._types[times].sequence:
             raise ValueError(f'windows: times of {field!r}: expected a sequence field, got {times!r}')
-        unit = facts.get(times, {}).get('unit', 's')
-        return TableClock(dataset, field, times, UNITS.get(unit, 1.0))
+        unit = _facts_of(dataset, times, 'unit').get('unit', 's')
+        if not isinstance(unit, str) or unit not in UNITS:
+            raise ValueError(
+                f'windows: field {times!r}: unit of times: expected {UNITS_TEXT}, got {unit!r:.80}'
+            )
+        return TableClock(dataset, field, times, UNITS[unit])
     if source is not None or 'rate' in own:
         rate = own['rate'] if source is None else source
         return RateClock(dataset, field, float(rate), float(own.get('start', 0)))
     return TableClock(dataset, field, None, 1.0) if dataset._types[field].word in VIDEO_WORDS else None
+
+
+def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
+    """Returns some facts that metadata has of a field.
+
+    Raises:
+        TypeError, ValueError: They are invalid, or the datasets of a concat differ in them.
+    """
+    found = list(_facts_of_parts(dataset, field))
+    for facts in found:
+        check_facts(field, facts, dataset._types)
+    said = [{key: facts[key] for key in keys if key in facts} for facts in found]
+    for other in said:
+        if other != said[0]:
+            raise ValueError(
+                f'windows: field {field!r}: expected one {", ".join(keys)} in the metadata of all datasets, '
+                f'got {said[0]} and {other}; a bags.concat of windows may have several'
+            )
+    return said[0]
+
+
+def _facts_of_parts(dataset: Dataset, field: str) -> Iterator[Any]:
+    if isinstance(dataset, Join):
+        yield from _facts_of_parts(dataset._owners[field], field)
+    elif isinstance(dataset, View):
+        parts = dataset._datasets if isinstance(dataset, Concat) else dataset._datasets[:1]
+        for part in parts:
+            if field in part._types:
+                yield from _facts_of_parts(part, field)
+    else:
+        yield dataset.metadata.get('fields', {}).get(field, {})
 
 
 def count_items(dataset: Dataset, field: str) -> Int64s:
@@ -210,8 +259,35 @@ def count_items(dataset: Dataset, field: str) -> Int64s:
     return np.array(counts, np.int64)
 
 
-def read_recordings(dataset: Dataset, field: str, rows: Int64s) -> dict[int, Any]:
-    """Returns the recordings of datapoints, by datapoint; None where there is none."""
-    wanted = np.unique(rows)
-    found = dataset._read(wanted, {field: True}, read_values)[field]
-    return dict(zip(wanted.tolist(), found, strict=True))
+class Recordings:
+    """The recordings of a field. Those read last stay open.
+
+    Args:
+        dataset: The dataset.
+        field: A field of type `audio`.
+    """
+
+    def __init__(self, dataset: Dataset, field: str) -> None:
+        self.dataset = dataset
+        self.field = field
+        self._open: dict[int, Any] = {}
+
+    def of(self, rows: Int64s) -> dict[int, Any]:
+        """Returns the recordings of datapoints, by datapoint, with their headers read; None for none."""
+        known = self._open
+        found = {row: known.get(row) for row in np.unique(rows).tolist()}
+        missing = [row for row, audio in found.items() if audio is None]
+        if missing:
+            new = self.dataset._read(np.array(missing, np.int64), {self.field: True}, read_values)[self.field]
+            found.update(zip(missing, new, strict=True))
+            map_concurrently(lambda audio: audio and len(audio), list(new), self.dataset.is_remote)
+            recent = [*known.items(), *((row, found[row]) for row in missing)]
+            self._open = dict(recent[-MAX_OPEN_RECORDINGS:])
+        return found
+
+    def close(self) -> None:
+        """Lets the files be closed once no one else uses them."""
+        self._open = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), '_open': {}}

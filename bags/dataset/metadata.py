@@ -24,6 +24,7 @@ __all__ = [
     'METADATA',
     'STATISTICS',
     'Metadata',
+    'check_facts',
     'dump_metadata',
     'load_metadata',
     'merge_metadata',
@@ -53,7 +54,7 @@ def dump_metadata(metadata: Mapping[str, Any], types: Spec) -> bytes:
         data = json.dumps(metadata, allow_nan=False, ensure_ascii=False).encode()
     except TypeError as exc:
         raise TypeError(f'metadata: expected values of JSON: {exc}') from None
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise ValueError(f'metadata: expected values of JSON: {exc}') from None
     if len(data) > MAX_METADATA_BYTES:
         raise ValueError(f'metadata: expected at most {MAX_METADATA_BYTES} bytes of JSON, got {len(data)}')
@@ -114,13 +115,23 @@ def _check_fields(metadata: Metadata, types: Spec) -> None:
     for name, facts in fields.items():
         if name not in types:
             raise ValueError(f'metadata: fields: expected fields of the dataset, got {name!r}')
-        if not isinstance(facts, dict):
-            raise TypeError(f'metadata: field {name!r}: expected a mapping, got {facts!r:.80}')
-        for key, minimum in (('rate', 0.0), ('start', -math.inf)):
-            value = facts.get(key, 1)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value > minimum:
-                expected = 'items per second, above 0' if key == 'rate' else 'seconds'
-                raise ValueError(f'metadata: field {name!r}: {key}: expected {expected}, got {value!r:.80}')
-        times = facts.get('times')
-        if times is not None and not (isinstance(times, str) and times in types and types[times].sequence):
-            raise ValueError(f'metadata: field {name!r}: times: expected a sequence field, got {times!r:.80}')
+        check_facts(name, facts, types)
+
+
+def check_facts(name: str, facts: Any, types: Spec) -> None:
+    """Checks what metadata says of a field, as far as `bags.windows` uses it.
+
+    Raises:
+        TypeError, ValueError: As `dump_metadata`.
+    """
+    if not isinstance(facts, dict):
+        raise TypeError(f'metadata: field {name!r}: expected a mapping, got {facts!r:.80}')
+    for key, minimum in (('rate', 0.0), ('start', -math.inf)):
+        value = facts.get(key, 1)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not minimum < value < math.inf:
+            expected = 'items per second, above 0' if key == 'rate' else 'seconds'
+            raise ValueError(f'metadata: field {name!r}: {key}: expected {expected}, got {value!r:.80}')
+    times = facts.get('times')
+    if times is not None and not (isinstance(times, str) and times in types and types[times].sequence):
+        raise ValueError(f'metadata: field {name!r}: times: expected a sequence field, got {times!r:.80}')

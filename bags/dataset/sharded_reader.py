@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -223,6 +224,7 @@ class ShardedDatasetReader(Dataset):
             reader._pin(lengths[number])
             return reader if len(reader._types) == len(types) else Widened(reader, Absent(find))
 
+        self._metadata: Metadata | None = None
         self._readers: Any = FifoCache(make, max_open_bags() // (len(types) + 1))
 
     def __len__(self) -> int:
@@ -243,7 +245,9 @@ class ShardedDatasetReader(Dataset):
 
     @property
     def metadata(self) -> Metadata:
-        return read_metadata(self._store, self._store.join(self.directory, self._first.name))
+        if self._metadata is None:
+            self._metadata = read_metadata(self._store, self._store.join(self.directory, self._first.name))
+        return copy.deepcopy(self._metadata)
 
     def _directories(self) -> list[str]:
         return [self.directory]

@@ -32,6 +32,8 @@ Fill = Literal['nearest', 'previous', 'linear', 'exact']
 Padding = Literal['edge', 'zero', 'drop']
 
 MAX_OFFSETS = 1 << 20
+MAX_STEP = 1 << 40
+PICTURES = ('avif', 'image', 'jpeg', 'jpg', 'png', 'webp')
 EXACT_TOLERANCE = 1e-4
 """Seconds between an item and its time, for `fill='exact'`; LeRobot's default as well."""
 
@@ -91,6 +93,8 @@ def times(
     one_of('times: gaps', gaps, ('raise', 'pad'))
     if tolerance is not None and not _seconds('times: tolerance', tolerance) >= 0:
         raise ValueError(f'times: tolerance: expected at least 0 s, got {tolerance!r}')
+    if len(found) > MAX_OFFSETS:
+        raise ValueError(f'times: expected at most {MAX_OFFSETS} offsets, got {len(found)}')
     if not found:
         raise ValueError('times: expected at least one offset in seconds, got none')
     if rate is not None:
@@ -116,7 +120,7 @@ def steps(start: SupportsIndex, stop: SupportsIndex) -> Steps:
         TypeError, ValueError: Not integers, or no item.
     """
     low, high = integer('steps: start', start), integer('steps: stop', stop)
-    if not low < high <= low + MAX_OFFSETS:
+    if not -MAX_STEP <= low < high <= min(low + MAX_OFFSETS, MAX_STEP):
         raise ValueError(f'steps: expected 1 to {MAX_OFFSETS} items, got start {low} and stop {high}')
     return Steps(low, high)
 
@@ -149,7 +153,8 @@ def types_of(name: str, kind: FieldType, span: Span, padding: Padding) -> tuple[
         TypeError: The field cannot be windowed so.
     """
     if kind.word == 'audio' and not kind.sequence:
-        if not isinstance(span, Times) or span.is_range or len(span.offsets) != 2 or span.fill != 'nearest':
+        is_stretch = isinstance(span, Times) and len(span.offsets) == 2 and span.offsets[0] < span.offsets[1]
+        if not isinstance(span, Times) or not is_stretch or span.is_range or span.fill != 'nearest':
             raise TypeError(f'windows: field {name!r} of type audio: expected times(start, stop), got {span}')
         return parse_type('array'), parse_type('array')
     count = count_of(span)
@@ -167,7 +172,7 @@ def types_of(name: str, kind: FieldType, span: Span, padding: Padding) -> tuple[
     if fixed is not None and fixed[0].kind in 'biufc':
         shape = ','.join(map(str, (fixed[0].newbyteorder('=').name, count, *fixed[1])))
         return parse_type(f'array({shape})'), mask
-    if padding == 'zero' and fixed is None and kind.word in ('utf8', 'bytes', 'msgpack', 'json', 'tree'):
+    if padding == 'zero' and fixed is None and kind.word not in ('array', *PICTURES):
         raise TypeError(f"windows: field {name!r} of type {kind.text}: padding='zero' needs arrays")
     args = f'({",".join(kind.args)})' if kind.args else ''
     return parse_type(f'{kind.word}{args}[]'), mask

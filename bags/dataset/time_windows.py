@@ -18,14 +18,16 @@ from typing import Any, BinaryIO, NamedTuple, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from bags.concurrency import map_concurrently
 from bags.dataset.address import Address
-from bags.dataset.anchors import Anchors
+from bags.dataset.anchors import Anchors, no_items
 from bags.dataset.base import Dataset, View
 from bags.dataset.batch import Column, Ragged
-from bags.dataset.clocks import EPSILON, Clock, Seconds, read_recordings
+from bags.dataset.clocks import EPSILON, Clock, Seconds
 from bags.dataset.columns import read_column, read_records
 from bags.dataset.metadata import Metadata
 from bags.dataset.record_ranges import RecordRanges
+from bags.dataset.registry import fixed_dtype
 from bags.dataset.selection import VIDEO_WORDS, PerRowItems, Selection
 from bags.dataset.spans import Padding, Span, Steps, Times, count_of, types_of
 from bags.dataset.spec import Spec
@@ -98,12 +100,16 @@ class TimeWindows(WindowsView):
         self._spans, self._every, self._stride = spans, every, stride
         self._bounds, self._padding, self._clocks = bounds, padding, clocks
         self._pads = {f'{name}_is_pad': name for name in spans}
-        self._recordings = {name for name in spans if dataset._types[name].word == 'audio'}
         self._anchors = Anchors(dataset, spans, every, stride, bounds, padding, clocks)
 
     @property
     def metadata(self) -> Metadata:
         return self._datasets[0].metadata
+
+    def close(self) -> None:
+        for recordings in self._anchors.recordings.values():
+            recordings.close()
+        super().close()
 
     # Where windows are.
 
@@ -123,22 +129,41 @@ class TimeWindows(WindowsView):
     # What windows take.
 
     def _locate(self, name: str, rows: Int64s, anchors: Int64s, moments: Seconds) -> _Located:
-        """Finds the items that windows take of a field."""
+        """Finds the items that windows take of a field.
+
+        In a datapoint without items, all are padding, and their places are -1.
+        """
+        clock = self._clocks[name]
+        counts = self._datasets[0]._lengths(rows, name) if clock is None else clock.counts(rows)
+        there = counts > 0
+        if there.all():
+            return self._locate_some(name, rows, anchors, moments, counts)
+        if not self._anchors.can_be_empty(name):
+            raise no_items(int(rows[int(there.argmin())]), name)
+        some = self._locate_some(name, rows[there], anchors[there], moments[there], counts[there])
+
+        def scatter(values: Any, empty: Any) -> Any:
+            if values is None:
+                return None
+            found = np.full((len(rows), values.shape[1]), empty, values.dtype)
+            found[there] = values
+            return found
+
+        return _Located(*map(scatter, some, (-1, True, -1, 0.0)))
+
+    def _locate_some(
+        self, name: str, rows: Int64s, anchors: Int64s, moments: Seconds, counts: Int64s
+    ) -> _Located:
         span, clock = self._spans[name], self._clocks[name]
         if isinstance(span, Steps):
-            if self._anchors.is_by_index(name):
-                base, counts = anchors, self._counts(name, rows)
-            else:
+            base = anchors
+            if not self._anchors.is_by_index(name):
                 assert clock is not None
                 base = clock.before(rows, moments[:, None] - 2 * EPSILON)[:, 0] + 1
-                counts = clock.counts(rows)
             places = base[:, None] + np.arange(span.start, span.stop)
             is_pad = (places < 0) | (places >= counts[:, None])
-            self._expect_items(name, rows, counts)
             return _Located(np.clip(places, 0, counts[:, None] - 1), is_pad)
         assert clock is not None
-        counts = clock.counts(rows)
-        self._expect_items(name, rows, counts)
         wanted = moments[:, None] + np.array(span.offsets)
         last = counts[:, None] - 1
         before = clock.before(rows, wanted)
@@ -151,7 +176,7 @@ class TimeWindows(WindowsView):
             is_pad |= before < 0
             places, gap = low, wanted - low_times
         else:
-            is_low = wanted - low_times <= high_times - wanted
+            is_low = wanted - low_times <= high_times - wanted + EPSILON
             places = np.where(is_low | (before == last), low, high)
             gap = np.minimum(abs(wanted - low_times), abs(high_times - wanted))
         if span.tolerance is not None:
@@ -166,20 +191,9 @@ class TimeWindows(WindowsView):
         if span.fill != 'linear':
             return _Located(places, is_pad)
         distance = high_times - low_times
-        weights = np.divide(wanted - low_times, distance, out=np.zeros_like(wanted), where=distance > 0)
+        is_between = (distance > 0) & (wanted - low_times > EPSILON)  # Else the item at this time as it is.
+        weights = np.divide(wanted - low_times, distance, out=np.zeros_like(wanted), where=is_between)
         return _Located(low, is_pad, high, np.clip(weights, 0, 1))
-
-    def _counts(self, name: str, rows: Int64s) -> Int64s:
-        dataset = self._datasets[0]
-        clock = self._clocks[name]
-        if clock is not None:
-            return clock.counts(rows)
-        return dataset._lengths(rows, name)
-
-    def _expect_items(self, name: str, rows: Int64s, counts: Int64s) -> None:
-        if len(counts) and not counts.all():
-            row = int(rows[int((counts == 0).argmax())])
-            raise ValueError(f'windows: datapoint {row}: expected items of {name!r}, got none')
 
     # Reading.
 
@@ -192,9 +206,14 @@ class TimeWindows(WindowsView):
             if name in self._spans and items is not True:
                 raise TypeError(f'field {name!r}: expected whole windows, got items {items!r}')
         found: dict[str, Column] = {}
-        for name in named & self._recordings:
+        recordings = self._anchors.recordings.keys()
+        for name in sorted(named & recordings):
             found[name], found[f'{name}_is_pad'] = self._read_audio(name, rows, moments)
-        located = {name: self._locate(name, rows, anchors, moments) for name in named - self._recordings}
+        names = sorted(named - recordings)
+        places = map_concurrently(
+            lambda name: self._locate(name, rows, anchors, moments), names, self.is_remote
+        )
+        located = dict(zip(names, places, strict=True))
         below: Selection = {}
         for name, items in selection.items():
             if name in located:
@@ -230,50 +249,82 @@ class TimeWindows(WindowsView):
 
     def _items_of(self, name: str, where: _Located) -> PerRowItems:
         places = where.places if where.after is None else np.concatenate([where.places, where.after], 1)
-        counts = np.full(len(places), places.shape[1])
+        places = np.ascontiguousarray(places)
+        counts = np.where(places[:, 0] < 0, 0, places.shape[1])
+        places = places[places >= 0]
         is_video = self._datasets[0]._types[name].word in VIDEO_WORDS
         return PerRowItems(None, counts, places.reshape(-1), are_frames=is_video)
 
     def _finish(self, name: str, column: Column, where: _Located) -> Column:
         """Makes windows of the items that were read."""
-        values = column.dense() if isinstance(column, Ragged) else column
-        if isinstance(values, list):
-            stacked = [_stack(window) for window in values]
-            shapes = {window.shape if isinstance(window, np.ndarray) else None for window in stacked}
-            if len(shapes) > 1 or None in shapes:
-                return stacked
-            values = np.stack(stacked)
+        values = self._stacked(name, column, where)
+        if not isinstance(values, np.ndarray):
+            return [self._fill(*window) for window in zip(values, where.is_pad, strict=True)]
         if where.after is not None and where.weights is not None:
             low, high = np.split(values.astype(np.float64), 2, axis=1)
             weights = where.weights.reshape(*where.weights.shape, *[1] * (low.ndim - 2))
-            values = (low + weights * (high - low)).astype(values.dtype)
-        if self._padding == 'zero' and where.is_pad.any():
-            values[where.is_pad] = 0
+            with np.errstate(invalid='ignore'):
+                between = low + weights * (high - low)
+            values = np.where(weights > 0, between, low).astype(values.dtype)
+        filled: Column = self._fill(values, where.is_pad)
+        return filled
+
+    def _stacked(self, name: str, column: Column, where: _Located) -> npt.NDArray[Any] | list[Any]:
+        """Returns the items of windows: one array (W, n, *shape), or a list of windows."""
+        kind = self._datasets[0]._types[name]
+        fixed = fixed_dtype(kind.word, kind.args)
+        if isinstance(column, Ragged):
+            there = where.places[:, 0] >= 0
+            count = where.places.shape[1] * (1 if where.after is None else 2)
+            shape = (len(there), count, *column.values.shape[1:])
+            if there.all():
+                return column.values.reshape(shape)
+            values = np.zeros(shape, column.values.dtype)
+            values[there] = column.values.reshape(int(there.sum()), *shape[1:])
+            return values
+        if fixed is None and isinstance(column, list):
+            windows = [_stack(window) for window in column]
+            shapes = {window.shape if isinstance(window, np.ndarray) else None for window in windows}
+            return windows if len(shapes) != 1 or None in shapes else np.stack(windows)
+        return column
+
+    def _fill(self, values: Any, is_pad: npt.NDArray[np.bool_]) -> Any:
+        """Returns values, a window or several, with zeros instead of padding if these are asked for."""
+        if self._padding == 'zero' and is_pad.any():
+            if isinstance(values, list):  # Pictures of different sizes.
+                return [item * 0 if pad else item for item, pad in zip(values, is_pad.tolist(), strict=True)]
+            values[is_pad] = 0
         return values
 
     def _read_audio(self, name: str, rows: Int64s, moments: Seconds) -> tuple[Column, Column]:
         """Reads the samples of stretches of recordings, float32 (W, samples, channels)."""
         span = self._spans[name]
         assert isinstance(span, Times)
-        audios = read_recordings(self._datasets[0], name, rows)
+        audios = self._anchors.recordings[name].of(rows)
         samples: list[Any] = [None] * len(rows)
         pads: list[Any] = [None] * len(rows)
-        for place in np.lexsort((moments, rows)).tolist():
-            audio = audios[int(rows[place])]
-            if audio is None:
-                raise ValueError(
-                    f'windows: datapoint {rows[place]}: expected a recording in {name!r}, got none'
-                )
-            count = round((span.offsets[1] - span.offsets[0]) * audio.rate)
-            first = round((moments[place] + span.offsets[0] - audio.start) * audio.rate)
-            wanted = np.arange(first, first + count)
-            low, high = min(max(first, 0), len(audio)), max(0, min(first + count, len(audio)))
-            read = audio[low : max(low, high)]
-            ahead = min(max(0, -first), count)
-            behind = count - ahead - len(read)
-            is_edge = self._padding == 'edge' and low < high
-            samples[place] = np.pad(read, ((ahead, behind), (0, 0)), 'edge' if is_edge else 'constant')
-            pads[place] = (wanted < 0) | (wanted >= len(audio))
+
+        def read(row: int) -> None:
+            audio = audios[row]
+            if not audio:
+                raise no_items(row, name)
+            places = np.flatnonzero(rows == row)
+            places = places[np.argsort(moments[places], kind='stable')]
+            rate, last = audio.rate, len(audio) - 1
+            count = round((span.offsets[1] - span.offsets[0]) * rate)
+            firsts = [round((moments[place] + span.offsets[0] - audio.start) * rate) for place in places]
+            stretches = [(min(max(first, 0), last), min(max(first + count, 1), last + 1)) for first in firsts]
+            audio.expect(stretches)
+            for place, first, (start, stop) in zip(places.tolist(), firsts, stretches, strict=True):
+                wanted = np.arange(first, first + count)
+                pads[place] = is_pad = (wanted < 0) | (wanted > last)
+                found = audio[start:stop][:count]
+                if is_pad.any():
+                    found = self._fill(found[np.clip(wanted, 0, last) - start], is_pad)
+                samples[place] = found
+            audio.expect([])
+
+        map_concurrently(read, np.unique(rows).tolist(), self.is_remote)
         shapes = {window.shape for window in samples}
         return (np.stack(samples), np.stack(pads)) if len(shapes) == 1 else (samples, pads)
 

@@ -205,6 +205,8 @@ def _time_windows(
     sources: Mapping[str, str | float],
 ) -> TimeWindows:
     one_of('windows: padding', padding, ('edge', 'zero', 'drop'))
+    if not spans:
+        raise ValueError('windows: expected at least one field with bags.times(…) or bags.steps(…), got none')
     named = [*spans, *sources, *([every] if isinstance(every, str) else [])]
     for name in select_fields(named, dataset._types):
         kind = dataset._types[name]

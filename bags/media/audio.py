@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -17,6 +17,7 @@ from bags.media.demux import streams_of
 from bags.media.frames import as_seconds, needed_stop
 from bags.media.source import LazyDecoder, as_source, check_stream
 from bags.media.stored import audio_options
+from bags.storage.range_file import RangeFile
 
 __all__ = ['Audio', 'decode_audio']
 
@@ -147,6 +148,12 @@ class Audio:
             high = max(high, low)
             _check_complete(decoder, high)
             return decoder.read(low, min(high, decoder.length), self._exact)
+
+    def expect(self, slices: Iterable[tuple[int, int]]) -> None:
+        """Announces slices (start, stop) that are read next: those of a remote file are read at once."""
+        with self._decoder.use() as decoder:
+            if isinstance(decoder.file, RangeFile) and not self._exact:
+                decoder.file.expect([part for bounds in slices for part in decoder.ranges(*bounds)])
 
     def blocks(self, length: int) -> Iterator[Samples]:
         """Yields all samples in blocks of `length`; the last one may be shorter. They are always exact."""

@@ -38,7 +38,7 @@ from bags.formats.signatures import identify_file
 from bags.formats.wav import encode_wav, find_samples, samples_of
 from bags.indexing import Int64s
 from bags.media.demux import open_packets
-from bags.media.packets import Packets
+from bags.media.packets import DemuxedPackets, Packets
 from bags.media.timeline import PacketTable
 
 __all__ = ['AnyAudioDecoder', 'Samples', 'open_audio']
@@ -76,6 +76,10 @@ class WavReader:
     def close(self) -> None:
         """Closes the file."""
         self.file.close()
+
+    def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Returns the bytes that reading samples takes."""
+        return [(self._start + start * self._stride, self._start + stop * self._stride)]
 
     def read(self, start: int, stop: int, exact: bool = False) -> Samples:
         """Returns samples, shape (stop - start, channels)."""
@@ -194,12 +198,10 @@ class AudioDecoder:
         if stop <= start:
             return np.empty((0, self.channels), np.float32)
         firsts, name = self._layout.firsts, self._context.name
-        first = int(np.searchsorted(firsts, start, 'right')) - 1
-        last = int(np.searchsorted(firsts, stop, 'left'))
+        before, first, last = self._packets_of(start, stop)
         if exact and not (name in EQUAL_SLICES or name.startswith('pcm_')):
             found = self._read_from_start(first, last)
         else:
-            before = max(0, first - PACKETS_BEFORE.get(name, DEFAULT_PACKETS_BEFORE))
             if name == 'aac':
                 # Flushing keeps the state of the noise, and a slice would differ each time it is read. A new
                 # context takes 5 µs.
@@ -211,6 +213,20 @@ class AudioDecoder:
             found = self._join(self._decode(before, last), before, first)
         offset = start - int(firsts[first])
         return found[offset : offset + stop - start]
+
+    def _packets_of(self, start: int, stop: int) -> tuple[int, int, int]:
+        """Returns the packet where decoding begins, the first of samples, and the end of the last."""
+        firsts = self._layout.firsts
+        first = int(np.searchsorted(firsts, start, 'right')) - 1
+        before = max(0, first - PACKETS_BEFORE.get(self._context.name, DEFAULT_PACKETS_BEFORE))
+        return before, first, int(np.searchsorted(firsts, stop, 'left'))
+
+    def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Returns the bytes that reading samples takes, as far as they are known."""
+        if isinstance(self.packets, DemuxedPackets):
+            return []  # libavformat reads them.
+        before, _, last = self._packets_of(start, stop)
+        return [(begin, end) for _, begin, end in self.packets.ranges(before, last)]
 
     def _read_from_start(self, first: int, last: int) -> Samples:
         """Decodes everything before too, from where the nearest of the earlier calls stopped."""

@@ -64,9 +64,26 @@ class Packets:
         Raises:
             ValueError: One is missing.
         """
+        new_packet = import_av().Packet
+        for numbers, begin, end in self.ranges(start, stop):
+            self.file.seek(begin)
+            data = memoryview(self.file.read(end - begin))
+            for number in numbers:
+                offset, size = int(self.table.offsets[number]), int(self.table.sizes[number])
+                part = data[offset - begin : offset - begin + size]
+                if len(part) != size:
+                    where = f'{size} bytes at byte {offset}'
+                    raise ValueError(f'cut off: expected {where} for packet {number}, got {len(part)}')
+                # Of a size first: a packet over a buffer has no padding, so that decoders read past its end.
+                packet = new_packet(size)
+                packet.update(part)
+                packet.is_keyframe = bool(self.table.keys[number])  # Else PNG adds the picture before.
+                yield packet
+
+    def ranges(self, start: int, stop: int) -> Iterator[tuple[range, int, int]]:
+        """Yields the packets that one request reads, and the range of the file that it reads."""
         offsets, sizes = self.table.offsets[start:stop].tolist(), self.table.sizes[start:stop].tolist()
-        keys = self.table.keys[start:stop].tolist()
-        number, count, new_packet = 0, len(offsets), import_av().Packet
+        number, count = 0, len(offsets)
         while number < count:
             first, begin = number, offsets[number]
             end = begin + sizes[number]
@@ -78,19 +95,7 @@ class Packets:
             ):
                 end = offsets[number] + sizes[number]
                 number += 1
-            self.file.seek(begin)
-            data = memoryview(self.file.read(end - begin))
-            for index in range(first, number):
-                offset, size = offsets[index], sizes[index]
-                part = data[offset - begin : offset - begin + size]
-                if len(part) != size:
-                    where = f'{size} bytes at byte {offset}'
-                    raise ValueError(f'cut off: expected {where} for packet {start + index}, got {len(part)}')
-                # Of a size first: a packet over a buffer has no padding, so that decoders read past its end.
-                packet = new_packet(size)
-                packet.update(part)
-                packet.is_keyframe = keys[index]  # Else PNG adds the picture before.
-                yield packet
+            yield range(start + first, start + number), begin, end
 
 
 class DemuxedPackets(Packets):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
+
+import numpy as np
 
 from bags.storage.base import File
 from bags.storage.mmap_file import MappedFile
@@ -93,6 +95,7 @@ class RangeFile(PositionedFile):
         self._stop = stop
         self._reads_ahead = start < file.cached_from
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=MAX_KEPT_READS)  # Offsets in the file, and bytes.
+        self._expected: list[tuple[int, bytes]] = []
         self._sequential = start  # The offset after the last read,
         self._read_ahead = MIN_READ_AHEAD // 2  # and the minimum size of a read from there, halved.
 
@@ -122,15 +125,13 @@ class RangeFile(PositionedFile):
         """Returns the descriptor of a mapped local file and the position in it; None for other files."""
         return (self._file.fd, self._start + self.position) if isinstance(self._file, MappedFile) else None
 
-    def expect(self, start: int, stop: int) -> None:
-        """Announces that these bytes of the range are read next: of a remote file, with one request."""
-        if not self._reads_ahead:
-            return
-        start, stop = self._start + max(start, 0), min(self._start + stop, self._stop)
-        while start < stop and (data := self._find_kept(start, stop)):
-            start += len(data)
-        if start < stop:
-            self._kept.append((start, bytes(self._file.read(start, stop))))
+    def expect(self, parts: Sequence[tuple[int, int]]) -> None:
+        """Announces which parts are read next: those of a remote file are read at once, and kept."""
+        if self._reads_ahead:
+            bounds = np.array(parts, np.int64).reshape(len(parts), 2) + self._start
+            starts, stops = bounds[:, 0], np.minimum(bounds[:, 1], self._stop)
+            found = self._file.read_many(starts, stops) if len(parts) else []
+            self._expected = list(zip(starts.tolist(), map(bytes, found), strict=True))
 
     def _read_remote(self, start: int, stop: int) -> bytes:
         parts, position = [], start
@@ -142,7 +143,7 @@ class RangeFile(PositionedFile):
         return parts[0] if len(parts) == 1 else b''.join(parts)
 
     def _find_kept(self, start: int, stop: int) -> bytes:
-        for first, data in self._kept:
+        for first, data in (*self._kept, *self._expected):
             if first <= start < first + len(data):
                 return data[start - first : stop - first]
         return b''

@@ -65,7 +65,7 @@ def find(times, wanted, fill):
     if fill == 'previous':
         earlier = np.flatnonzero(times <= wanted + 1e-6)
         return (int(earlier[-1]) if len(earlier) else 0), is_pad
-    return int(distance.argmin()), is_pad
+    return int((distance <= distance.min() + 1e-6).argmax()), is_pad  # Of two the earlier.
 
 
 def expected(row, moment, name, span):
@@ -249,9 +249,8 @@ def test_what_cannot_be_meant(recordings, tmp_path):
 def test_times_that_cannot_be(tmp_path, times, text):
     with bags.DatasetWriter(tmp_path / 'x', {'a': 'int(4)[]', 't': 'float(8)[]'}) as writer:
         writer.append({'a': [1, 2, 3], 't': times})
-    view = bags.windows(bags.open(tmp_path / 'x'), every='a', a=bags.times(0.0), times={'a': 't'})
     with pytest.raises(ValueError, match=text):
-        view[0]
+        bags.windows(bags.open(tmp_path / 'x'), every='a', a=bags.times(0.0), times={'a': 't'})[0]
 
 
 def film(seed, seconds):
@@ -327,3 +326,137 @@ def test_frames_and_samples(films, padding):
     one = view[order[0]]
     assert np.array_equal(one['camera'], batch['camera'][0])
     assert np.array_equal(one['audio'], batch['audio'][0])
+
+
+def test_samples_are_those_of_lerobot(tmp_path, kit):
+    """By times and by steps, at one rate, also where a window leaves its episode."""
+    golden = json.loads((kit.GOLDEN / 'lerobot-delta-timestamps.json').read_text())
+    spec = {'action': 'float(4)[]', 'state': 'float(4)[]'}
+    facts = {'fields': {'action': {'rate': 10}, 'state': {'rate': 10}}}
+    with bags.DatasetWriter(tmp_path / 'x', spec, metadata=facts) as writer:
+        for index, count in enumerate(golden['episodes']):
+            writer.append(
+                {'action': 1000 * index + np.arange(count), 'state': 100 * index + np.arange(count)}
+            )
+    for action in (bags.times(0.0, 0.4, rate=10, fill='exact'), bags.steps(0, 5)):
+        view = bags.windows(
+            bags.open(tmp_path / 'x'), every='action', state=bags.times(-0.3, -0.1, 0.0), action=action
+        )
+        samples = golden['samples'][1:]
+        assert len(view) == len(samples)
+        batch = view.batch(range(len(view)))
+        for place, (episode, frame, state, state_is_pad, following, action_is_pad) in enumerate(samples):
+            assert view.origin(place) == (episode, frame)
+            assert batch['state'][place].tolist() == state
+            assert batch['state_is_pad'][place].tolist() == state_is_pad
+            assert batch['action'][place].tolist() == following
+            assert batch['action_is_pad'][place].tolist() == action_is_pad
+
+
+def test_windows_without_items(tmp_path):
+    """A datapoint that lacks one stream is refused, left out, or filled with zeros."""
+    spec = {'camera': 'int(4)[]', 'touch': 'array(float32,2)[]?'}
+    facts = {'fields': {'camera': {'rate': 10}, 'touch': {'rate': 20}}}
+    with bags.DatasetWriter(tmp_path / 'x', spec, metadata=facts) as writer:
+        for touch in (np.ones((6, 2), 'f4'), None, []):
+            writer.append({'camera': range(3), 'touch': touch})
+    reader = bags.open(tmp_path / 'x')
+    span = bags.times(0.0, 0.05, fill='linear')
+    with pytest.raises(ValueError, match="datapoint 1: expected items of 'touch', got none"):
+        len(bags.windows(reader, every='camera', touch=span))
+    assert len(bags.windows(reader, every='camera', touch=span, padding='drop')) == 3
+    view = bags.windows(reader, every='camera', touch=span, padding='zero')
+    batch = view.batch([8, 0, 4])
+    assert batch['touch'].tolist() == [[[0, 0]] * 2, [[1, 1]] * 2, [[0, 0]] * 2]
+    assert batch['touch_is_pad'].tolist() == [[True] * 2, [False] * 2, [True] * 2]
+    assert view[4]['touch'].tolist() == [[0, 0]] * 2
+    assert view.batch([], ('touch', 'touch_is_pad'))['touch'].shape == (0, 2, 2)
+
+
+def test_zeros_instead_of_pictures_of_different_sizes(tmp_path):
+    pytest.importorskip('PIL')
+    with bags.DatasetWriter(tmp_path / 'x', {'image': 'png[]', 'text': 'wav[]'}) as writer:
+        for size in (4, 5):
+            writer.append({'image': [np.full((size, 4, 3), 9, np.uint8)] * 2, 'text': []})
+    reader = bags.open(tmp_path / 'x')
+    view = bags.windows(reader, every='image', image=bags.steps(-1, 1), padding='zero')
+    batch = view.batch([0, 3])
+    assert [window.max((1, 2, 3)).tolist() for window in batch['image']] == [[0, 9], [9, 9]]
+    assert batch['image'][1].shape == (2, 5, 4, 3)
+    with pytest.raises(TypeError, match="padding='zero' needs arrays"):
+        bags.windows(reader, every='image', text=bags.steps(0, 1), padding='zero')
+
+
+def test_what_the_metadata_says_is_checked(tmp_path):
+    spec = {'a': 'int(4)[]', 't': 'int(8)[]'}
+
+    def write(name, metadata):
+        with bags.DatasetWriter(tmp_path / name, spec) as writer:
+            writer.append({'a': [1, 2, 3], 't': [0, 100, 200]})
+        (tmp_path / name / 'metadata.json').write_text(json.dumps(metadata))
+        return bags.open(tmp_path / name)
+
+    wrong = [
+        3,
+        {'rate': 0},
+        {'rate': 'a'},
+        {'rate': np.nan},
+        {'rate': np.inf},
+        {'times': ['t']},
+        {'start': True},
+    ]
+    for number, facts in enumerate(wrong):
+        with pytest.raises((ValueError, TypeError), match="metadata: field 'a': "):
+            bags.windows(write(f'wrong {number}', {'fields': {'a': facts}}), every='a', a=bags.times(0.0))
+    for number, unit in enumerate(['minutes', ['s'], None]):
+        reader = write(f'unit {number}', {'fields': {'a': {'times': 't'}, 't': {'unit': unit}}})
+        with pytest.raises(ValueError, match="field 't': unit of times: expected 's', 'ms'"):
+            bags.windows(reader, every='a', a=bags.times(0.0))
+    fast = write('fast', {'fields': {'a': {'rate': 20, 'unit': 'm'}}})
+    slow = write('slow', {'fields': {'a': {'rate': 10, 'unit': 'm'}}})
+    with pytest.raises(ValueError, match=r"field 'a': expected one rate.*'rate': 20.*'rate': 10"):
+        bags.windows(bags.concat([fast, slow]), every='a', a=bags.times(0.0))
+    both = bags.concat([bags.windows(each, every='a', a=bags.times(0.1)) for each in (fast, slow)])
+    assert both.column('a').ravel().tolist() == [3, 3, 3, 2, 3, 3]
+    view = bags.windows(
+        write('ms', {'fields': {'a': {'times': 't'}, 't': {'unit': 'ms'}}}), every='a', a=bags.times(0.1)
+    )
+    assert view.column('a').ravel().tolist() == [2, 3, 3]
+
+
+def test_sounds_beyond_the_recording(tmp_path):
+    pytest.importorskip('av')
+    sound = np.linspace(-1, 1, 800, dtype='f4')[:, None]
+    with bags.DatasetWriter(
+        tmp_path / 'x', {'audio': 'audio', 'mark': 'int(4)[]', 'time': 'float(8)[]'}
+    ) as writer:
+        writer.append({'audio': (sound, 8000), 'mark': range(4), 'time': [-1.0, 0.05, 0.0995, 5.0]})
+    reader = bags.open(tmp_path / 'x')
+    times = {'mark': 'time'}
+    samples = reader[0]['audio'][:]
+    for padding in ('edge', 'zero', 'drop'):
+        view = bags.windows(reader, every='mark', audio=bags.times(0, 0.01), times=times, padding=padding)
+        if padding == 'drop':
+            assert view.column('mark') == [[0, 1, 2, 3]]
+            assert view.origin(0) == (0, 1)
+            continue
+        found, pads = view.column('audio'), view.column('audio_is_pad')
+        assert pads.sum(1).tolist() == [80, 0, 76, 80]
+        ends = (samples[0], samples[-1]) if padding == 'edge' else (0, 0)
+        assert (found[0] == ends[0]).all()
+        assert np.array_equal(found[1], samples[400:480])
+        assert np.array_equal(found[2][:4], samples[796:])
+        assert (found[2][4:] == ends[1]).all()
+        assert (found[3] == ends[1]).all()
+    for wrong in (bags.times(0.1, 0.0), bags.times(0.0), bags.steps(0, 2)):
+        with pytest.raises(TypeError, match='audio'):
+            bags.windows(reader, every='mark', audio=wrong, times=times)
+
+
+def test_values_that_are_not_numbers_stay_where_they_are(tmp_path):
+    facts = {'fields': {'a': {'rate': 10}}}
+    with bags.DatasetWriter(tmp_path / 'x', {'a': 'float(4)[]'}, metadata=facts) as writer:
+        writer.append({'a': [0.0, np.nan, 2.0, np.inf, 4.0]})
+    view = bags.windows(bags.open(tmp_path / 'x'), every='a', a=bags.times(0.0, 0.05, fill='linear'))
+    nan, inf = np.nan, np.inf
+    np.testing.assert_array_equal(view.column('a'), [[0, nan], [nan, nan], [2, inf], [inf, nan], [4, 4]])
