@@ -273,7 +273,8 @@ def _load(data: Buffer, args: tuple[str, ...], max_size: int, drop_bits: bool = 
     if bits > 8 and image.mode[0] not in 'IF' and not drop_bits:
         raise ValueError(f'{name} with 16 bits a channel is decoded in grayscale only, got colour or alpha')
     channels = {'1': 1, 'L': 1, 'I;16': 2, 'I;16B': 2}.get(image.mode, 3)
-    _check_size(*image.size, 4 if image.has_transparency_data else channels, max_size)
+    width, height = image.size
+    _check_size(width, height, 4 if image.has_transparency_data else channels, max_size)
     return _pixels(image, rotate)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -293,6 +294,10 @@ def write_frames(
             container.mux(stream.encode(None))
     except av.FFmpegError as exc:
         raise ValueError(f'cannot encode {shape} with {codec.name}: {exc}') from exc
+    finally:
+        if codec.name == 'libsvtav1' and hasattr(os, 'SCHED_OTHER'):
+            # For root, it makes the calling thread, and all that it starts, real-time.
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     return count, end
 
 
