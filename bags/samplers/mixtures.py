@@ -5,18 +5,43 @@ from __future__ import annotations
 import fractions
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bags.indexing import Int64s, offsets_of
 from bags.samplers.permutation import Permutation
-from bags.samplers.ramps import Ramp
 from bags.validation import at_least, integer
 
 __all__ = ['Mixture']
 
-MAX_CYCLE = 1 << 22  # Positions after which the schedule of a mixture repeats.
+MAX_CYCLE = 1 << 22  # Positions after which a cycle repeats, of all parts of a mixture together.
+
+
+class Part(NamedTuple):
+    """The positions from one change of the weights to the next."""
+
+    counts: Int64s
+    """Positions of each dataset in a cycle."""
+    owners: Int64s
+    """The dataset of each slot of a cycle."""
+    ranks: Int64s
+    """How many slots of the same dataset come before it."""
+    before: Int64s
+    """Positions of each dataset before this part."""
+
+    def place(self, positions: Int64s) -> tuple[Int64s, Int64s]:
+        """Returns the dataset at positions of the part, and how often it came before."""
+        cycle, slot = np.divmod(positions, len(self.owners))
+        owners = self.owners[slot]
+        return owners, self.before[owners] + cycle * self.counts[owners] + self.ranks[slot]
+
+    def count(self, positions: int) -> Int64s:
+        """Returns how often each dataset came before a position of the part."""
+        cycles, slots = divmod(positions, len(self.owners))
+        return (
+            self.before + cycles * self.counts + np.bincount(self.owners[:slots], minlength=len(self.counts))
+        )
 
 
 class Mixture:
@@ -28,10 +53,9 @@ class Mixture:
 
     Args:
         lengths: Datapoints of each dataset.
-        weights: Their shares, of any sum. Fractions with denominators up to a million are exact. Or a
-            schedule: a mapping of positions, counted over all epochs, to such weights. The shares are linear
-            between these positions, and constant before the first and after the last. Each dataset then stays
-            within about as many positions of its share as there are datasets.
+        weights: Their shares, of any sum. Fractions with denominators up to a million are exact. Or a mapping
+            of positions, counted over all epochs, to the weights that hold from there on; those of the first
+            also hold before it.
         seed: Of the order of each dataset.
         shuffle: False takes each dataset in order.
         samples: Positions of an epoch; the sum of the lengths unless given.
@@ -47,22 +71,24 @@ class Mixture:
         samples: int | None = None,
     ) -> None:
         self.lengths = [at_least('lengths', length, 0) for length in lengths]
-        self._ramp: Ramp | None = None
-        self.counts: list[int] | dict[int, list[str]]
-        """Positions of each dataset in a cycle; in a schedule, their shares at each of its positions."""
-        if isinstance(weights, Mapping):
-            if not weights:
-                raise ValueError('weights: expected at least one position, got none')
-            shares: dict[int, list[fractions.Fraction]] = {}
-            for position in weights:
-                at = at_least('weights: position', position, 0)
-                exact = self._exact(weights[position], f'weights[{position!r}]')
-                shares[at] = [share / sum(exact) for share in exact]
-            self._ramp = Ramp(shares)
-            self.counts = {at: list(map(str, shares[at])) for at in sorted(shares)}
-        else:
-            self.counts = _integers(self._exact(weights, 'weights'))
-            self._owners, self._ranks = _schedule(self.counts)
+        schedule = weights if isinstance(weights, Mapping) else {0: weights}
+        if not schedule:
+            raise ValueError('weights: expected at least one position, got none')
+        found: dict[int, list[int]] = {}
+        for position in schedule:
+            at = at_least('weights: position', position, 0)
+            name = f'weights[{position!r}]' if schedule is weights else 'weights'
+            found[at] = _integers(self._exact(schedule[position], name), MAX_CYCLE // len(schedule))
+        self.counts = found if schedule is weights else found[0]
+        """Positions of each dataset in a cycle; a mapping of positions to these, if the weights are one."""
+        starts = sorted(found)
+        self._starts = np.array([0, *starts[1:]], np.int64)
+        self._parts: list[Part] = []
+        before = np.zeros(len(self.lengths), np.int64)
+        for number, start in enumerate(starts):
+            if number:
+                before = self._parts[-1].count(start - int(self._starts[number - 1]))
+            self._parts.append(Part(np.array(found[start]), *_cycle(found[start]), before))
         self.seed = integer('seed', seed)
         self.shuffle = shuffle
         self.datapoints = sum(self.lengths)
@@ -89,11 +115,14 @@ class Mixture:
     def place(self, epoch: int, positions: Int64s) -> tuple[Int64s, Int64s]:
         """Returns the dataset at each position, and how many of its datapoints came before, in all epochs."""
         positions = positions + epoch * self.samples
-        if self._ramp is not None:
-            return self._ramp.place(positions)
-        cycle, slot = np.divmod(positions, len(self._owners))
-        owners = self._owners[slot]
-        return owners, cycle * np.array(self.counts, np.int64)[owners] + self._ranks[slot]
+        numbers = np.searchsorted(self._starts, positions, 'right') - 1
+        owners, counts = np.empty((2, *np.shape(positions)), np.int64)
+        for number in np.unique(numbers).tolist():
+            chosen = numbers == number
+            owners[chosen], counts[chosen] = self._parts[number].place(
+                positions[chosen] - self._starts[number]
+            )
+        return owners, counts
 
     def take(self, epoch: int, positions: Int64s) -> Int64s:
         owners, counts = self.place(epoch, positions)
@@ -129,23 +158,23 @@ def _fractions(weights: Sequence[Any], name: str) -> list[fractions.Fraction]:
     return [share.limit_denominator(10**6) or share for share in exact]
 
 
-def _integers(shares: Sequence[fractions.Fraction]) -> list[int]:
-    """Returns integers in the proportions of shares."""
+def _integers(shares: Sequence[fractions.Fraction], limit: int) -> list[int]:
+    """Returns integers in the proportions of shares, whose sum is at most a limit."""
     total = sum(shares)
     common = math.lcm(*(share.denominator for share in shares))
     counts = [int(share * common) for share in shares]
     divisor = math.gcd(*counts)
-    if sum(counts) // divisor <= MAX_CYCLE:
+    if sum(counts) // divisor <= limit:
         return [count // divisor for count in counts]
-    # Too long a cycle: round to one of the maximal length, up where rounding down cuts off most.
-    counts = [int(share * MAX_CYCLE / total) for share in shares]
-    by_loss = sorted(range(len(shares)), key=lambda owner: counts[owner] - shares[owner] * MAX_CYCLE / total)
-    for owner in by_loss[: MAX_CYCLE - sum(counts)]:
+    # Too long a cycle: round to one of that length, up where rounding down cuts off most.
+    counts = [int(share * limit / total) for share in shares]
+    by_loss = sorted(range(len(shares)), key=lambda owner: counts[owner] - shares[owner] * limit / total)
+    for owner in by_loss[: limit - sum(counts)]:
         counts[owner] += 1
     return counts
 
 
-def _schedule(counts: Sequence[int]) -> tuple[Int64s, Int64s]:
+def _cycle(counts: Sequence[int]) -> tuple[Int64s, Int64s]:
     """Returns the dataset of each slot of a cycle, spread evenly, and how many of its slots come before."""
     owners = np.repeat(np.arange(len(counts)), counts)
     ranks = np.concatenate([np.arange(count) for count in counts])

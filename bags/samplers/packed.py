@@ -68,16 +68,15 @@ class Packed:
         totals = sizes.sum(0).tolist()
         # A budget above the sum of all lengths is no other than the sum.
         most = [min(limit, max(1, total)) for limit, total in zip(limits, totals, strict=True)]
-        bins, self.bins = pack_bins(sizes, np.array(most, np.int64))
+        self._sizes = sizes
+        bins, self.bins = pack_bins(sizes[np.lexsort(sizes.T)], np.array(most, np.int64))
         fill = [total / (limit * max(1, self.bins)) for limit, total in zip(limits, totals, strict=True)]
         self.fill = dict(zip(budgets, fill, strict=True)) if isinstance(budget, Mapping) else fill[0]
         """Mean share of the budget that the bins use; a mapping for several budgets."""
-        self._classes = _classes(sizes)
         # A place is one in the order of lengths. An epoch puts datapoints of equal lengths in random order:
         # each of them may be at any of their places.
-        sorted_bins = bins[np.argsort(self._classes, kind='stable')]
         mixed = Permutation(self.datapoints, 0)(np.arange(self.datapoints))  # Else bins would be sorted.
-        self._places = mixed[np.argsort(sorted_bins[mixed], kind='stable')]
+        self._places = mixed[np.argsort(bins[mixed], kind='stable')]
         self._offsets = offsets_of(np.bincount(bins, minlength=self.bins))
         self._last: tuple[int, Int64s] = (-1, bins)
 
@@ -89,7 +88,7 @@ class Packed:
         known, found = self._last
         if known != epoch:
             order = Permutation(self.datapoints, self.seed, epoch)(np.arange(self.datapoints))
-            found = order[np.argsort(self._classes[order], kind='stable')]
+            found = order[np.lexsort(self._sizes[order].T)]
             self._last = (epoch, found)
         return found
 
@@ -106,16 +105,6 @@ class Packed:
 
 def _described(value: Any) -> str:
     return f'a mapping of {list(value)}' if isinstance(value, Mapping) else f'{type(value).__name__}'
-
-
-def _classes(sizes: Int64s) -> Int64s:
-    """Returns a number for each row, which is that of all equal rows and no other."""
-    found: Int64s = sizes[:, 0]
-    for column in sizes.T[1:]:
-        _, found = np.unique(found, return_inverse=True)  # Small numbers, whose products fit 64 bits.
-        values, numbers = np.unique(column, return_inverse=True)
-        found = found * len(values) + numbers
-    return found
 
 
 def _checked(name: str, lengths: Any, budget: int) -> Int64s:
