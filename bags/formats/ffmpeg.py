@@ -55,16 +55,14 @@ def best_stream(container: Any, kind: str, index: int | None = None) -> Any:
     """
     streams = container.streams
     stream = streams.best(kind) if index is None else streams[index] if index < len(streams) else None
-    if index is not None and (stream is None or stream.type != kind):
-        found = ', '.join(f'{other.index} {other.type}' for other in streams)
-        raise ValueError(f'expected stream {index} of {kind}, got a file of the streams {found}')
-    if stream is None:
-        others = ' and '.join(sorted({str(other.type) for other in streams} - {kind}))
-        found = f'{others} alone' if others else 'none of a codec that can be decoded'
-        raise ValueError(f'expected {kind}, got {found}')
     # Decoding a stream without a context crashes av before 18.1.
-    if stream.codec_context is None:
-        raise ValueError(f'expected {kind}, got none of a codec that can be decoded')
+    if stream is None or stream.type != kind or stream.codec_context is None:
+        found = ', '.join(
+            f'{other.index} {other.type} ({getattr(other.codec_context, "name", "unknown codec")})'
+            for other in streams
+        )
+        expected = kind if index is None else f'stream {index} of {kind}'
+        raise ValueError(f'expected {expected}, got streams: {found or "none"}')
     return stream
 
 

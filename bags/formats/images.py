@@ -4,6 +4,11 @@ Images are decoded as they are shown: turned by their EXIF orientation, as in vi
 `rotate=False` of each type returns the stored pixels, as torchvision and OpenCV may have when boxes and masks
 were made. PIL images are turned when they are encoded. Colour profiles and gamma are not applied. Of an
 animation, the first image is decoded.
+
+Encoders take pixels, a PIL image, or a file of their format, as bytes or a path, which is stored as it is.
+They raise TypeError for pixels of another dtype, and ValueError for another shape or another format. Decoders
+raise ValueError for a file of another format, one that is cut off or damaged, and one whose pixels take more
+than `max_size` bytes.
 """
 
 from __future__ import annotations
@@ -87,13 +92,9 @@ def encode_jpeg(value: Any, *args: str) -> Encoded:
     """Encodes an image as JPEG, with chroma at half the resolution (4:2:0).
 
     Args:
-        value: uint8, shape (height, width), (height, width, 1) or (height, width, 3), a PIL image,
-            or a JPEG file: bytes or a path.
+        value: uint8, shape (height, width), (height, width, 1) or (height, width, 3), of at most 65,535
+            pixels a side; a PIL image; or a file.
         *args: The quality, 1 to 100; 95 by default.
-
-    Raises:
-        TypeError: Not uint8.
-        ValueError: Another shape, a side of more than 65,535 pixels, or a file that is not JPEG.
     """
     quality = image_quality(*args) or 95
     return already_encoded(value, 'JPEG') or _save(value, 'JPEG', (1, 3), quality=quality)
@@ -112,9 +113,6 @@ def decode_jpeg(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pix
 
     Returns:
         uint8, shape (height, width) if gray, else (height, width, 3).
-
-    Raises:
-        ValueError: Not JPEG, cut off, damaged, or of more than `max_size` bytes.
     """
     return _load(data, args, max_size)
 
@@ -124,12 +122,7 @@ def encode_png(value: Any, *_args: str) -> Encoded:
 
     Args:
         value: uint8, shape (height, width), (height, width, 1), (height, width, 3) or (height, width, 4) with
-            alpha; uint16, shape (height, width), such as a depth map; a PIL image; or a PNG file: bytes or
-            a path.
-
-    Raises:
-        TypeError: Neither uint8 nor uint16.
-        ValueError: Another shape, or a file that is not PNG.
+            alpha; uint16, shape (height, width), such as a depth map; a PIL image; or a file.
     """
     return already_encoded(value, 'PNG') or _save(value, 'PNG', (1, 3, 4))
 
@@ -145,9 +138,8 @@ def decode_png(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixe
         if it has 16 bits of gray.
 
     Raises:
-        ValueError: Not PNG, cut off, damaged (every chunk has a checksum), of more than `max_size` bytes, or
-            16 bits with colour or alpha: Pillow would drop 8 of them, so store these as `bytes` and decode
-            them with another library.
+        ValueError: Damaged (every chunk has a checksum), or 16 bits with colour or alpha: Pillow would drop 8
+            of them, so store these as `bytes` and decode them with another library.
     """
     return _load(data, args, max_size)
 
@@ -156,13 +148,9 @@ def encode_webp(value: Any, *args: str) -> Encoded:
     """Encodes an image as WebP.
 
     Args:
-        value: uint8, shape (height, width, 3) or (height, width, 4) with alpha, a PIL image, or a WebP file:
-            bytes or a path. WebP has no grayscale.
+        value: uint8, shape (height, width, 3) or (height, width, 4) with alpha, of at most 16,383 pixels a
+            side; a PIL image; or a file. WebP has no grayscale.
         *args: The quality, 1 to 100 (90 by default), or `'lossless'`.
-
-    Raises:
-        TypeError: Not uint8.
-        ValueError: Another shape, a side of more than 16,383 pixels, or a file that is not WebP.
     """
     quality = webp_quality(*args)
     options = {'lossless': True} if quality == 0 else {'quality': quality or 90}
@@ -176,9 +164,6 @@ def decode_webp(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pix
     Returns:
         uint8, shape (height, width, 3), or (height, width, 4) if any pixel is not opaque: WebP drops an
         alpha channel without effect.
-
-    Raises:
-        ValueError: Not WebP, cut off, damaged, or of more than `max_size` bytes.
     """
     return _load(data, args, max_size)
 
@@ -187,13 +172,9 @@ def encode_avif(value: Any, *args: str) -> Encoded:
     """Encodes an image as AVIF.
 
     Args:
-        value: uint8, shape (height, width, 3) or (height, width, 4) with alpha, a PIL image, or an AVIF file:
-            bytes or a path. Grayscale is rejected, since it would be decoded as RGB.
+        value: uint8, shape (height, width, 3) or (height, width, 4) with alpha; a PIL image; or a file.
+            Grayscale is rejected, since it would be decoded as RGB.
         *args: The quality, 1 to 100; 90 by default.
-
-    Raises:
-        TypeError: Not uint8.
-        ValueError: Another shape, or a file that is not AVIF.
     """
     quality = image_quality(*args) or 90
     return already_encoded(value, 'AVIF') or _save(value, 'AVIF', (3, 4), quality=quality)
@@ -205,9 +186,6 @@ def decode_avif(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pix
 
     Returns:
         uint8, shape (height, width, 3), or (height, width, 4) if it has an alpha channel.
-
-    Raises:
-        ValueError: Not AVIF, cut off, damaged, or of more than `max_size` bytes.
     """
     return _load(data, args, max_size)
 
@@ -221,9 +199,7 @@ def encode_image(value: Any, *args: str) -> Encoded:
         *args: The mode, which is for the decoder.
 
     Raises:
-        TypeError: Neither a file nor pixels of uint8 or uint16.
-        ValueError: Another format, a file that is cut off (as far as that shows without decoding), or another
-            shape.
+        ValueError: A file that is cut off, as far as that shows without decoding.
     """
     image_mode(*args)
     return already_encoded(value, *PICTURES) or encode_png(value)
@@ -244,8 +220,7 @@ def decode_image(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pi
         the picture is stored; uint16, shape (height, width), for 16 bits of gray.
 
     Raises:
-        ValueError: Another format, cut off, damaged, of more than `max_size` bytes, or (without a mode) 16
-            bits with colour or alpha, of which Pillow would drop 8.
+        ValueError: Without a mode: 16 bits with colour or alpha, of which Pillow would drop 8.
     """
     mode = image_mode(*args)
     pixels = _load(data, args, max_size, drop_bits=mode is not None)
@@ -272,8 +247,8 @@ def _load(data: Buffer, args: tuple[str, ...], max_size: int, drop_bits: bool = 
     bits = data[24] if name == 'PNG' else max(image.tag_v2.get(258, (1,))) if name == 'TIFF' else 8
     if bits > 8 and image.mode[0] not in 'IF' and not drop_bits:
         raise ValueError(f'{name} with 16 bits a channel is decoded in grayscale only, got colour or alpha')
-    channels = {'1': 1, 'L': 1, 'I;16': 2, 'I;16B': 2}.get(image.mode, 3)
     width, height = image.size
+    channels = {'1': 1, 'L': 1, 'I;16': 2, 'I;16B': 2}.get(image.mode, 3)
     _check_size(width, height, 4 if image.has_transparency_data else channels, max_size)
     return _pixels(image, rotate)
 

@@ -315,22 +315,12 @@ def _ogg_checksum(*parts: Buffer) -> int:
 
 _MIRRORED = bytes(int(f'{byte:08b}'[::-1], 2) for byte in range(256))
 
+_BOTH_CHECKS: dict[str, Callable[[Any], object]] = {
+    'WebP': _check_riff, 'AVIF': _check_boxes, 'MP4': _check_movie, 'QuickTime': _check_movie,
+}  # fmt: skip
 _CHECKS: dict[str, Callable[[Any], object]] = {
-    'PNG': _check_png,
-    'WebP': _check_riff,
-    'AVIF': _check_boxes,
-    'MP4': _check_movie,
-    'QuickTime': _check_movie,
-    'WebM': _check_ebml,
-    'Matroska': _check_ebml,
-    'Ogg Opus': _check_ogg,
-}
-
+    **_BOTH_CHECKS, 'PNG': _check_png, 'WebM': _check_ebml, 'Matroska': _check_ebml, 'Ogg Opus': _check_ogg,
+}  # fmt: skip
 _END_CHECKS: dict[str, Callable[[Any], object]] = {
-    'JPEG': _check_jpeg,
-    'PNG': functools.partial(_check_png, verify=False),
-    'WebP': _check_riff,
-    'AVIF': _check_boxes,
-    'MP4': _check_movie,
-    'QuickTime': _check_movie,
-}
+    **_BOTH_CHECKS, 'JPEG': _check_jpeg, 'PNG': functools.partial(_check_png, verify=False),
+}  # fmt: skip

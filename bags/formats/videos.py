@@ -84,18 +84,8 @@ class Codec:
 
 MP4 = Codec('mp4', 'libx264', {'crf': '20', 'g': str(KEYFRAME_INTERVAL)})
 # libvpx's default settings are ten times slower.
-WEBM = Codec(
-    'webm',
-    'libvpx-vp9',
-    {
-        'crf': '30',
-        'b': '0',
-        'g': str(KEYFRAME_INTERVAL),
-        'deadline': 'realtime',
-        'cpu-used': '8',
-        'row-mt': '1',
-    },
-)
+_REALTIME = {'deadline': 'realtime', 'cpu-used': '8', 'row-mt': '1'}
+WEBM = Codec('webm', 'libvpx-vp9', {'crf': '30', 'b': '0', 'g': str(KEYFRAME_INTERVAL), **_REALTIME})
 MKV = Codec('matroska', 'ffv1', {'level': '3', 'slicecrc': '1', 'g': '1'})
 
 
@@ -117,9 +107,8 @@ def video_options(*args: str) -> tuple[Fraction, int | None]:
 
 def mkv_options(*args: str) -> Fraction:
     """Parses the argument of `mkv(fps)`: frames per second, 30 by default."""
-    args, _ = split_options(args, **PIXEL_OPTIONS)
-    check_count(args, 1, 'mkv(fps)')
-    return frame_rate(args[0] if args else DEFAULT_FPS)
+    check_count(split_options(args, **PIXEL_OPTIONS)[0], 1, 'mkv(fps)')
+    return video_options(*args)[0]
 
 
 def frame_rate(text: str) -> Fraction:

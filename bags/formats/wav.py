@@ -132,21 +132,15 @@ def samples_of(
     data: memoryview, tag: int, channels: int, rate: int, _: int, stride: int, bits: int
 ) -> tuple[Samples, int]:
     """Returns the samples in bytes of a format as `find_samples` returns it, and their rate."""
-    dtype = {
-        (_PCM, 8): 'u1',
-        (_PCM, 16): '<i2',
-        (_PCM, 24): 'u1',
-        (_PCM, 32): '<i4',
-        (_IEEE, 32): '<f4',
-        (_IEEE, 64): '<f8',
-    }
-    if (tag, bits) not in dtype:
+    dtypes = {_PCM: {8: 'u1', 16: '<i2', 24: 'u1', 32: '<i4'}, _IEEE: {32: '<f4', 64: '<f8'}}
+    dtype = dtypes.get(tag, {}).get(bits)
+    if dtype is None:
         raise ValueError(f'expected WAV of PCM or IEEE samples, got format {tag:#06x} of {bits} bits')
     if not channels or not rate or stride != channels * bits // 8 or len(data) % stride:
         raise ValueError(
             f'WAV of {channels} channels, {bits} bits and {rate} Hz does not fit its {len(data)} bytes'
         )
-    values = np.frombuffer(data, dtype[tag, bits])
+    values = np.frombuffer(data, dtype)
     if bits == 24:
         padded = np.zeros((len(values) // 3, 4), np.uint8)
         padded[:, 1:] = values.reshape(-1, 3)

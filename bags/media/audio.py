@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +14,7 @@ from bags.formats.ffmpeg import Stream
 from bags.media.audio_decoder import AnyAudioDecoder, Samples, open_audio
 from bags.media.demux import streams_of
 from bags.media.frames import as_seconds, needed_stop
-from bags.media.source import LazyDecoder, as_source, check_stream
+from bags.media.source import LazyDecoder
 from bags.media.stored import audio_options
 from bags.storage.range_file import RangeFile
 
@@ -44,8 +43,7 @@ class Audio:
     """
 
     def __init__(self, source: Any, *, exact: bool = False, stream: int | None = None) -> None:
-        check_stream(stream)
-        self._decoder = LazyDecoder(as_source(source), functools.partial(open_audio, stream=stream))
+        self._decoder = LazyDecoder(source, open_audio, stream)
         self._exact = exact
 
     def options(self, *, exact: bool) -> Audio:
@@ -112,10 +110,8 @@ class Audio:
             if isinstance(key, slice):
                 _check_complete(decoder, needed_stop(key))
                 numbers = range(decoder.length)[key]
-                if not numbers:
-                    return np.empty((0, decoder.channels), np.float32)
-                low, high = min(numbers[0], numbers[-1]), max(numbers[0], numbers[-1]) + 1
-                found = decoder.read(low, high, self._exact)
+                ends = sorted((numbers[0], numbers[-1])) if numbers else (0, -1)
+                found = decoder.read(ends[0], ends[1] + 1, self._exact)
                 return found if numbers.step == 1 else np.ascontiguousarray(found[:: numbers.step])
             try:
                 number = operator.index(key)

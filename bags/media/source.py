@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Generic, NoReturn, Protocol, TypeVar, runtime_
 from bags.errors import BagsError
 from bags.formats.encoded import BorrowedFile, BufferFile
 
-__all__ = ['FileSource', 'LazyDecoder', 'Source', 'as_source', 'check_stream']
+__all__ = ['FileSource', 'LazyDecoder', 'Source']
 
 
 @runtime_checkable
@@ -60,23 +60,12 @@ class FileSource:
         return ValueError(f'{self.name}: {exc}')
 
 
-def as_source(value: Any) -> Source:
-    """Returns the source of a path, bytes or a record.
-
-    Raises:
-        TypeError: Anything else.
-    """
+def _as_source(value: Any) -> Source:
     if isinstance(value, str | os.PathLike | bytes | bytearray | memoryview):
         return FileSource(value)
     if isinstance(value, Source):
         return value
     raise TypeError(f'expected a path, bytes or a record, got {type(value).__name__}')
-
-
-def check_stream(stream: object) -> None:
-    """Raises ValueError for what is no index of a stream."""
-    if stream is not None and (type(stream) is not int or stream < 0):
-        raise ValueError(f'expected stream to be an index from 0 on, got {stream!r}')
 
 
 class Closable(Protocol):
@@ -87,13 +76,20 @@ T = TypeVar('T', bound=Closable)
 
 
 class LazyDecoder(Generic[T]):
-    """A decoder that `open` makes of a source on first use, and that one thread at a time uses.
+    """A decoder that is opened on first use, and that one thread at a time uses.
 
     Pickling keeps the source alone; after a fork, the child opens it again.
+
+    Args:
+        source: A path, bytes or a record; TypeError for anything else.
+        open: Makes a decoder of a file and `stream`.
+        stream: The index of a stream; ValueError for anything else.
     """
 
-    def __init__(self, source: Source, open: Callable[[BinaryIO], T]) -> None:
-        self.source = source
+    def __init__(self, source: Any, open: Callable[[BinaryIO, int | None], T], stream: int | None) -> None:
+        if stream is not None and (type(stream) is not int or stream < 0):
+            raise ValueError(f'expected stream to be an index from 0 on, got {stream!r}')
+        self.source, self.stream = _as_source(source), stream
         self._open = open
         self._reset()
 
@@ -103,7 +99,7 @@ class LazyDecoder(Generic[T]):
         self._decoder: T | None = None
 
     def __reduce__(self) -> Any:
-        return LazyDecoder, (self.source, self._open)
+        return LazyDecoder, (self.source, self._open, self.stream)
 
     def __del__(self) -> None:
         decoder = getattr(self, '_decoder', None)
@@ -124,7 +120,7 @@ class LazyDecoder(Generic[T]):
                 if self._decoder is None:
                     file = self.source.open()
                     try:
-                        self._decoder = self._open(file)
+                        self._decoder = self._open(file, self.stream)
                     except BaseException:
                         file.close()
                         raise

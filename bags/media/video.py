@@ -7,7 +7,6 @@ with a variable frame rate, B-frames, or an edit that removes frames.
 from __future__ import annotations
 
 import copy
-import functools
 import operator
 from collections.abc import Iterator
 from typing import Any, SupportsIndex
@@ -21,7 +20,7 @@ from bags.indexing import Int64s
 from bags.media.audio import Audio
 from bags.media.demux import streams_of
 from bags.media.frames import FrameSequence, FrameTimes, Pixels
-from bags.media.source import LazyDecoder, Source, as_source, check_stream
+from bags.media.source import LazyDecoder, Source
 from bags.media.stored import reading_options
 from bags.media.timeline import Timeline
 from bags.media.video_decoder import open_video
@@ -58,9 +57,7 @@ class Video(FrameSequence):
         threads: int | None = None,
         stream: int | None = None,
     ) -> None:
-        check_stream(stream)
-        self._decoder = LazyDecoder(as_source(source), functools.partial(open_video, stream=stream))
-        self._stream = stream
+        self._decoder = LazyDecoder(source, open_video, stream)
         self._set(size, color, dtype, rotate, threads)
 
     def _set(self, size: Any, color: str, dtype: Any, rotate: bool, threads: int | None) -> None:

@@ -342,7 +342,7 @@ def test_what_is_no_audio(tmp_path):
             len(Audio(data))
         with pytest.raises(ValueError, match=f'got {found}'):
             bags.encoders['audio'](data)
-    with pytest.raises(ValueError, match='expected audio, got video alone'):
+    with pytest.raises(ValueError, match='expected audio, got streams: 0 video'):
         len(Audio(film(count=3)))
     with pytest.raises(TypeError):
         iter(Audio(example('WAV')[0]))

@@ -526,7 +526,7 @@ def test_no_video_in_it():
         frame.sample_rate = 8000
         container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
-    with pytest.raises(ValueError, match='expected video, got audio alone'):
+    with pytest.raises(ValueError, match='expected video, got streams: 0 audio'):
         len(Video(file.getvalue()))
 
 
