@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from bags.storage.base import Buffer, CachePolicy, File, Hints, Stat
 from bags.storage.direct_file import DirectFile
