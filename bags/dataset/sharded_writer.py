@@ -104,14 +104,12 @@ class ShardedDatasetWriter:
         """The writer of a full shard on an object store, until it is closed."""
         self._upload: Future[None] | None = None
         """Its `close`, in a thread; None once that has failed: this thread tries again."""
-        self._has_left_files = False
-        """Whether an attempt to start the shard failed, e.g. because the disk is full."""
         self._marked: str | None = None
         """A shard that was ended and has the mark, until the next one has it or all are finished."""
+        if mode == 'overwrite' and self._step > 1:
+            raise ValueError("mode: expected 'create' with a shard_step, got 'overwrite'")
         self._replacement = replacement(mode, resume, self.store, self.directory)
         if self._replacement is not None:
-            if self._step > 1:
-                raise ValueError("mode: expected 'create' with a shard_step, got 'overwrite'")
             self.directory = self._replacement.path
         self._made_folder = not self.store.is_remote and not self.store.exists(self.directory)
         self.store.make_folder(self.directory)
@@ -200,21 +198,10 @@ class ShardedDatasetWriter:
         """Starts a shard, or resumes an unfinished one."""
         path = unfinished or self.store.join(self.directory, f'{self._number:06}')
         self.store.remove(self.store.join(self.directory, INDEX))  # It does not list this shard.
-        resume = unfinished is not None or self._has_left_files
-        options = {
-            'compression': self._compressions,
-            'checksum': self._checksum,
-            'metadata': self._metadata,
-            **self._storage,
-        }
-        try:
-            writer = DatasetWriter(path, self.spec, self._encoders, resume=resume, **options)
-        except (FileExistsError, BlockingIOError):
-            raise
-        except OSError:
-            self._has_left_files = True
-            raise
-        self._has_left_files = False
+        writer = DatasetWriter(
+            path, self.spec, self._encoders, compression=self._compressions, checksum=self._checksum,
+            resume=unfinished is not None, metadata=self._metadata, **self._storage,
+        )  # fmt: skip
         self._remove_mark()
         return writer
 
@@ -284,7 +271,7 @@ class ShardedDatasetWriter:
             raise ValueError(f'{self!r} is closed')
         if self._uploading is not None and (self._upload is None or self._upload.done()):
             self._finish_upload()
-        if self.is_due:
+        if self._writer is not None and self.is_full(*self._writer.totals):
             # Ended here, not by the datapoint that fills it: if closing fails, none was appended.
             self.end_shard()
         return self.shard_writer()
@@ -299,11 +286,6 @@ class ShardedDatasetWriter:
     def totals(self) -> tuple[int, int, int]:
         """Bytes, datapoints, and records of the largest bag of the current shard."""
         return (0, 0, 0) if self._writer is None else self._writer.totals
-
-    @property
-    def is_due(self) -> bool:
-        """Whether the next datapoint starts another shard."""
-        return self._writer is not None and self.is_full(*self._writer.totals)
 
     def is_full(self, size: int, length: int, records: int) -> bool:
         """Returns whether a shard of so many bytes, datapoints, and records of a field is full."""
