@@ -11,15 +11,15 @@ replaces or appends to, and the limits stay in memory until then.
 from __future__ import annotations
 
 import errno
-import os
-import secrets
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from bags.bag.bag_file import BagFile
-from bags.bag.checksums import RecordHasher, checksums_name, digest_of
+from bags.bag.checksums import checksums_name, digest_function, digests_of, table_of
+from bags.bag.leftovers import temporary_path
 from bags.bag.limits import ENTRY
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
@@ -76,57 +76,51 @@ class BagAppender:
         if mode not in ('create', 'append', 'overwrite'):
             raise ValueError(f"mode: expected 'create', 'append' or 'overwrite', got {mode!r}")
         self._sums: Output | None = None
-        self.has_checksums = checksum
+        self._has_companion = False
+        """Whether the checksum of what else is needed to read the bag is there, of when it was written."""
         exists = mode == 'append' and (store.exists(path) or store.exists(limits_name(path)))
         if mode == 'create' or (mode == 'append' and not exists):
             self._create()
         elif store.is_remote:
             if mode == 'overwrite':
                 store.remove(checksums_name(path))
-            self._rewrite(0 if mode == 'overwrite' else truncate_to)
+            self._rewrite(checksum, 0 if mode == 'overwrite' else truncate_to)
         elif mode == 'append':
-            self._append(truncate_to)
+            self._append(checksum, truncate_to)
         else:
-            self._written = self._temporary_path(path)
+            self._written = temporary_path(self._store, path)
             self._create()
-        if self.has_checksums and self._sums is None:
-            beside = checksums_name(self._written)
-            self._sums = MemoryOutput(beside) if store.is_remote else store.resume(beside, 0)
-            self._sums.write([digest_of(b'').to_bytes(ENTRY, 'little')])
+        if checksum and self._sums is None:
+            self._open_checksums(checksums_name(self._written), table_of([digest_function()(b'')]))
 
-    def set_companion(self, data: bytes) -> None:
-        """Saves the checksum of what else is needed to read the bag. Not after the first record."""
-        if self._sums is not None and not self.count:
-            self._sums.size = 0
-            self._sums.write([digest_of(data).to_bytes(ENTRY, 'little')])
-
-    def _continue_checksums(self, bag: BagFile) -> None:
-        """Continues the checksums of a bag, or computes those of its records if they are wanted."""
-        beside = checksums_name(self.path)
-        kept = self._store.read(beside) if self._store.exists(beside) else b''
-        if not kept and not (self.has_checksums and self.count):
-            return
-        self.has_checksums = True
-        size = ENTRY * (self.count + 1)
-        if not kept:
-            hasher = RecordHasher(None)
-            kept = hasher.table()
-            for index in range(self.count):
-                kept += digest_of(bag.read_stored(np.array([index]))[0]).to_bytes(ENTRY, 'little')
-        if len(kept) < size:
-            raise CorruptError(beside, None, f'expected the checksums of {self.count} records at least')
+    def _open_checksums(self, beside: str, table: bytes) -> None:
+        # A new file: readers of more records keep the old one.
         if self._store.is_remote:
             self._sums = MemoryOutput(beside)
-            self._sums.write([kept[:size]])
+            self._sums.write([table])
         else:
-            self._store.replace(beside, kept[:size])  # Readers of more records have the old file.
-            self._sums = self._store.resume(beside, size)
+            self._store.replace(beside, table)
+            self._sums = self._store.resume(beside, len(table))
 
-    def _temporary_path(self, path: str) -> str:
-        # Random: the process id would not do, because in a container it is the same each time, and a killed
-        # process may have left a file with it.
-        folder, name = os.path.split(path)
-        return self._store.join(folder, f'.{name}.{secrets.token_hex(4)}.new')
+    def set_companion(self, data: bytes) -> None:
+        """Saves the checksum of what else is needed to read the bag, unless the bag has one."""
+        if self._sums is not None and not self._has_companion:
+            rest = self._sums.read(ENTRY, self._sums.size)
+            self._sums.size = 0
+            self._sums.write([table_of([digest_function()(data)]), rest])
+
+    def _continue_checksums(self, bag: BagFile, checksum: bool) -> None:
+        """Continues the checksums of a bag, or computes those of its records if they are wanted."""
+        beside, size = checksums_name(self.path), ENTRY * (self.count + 1)
+        if self._store.exists(beside):
+            table = self._store.read(beside)
+            if len(table) < size:
+                raise CorruptError(beside, None, f'expected the checksums of {self.count} records at least')
+            self._has_companion = self.count > 0
+            self._open_checksums(beside, table[:size])
+        elif checksum:
+            stored = (bag.read_stored(np.array([index]))[0] for index in range(self.count))
+            self._open_checksums(beside, table_of(map(digest_function(), itertools.chain([b''], stored))))
 
     def _create(self) -> None:
         # The limits are created first: a bag without `limits.NAME` beside it counts as closed.
@@ -143,19 +137,19 @@ class BagAppender:
             self._lock.release()
             raise
 
-    def _rewrite(self, truncate_to: int | None) -> None:
+    def _rewrite(self, checksum: bool, truncate_to: int | None) -> None:
         """Starts an object that replaces the one that exists, and begins with the first of its records."""
         ends = np.empty(0, '<i8')
         if truncate_to != 0:
             bag = self._open_bag()
             ends = self._ends(bag, truncate_to)
-            self._continue_checksums(bag)
+            self._continue_checksums(bag, checksum)
         self._data = self._store.resume(self.path, self.end)
         beside = limits_name(self.path)
         self._limits = self._store.resume(beside, 0) if self._separate else MemoryOutput(beside)
         self._limits.write([ends.tobytes()])
 
-    def _append(self, truncate_to: int | None) -> None:
+    def _append(self, checksum: bool, truncate_to: int | None) -> None:
         beside = limits_name(self.path)
         if not self._store.exists(beside):
             if self._separate:
@@ -168,12 +162,12 @@ class BagAppender:
         try:
             if not self._store.exists(self.path):
                 self._data = self._store.create(self.path)
-            self._resume(beside, truncate_to)
+            self._resume(beside, checksum, truncate_to)
         except BaseException:
             self._lock.release()
             raise
 
-    def _resume(self, beside: str, truncate_to: int | None) -> None:
+    def _resume(self, beside: str, checksum: bool, truncate_to: int | None) -> None:
         """Continues at the end of a local bag, under the lock."""
         bag = self._open_bag()
         ends = self._ends(bag, truncate_to)
@@ -182,7 +176,7 @@ class BagAppender:
             # copies of both files grow instead. First the limits, as the first of them fit both bags. A byte
             # after them says that the records are still to be replaced.
             self._replace_limits(beside, ends)
-            copy = self._temporary_path(self.path)
+            copy = temporary_path(self._store, self.path)
             self._store.clone(self.path, copy, self.end)
             self._data = self._store.resume(copy, self.end)
             self._write_sentinel(self.end)
@@ -194,11 +188,11 @@ class BagAppender:
         self._data = self._store.resume(self.path, size)
         self._data.size = self.end
         self._write_sentinel(size)
-        self._continue_checksums(bag)
+        self._continue_checksums(bag, checksum)
 
     def _replace_limits(self, beside: str, ends: Int64s) -> None:
         """Puts a new file of limits in place, and holds the lock of it."""
-        copy = self._temporary_path(beside)
+        copy = temporary_path(self._store, beside)
         self._limits = self._store.create(copy)
         try:
             self._limits.write([ends.tobytes(), b'\0'])
@@ -240,30 +234,28 @@ class BagAppender:
             frames: The stored records one by one, if they are at hand: to compute checksums.
         """
         table = np.empty(0, '<i8')
-        hasher = None
-        if self._sums is not None:
-            hasher = RecordHasher(None if sizes is None else sizes.tolist(), frames)
+        sums = b''
         try:
-            for source, size in chunks:
-                self._write_sentinel(self._data.size + size)
-                if isinstance(source, list):
-                    self._data.write(source)
-                    if hasher is not None and not frames:
-                        hasher.update_all(source)
-                elif hasher is None:
-                    self._data.copy(source, size)
-                else:
-                    for piece in read_pieces(source, size):
-                        self._data.write([piece])
-                        hasher.update(piece)
+            if self._sums is None or frames:
+                for source, size in chunks:
+                    self._write_sentinel(self._data.size + size)
+                    if isinstance(source, list):
+                        self._data.write(source)
+                    else:
+                        self._data.copy(source, size)
+                if self._sums is not None:
+                    sums = table_of(map(digest_function(), frames))
+            else:
+                pieces = self._write_pieces(chunks)
+                sums = table_of(digests_of(pieces, None if sizes is None else sizes.tolist()))
             if sizes is None:
                 table = np.array([self._data.size], '<i8')
             else:
                 table = np.cumsum(sizes, dtype='<i8')
                 table += self.end
             count, end = self.count + len(table), int(table[-1])
-            if self._sums is not None and hasher is not None:
-                self._sums.write([hasher.table()])
+            if self._sums is not None:
+                self._sums.write([sums])
             self._limits.write([table.tobytes()])
             # In one statement: Ctrl-C cannot come in between.
             self.count, self.end, pending[:] = count, end, ()
@@ -273,6 +265,14 @@ class BagAppender:
                 self.count, self.end, pending[: len(table)] = self.count + len(table), int(table[-1]), ()
             self._roll_back()
             raise
+
+    def _write_pieces(self, chunks: Iterable[Chunk]) -> Iterator[Any]:
+        """Writes chunks; yields every piece of them that was written."""
+        for source, size in chunks:
+            self._write_sentinel(self._data.size + size)
+            for piece in source if isinstance(source, list) else read_pieces(source, size):
+                self._data.write([piece])
+                yield piece
 
     def _roll_back(self) -> None:
         """Drops the bytes of a failed write. The sentinel stays."""

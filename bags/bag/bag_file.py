@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.bag.checksums import Checksums, RecordHasher
+from bags.bag.checksums import Checksums, digests_of
 from bags.bag.limits import ENTRY, BlockTable, describe_invalid, invalid_ranges
 from bags.bag.options import ReaderOptions
 from bags.bag.slicer import make_slicer
@@ -42,6 +42,8 @@ class BagFile:
         end: Number of bytes that the records can take.
         codec: Decompresses records; None where they are stored as they are.
         memory: Whether to read the whole table now and keep it.
+        checksums: Those of the records, if they are to be compared: at every read, or once for each block of
+            records of one length, which are used where they are in the file.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class BagFile:
         end: int,
         codec: Zstd | None,
         memory: bool,
+        checksums: Checksums | None = None,
     ) -> None:
         self.path = path
         self.file = file
@@ -77,19 +80,23 @@ class BagFile:
         if limits.path != path and isinstance(self.ends, np.ndarray) and count:
             last = int(self.ends[count - 1])
             self.end = self.readable = last if 0 <= last <= end else end
-        self.view = share(file.buffer) if file.buffer is not None else None
-        self.is_mapped = file.buffer is not None and limits.buffer is not None and sys.byteorder == 'little'
-        """Whether records and limits are in memory."""
+        self.checksums = checksums
+        self.view = share(file.buffer) if file.buffer is not None and checksums is None else None
+        """The file, where records may be used in place: it is in memory, and nothing is to be compared."""
+        in_memory = file.buffer is not None and limits.buffer is not None and sys.byteorder == 'little'
+        self.is_mapped = in_memory and checksums is None
+        """Whether records can be used in place, and limits are in memory."""
+        self.is_sliceable = in_memory and (
+            checksums is None or (codec is None and checksums.values is not None)
+        )
+        """Whether `make_slicer` has a function for it."""
         self.is_remote = file.is_remote or limits.is_remote
         self.length = 0
         """The length of all records if the first and the last limit suggest that they have one; else 0."""
-        if self.is_mapped and codec is None and count:
+        if in_memory and codec is None and count:
             length, last = int(self.ends[0]), int(self.ends[count - 1])
             self.length = length if last == length * count <= end else 0
         self._verified: VerifiedBlocks | None = None
-        self.checksums: Checksums | None = None
-        """Those of the records, if they are to be compared: at every read, or once for each block of records
-        of one length, which are used where they are in the file."""
 
     @property
     def size(self) -> int:
@@ -108,7 +115,7 @@ class BagFile:
     def get(self) -> Callable[[int], bytes]:
         """The fastest function from an index to a record as bytes."""
         bag = copy.copy(self)
-        if not bag.is_mapped or (bag.checksums is not None and bag.checksums.values is None):
+        if not bag.is_sliceable:
             return bag.record
         if bag.codec is not None:
             return make_slicer(bag, bag.view, bag.record, bag.codec.decode)
@@ -117,10 +124,10 @@ class BagFile:
     @cached_attribute
     def get_view(self) -> Callable[[int], Buffer]:
         """The fastest function from an index to a record as a buffer, over the file where that is mapped."""
-        if self.codec is not None or self.checksums is not None:
-            return self.get
+        if not self.is_mapped or self.codec is not None:
+            return self.get if self.view is None else self.record_view
         bag = copy.copy(self)
-        return make_slicer(bag, bag.view, bag.record_view) if bag.is_mapped else bag.record_view
+        return make_slicer(bag, bag.view, bag.record_view)
 
     def ends_view(self) -> memoryview:
         """Returns the table of ends, which is mapped, as a memoryview of unsigned integers.
@@ -150,7 +157,7 @@ class BagFile:
 
     def record_view(self, index: int) -> Buffer:
         """As `record`; a view of the file where it is mapped and not compressed."""
-        if self.view is None or self.codec is not None or self.checksums is not None:
+        if self.view is None or self.codec is not None:
             return self.record(index)
         start, stop = self.where(check_index(index, self.count))
         return self.view[start:stop]
@@ -160,10 +167,9 @@ class BagFile:
         if self.checksums is None:
             return
         start, stop = self.where(index)
-        hasher = RecordHasher(None)
-        for position in range(start, stop, CHECKED_BYTES):
-            hasher.update(self.file.read(position, min(position + CHECKED_BYTES, stop)))
-        self.checksums.compare(range(index, index + 1), hasher.digests())
+        places = range(start, stop, CHECKED_BYTES)
+        pieces = (self.file.read(place, min(place + CHECKED_BYTES, stop)) for place in places)
+        self.checksums.compare(range(index, index + 1), digests_of(pieces, None))
 
     def decode(self, index: int, frame: Buffer) -> bytes:
         """Returns the record of a frame.
@@ -235,7 +241,7 @@ class BagFile:
         starts, stops = self.span(start, stop)
         if not len(stops):
             return []
-        if self.codec is None and self.file.buffer is not None and self.checksums is None:
+        if self.codec is None and self.view is not None:
             size = int(stops[0] - starts[0])
             if 0 < size <= MAX_ITEM and bool((stops - starts == size).all()):
                 self.file.expect(starts[:1], stops[-1:])
@@ -246,7 +252,7 @@ class BagFile:
 
     def views(self, indices: Int64s, parallelism: int = 1) -> list[Any]:
         """As `read`, but views of the file where it is mapped and not compressed."""
-        if self.view is None or self.codec is not None or self.checksums is not None:
+        if self.view is None or self.codec is not None:
             return self.read(indices, parallelism)
         return self._slices(*self.ranges(indices))
 
@@ -258,7 +264,7 @@ class BagFile:
         return [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
 
     def _fetch(self, indices: Int64s | range, starts: Int64s, stops: Int64s, parallelism: int) -> list[bytes]:
-        if self.codec is not None and self.view is not None and self.checksums is None:
+        if self.codec is not None and self.view is not None:
             return self._decode_many(indices, self._slices(starts, stops), parallelism)
         data = self._read_stored(indices, starts, stops)
         return data if self.codec is None else self._decode_many(indices, data, parallelism)
@@ -303,16 +309,9 @@ class BagFile:
 
     def fixed(self, indices: Int64s, length: int) -> npt.NDArray[np.uint8] | None:
         """Returns records of one length as a new array (n, length); None if a record has another length."""
-        in_blocks = self.checksums is None or (
-            self.length == length and (self._verified or self.verified()).holds(as_slice(indices))
-        )
-        if not (self.is_mapped and self.codec is None and length and len(indices) and in_blocks):
-            records = self.read(indices)
-            if any(len(record) != length for record in records):
-                return None
-            return np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), length)
         chosen = as_slice(indices)
-        if self.length == length and (self._verified or self.verified()).holds(chosen):
+        in_blocks = self.length == length > 0 < len(indices)
+        if in_blocks and (self._verified or self.verified()).holds(chosen):
             table = np.ndarray((self.count, length), np.uint8, self.file.buffer)
             if isinstance(chosen, slice):
                 self.file.expect(np.array([chosen.start * length]), np.array([chosen.stop * length]))
@@ -323,6 +322,11 @@ class BagFile:
             # Unlike `table[chosen]` it releases the GIL; 'clip', as 'raise' needs a second copy.
             table.take(chosen, 0, rows, 'clip')
             return rows
+        if not (self.is_mapped and self.codec is None and length and len(indices)):
+            records = self.read(indices)
+            if any(len(record) != length for record in records):
+                return None
+            return np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), length)
         starts, stops = self.ranges(indices)
         if np.count_nonzero(stops - starts != length):
             return None
@@ -335,7 +339,7 @@ class BagFile:
         A batch of 256 short texts takes 43 us with it, and 52 us sliced one by one. Returns None for few
         records, long ones, or very different lengths.
         """
-        if not self.is_mapped or self.codec or self.checksums or len(indices) < MIN_PADDED:
+        if not self.is_mapped or self.codec or len(indices) < MIN_PADDED:
             return None
         starts, stops = self.ranges(indices)
         sizes = stops - starts

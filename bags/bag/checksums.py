@@ -17,7 +17,7 @@ from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage import Store
 
-__all__ = ['SUFFIX', 'Checksums', 'RecordHasher', 'checksums_name', 'digest_of']
+__all__ = ['SUFFIX', 'Checksums', 'checksums_name', 'digest_function', 'digests_of', 'table_of']
 
 SUFFIX = '.xxh3'
 
@@ -27,71 +27,48 @@ def checksums_name(path: str) -> str:
     return path + SUFFIX
 
 
-def digest_of(data: Any) -> int:
-    """Returns the XXH3-64 of a buffer."""
-    return _digest()(data)
-
-
-def _digest() -> Callable[[Any], int]:
+def digest_function() -> Callable[[Any], int]:
+    """Returns the function from a buffer to its XXH3-64."""
     from xxhash import xxh3_64_intdigest
 
     return xxh3_64_intdigest
 
 
-class RecordHasher:
-    """Computes the checksums of records whose bytes come in pieces.
+def digests_of(pieces: Iterable[Any], sizes: Iterable[int] | None) -> list[int]:
+    """Returns the checksums of records whose bytes come in pieces, all of which are taken.
 
     Args:
+        pieces: Buffers; a record may begin and end anywhere in them.
         sizes: Bytes of each record; None for one record of all bytes.
-        records: All of them, if they are at hand: then there are no pieces.
     """
+    from xxhash import xxh3_64, xxh3_64_intdigest
 
-    def __init__(self, sizes: Iterable[int] | None, records: Iterable[Any] = ()) -> None:
-        from xxhash import xxh3_64
-
-        self._new, self._digest = xxh3_64, _digest()
-        self._sizes = None if sizes is None else iter(sizes)
-        self._digests: list[int] = list(map(self._digest, records))
-        if self._digests:
-            self._sizes = iter(())
-        self._hash: Any = None if self._sizes is not None else self._new()
-        self._missing = 0
-
-    def update(self, piece: Any) -> None:
-        if self._sizes is None:
-            self._hash.update(piece)
-            return
-        view = memoryview(piece).cast('B')
-        position, stop = 0, len(view)
-        while position < stop:
-            if self._hash is None:
-                size = next(self._sizes)
-                if size <= stop - position:
-                    self._digests.append(self._digest(view[position : position + size]))
-                    position += size
-                    continue
-                self._hash, self._missing = self._new(), size
-            part = view[position : position + self._missing]
-            self._hash.update(part)
-            position += len(part)
-            self._missing -= len(part)
-            if not self._missing:
-                self._digests.append(self._hash.intdigest())
-                self._hash = None
-
-    def update_all(self, pieces: Iterable[Any]) -> None:
+    if sizes is None:
+        whole = xxh3_64()
         for piece in pieces:
-            self.update(piece)
+            whole.update(piece)
+        return [whole.intdigest()]
+    views = (memoryview(piece).cast('B') for piece in pieces)
+    view, digests = memoryview(b''), []
+    for size in sizes:
+        if size <= len(view):
+            digests.append(xxh3_64_intdigest(view[:size]))
+            view = view[size:]
+            continue
+        hasher = xxh3_64()
+        while size:
+            view = view or next(views)
+            hasher.update(view[:size])
+            size, view = size - len(view[:size]), view[size:]
+        digests.append(hasher.intdigest())
+    for _ in views:
+        pass
+    return digests
 
-    def digests(self) -> list[int]:
-        """Returns the checksums of all records."""
-        if self._sizes is None:
-            return [self._hash.intdigest()]
-        return self._digests + [self._digest(b'') for _ in self._sizes]  # Only empty records are left.
 
-    def table(self) -> bytes:
-        """Returns the checksums of all records as the file has them."""
-        return np.array(self.digests(), '<u8').tobytes()
+def table_of(digests: Iterable[int]) -> bytes:
+    """Returns checksums as the file has them."""
+    return np.array(list(digests), '<u8').tobytes()
 
 
 class Checksums:
@@ -109,7 +86,7 @@ class Checksums:
         if file.size < expected or (is_closed and file.size > expected):
             detail = f'expected the {expected} bytes of checksums of {count} records, got {file.size}'
             raise CorruptError(file.path, None, detail)
-        self.digest = _digest()
+        self.digest = digest_function()
         self.values: memoryview | None = None
         """The table, if it is mapped."""
         self._table: Any = BlockTable(file, 0, count + 1)

@@ -10,12 +10,13 @@ import os
 import re
 import secrets
 
+from bags.bag.checksums import SUFFIX
 from bags.bag.open import limits_name
 from bags.storage import Store
 
 __all__ = ['leftovers', 'remove_leftovers', 'remove_tree', 'temporary_path']
 
-NAME = re.compile(r'(?:limits\.)?\.(.+)\.[0-9a-f]{8}\.(?:new|old)')
+NAME = re.compile(r'(?:limits\.)?\.(.+)\.[0-9a-f]{8}\.(?:new|old)' + f'(?:{re.escape(SUFFIX)})?')
 
 
 def temporary_path(store: Store, path: str) -> str:
@@ -43,7 +44,7 @@ def remove_leftovers(store: Store, path: str) -> list[str]:
     removed = []
     for other in leftovers(store, path):
         folder, name = os.path.split(other)
-        limits = limits_name(store.join(folder, name.removeprefix('limits.')))
+        limits = limits_name(store.join(folder, name.removeprefix('limits.').removesuffix(SUFFIX)))
         try:
             # Overwriting writers hold a lock on the limits or the folder, others on the limits of the bag.
             for held in (limits, other, limits_name(path)):

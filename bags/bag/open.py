@@ -70,14 +70,14 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
                     # A writer that resumes a bag may have replaced its records before all limits could be
                     # read, or by fewer of them. If it only appends, the last attempt is as good.
                     continue
-                bag = BagFile(path, file, limits, 0, limits.size // ENTRY, file.size, codec, memory)
+                table, offset, count, end = limits, 0, limits.size // ENTRY, file.size
             else:
                 end, count = parse_tail(tail, starts)
                 if file.size != tail.size:  # The bag grew, or was replaced, between the two opens.
                     continue
-                bag = BagFile(path, file, tail, tail.size - count * ENTRY, count, end, codec, memory)
-            if options.checksum:
-                bag.checksums = _open_checksums(store, path, bag, plain)
+                table, offset = tail, tail.size - count * ENTRY
+            sums = _open_checksums(store, path, count, table is tail, plain) if options.checksum else None
+            bag = BagFile(path, file, table, offset, count, end, codec, memory, sums)
         except IsADirectoryError:
             detail = 'expected a bag, which is a file, got a folder (bags.open opens datasets)'
             raise IsADirectoryError(errno.EISDIR, detail, path) from None
@@ -96,9 +96,9 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
     raise CorruptError(path, None, 'keeps changing while it is being opened')
 
 
-def _open_checksums(store: Store, path: str, bag: BagFile, hints: Hints) -> Checksums:
+def _open_checksums(store: Store, path: str, count: int, is_closed: bool, hints: Hints) -> Checksums:
     try:
-        return Checksums(store, path, bag.count, hints, bag.limits.path == path)
+        return Checksums(store, path, count, hints, is_closed)
     except FileNotFoundError:
         detail = 'has no checksums (they are written with checksum=True)'
         raise ValueError(f'{path}: {detail}') from None

@@ -15,7 +15,9 @@ def make_slicer(
 
     A closure: each further attribute or call is noticeable beside the 0.2 us of a record of 100 bytes.
     """
-    ends, count, end = bag.ends_view(), bag.count, bag.end
+    ends, count, end, sums = bag.ends_view(), bag.count, bag.end, bag.checksums
+    digest: Any = None if sums is None else sums.digest
+    values: Any = None if sums is None else sums.values
 
     def get(index: int) -> Any:
         if 0 < index < count:
@@ -34,18 +36,15 @@ def make_slicer(
                     pass
         return record(index)
 
-    if bag.checksums is not None:
-        values, digest = bag.checksums.values, bag.checksums.digest
-        assert values is not None
+    def get_checked(index: int) -> Any:
+        if 0 < index < count:
+            start, stop = ends[index - 1], ends[index]
+            if start <= stop <= end:
+                data = buffer[start:stop]
+                if digest(data) == values[index + 1]:
+                    return data
+        return record(index)
 
-        def get_checked(index: int) -> Any:
-            if 0 < index < count:
-                start, stop = ends[index - 1], ends[index]
-                if start <= stop <= end:
-                    data = buffer[start:stop]
-                    if digest(data) == values[index + 1]:
-                        return data
-            return record(index)
-
-        return get_checked if decode is None else record
+    if sums is not None:
+        return get_checked
     return get if decode is None else get_decoded

@@ -253,8 +253,9 @@ class Folder:
             refs.warm()
             return refs
         file = MemoryFile(refs.path, bytes(refs.file.read(0, refs.file.size)))
-        kept = BagFile(refs.path, file, file, refs.offset, refs.count, refs.end, refs.codec, False)
-        kept.checksums = refs.checksums
+        kept = BagFile(
+            refs.path, file, file, refs.offset, refs.count, refs.end, refs.codec, False, refs.checksums
+        )
         if self._begun is refs:
             self._begun = kept
         return kept

@@ -87,31 +87,23 @@ def _lines(field: Field, i: int, r: str, numbers: list[str], scope: dict[str, An
             f'else: v{i} = {read}',
         ]
     is_plain = not field.kind.sequence and not field.kind.optional and not decoder.lazy
-    sums = bag.checksums
-    has_no_values = sums is not None and sums.values is None
-    if not is_plain or not bag.is_mapped or has_no_values or bag.codec is not None or not bag.count:
-        return [f'v{i} = {read}']
-    if table is not None:
+    if is_plain and table is not None:
         return [
             f'if {r} >= count{i}: return None',
             f'if states{i}[{r} >> {SHIFT}] != {VERIFIED} and not verify{i}({r}): return None',
             f'v{i} = item{i}({r})' if decoder.is_scalar else f'v{i} = table{i}[{r}].copy()',
         ]
+    if is_plain and bag.checksums is not None:
+        scope |= {f'get{i}': bag.get, f'decode{i}': decoder.decode}
+        return [f'v{i} = get{i}({r})' if decoder.decode is None else f'v{i} = decode{i}(get{i}({r}))']
+    if not is_plain or not bag.is_mapped or bag.codec is not None or not bag.count:
+        return [f'v{i} = {read}']
     scope |= {
         f'ends{i}': bag.ends_view(),
         f'end{i}': bag.end,
         f'buffer{i}': bag.view if decoder.accepts_view else bag.file.buffer,
         f'decode{i}': decoder.decode,
     }
-    if sums is not None:
-        scope |= {f'digest{i}': sums.digest, f'sums{i}': sums.values}
-        return [
-            f'start, stop = ends{i}[{r} - 1] if {r} else 0, ends{i}[{r}]',
-            f'if not start <= stop <= end{i}: return None',
-            f'data = buffer{i}[start:stop]',
-            f'if digest{i}(data) != sums{i}[{r} + 1]: return None',
-            f'v{i} = data' if decoder.decode is None else f'v{i} = decode{i}(data)',
-        ]
     value = f'buffer{i}[start:stop]'
     return [
         f'start, stop = ends{i}[{r} - 1] if {r} else 0, ends{i}[{r}]',

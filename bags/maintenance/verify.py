@@ -47,7 +47,8 @@ def verify(
     Checks all limits, all refs, the spec and the sizes of records of fixed-size types; in local files also
     that compressed records can be decompressed, that media begin as their format does, and that records are
     as their checksums say, if they were written with `checksum=True`: any flipped bit is found then. Without
-    checksums, changes that leave valid data are not: in a record, or of a ref to another record.
+    checksums, changes that leave valid data are not: in a record, or of a ref to another record. On an object
+    store, records are read and compared only with `decode`, because all of them are downloaded for that.
 
     Args:
         source: The path of a dataset or a bag (or of several, as `name@*.bagz`), or an open dataset; of

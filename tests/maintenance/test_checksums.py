@@ -138,6 +138,33 @@ def test_resumed_datasets_keep_them(tmp_path, close):
     assert bags.info(tmp_path / 'b').checksums
 
 
+@pytest.mark.parametrize('remote', [False, True])
+def test_a_resume_adds_them(tmp_path, remote):
+    path = f'memory://added-{os.path.basename(tmp_path)}/a' if remote else tmp_path / 'a'
+    for rows, checksum in (range(3), False), (range(3, 5), True), (range(5, 7), False):
+        with bags.DatasetWriter(
+            path, SPEC, compression=['packed'], checksum=checksum, resume=bool(rows[0])
+        ) as writer:
+            for index in rows:
+                writer.append(row(index))
+    with bags.open(path, checksum=True) as reader:
+        assert list(reader) == list(map(row, range(7)))
+    assert bags.verify(path, decode=True) == []
+
+
+def test_what_a_killed_overwrite_leaves_is_removed(tmp_path):
+    path = tmp_path / 'a.bag'
+    bag.Writer(path).close()
+    writer = bag.Writer(path, mode='overwrite', checksum=True)
+    writer.write(b'one')
+    writer.flush()
+    with bag.Writer(path, mode='append'):
+        assert len(list(tmp_path.glob('*.xxh3'))) == 1  # It is at work.
+    del writer
+    bag.Writer(path, mode='append').close()
+    assert [file.name for file in tmp_path.iterdir()] == ['a.bag']
+
+
 def test_copies_keep_them_and_find_damage(tmp_path):
     path = write(tmp_path / 'a')
     for number, options in enumerate([{}, {'compression': ['raw']}, {'compression': ()}]):
