@@ -155,6 +155,6 @@ class Accumulator:
         infinite = np.isinf(starts.view(np.float32))
         middles[infinite] = starts[infinite].view(np.float32)
         order = np.argsort(middles)[: np.count_nonzero(~np.isnan(middles))]
-        for element in np.flatnonzero(self.count):
+        for element in np.flatnonzero(self.count).tolist():
             values = middles[order] + self.pivot[element]
             yield element, values.clip(self.low[element], self.high[element]), self.buckets()[element, order]
