@@ -156,7 +156,12 @@ def statistics(
             numbers = (each.min[place], middle, each.max[place], each.mean[place], each.std[place])
             texts = [f'{number:.4g}' for number in numbers]
             rows.append(
-                [label, f'{int(each.count[place]):,}', *texts, histogram(each.histogram[place].tolist())]
+                [
+                    label,
+                    f'{int(each.count[place]):,}',
+                    *texts,
+                    histogram(each.histogram[place].reshape(-1, 2).sum(1).tolist()),
+                ]
             )
         if len(elements) > MAX_ELEMENTS:
             rows.append([f'… {len(elements) - MAX_ELEMENTS} more of {name}', *[''] * 7])
