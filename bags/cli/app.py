@@ -9,9 +9,8 @@ import typer
 
 from bags.cli.commands.convert import export, import_
 from bags.cli.commands.copy import consolidate, copy, prefetch
-from bags.cli.commands.info import info
+from bags.cli.commands.info import info, statistics
 from bags.cli.commands.show import cat, head, show, tail
-from bags.cli.commands.statistics import statistics
 from bags.cli.commands.verify import recover, verify
 from bags.cli.errors import exits_with_code
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,6 @@ class Accumulator:
         """Of a float32 that tell its bucket: sign, exponent, and the rest of the fraction; 0 for none."""
         self._buckets = np.zeros((elements, 1 << self.bits) if self.bits else (0, 0), np.int64)
         self._pending: list[Array] = []
-        self._pending_count = 0
 
     @property
     def quantile_error(self) -> float:
@@ -69,7 +69,7 @@ class Accumulator:
             self.nans += missing
             counts -= missing
             low, high = np.where(wrong, np.inf, columns).min(1), np.where(wrong, -np.inf, columns).max(1)
-        self._count_buckets(wide, wrong)
+        self._count_buckets(wide)
         if wrong is not None:
             wide[wrong] = 0.0
         means = wide.sum(1) / np.maximum(counts, 1)
@@ -88,25 +88,19 @@ class Accumulator:
         self.squares += squares + np.where(counts > 0, shift * shift * self.count * share, 0.0)
         self.count = total
 
-    def _count_buckets(self, wide: Array, wrong: Array | None) -> None:
-        if not self.bits:
-            return
-        places = wide.astype(np.float32).view(np.uint32) >> np.uint32(32 - self.bits)
-        if wrong is not None:
-            places[wrong] = 1 << self.bits  # A bucket more, which is dropped.
-        self._pending.append(places)
-        self._pending_count += places.shape[1]
-        if self._pending_count >= 8 << self.bits:
-            self.buckets()
+    def _count_buckets(self, wide: Array) -> None:
+        if self.bits:
+            places = wide.astype(np.float32).view(np.uint32) >> np.uint32(32 - self.bits)
+            self._pending.append(places.astype(np.uint16))
+            if sum(each.shape[1] for each in self._pending) >= 8 << self.bits:
+                self.buckets()
 
     def buckets(self) -> Array:
         """Returns the number of values in each bucket, shape (elements, buckets)."""
         if self._pending:
-            places = np.concatenate(self._pending, 1)
-            for element, column in enumerate(places):
-                found = np.bincount(column.astype(np.int64), minlength=(1 << self.bits) + 1)
-                self._buckets[element] += found[:-1]
-            self._pending, self._pending_count = [], 0
+            for element, column in enumerate(np.concatenate(self._pending, 1)):
+                self._buckets[element] += np.bincount(column, minlength=1 << self.bits)
+            self._pending = []
         return self._buckets
 
     def merge(self, other: Accumulator) -> None:
@@ -127,15 +121,10 @@ class Accumulator:
     def quantiles(self, wanted: tuple[float, ...] = QUANTILES) -> Array:
         """Returns quantiles, shape (len(wanted), elements); NaN where there is no value."""
         found: Array = np.full((len(wanted), len(self.count)), np.nan)
-        if not self.bits:
-            return found
-        values, order = self._bucket_values()
-        for element, counts in enumerate(self.buckets()[:, order]):
-            if self.count[element]:
-                ends = np.cumsum(counts)
-                ranks = np.array(wanted) * (self.count[element] - 1)
-                found[:, element] = values[ends.searchsorted(ranks, 'right')] + self.pivot[element]
-        return found.clip(self.low, self.high)
+        for element, values, counts in self._distributions():
+            ranks = np.array(wanted) * (self.count[element] - 1)
+            found[:, element] = values[np.cumsum(counts).searchsorted(ranks, 'right')]
+        return found
 
     def histogram(self, bins: int) -> Array:
         """Returns the number of values in ranges of equal width from the least to the greatest value.
@@ -143,24 +132,29 @@ class Accumulator:
         Shape (elements, bins), up to the width of a bucket.
         """
         found = np.zeros((len(self.count), bins), np.int64)
-        if self.bits:
-            values, order = self._bucket_values()
-            for element, counts in enumerate(self.buckets()[:, order]):
-                low, high = self.low[element], self.high[element]
-                if self.count[element] and np.isfinite([low, high]).all():
-                    where = (np.clip(values + self.pivot[element], low, high) - low) * bins
-                    places = np.minimum(where / max(high - low, np.finfo(float).tiny), bins - 1)
-                    found[element] = np.bincount(places.astype(np.int64), counts, bins)
+        for element, values, counts in self._distributions():
+            low, high = self.low[element], self.high[element]
+            if np.isfinite([low, high]).all():
+                places = (values - low) * bins / max(high - low, np.finfo(float).tiny)
+                found[element] = np.bincount(np.minimum(places, bins - 1).astype(np.int64), counts, bins)
         return found
 
-    def _bucket_values(self) -> tuple[Array, Array]:
-        """Returns the distance in the middle of each bucket, rising, and the buckets in that order."""
-        shift = np.uint32(32 - self.bits)
-        starts = np.arange(1 << self.bits, dtype=np.uint32) << shift
-        with np.errstate(all='ignore'):
-            middles = (starts + np.uint32(1 << (31 - self.bits))).view(np.float32).astype(np.float64)
-        middles[0] = middles[1 << (self.bits - 1)] = 0.0
-        infinite = ~np.isfinite(middles)
-        middles[infinite] = np.where(starts[infinite] >> np.uint32(31), -np.inf, np.inf)
-        order = np.argsort(middles, kind='stable')
-        return middles[order], order
+    def _distributions(self) -> Iterator[tuple[int, Array, Array]]:
+        """Yields the elements that have values, with rising values and how often each is there, about.
+
+        The value of a bucket is its middle, within the least and the greatest value of the element.
+        """
+        if not self.bits:
+            return
+        shift = 32 - self.bits
+        starts = np.arange(1 << self.bits, dtype=np.uint32) << np.uint32(shift)
+        with np.errstate(invalid='ignore'):  # Some are NaN.
+            middles = (starts + np.uint32(1 << shift - 1)).view(np.float32).astype(np.float64)
+        middles[0] = middles[len(middles) // 2] = 0.0
+        # All bits of the exponent are set in infinite values and NaNs; of these, NaNs have others too.
+        infinite = np.isinf(starts.view(np.float32))
+        middles[infinite] = starts[infinite].view(np.float32)
+        order = np.argsort(middles)[: np.count_nonzero(~np.isnan(middles))]
+        for element in np.flatnonzero(self.count).tolist():
+            values = middles[order] + self.pivot[element]
+            yield element, values.clip(self.low[element], self.high[element]), self.buckets()[element, order]

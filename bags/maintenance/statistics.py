@@ -122,7 +122,7 @@ def statistics(
         missing = [
             name
             for name in names
-            if name not in known or known[name].get('samples') not in (None, min(samples, len(opened)))
+            if name not in known or known[name].get('sampled') not in (None, min(samples, len(opened)))
         ]
         if missing:
             for name, found in _compute(opened, missing, samples, workers, progress).items():
@@ -276,9 +276,9 @@ def _result(accumulator: Accumulator, shape: tuple[int, ...], sampled: int | Non
 
 def as_json(found: FieldStatistics) -> dict[str, Any]:
     """Returns statistics as values of JSON."""
-    values = {name: np.asarray(value).tolist() for name, value in vars(found).items() if name != 'quantiles'}
     quantiles = {str(key): value.tolist() for key, value in found.quantiles.items()}
-    return {**values, 'quantiles': quantiles, 'samples': found.sampled}
+    values = {name: np.asarray(value).tolist() for name, value in vars(found).items()}
+    return {**values, 'quantiles': quantiles}
 
 
 def _from_json(kept: Mapping[str, Any]) -> FieldStatistics:
@@ -288,4 +288,4 @@ def _from_json(kept: Mapping[str, Any]) -> FieldStatistics:
     }
     quantiles = {float(key): np.array(value, np.float64) for key, value in kept['quantiles'].items()}
     error = float(kept['quantile_error'])
-    return FieldStatistics(**arrays, quantiles=quantiles, quantile_error=error, sampled=kept['samples'])
+    return FieldStatistics(**arrays, quantiles=quantiles, quantile_error=error, sampled=kept['sampled'])

@@ -353,3 +353,24 @@ def test_control_characters_are_escaped(tmp_path, run):
     assert '[red]' in shown
     assert '\x1b' not in shown
     assert r"'two\nlines\n'" in run('show', tmp_path / 'x', '1').output
+
+
+def test_overwrite_and_metadata(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    facts = {'robot': 'arm 7', 'notes': 'x' * 500, 'fields': {'id': {'rate': 50}}}
+    with bags.DatasetWriter('x', {'id': 'int(8)'}, metadata=facts) as writer:
+        for index in range(5):
+            writer.append({'id': index})
+    run('copy', 'x', 'y')
+    run('copy', 'x', 'y', '--rows', ':2', code=1)
+    run('copy', 'x', 'y', '--rows', ':2', '--overwrite')
+    lines = run('info', 'y').stdout.splitlines()
+    assert '2 datapoints in 1 shard' in lines[1]
+    assert any(line.split() == ['robot', '"arm', '7"'] for line in lines)
+    assert any(line.split() == ['id.rate', '50'] for line in lines)
+    assert max(map(len, lines)) < 200
+    run('export', 'x', 'out')
+    run('import', 'out', 'y', '--overwrite')
+    assert bags.open('y').metadata['robot'] == 'arm 7'
+    assert 'min  median' in run('statistics', 'x', '--fields', 'id').stdout
+    assert run('statistics', 'x', '--fields', 'nope', code=2)

@@ -1,11 +1,13 @@
-"""`bags info`: counts, bytes and distributions of a dataset or a bag."""
+"""`bags info`: counts and sizes of a dataset or a bag; `bags statistics`: of the numbers in its fields."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
-from bags.cli.arguments import Json, Path
+import typer
+
+from bags.cli.arguments import Fields, Json, Path, parse_fields
 from bags.cli.output import (
     byte_count,
     histogram,
@@ -17,12 +19,14 @@ from bags.cli.output import (
     with_path_as_given,
 )
 
-__all__ = ['info']
+__all__ = ['info', 'statistics']
 
 MAX_FACTS = 32
 """Lines of metadata."""
 MAX_FACT = 160
 """Characters of the value on one."""
+MAX_ELEMENTS = 16
+"""Lines of statistics of a field."""
 
 
 def info(path: Path, json: Json = False) -> None:
@@ -117,3 +121,54 @@ def _range(found: Any, as_text: Callable[[float], str]) -> str:
     if found.min == found.max:
         return as_text(found.min)
     return f'{as_text(found.min)} {histogram(found.counts)} {as_text(found.max)}'
+
+
+def statistics(
+    path: Path,
+    fields: Fields = None,
+    samples: Annotated[int, typer.Option(min=1, help='Datapoints of which pictures are decoded.')] = 512,
+    json: Json = False,
+) -> None:
+    """Prints mean, deviation, quantiles and a histogram of each numeric field, and keeps them for later.
+
+    Example: bags statistics episodes
+
+    Example: bags statistics episodes --fields id,actions
+    """
+    import numpy as np
+
+    import bags
+
+    with bags.open(path, raw=True) as dataset:
+        names = parse_fields(fields, dataset.spec)
+    found = bags.statistics(path, names, samples=samples)
+    if json:
+        from bags.maintenance.statistics import as_json
+
+        print_json({name: as_json(each) for name, each in found.items()})
+        return
+    rows: list[list[str]] = []
+    for name, each in found.items():
+        elements = list(np.ndindex(np.shape(each.mean)))
+        for place in elements[:MAX_ELEMENTS]:
+            label = f'{name}[{",".join(map(str, place))}]' if place else name
+            middle = each.quantiles[0.5][place] if each.quantiles else float('nan')
+            numbers = (each.min[place], middle, each.max[place], each.mean[place], each.std[place])
+            texts = [f'{number:.4g}' for number in numbers]
+            rows.append(
+                [
+                    label,
+                    f'{int(each.count[place]):,}',
+                    *texts,
+                    histogram(each.histogram[place].reshape(-1, 2).sum(1).tolist()),
+                ]
+            )
+        if len(elements) > MAX_ELEMENTS:
+            rows.append([f'… {len(elements) - MAX_ELEMENTS} more of {name}', *[''] * 7])
+    say(path, 'bold')
+    columns = ('field', 'values', 'min', 'median', 'max', 'mean', 'std', 'histogram')
+    headings: list[Any] = [(name, 'left' if name in ('field', 'histogram') else 'right') for name in columns]
+    print_rich(table(headings, rows))
+    for name, each in found.items():
+        if each.sampled is not None:
+            say(f'{name}: of the pictures of {each.sampled:,} datapoints')
