@@ -12,7 +12,6 @@ import numpy as np
 from bags.authoring.copy_plan import Planner, copied_type
 from bags.authoring.copy_records import ChunkReader, ComputedFields, has_checksums
 from bags.authoring.progress_log import ProgressLog
-from bags.authoring.write import Written
 from bags.bag.limits import ENTRY
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.encoder import Encoder
@@ -20,7 +19,6 @@ from bags.dataset.field_writer import Compressed, Compression, field_compression
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.metadata import metadata_of_fields
 from bags.dataset.open import open as open_dataset
-from bags.dataset.record_ranges import Source
 from bags.dataset.refs import RefsFormat
 from bags.dataset.selection import Fields, select_whole
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
@@ -41,9 +39,14 @@ class Skipped(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Copied(Written):
+class Copied:
     """What `copy` wrote."""
 
+    datapoints: int
+    """Datapoints of the copy, with those of earlier runs."""
+    shards: int
+    size: int
+    """Bytes of the copy."""
     skipped: list[Skipped]
     """With `on_error='skip'`, the datapoints that were left out, and why."""
 
@@ -106,22 +109,19 @@ def copy(
     workers = at_least_or_none('workers', workers, 1) or os.cpu_count() or 1
     new, functions = _added(add)
     names = [name for name in select_whole(fields, source._types, 'copy') if name not in new]
-    stored = {name: _source_of(source, name) for name in names}
-    types = {
-        name: copied_type(source._types[name], found is not None and found.unsigned)
-        for name, found in stored.items()
-    }
+    stored = {name: _stored_as(source, name) for name in names}
+    types = {name: copied_type(source._types[name], unsigned) for name, (_, unsigned) in stored.items()}
     spec = {name: kind.text for name, kind in sorted({**types, **new}.items())}
     every = parse_spec(spec)
     compressions, recompressed = _compressions(
-        compression, every, {name: _compression_of(found) for name, found in stored.items()}
+        compression, every, {name: compressed for name, (compressed, _) in stored.items()}
     )
     skips = on_error == 'skip'
     computed = None
     if new:
         computed = ComputedFields(source, new, functions, Encoder(new, encoders), batch_size)
     if checksum is None:
-        checksum = any(found is not None and has_checksums(found.bag) for found in stored.values())
+        checksum = any(_has_checksums(source, name) for name in names)
     reader = ChunkReader(
         source, types, compressions, recompressed, skips, workers if skips else 1, computed, checksum
     )
@@ -191,17 +191,22 @@ def _added(add: Any) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]
     return types, {name: function for name, (_, function) in pairs.items()}
 
 
-def _source_of(dataset: Dataset, field: str) -> Source | None:
-    """Returns the bag of the first record of a field; None if it is in none."""
+def _has_checksums(dataset: Dataset, field: str) -> bool:
     ranges = dataset._record_ranges(np.arange(1), field) if len(dataset) else None
-    return None if ranges is None else ranges.sources[0]
+    return ranges is not None and has_checksums(ranges.sources[0].bag)
 
 
-def _compression_of(source: Source | None) -> Compressed | None:
-    if source is None or source.bag.codec is None:
-        return None
-    dictionary = source.bag.codec.options.dictionary
-    return Compressed(trained=bool(dictionary), dictionary=dictionary)
+def _stored_as(dataset: Dataset, field: str) -> tuple[Compressed | None, bool]:
+    """Returns how the first record of a field is compressed, and whether its integers are unsigned."""
+    ranges = dataset._record_ranges(np.arange(1), field) if len(dataset) else None
+    if ranges is None:
+        return None, False
+    source = ranges.sources[0]
+    codec = source.bag.codec
+    if codec is None:
+        return None, source.unsigned
+    dictionary = codec.options.dictionary
+    return Compressed(trained=bool(dictionary), dictionary=dictionary), source.unsigned
 
 
 def _compressions(

@@ -1,4 +1,4 @@
-"""The inputs of `bags.write`, grouped to tasks."""
+"""The inputs of `bags.write`: grouped to tasks, and which of them an earlier run has written."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from bags.authoring.progress_log import ProgressLog
 from bags.workers.outcome import Outcome
 
-__all__ = ['MAX_INPUTS', 'Inputs', 'Task']
+__all__ = ['MAX_INPUTS', 'Inputs', 'Task', 'WrittenInputs']
 
 MIN_SECONDS, MAX_SECONDS = 0.03, 0.2
 """Time of a task outside of which the size of the next ones changes."""
 MAX_INPUTS = 256
 GOOD_BYTES = 1 << 22
 """Bytes of records of a task beyond which tasks do not grow; beyond twice as many they shrink."""
+
+Ranges = list[tuple[int, int]]
 
 
 class Task(NamedTuple):
@@ -34,25 +37,27 @@ class Inputs(Iterator[Task]):
 
     Args:
         source: The inputs.
-        done: How many of them an earlier run has written.
+        done: Ranges of those to leave out, in order.
         max_size: Most inputs in a task.
     """
 
-    def __init__(self, source: Iterable[Any], done: int, max_size: int = MAX_INPUTS) -> None:
-        self._inputs = _remaining(source, done)
-        self._first = done
+    def __init__(self, source: Iterable[Any], done: Ranges, max_size: int = MAX_INPUTS) -> None:
+        self._ranges = _remaining(source, done)
+        self._first = 0
+        self._inputs: Iterator[Any] = iter(())
         self._size = 1
         self._max_size = max_size
 
     def __next__(self) -> Task:
         inputs: list[Any] = []
-        try:
-            inputs.extend(itertools.islice(self._inputs, self._size))
-        except Exception as exc:
-            exc.add_note(f'from the source, at input {self._first + len(inputs)}')
-            raise
-        if not inputs:
-            raise StopIteration
+        while not inputs:
+            try:
+                inputs.extend(itertools.islice(self._inputs, self._size))
+            except Exception as exc:
+                exc.add_note(f'from the source, at input {self._first + len(inputs)}')
+                raise
+            if not inputs:
+                self._first, self._inputs = next(self._ranges)
         task = Task(self._first, inputs)
         self._first += len(inputs)
         return task
@@ -66,18 +71,83 @@ class Inputs(Iterator[Task]):
             self._size = max(1, self._size // 2)
 
 
-def _remaining(source: Iterable[Any], done: int) -> Iterator[Any]:
-    """Returns the inputs after the first `done`.
+def _remaining(source: Iterable[Any], done: Ranges) -> Iterator[tuple[int, Iterator[Any]]]:
+    """Yields the ranges of inputs that are not done: the number of the first, and the inputs.
 
     Raises:
-        ValueError: There are fewer.
+        ValueError: Fewer inputs than are done.
     """
-    if isinstance(source, Sequence) and done <= len(source):
-        return (source[place] for place in range(done, len(source)))
-    iterator = iter(source)
-    skipped = sum(1 for _ in itertools.islice(iterator, done))
-    if skipped < done:
-        raise ValueError(
-            f'resume: expected at least {done} inputs, which an earlier run has written, got {skipped}'
-        )
-    return iterator
+    starts = [0, *(stop for _, stop in done)]
+    stops = [*(start for start, _ in done), None]
+    iterator = None if isinstance(source, Sequence) else iter(source)
+    position = 0
+    for start, stop in zip(starts, stops, strict=True):
+        if start == stop:
+            continue
+        if iterator is None:
+            assert isinstance(source, Sequence)
+            places = range(start, len(source) if stop is None else stop)
+            yield start, (source[place] for place in places)
+            continue
+        skipped = sum(1 for _ in itertools.islice(iterator, start - position))
+        if skipped < start - position:
+            raise ValueError(
+                f'resume: expected at least {start} inputs, which an earlier run has written, '
+                f'got {position + skipped}'
+            )
+        yield start, itertools.islice(iterator, None if stop is None else stop - start)
+        position = start if stop is None else stop
+
+
+class WrittenInputs:
+    """Which inputs a dataset has whose datapoints are in the order in which they were done.
+
+    A flush makes more datapoints durable; how many, is unknown until it has succeeded, and after a crash. So
+    the log is written before each flush: which inputs were durable after the last one (`length`, `done`), and
+    the order of the datapoints since (`since`). With the length of the dataset, that tells which it has.
+
+    Args:
+        log: Holds all this, under the key 'ledger'.
+        length: Datapoints of the dataset.
+    """
+
+    def __init__(self, log: ProgressLog, length: int) -> None:
+        self._log = log
+        saved = log.state.get('ledger', {'length': length, 'done': [(0, length)], 'since': []})
+        self.done: Ranges = [(start, stop) for start, stop in saved['done']]
+        """Ranges of inputs whose datapoints are durable, in order."""
+        unsaved = length - saved['length']
+        for start, stop in saved['since']:
+            if unsaved > 0:
+                self._add(start, min(stop, start + unsaved))
+                unsaved -= stop - start
+        self._length = length
+        self._since: Ranges = []
+
+    def append(self, first: int, count: int) -> None:
+        """Notes that the datapoints of inputs were appended."""
+        if self._since and self._since[-1][1] == first:
+            self._since[-1] = self._since[-1][0], first + count
+        else:
+            self._since.append((first, first + count))
+
+    def save(self) -> None:
+        """Writes to the log what was appended; called before a flush."""
+        self._log.state['ledger'] = {'length': self._length, 'done': self.done, 'since': self._since}
+        self._log.save()
+
+    def flushed(self) -> None:
+        """Notes that all that was appended is durable."""
+        for start, stop in self._since:
+            self._add(start, stop)
+            self._length += stop - start
+        self._since = []
+
+    def _add(self, start: int, stop: int) -> None:
+        merged: Ranges = []
+        for begin, end in sorted([*self.done, (start, stop)]):
+            if merged and merged[-1][1] == begin:
+                merged[-1] = merged[-1][0], end
+            else:
+                merged.append((begin, end))
+        self.done = merged

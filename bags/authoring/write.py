@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, Literal
 
 from bags.authoring.progress_log import ProgressLog
-from bags.authoring.tasks import MAX_INPUTS, Inputs, Task
+from bags.authoring.tasks import MAX_INPUTS, Inputs, Task, WrittenInputs
 from bags.dataset.base import Dataset
 from bags.dataset.encoder import Encoder, collect
 from bags.dataset.field_writer import Compression
@@ -28,6 +29,7 @@ __all__ = ['Written', 'write']
 MAX_HELD_BYTES = 1 << 28
 """Bytes of records that are done and wait for those before them."""
 MAX_TASKS_AHEAD = 256
+CHECKPOINT_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +81,7 @@ def write(
     transform: Callable[[Any], Mapping[str, Any]] | None = None,
     workers: int | None = None,
     processes: bool | None = None,
+    ordered: bool = True,
     encoders: Mapping[str, Callable[..., Any]] | None = None,
     compression: Compression = None,
     checksum: bool = False,
@@ -92,8 +95,6 @@ def write(
 ) -> Written:
     """Writes a dataset with many workers, which transform and encode inputs; this process writes the records.
 
-    Datapoints are in the order of the inputs.
-
     Args:
         source: The inputs: a dataset, a sequence, or any other iterable. Workers read the datapoints of a
             dataset themselves.
@@ -104,6 +105,8 @@ def write(
         processes: True for processes, which are started afresh, so that they must be able to import
             `transform` and `encoders`; False for threads. Unless given, processes where that is possible
             and there is a function of yours to run in them.
+        ordered: Keep the order of the inputs. If False, datapoints are written in the order in which they are
+            done. (Object stores keep the order in any case.)
         encoders, compression, checksum: As in `DatasetWriter`. Encoders run in the workers.
         shard_size, shard_length: Bytes, or datapoints, from which on a shard is full.
         resume: Resume an earlier run, if there was one, with the same inputs in the same order: no datapoint
@@ -155,19 +158,22 @@ def write(
                 filesystem=filesystem, storage_options=storage_options,
             )
         )  # fmt: skip
-        ProgressLog(writer, made_from, resume)
+        log = ProgressLog(writer, made_from, resume)
+        ordered = (ordered or writer.store.is_remote) and not log.state.get('ledger')
+        written = None if ordered else WrittenInputs(log, len(writer))
+        done = [(0, len(writer))] if written is None else written.done
         total = made_from['length']
         advance = stack.enter_context(
             show_progress('writing', total and total - len(writer), 'datapoints', show=progress)
         )
         inputs = Inputs(
-            source if dataset is None else range(len(dataset)), len(writer), MAX_INPUTS if workers else 1
+            source if dataset is None else range(len(dataset)), done, MAX_INPUTS if workers else 1
         )
         pool = stack.enter_context(
             WorkerPool(work, workers, processes=bool(processes), name='bags-write', size_of=_size_of)
         )
-        outcomes = pool.run(inputs, ahead=MAX_TASKS_AHEAD, max_held_bytes=MAX_HELD_BYTES)
-        _write_all(outcomes, inputs, writer, advance)
+        outcomes = pool.run(inputs, ordered=ordered, ahead=MAX_TASKS_AHEAD, max_held_bytes=MAX_HELD_BYTES)
+        _write_all(outcomes, inputs, writer, written, advance)
     return Written(len(writer), writer.shards, writer.size)
 
 
@@ -185,6 +191,7 @@ def _write_all(
     outcomes: Iterator[Outcome],
     inputs: Inputs,
     writer: ShardedDatasetWriter,
+    written: WrittenInputs | None,
     advance: Advance,
 ) -> None:
     """Writes the results of tasks.
@@ -192,11 +199,34 @@ def _write_all(
     Raises:
         Exception: That of the first task that failed, once all before it is written.
     """
-    for outcome in outcomes:
-        inputs.learn(outcome)
-        for records in outcome.result or ():
-            writer.append_records(records)
-        advance(len(outcome.result or ()), outcome.size)
-        if outcome.error is not None:
-            writer.flush()
-            outcome.get()
+    flushed = time.monotonic()
+
+    def checkpoint() -> None:
+        if written is not None:
+            written.save()
+        writer.flush()
+        if written is not None:
+            written.flushed()
+
+    try:
+        for outcome in outcomes:
+            inputs.learn(outcome)
+            for number, records in enumerate(outcome.result or (), outcome.task.first):
+                if written is not None and writer.is_due:
+                    checkpoint()  # The end of a shard flushes it.
+                writer.append_records(records, False if written is not None else None)
+                if written is not None:
+                    written.append(number, 1)
+            advance(len(outcome.result or ()), outcome.size)
+            if outcome.error is not None:
+                checkpoint()
+                outcome.get()
+            if written is not None and time.monotonic() - flushed >= CHECKPOINT_SECONDS:
+                checkpoint()
+                flushed = time.monotonic()
+        if written is not None:
+            checkpoint()
+    except BaseException:
+        if written is not None:
+            written.save()  # `close` of the writer flushes what it has.
+        raise

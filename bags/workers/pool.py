@@ -1,4 +1,4 @@
-"""The pool of workers: a bounded number of tasks at work, and their results in order."""
+"""The pool of workers: a bounded number of tasks at work, and their results in order or as they are done."""
 
 from __future__ import annotations
 
@@ -73,16 +73,18 @@ class WorkerPool:
         self,
         tasks: Iterable[Any],
         *,
+        ordered: bool = True,
         ahead: int | None = None,
         max_held_bytes: int | None = None,
     ) -> Iterator[Outcome]:
-        """Does tasks, taken from the iterable as workers become free, and yields their outcomes in order.
+        """Does tasks, taken from the iterable as workers become free, and yields their outcomes.
 
         Workers begin at once, not when the first outcome is asked for. From a failed task on no other begins
         until its outcome has been yielded.
 
         Args:
             tasks: The tasks.
+            ordered: Yield in the order of the tasks. Else as they are done, but failed ones last.
             ahead: How many tasks may be begun and not yielded; unless given, `TASKS_PER_WORKER` a worker.
             max_held_bytes: No task begins while done ones that were not yielded hold so many bytes.
         """
@@ -110,11 +112,12 @@ class WorkerPool:
 
         def outcomes() -> Iterator[Outcome]:
             while begun:
-                if not begun[0].is_done:
+                outcome = _next_of(begun, ordered)
+                if outcome is None:
                     self._receive(True)
                     begin()
                     continue
-                outcome = begun.popleft()
+                begun.remove(outcome)
                 self._receive(False)
                 begin()  # So that workers have tasks while the caller is busy.
                 yield outcome
@@ -161,6 +164,14 @@ class WorkerPool:
 def _close(backend: _Threads | Processes, process: int) -> None:
     if os.getpid() == process:  # A forked child has no workers.
         backend.close()
+
+
+def _next_of(begun: deque[Outcome], ordered: bool) -> Outcome | None:
+    """Returns the outcome to yield next, or None if that is not done yet."""
+    if ordered:
+        return begun[0] if begun[0].is_done else None
+    succeeded = (outcome for outcome in begun if outcome.is_done and outcome.error is None)
+    return next(succeeded, begun[0] if all(outcome.is_done for outcome in begun) else None)
 
 
 class _Threads:
