@@ -271,7 +271,7 @@ class ShardedDatasetWriter:
             raise ValueError(f'{self!r} is closed')
         if self._uploading is not None and (self._upload is None or self._upload.done()):
             self._finish_upload()
-        if self._writer is not None and self.is_full(*self._writer.totals):
+        if self.is_due:
             # Ended here, not by the datapoint that fills it: if closing fails, none was appended.
             self.end_shard()
         return self.shard_writer()
@@ -286,6 +286,11 @@ class ShardedDatasetWriter:
     def totals(self) -> tuple[int, int, int]:
         """Bytes, datapoints, and records of the largest bag of the current shard."""
         return (0, 0, 0) if self._writer is None else self._writer.totals
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next datapoint starts another shard."""
+        return self._writer is not None and self.is_full(*self._writer.totals)
 
     def is_full(self, size: int, length: int, records: int) -> bool:
         """Returns whether a shard of so many bytes, datapoints, and records of a field is full."""
