@@ -13,7 +13,7 @@ from bags.loader.rows import MapStyle
 from bags.loader.schedule import Cursor, LastBatch
 from bags.samplers import Sampler
 from bags.validation import import_optional, integer
-from bags.workers.outcome import Partial
+from bags.workers.outcome import Outcome, do
 
 if TYPE_CHECKING:
     import grain
@@ -88,10 +88,8 @@ def _map_dataset(loader: Loader) -> grain.MapDataset[Any]:
             number += len(self) if number < 0 else 0
             if number < 0:
                 raise IndexError(f'index {index} out of range: there are {len(self)} batches')
-            made = self._maker.make(range(number, number + 1))
-            if isinstance(made, Partial):
-                raise made.error
-            (batch,) = made
+            task = range(number, number + 1)
+            ((batch, _),) = Outcome(task, True, *do(self._maker.make, task)).get()
             return batch if loader.to_device is None else loader.to_device(batch)
 
         def __reduce__(self) -> Any:

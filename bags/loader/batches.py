@@ -7,23 +7,24 @@ import functools
 import inspect
 import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from bags.concurrency import FifoCache
 from bags.dataset.batch import Ragged
 from bags.dataset.selection import Fields, select_fields
 from bags.dataset.spec import Spec, parse_spec
-from bags.errors import BagsError, StackError
+from bags.errors import BagsError, CorruptError, DecodeError, StackError
 from bags.indexing import Int64s, offsets_of
-from bags.loader.rows import RowBatches
+from bags.loader.rows import RowBatches, columns_of, rows_of
 from bags.loader.schedule import Schedule, Step
 from bags.samplers import Sampler
 from bags.workers.outcome import Partial
 
-__all__ = ['BIN', 'DATAPOINT', 'MASK', 'PLAN_STEPS', 'BatchMaker', 'types_of']
+__all__ = ['BIN', 'DATAPOINT', 'MASK', 'PLAN_STEPS', 'BatchMaker', 'Made', 'Skipped', 'types_of']
 
 MASK = '_mask'
 """Column that marks repeats with False, unless another name is given."""
@@ -36,6 +37,23 @@ NUMBERS = ('int', 'uint', 'float', 'bool')  # Words of types.
 SHOWN_DATAPOINTS = 8  # In an error's note.
 
 Batch = dict[str, Any]
+
+
+class Skipped(NamedTuple):
+    """A datapoint that cannot be read."""
+
+    datapoint: int
+    field: str | None
+    """None if no single field is the reason."""
+    reason: str
+
+
+class Made(NamedTuple):
+    """What became of a step."""
+
+    batch: Any
+    """None if it was left out, as none of its datapoints can be read."""
+    skipped: list[Skipped]
 
 
 class Plan(NamedTuple):
@@ -66,21 +84,27 @@ class BatchMaker:
     """Takes what `transform` returns."""
     mask: str | None
     """A column of every batch that is False for repeats."""
+    per_datapoint: bool = False
+    """Whether `transform` takes a datapoint and returns one."""
+    skips: bool = False
+    """Whether datapoints that cannot be read are left out."""
+    unreadable: dict[int, Skipped] = dataclasses.field(default_factory=dict)
+    """Those known of."""
 
     def __post_init__(self) -> None:
         self._takes_rng = self.transform is not None and _takes_rng(self.transform)
         self._types = types_of(self.dataset) or {}
-        self._is_plain = self.transform is None and self.collate is None and self.mask is None
+        self._is_plain = self.collate is None and (self.transform is None or self.per_datapoint)
         self._plans = FifoCache(functools.partial(_plan, self.sampler, self.schedule), MAX_PLANS)
 
-    def make(self, numbers: range) -> list[Any] | Partial:
+    def make(self, numbers: range) -> list[Made] | Partial:
         """Returns the batches of consecutive steps, all of one plan.
 
         Returns:
-            The batches, or a `Partial` with those before an error. That says which datapoints it is about,
-            and whether it was raised by the sampler, the dataset, `transform` or `collate`.
+            A `Made` for each, or a `Partial` with those before an error. That says which datapoints it is
+            about, and whether it was raised by the sampler, the dataset, `transform` or `collate`.
         """
-        batches: list[Any] = []
+        made: list[Made] = []
         try:
             block, first = divmod(numbers.start, PLAN_STEPS)
             plan = self._plans[block]
@@ -88,34 +112,86 @@ class BatchMaker:
             together = self._read_together(plan.indices, offsets) if len(numbers) > 1 else None
             for place, step in enumerate(plan.steps[first : first + len(numbers)]):
                 indices = plan.indices[offsets[place] : offsets[place + 1]]
-                batch = self._read(indices) if together is None else together[place]
                 bins = None if plan.bins is None else plan.bins[first + place]
-                if bins is not None:
-                    _add_columns(batch, {DATAPOINT: indices.copy(), BIN: bins.astype(np.int32)})
-                if not self._is_plain:
-                    batch = self._transformed(batch, step, indices, bins)
-                batches.append(batch)
-        except StopIteration as exc:  # Raised as it is, it would end the loop over the loader without a word.
-            error = RuntimeError(f'StopIteration was raised, {"; ".join(getattr(exc, "__notes__", ()))}')
-            error.__cause__ = exc
-            return Partial(batches, error)
+                made.append(self._make(step, indices, bins, None if together is None else together[place]))
         except Exception as exc:
-            return Partial(batches, exc)
-        return batches
+            return Partial(made, exc)
+        return made
 
-    def _read(self, indices: Int64s) -> Batch:
-        try:
-            batch: Batch = self.dataset.batch(indices, self.fields)
-        except Exception as exc:
-            raise self._located(indices, exc) from exc.__cause__
-        return batch
+    def _make(self, step: Step, indices: Int64s, bins: Int64s | None, batch: Any) -> Made:
+        """Makes the batch of a step, unless none of its datapoints can be read.
+
+        Args:
+            step: The step.
+            indices: Its datapoints.
+            bins: The position of each within the step, if a position can have several.
+            batch: Its columns, if they are read already.
+        """
+        positions = np.arange(step.start, step.stop)
+        positions = positions if bins is None else positions[bins]
+        is_own = positions < self.schedule.length
+        skipped: list[Skipped] = []
+        if batch is None:
+            fills = self.mask is not None and bins is None
+            sound, chosen, batch = self._read(indices, fills)
+            if not sound.all():
+                skipped = [self.unreadable[index] for index in np.unique(indices[~sound]).tolist()]
+                if batch is None:
+                    if self.mask is not None:  # Other ranks have a batch at this step.
+                        raise ValueError(f'none of datapoints {_listed(indices)} can be read: {skipped[0]}')
+                    return Made(None, skipped)
+                kept = slice(None) if fills else sound
+                indices, positions, is_own = chosen, positions[kept], (is_own & sound)[kept]
+                bins = None if bins is None else bins[kept]
+        if self.per_datapoint:
+            batch = self._transformed_each(batch, step.epoch, positions, bins, indices)
+        if bins is not None:
+            _add_columns(batch, {DATAPOINT: indices.copy(), BIN: bins.astype(np.int32)}, 'sampler')
+        if self.mask is not None:
+            _add_columns(batch, {self.mask: is_own}, repr(self.mask))
+        return Made(batch if self._is_plain else self._transformed(batch, step, indices), skipped)
+
+    def _read(self, indices: Int64s, fills: bool) -> tuple[npt.NDArray[np.bool_], Int64s, Any]:
+        """Reads the columns of datapoints, those left out that cannot be read if these are skipped.
+
+        Args:
+            indices: The datapoints.
+            fills: Whether others are repeated in their places.
+
+        Returns:
+            Which of the datapoints can be read, those that were, and their columns; None if there are none.
+        """
+        while True:
+            sound = np.array([index not in self.unreadable for index in indices.tolist()], bool)
+            chosen = indices[sound]
+            if not len(chosen):
+                return sound, chosen, None
+            if fills:
+                chosen = np.where(sound, indices, chosen[0])
+            try:
+                return sound, chosen, self.dataset.batch(chosen, self.fields)
+            except Exception as exc:
+                found = {index: error for index, error in self._errors(chosen) if self._skips(error)}
+                if not found:
+                    raise self._located(chosen, exc) from exc.__cause__
+                for index, error in found.items():
+                    self.unreadable[index] = Skipped(index, self._unreadable_field(index), str(error))
+
+    def _skips(self, error: Exception) -> bool:
+        """Whether an error is one for which a datapoint is left out: not of the network, say."""
+        kinds = Exception if isinstance(self.dataset, RowBatches) else (CorruptError, DecodeError)
+        is_memory = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
+        return self.skips and isinstance(error, kinds) and not is_memory
 
     def _read_together(self, indices: Int64s, offsets: list[int]) -> list[Batch] | None:
         """Reads several batches with one call; None if they must be read one by one."""
+        indices = indices[offsets[0] : offsets[-1]]
         if isinstance(self.dataset, RowBatches):
             return None  # Which columns are arrays depends on the rows of each batch.
+        if not self.unreadable.keys().isdisjoint(indices.tolist()):
+            return None
         try:
-            columns = self.dataset.batch(indices[offsets[0] : offsets[-1]], self.fields)
+            columns = self.dataset.batch(indices, self.fields)
         except Exception:
             return None  # To find the batch that cannot be read.
         for name, column in columns.items():
@@ -131,24 +207,41 @@ class BatchMaker:
         ]
         return [dict(zip(columns, values, strict=True)) for values in zip(*parts, strict=True)] or None
 
-    def _transformed(self, batch: Any, step: Step, indices: Int64s, bins: Int64s | None) -> Any:
-        length, stage = self.schedule.length, 'transform'
-        if self.mask is not None:
-            if not isinstance(batch, dict):
-                raise TypeError(
-                    f'{self.mask!r}: expected rows that are dicts, for a column that marks repeats'
-                )
-            mask = np.arange(step.start, step.stop) < length
-            batch[self.mask] = mask if bins is None else mask[bins]
+    def _transformed_each(
+        self, batch: Any, epoch: int, positions: Int64s, bins: Int64s | None, indices: Int64s
+    ) -> Any:
+        """Returns the columns of the datapoints that `transform` makes of those of a batch."""
+        # Datapoints of one position are told apart by their place in it.
+        places = (
+            np.zeros_like(positions) if bins is None else np.arange(len(bins)) - np.searchsorted(bins, bins)
+        )
+        rows = []
+        for row, *key, index in zip(
+            rows_of(batch, len(indices)), positions.tolist(), places.tolist(), indices.tolist(), strict=True
+        ):
+            try:
+                rows.append(self._call_transform(row, epoch, *key))
+            except Exception as exc:
+                exc.add_note(f'in transform of datapoint {index} (epoch {epoch})')
+                raise
+        return columns_of(rows, indices.tolist())
+
+    def _call_transform(self, value: Any, *key: int) -> Any:
+        assert self.transform is not None
+        if self._takes_rng:
+            found = self.transform(value, rng=np.random.default_rng([self.seed & (2**64 - 1), *key]))
+        else:
+            found = self.transform(value)
+        if found is None:
+            what = 'datapoint' if self.per_datapoint else 'batch'
+            raise TypeError(f'transform: expected it to return the {what}, got None')
+        return found
+
+    def _transformed(self, batch: Any, step: Step, indices: Int64s) -> Any:
+        stage = 'transform'
         try:
-            if self.transform is not None:
-                if self._takes_rng:
-                    rng = np.random.default_rng([self.seed & (2**64 - 1), step.epoch, step.start])
-                    batch = self.transform(batch, rng=rng)
-                else:
-                    batch = self.transform(batch)
-                if batch is None:
-                    raise TypeError('transform: expected it to return the batch, got None')
+            if self.transform is not None and not self.per_datapoint:
+                batch = self._call_transform(batch, step.epoch, step.start)
             stage = 'collate'
             return batch if self.collate is None else self.collate(batch)
         except StackError as exc:
@@ -163,13 +256,18 @@ class BatchMaker:
 
     def _located(self, indices: Int64s, exc: Exception) -> Exception:
         """Returns the error of the first datapoint that cannot be read, which names it and the field."""
-        for index in indices.tolist():
-            try:
-                self.dataset.batch([index], self.fields)
-            except Exception as found:
-                return _placed(found, index, self._unreadable_field(index))
+        for index, found in self._errors(indices):
+            return _placed(found, index, self._unreadable_field(index))
         exc.add_note(f'reading datapoints {_listed(indices)} together, each of which can be read by itself')
         return exc
+
+    def _errors(self, indices: Int64s) -> Iterator[tuple[int, Exception]]:
+        """Reads datapoints one by one; yields those that cannot be read, and why."""
+        for index in dict.fromkeys(indices.tolist()):
+            try:
+                self.dataset.batch([index], self.fields)
+            except Exception as exc:
+                yield index, exc
 
     def _unreadable_field(self, index: int) -> str | None:
         for name, items in select_fields(self.fields, self._types).items() if self._types else ():
@@ -211,12 +309,12 @@ def _plan(sampler: Sampler, schedule: Schedule, block: int) -> Plan:
     return Plan(steps, np.concatenate(sampled), offsets_of(counts)[offsets].tolist(), bins)
 
 
-def _add_columns(batch: Any, columns: Batch) -> None:
+def _add_columns(batch: Any, columns: Batch, whose: str) -> None:
     if not isinstance(batch, dict):
-        raise TypeError('sampler: expected rows that are dicts, for the columns of its bins')
+        raise TypeError(f'{whose}: expected rows that are dicts, to add {", ".join(columns)} to the batch')
     for name, column in columns.items():
         if name in batch:
-            raise ValueError(f'sampler: its bins need a column {name!r}, which is a field of the dataset')
+            raise ValueError(f'{whose}: the batch needs a column {name!r}, which is a field of the dataset')
         batch[name] = column
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, Self
 
+from bags.loader.batches import Skipped
 from bags.loader.prefetch import Prefetched
 from bags.loader.schedule import Cursor, Progress, Schedule, State
 from bags.workers.signals import delay_interrupts
@@ -18,6 +19,7 @@ class Source(Protocol):
     to_device: Callable[[Any], Any] | None
     epochs: int | None
     next_cursor: Cursor
+    unreadable: dict[int, Skipped]
 
     def move_past(self, cursor: Cursor) -> None: ...
 
@@ -34,7 +36,8 @@ class LoaderIterator(Iterator[Any]):
     """Batches of one iteration over a loader; or, of several workers, those of one.
 
     Its threads or processes end with it: at the end, on `close`, on an error, or when it is garbage. After
-    Ctrl-C the next call resumes with the batch that was interrupted.
+    Ctrl-C the next call resumes with the batch that was interrupted, and after an error with the one behind
+    the batch that failed, with new threads or processes.
 
     Args:
         loader: Whose batches.
@@ -51,7 +54,7 @@ class LoaderIterator(Iterator[Any]):
     def _seek(self, cursor: Cursor, skip: int) -> None:
         """Goes to a cursor, from which on so many batches are those of other workers."""
         self._progress = Progress(self._loader.schedule(cursor, skip, self._stride))
-        self._must_start = True
+        self._must_start, self._has_failed, self._empty = True, False, 0
 
     def _place(self) -> tuple[Cursor, int]:
         """Returns the cursor, and how many batches from there on are those of other workers."""
@@ -75,12 +78,16 @@ class LoaderIterator(Iterator[Any]):
     def __next__(self) -> Any:
         delivered = None
         try:
+            if self._has_failed:  # Only now: the state after an error is that before the batch that failed.
+                self._progress.delivered += 1
+                self._seek(*self._place())
             if self._must_start:
                 self.start()
             delivered = self._progress.delivered
             if self._batches is None:
                 raise StopIteration
-            batch, to_device = next(self._batches), self._loader.to_device
+            batch = self._next_made(self._batches)
+            to_device = self._loader.to_device
             if to_device is not None:
                 try:
                     batch = to_device(batch)
@@ -96,9 +103,29 @@ class LoaderIterator(Iterator[Any]):
                 self._progress.delivered = delivered
             self._must_start = True
             raise
-        except BaseException:
+        except BaseException as exc:
             self.close()
+            self._has_failed = delivered is not None and not isinstance(exc, StopIteration)
             raise
+
+    def _next_made(self, batches: Prefetched) -> Any:
+        """Returns the next batch, after those steps of which no datapoint can be read.
+
+        Raises:
+            ValueError: No datapoint of a whole epoch can be read.
+        """
+        while True:
+            made = next(batches)
+            self._loader.unreadable.update((each.datapoint, each) for each in made.skipped)
+            if made.batch is not None:
+                self._empty = 0
+                return made.batch
+            self._progress.delivered += 1
+            self._empty += 1
+            if self._empty >= self._progress.schedule.epoch_steps:
+                raise ValueError(
+                    f'no datapoint of {self._empty} batches in a row can be read: {made.skipped[-1]}'
+                )
 
     def _move_loader_on(self) -> None:
         """Makes the next iteration over an endless loader begin after the epochs that this one has begun.
@@ -113,7 +140,7 @@ class LoaderIterator(Iterator[Any]):
 
     def close(self) -> None:
         """Ends the workers; there are no more batches."""
-        self._must_start = False
+        self._must_start = self._has_failed = False
         if self._batches is not None:
             self._batches.close()
 

@@ -11,9 +11,11 @@ import numpy as np
 
 from bags.concurrency import cached_attribute
 from bags.dataset.base import Dataset
+from bags.dataset.batch import Ragged
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.selection import Fields, select_fields
-from bags.loader.batches import MASK, BatchMaker, types_of
+from bags.indexing import Int64s
+from bags.loader.batches import MASK, BatchMaker, Skipped, types_of
 from bags.loader.collate import CollateField, collate_function
 from bags.loader.iterator import LoaderIterator
 from bags.loader.prefetch import Prefetched
@@ -61,6 +63,14 @@ class Loader:
             that take less than a millisecond.
         transform: Called with each batch by the workers; returns a batch. If it has a parameter `rng`, it
             gets a numpy `Generator` that depends on the seed, the epoch and the position only.
+        per: 'datapoint': `transform` takes and returns a single datapoint, with an `rng` of its own, which is
+            the same for any batch size. The batch is then made of what it returns: arrays of one shape are
+            stacked.
+        on_error: What becomes of datapoints that are damaged or cannot be decoded, and of all that raise an
+            error in a map-style dataset. 'raise': the error is raised in place of the batch, and the iterator
+            goes on after it. 'skip': they are left out of their batch, and listed in `skipped`. The batch is
+            smaller then; in one with a mask, another datapoint is repeated in their place. A batch of which
+            none can be read is left out; with a mask, it is an error.
         collate: Called with what `transform` returns: `bags.pad`, `bags.stack`, `bags.pack`, a mapping of
             fields to these or their names, or any function.
         to_device: Called last, in the thread that iterates, e.g. `bags.jax.device_put`.
@@ -90,6 +100,8 @@ class Loader:
         processes: bool = False,
         prefetch: int | None = None,
         transform: Callable[..., Any] | None = None,
+        per: Literal['batch', 'datapoint'] = 'batch',
+        on_error: Literal['raise', 'skip'] = 'raise',
         collate: Callable[[Any], Any] | Mapping[str, CollateField] | None = None,
         to_device: Callable[[Any], Any] | None = None,
         mask_column: str | None = None,
@@ -118,6 +130,13 @@ class Loader:
         self._last_batch = last_batch
         self.sampler = _sampler(self.dataset, shuffle, self.seed) if sampler is None else sampler
         self.transform, self.collate = transform, collate_function(collate)
+        one_of('per', per, ('batch', 'datapoint'))
+        one_of('on_error', on_error, ('raise', 'skip'))
+        if per == 'datapoint' and transform is None:
+            raise ValueError("per='datapoint': expected a transform")
+        self.per, self.on_error = per, on_error
+        self.unreadable: dict[int, Skipped] = {}
+        """Those that iterations met, by index."""
         self.to_device, self.mask_column = to_device, mask_column
         _check_sampler(self.sampler, len(dataset))
         self._set_rank(rank, world_size)
@@ -194,7 +213,7 @@ class Loader:
     def on_rank(self, rank: int, world_size: int) -> Loader:
         """Returns this loader for another rank."""
         other = copy.copy(self)
-        other.place, other._progress = [*self.next_cursor], None
+        other.place, other._progress, other.unreadable = [*self.next_cursor], None, {}
         other._set_rank(rank, world_size)
         return other
 
@@ -237,6 +256,34 @@ class Loader:
         epoch = cursor.first + self.epochs if self.epochs is not None else cursor.epoch + 1
         self.next_cursor = Cursor(epoch, 0, epoch)
 
+    @property
+    def skipped(self) -> list[Skipped]:
+        """The datapoints that were left out of the batches delivered so far: datapoint, field and reason.
+
+        By index, each once, of this rank; those that the workers of PyTorch or Grain leave out are not here.
+        """
+        return [self.unreadable[index] for index in sorted(self.unreadable)]
+
+    def indices(self, epoch: int, step: int) -> Int64s:
+        """Returns the datapoints of a step of an epoch on this rank, int64, in the order of the batch.
+
+        Those of other ranks are `loader.on_rank(rank, world_size).indices(epoch, step)`. Repeats of the last
+        step are among them, and skipped datapoints.
+
+        Args:
+            epoch: From 0.
+            step: From 0, counted from the beginning of the epoch.
+
+        Raises:
+            IndexError: The epoch has fewer steps.
+        """
+        schedule = self.schedule(Cursor(at_least('epoch', epoch, 0), 0, epoch))
+        if at_least('step', step, 0) >= schedule.epoch_steps:
+            raise IndexError(f'step {step} out of range: an epoch has {schedule.epoch_steps} on this rank')
+        found = schedule[step]
+        taken = self.sampler.take(epoch, np.arange(found.start, found.stop) % schedule.length)
+        return taken.values if isinstance(taken, Ragged) else taken
+
     def worker_shard(self, worker: int, workers: int, begin: Cursor | None = None) -> LoaderIterator:
         """Returns every `workers`-th batch, from batch `worker` on, for one worker of another library.
 
@@ -261,7 +308,7 @@ class Loader:
         """Returns what makes the batches of a schedule."""
         return BatchMaker(
             self.dataset, self.fields, self.sampler, schedule, self.seed, self.transform, self.collate,
-            self.mask,
+            self.mask, self.per == 'datapoint', self.on_error == 'skip', dict(self.unreadable),
         )  # fmt: skip
 
     def start(self, progress: Progress) -> Prefetched:

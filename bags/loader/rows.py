@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from bags.dataset.selection import Fields
 from bags.indexing import Int64s
 
-__all__ = ['MapStyle', 'RowBatches']
+__all__ = ['MapStyle', 'RowBatches', 'columns_of', 'rows_of']
 
 
 class MapStyle(Protocol):
@@ -64,21 +64,39 @@ class RowBatches:
                 )
         else:
             rows = [self.rows[index] for index in indices]
-        kind = next((kind for kind in (Mapping, tuple) if rows and isinstance(rows[0], kind)), object)
-        if fields is not None and (kind is not Mapping or isinstance(fields, Mapping)):
+        if fields is not None and (
+            isinstance(fields, Mapping) or not all(isinstance(row, Mapping) for row in rows)
+        ):
             raise TypeError('fields: of a map-style dataset, expected names, and rows that are dicts')
-        if kind is object:
-            return _column(rows)
-        forms = [_form(row, kind) for row in rows]
-        for index, form in zip(indices, forms, strict=True):
-            if form != forms[0]:
-                raise ValueError(
-                    f'datapoint {index}: expected {forms[0]:.200} as in this batch, got {form:.200}'
-                )
-        if kind is tuple:
-            return tuple(map(_column, map(list, zip(*rows, strict=True))))
-        chosen = rows[0] if fields is None else (fields,) if isinstance(fields, str) else fields
-        return {name: _column([row[name] for row in rows]) for name in chosen}
+        return columns_of(rows, indices, (fields,) if isinstance(fields, str) else fields)
+
+
+def rows_of(batch: Any, count: int) -> list[Any]:
+    """Returns the rows of a batch: dicts, tuples, or single values."""
+    if isinstance(batch, dict):
+        return [{name: column[row] for name, column in batch.items()} for row in range(count)]
+    if isinstance(batch, tuple):
+        return [tuple(column[row] for column in batch) for row in range(count)]
+    return [batch[row] for row in range(count)]
+
+
+def columns_of(rows: list[Any], indices: list[int], fields: Iterable[str] | None = None) -> Any:
+    """Returns the columns of rows of some datapoints, which must all have the same form.
+
+    Raises:
+        KeyError: No such field.
+        ValueError: Dicts or tuples that differ.
+    """
+    kind = next((kind for kind in (Mapping, tuple) if rows and isinstance(rows[0], kind)), object)
+    if kind is object:
+        return _column(rows)
+    forms = [_form(row, kind) for row in rows]
+    for index, form in zip(indices, forms, strict=True):
+        if form != forms[0]:
+            raise ValueError(f'datapoint {index}: expected {forms[0]:.200} as in this batch, got {form:.200}')
+    if kind is tuple:
+        return tuple(map(_column, map(list, zip(*rows, strict=True))))
+    return {name: _column([row[name] for row in rows]) for name in fields or rows[0]}
 
 
 def _form(row: Any, kind: Any) -> str:

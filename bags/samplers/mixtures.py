@@ -32,11 +32,11 @@ class Part(NamedTuple):
 
     def place(self, positions: Int64s) -> tuple[Int64s, Int64s]:
         """Returns the dataset at positions of the part, and how often it came before."""
-        cycle, slot = np.divmod(positions, len(self.owners))
-        owners = self.owners[slot]
-        return owners, self.before[owners] + cycle * self.counts[owners] + self.ranks[slot]
+        cycles, slots = positions // len(self.owners), positions % len(self.owners)
+        owners = self.owners[slots]
+        return owners, self.before[owners] + cycles * self.counts[owners] + self.ranks[slots]
 
-    def count(self, positions: int) -> Int64s:
+    def counts_until(self, positions: int) -> Int64s:
         """Returns how often each dataset came before a position of the part."""
         cycles, slots = divmod(positions, len(self.owners))
         return (
@@ -87,7 +87,7 @@ class Mixture:
         before = np.zeros(len(self.lengths), np.int64)
         for number, start in enumerate(starts):
             if number:
-                before = self._parts[-1].count(start - int(self._starts[number - 1]))
+                before = self._parts[-1].counts_until(start - int(self._starts[number - 1]))
             self._parts.append(Part(np.array(found[start]), *_cycle(found[start]), before))
         self.seed = integer('seed', seed)
         self.shuffle = shuffle

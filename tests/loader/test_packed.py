@@ -103,5 +103,5 @@ def test_what_does_not_fit_the_dataset(dataset, kit, tmp_path):
             stream(dataset, sampler)
     other = bags.open(kit.fill(tmp_path / 'x', [{'_bin': 1}, {'_bin': 2}], {'_bin': 'int(8)'}))
     loader = bags.Loader(other, 1, sampler=samplers.Packed(5, [2, 3]), workers=0)
-    with pytest.raises(ValueError, match="need a column '_bin', which is a field of the dataset"):
+    with pytest.raises(ValueError, match="needs a column '_bin', which is a field of the dataset"):
         next(iter(loader))

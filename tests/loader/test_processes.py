@@ -2,7 +2,7 @@
 
 import pytest
 
-HINT = "a script that starts processes needs `if __name__ == '__main__':`"
+HINT = "expected `if __name__ == '__main__':` around this, as each worker process imports the script"
 
 
 def test_processes_make_the_batches_that_threads_do(script):

@@ -190,10 +190,10 @@ def test_stop_iteration_is_an_error(workers, where):
     assert len(found) == 7
     assert str(caught.value).startswith(
         {
-            '__getitem__': 'StopIteration was raised, datapoint 30',
+            '__getitem__': 'StopIteration was raised: datapoint 30',
             'to_device': 'to_device raised StopIteration',
         }.get(
-            where, f'StopIteration was raised, in {where} of the batch of datapoints 28, 29, 30, 31 (epoch 0)'
+            where, f'StopIteration was raised: in {where} of the batch of datapoints 28, 29, 30, 31 (epoch 0)'
         )
     )
 
