@@ -14,7 +14,7 @@ a sequence of clips, holds frames: a value of type `array`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, BinaryIO, SupportsIndex
+from typing import Any, BinaryIO, Literal, SupportsIndex, overload
 
 import numpy as np
 
@@ -125,6 +125,28 @@ class Windows(WindowsView):
         )
 
 
+@overload
+def windows(
+    dataset: Dataset,
+    fields: str | Iterable[str],
+    length: int | None = None,
+    stride: int = 1,
+    drop_last: bool = True,
+) -> Windows: ...
+@overload
+def windows(
+    dataset: Dataset,
+    fields: Mapping[str, Span] = ...,
+    length: None = None,
+    stride: int = 1,
+    drop_last: Literal[True] = True,
+    *,
+    every: str | float,
+    bounds: tuple[float | None, float | None] | None = None,
+    padding: Padding = 'edge',
+    times: Mapping[str, str | float] | None = None,
+    **spans: Span,
+) -> TimeWindows: ...
 def windows(
     dataset: Dataset,
     fields: str | Iterable[str] | Mapping[str, Span] = (),

@@ -1,5 +1,6 @@
-"""The blocks `py` of the documentation run: those with PyTorch, Grain, JAX and Beam."""
+"""The blocks `py` of the documentation run: those with PyTorch, Grain, JAX, Beam and torchcodec."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -10,15 +11,23 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r'^```py\n(.*?)^```', re.DOTALL | re.MULTILINE)
-DOCUMENTS = [path for path in sorted(ROOT.glob('docs/*.md')) if BLOCK.search(path.read_text('utf-8'))]
+EVERY_BLOCK = re.compile(r'^```py(?:thon)?\n(.*?)^```', re.DOTALL | re.MULTILINE)
+"""Of recipes, whose blocks with PyTorch go on from those without."""
+DOCUMENTS = [path for path in sorted(ROOT.glob('docs/**/*.md')) if BLOCK.search(path.read_text('utf-8'))]
 
 
 @pytest.mark.parametrize('path', DOCUMENTS, ids=lambda path: path.name)
 def test_blocks_run(path, tmp_path):
     """Each page runs in its own process, because PyTorch forks."""
     text = path.read_text('utf-8')
+    if 'torchcodec' in text:
+        try:
+            importlib.import_module('torchcodec.decoders')
+        except (ImportError, OSError, RuntimeError) as exc:  # The last two without libraries of FFmpeg.
+            pytest.skip(f'torchcodec is needed for this: pip install torchcodec ({str(exc)[:80]})')
     lines = [''] * text.count('\n')
-    for block in BLOCK.finditer(text):
+    pattern = EVERY_BLOCK if path.parent.name == 'recipes' else BLOCK
+    for block in pattern.finditer(text):
         # Line numbers as in the document, for tracebacks.
         first = text.count('\n', 0, block.start(1))
         body = block[1].splitlines()

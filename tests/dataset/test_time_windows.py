@@ -437,7 +437,7 @@ def test_sounds_beyond_the_recording(tmp_path):
     for padding in ('edge', 'zero', 'drop'):
         view = bags.windows(reader, every='mark', audio=bags.times(0, 0.01), times=times, padding=padding)
         if padding == 'drop':
-            assert view.column('mark') == [[0, 1, 2, 3]]
+            assert len(view) == 1
             assert view.origin(0) == (0, 1)
             continue
         found, pads = view.column('audio'), view.column('audio_is_pad')
