@@ -162,7 +162,9 @@ class BatchMaker:
             Which of the datapoints can be read, those that were, and their columns; None if there are none.
         """
         while True:
-            sound = np.array([index not in self.unreadable for index in indices.tolist()], bool)
+            sound = np.ones(len(indices), bool)
+            if self.unreadable:
+                sound[:] = [index not in self.unreadable for index in indices.tolist()]
             chosen = indices[sound]
             if not len(chosen):
                 return sound, chosen, None
