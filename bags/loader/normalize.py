@@ -70,7 +70,7 @@ def normalize(
 
     Raises:
         KeyError: No statistics of a field.
-        ValueError: Another mode, no values, or no quantiles of a field.
+        ValueError: Another mode; no values, no quantiles, or infinite values of a field.
     """
     one_of('mode', mode, ('std', 'range', 'quantiles'))
     names = [fields] if isinstance(fields, str) else list(statistics if fields is None else fields)
@@ -92,5 +92,9 @@ def normalize(
                 (found.min, found.max) if mode == 'range' else (found.quantiles[0.01], found.quantiles[0.99])
             )
             offset, scale = (low + high) / 2, (high - low) / 2
+        if not (np.isfinite(offset).all() and np.isfinite(scale).all()):
+            raise ValueError(
+                f'normalize: field {name!r}: expected finite statistics, got {offset} and {scale}'
+            )
         scales[name] = offset, np.where(scale > 0, scale, 1.0)
     return Normalize(scales)

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -84,7 +85,8 @@ def statistics(
     sequences. Pictures and videos are counted by channel, in a sample of datapoints.
 
     Of a path, the statistics are kept beside the data in `statistics.json`, with a fingerprint of the
-    dataset. Those of an unchanged dataset are returned without reading it again.
+    dataset. Those of an unchanged dataset are returned without reading it again. Where nothing can be
+    written, a warning says so.
 
     Args:
         dataset: A reader, a view, or the path of a dataset.
@@ -127,7 +129,10 @@ def statistics(
         if missing:
             for name, found in _compute(opened, missing, samples, workers, progress).items():
                 known[name] = as_json(found)
-            store.replace(file, json.dumps({**made_from, 'fields': known}).encode())
+            try:
+                store.replace(file, json.dumps({**made_from, 'fields': known}).encode())
+            except OSError as exc:
+                warnings.warn(f'{file}: statistics are not kept: {exc}', stacklevel=2)
         return {name: _from_json(known[name]) for name in names}
 
 
@@ -242,6 +247,8 @@ def _accumulate_pictures(
                 accumulator = merged.setdefault(channels, Accumulator(np.full(channels, 127.0)))
                 accumulator.add(picture.reshape(-1, channels))
         advance(len(dataset) * min(step, len(sampled) - start) // max(1, len(sampled)))
+    if set(merged) == {1, 3}:
+        merged[3].merge(merged.pop(1))  # Grey is three equal channels.
     if len(merged) > 1:
         raise ValueError(
             f'statistics: field {name!r}: expected pictures of as many channels, got {sorted(merged)}'

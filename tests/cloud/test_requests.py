@@ -236,3 +236,52 @@ def test_videos_are_asked_at_the_same_time(s3_storage, proxy):
     with proxy.counted() as requests:
         assert (some[3:18] == frames[3:18]).all()
     assert {int(asked.partition('=')[2].partition('-')[0]) // 30_000 for _, _, asked in requests} == {0, 1}
+
+
+@pytest.fixture(scope='module')
+def recordings(s3_storage, tmp_path_factory):
+    """Recordings with events at random times and a state of a constant rate, on S3."""
+    pytest.importorskip('av')
+    local = tmp_path_factory.mktemp('local') / 'recordings'
+    spec = {'audio': 'audio', 'event': 'int(4)[]', 'time': 'float(8)[]', 'state': 'array(float32,7)[]'}
+    facts = {'fields': {'event': {'times': 'time'}, 'state': {'rate': 100}}}
+    with bags.DatasetWriter(local, spec, metadata=facts) as writer:
+        for index in range(6):
+            random = np.random.default_rng(index)
+            sound = random.uniform(-1, 1, (20 * 48_000, 1)).astype('f4')
+            time = np.sort(random.uniform(0, 20, 500))
+            state = random.standard_normal((2000, 7)).astype('f4')
+            writer.append({'audio': (sound, 48_000), 'event': range(500), 'time': time, 'state': state})
+    store, root = store_for(f'{s3_storage.root}/recordings', None, s3_storage.options)
+    for path in local.iterdir():
+        store.replace(store.join(root, path.name), path.read_bytes())
+    return root, bags.open(local)
+
+
+def test_windows_take_a_round_for_each_field(recordings, s3_storage, proxy):
+    root, local = recordings
+    spans = {
+        'audio': bags.times(-0.05, 0.05),
+        'state': bags.times(-0.1, 0.0, rate=50),
+        'event': bags.steps(0, 2),
+    }
+    with proxy.counted() as making:
+        dataset = bags.open(root, storage_options=s3_storage.through(proxy))
+        view = bags.windows(dataset, every='event', **spans)
+        assert len(view) == 3000
+    assert kinds(making)['metadata.json'] == 1
+    assert not {'audio.bag', 'event.bag', 'time.bag', 'state.bag'} & kinds(making).keys()
+    random = np.random.default_rng(0)
+    view.batch(random.integers(0, 3000, 64))
+    for _ in range(2):
+        indices = random.integers(0, 3000, 64)
+        proxy.most, proxy.delay = 0, 0.2
+        with proxy.counted() as requests:
+            batch = view.batch(indices)
+        proxy.delay = 0
+        found = kinds(requests)
+        assert found['time.bag'] == found['metadata.json'] == found['refs.bag'] == 0
+        assert max(found[name] for name in ('state.bag', 'event.bag')) <= 1
+        assert proxy.most > 0.6 * found['audio.bag']  # All at once, not one after the other.
+        expected = bags.windows(local, every='event', **spans).batch(indices)
+        assert all(np.array_equal(batch[name], expected[name]) for name in expected)

@@ -1,9 +1,11 @@
 """Statistics beside those of numpy, kept beside the data, and normalization by them."""
 
 import pickle
+import shutil
 
 import numpy as np
 import pytest
+from fsspec.implementations.zip import ZipFileSystem
 
 import bags
 
@@ -114,6 +116,8 @@ def test_values_that_are_no_numbers(tmp_path):
     assert np.isnan(found['b'].mean)
     with pytest.raises(ValueError, match="'b': expected values, got none"):
         bags.normalize(found, 'b')
+    with pytest.raises(ValueError, match="'a': expected finite statistics"):
+        bags.normalize(found, 'a')
     with bags.DatasetWriter(tmp_path / 'y', {'text': 'utf8'}) as writer:
         writer.append({'text': 'x'})
     with pytest.raises(TypeError, match='text'):
@@ -163,3 +167,24 @@ def test_normalize(path):
         bags.normalize(found, mode='x')
     with pytest.raises(ValueError, match='quantiles'):
         bags.normalize(found, 'wide', mode='quantiles')
+
+
+def test_grey_pictures_among_others(tmp_path):
+    pytest.importorskip('PIL')
+    chance = np.random.default_rng(0)
+    grey = chance.integers(0, 256, (20, 30), np.uint8)
+    colour = chance.integers(0, 256, (10, 30, 3), np.uint8)
+    with bags.DatasetWriter(tmp_path / 'x', {'image': 'png'}) as writer:
+        for picture in (grey, colour, grey):
+            writer.append({'image': picture})
+    found = bags.statistics(tmp_path / 'x')['image']
+    alike = np.repeat(grey.reshape(-1, 1), 3, 1)
+    check(found, np.concatenate([alike, colour.reshape(-1, 3), alike]))
+
+
+def test_statistics_that_cannot_be_kept(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'x', {'a': 'float(8)'}) as writer:
+        writer.append({'a': 3})
+    archive = shutil.make_archive(tmp_path / 'y', 'zip', tmp_path, 'x')
+    with pytest.warns(UserWarning, match=r'statistics\.json: statistics are not kept'):
+        assert bags.statistics('x', filesystem=ZipFileSystem(archive))['a'].mean == 3
