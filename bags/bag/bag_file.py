@@ -124,9 +124,9 @@ class BagFile:
     @cached_attribute
     def get_view(self) -> Callable[[int], Buffer]:
         """The fastest function from an index to a record as a buffer, over the file where that is mapped."""
-        if not self.is_mapped or self.codec is not None:
-            return self.get if self.view is None else self.record_view
         bag = copy.copy(self)
+        if not bag.is_mapped or bag.codec is not None:
+            return bag.get if bag.view is None else bag.record_view
         return make_slicer(bag, bag.view, bag.record_view)
 
     def ends_view(self) -> memoryview:

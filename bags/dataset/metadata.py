@@ -66,8 +66,10 @@ def load_metadata(data: bytes, where: object) -> Metadata:
     """Parses the content of metadata.json.
 
     Raises:
-        CorruptError: It is not JSON, or not an object.
+        CorruptError: It is not JSON, or not an object, or takes more than 16 MiB.
     """
+    if len(data) > MAX_METADATA_BYTES:
+        raise CorruptError(where, None, f'expected at most {MAX_METADATA_BYTES} bytes, got {len(data)}')
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as exc:

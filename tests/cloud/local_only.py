@@ -77,6 +77,7 @@ LOCAL_ONLY = {
         'test_appending_keeps_the_mode_bits',
         'test_files_close_at_once_with_their_last_user',
         'test_many_records_for_which_there_is_no_room',
+        'test_records_on_a_full_disk_stay_buffered',
         'test_temporary_files_of_killed_writers',
         'test_two_writers',
         'test_two_writers_in_one_folder',
