@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bags.authoring.progress_log import ProgressLog
 from bags.dataset.field_writer import Compression, Run
+from bags.dataset.progress_log import ProgressLog
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.errors import SpecError
 from bags.formats.arrays import is_small_float

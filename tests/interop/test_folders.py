@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import bags
-from bags.interop.convert import open_source
 from bags.interop.extensions import escape_key, unescape_key
 from bags.interop.folders import find_layout, group
+from bags.interop.open_source import open_source
 
 DATA = Path(__file__).parents[2] / 'examples' / 'data'
 CAT = (DATA / 'cat.jpg').read_bytes()
