@@ -27,7 +27,7 @@ class Format(NamedTuple):
     """A format that a library reads."""
 
     module: str
-    """In `bags.interop.sources`: `open_source(paths, storage_options)` there returns the source of some files,
+    """In `bags.interop.sources`. Its `open_source(paths, storage_options)` returns the source of some files,
     or of the folder that has the marker."""
     files: tuple[str, ...]
     """Patterns of the names of its files, in lower case."""
