@@ -97,6 +97,8 @@ def convert(
         source = open_source(
             source, format=format, layout=layout, spec=spec, storage_options=source_options, on_error=on_error
         )
+    if source.damaged and on_error == 'raise':
+        raise SourceError(*source.damaged[0])
     skipped = list(source.damaged)
     storage: dict[str, Any] = {'filesystem': filesystem, 'storage_options': storage_options}
     with ShardedDatasetWriter(

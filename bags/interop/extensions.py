@@ -39,6 +39,7 @@ _BY_TYPE = {
     'video': 'mp4 m4v mov mkv webm',
     'audio': 'wav flac ogg oga opus mp3 m4a',
     'json': 'json',
+    'array': 'npy',
     'msgpack': 'msgpack mp msg',
     'utf8': 'txt text caption transcript cls cls2 index inx id csv tsv md html xml yaml yml srt',
 }

@@ -14,6 +14,7 @@ from bags.errors import CorruptError, SourceError, SpecError
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.folders import FolderSource, list_files
+from bags.interop.records import find_files
 from bags.interop.source import Source
 from bags.interop.webdataset import TarSource, is_tar
 from bags.validation import one_of
@@ -38,7 +39,14 @@ class Format(NamedTuple):
     """
 
 
-FORMATS: dict[str, Format] = {}
+FORMATS: dict[str, Format] = {
+    'mds': Format('mds', ('*.mds', '*.mds.*'), 'index.json'),
+    'litdata': Format('litdata', ('*.bin',), 'index.json'),
+    'tfds': Format('tfds', ('*.tfrecord*', '*.array_record*'), 'features.json'),
+    'tfrecord': Format('tfrecord', ('*.tfrecord*', '*.tfrec')),
+    'array_record': Format('array_record', ('*.array_record*', '*.arrayrecord*')),
+    'bagz': Format('bagz', ('*.bagz', '*.bag')),
+}
 """By name, in the order in which they are tried."""
 _BESIDE = ('readme*', 'license*', '*.md', '_success')
 """Files that are left out beside those of a format."""
@@ -89,6 +97,8 @@ def _open(
     storage_options: Mapping[str, Any] | None,
     on_error: str,
 ) -> Source:
+    if any(letter in path for path in paths for letter in '*?[') and not any('@' in path for path in paths):
+        paths = find_files(paths, storage_options)  # Where there is an @, the rest is for bagz to expand.
     root = paths[0].rstrip('/') if len(paths) == 1 else None
     names = [] if root is None or is_tar(root) else list_files(root, storage_options)
     metadata: Metadata = {}
@@ -144,7 +154,7 @@ def _format_of(names: list[str], paths: list[str]) -> str:
             found = marker in names and any(_fits(format, name) for name in names)
         if found:
             return format
-    return 'webdataset' if all(is_tar(name) or '*' in name for name in names or paths) else 'folder'
+    return 'webdataset' if all(map(is_tar, names or paths)) else 'folder'
 
 
 def _read_metadata(path: str, storage_options: Mapping[str, Any] | None) -> Metadata | None:
