@@ -9,6 +9,7 @@ from bags.formats.signatures import EXTENSIONS, FORMATS
 
 __all__ = [
     'KEY',
+    'LABELS',
     'PICTURE_TYPES',
     'WRITTEN_EXTENSIONS',
     'escape_key',
@@ -43,6 +44,8 @@ _BY_TYPE = {
     'msgpack': 'msgpack mp msg',
     'utf8': 'txt text caption transcript cls cls2 index inx id csv tsv md html xml yaml yml srt',
 }
+LABELS = ('cls', 'cls2', 'class', 'count', 'index', 'inx', 'id')
+"""The extensions of files with an integer, as in WebDataset."""
 PICTURE_TYPES = ('jpeg', 'png', 'webp', 'avif', 'image')
 _TYPES = {extension: kind for kind, names in _BY_TYPE.items() for extension in names.split()}
 _EXTENSIONS = {word: EXTENSIONS[format] for word, format in FORMATS.items()} | {
