@@ -149,6 +149,8 @@ def find_files(paths: list[str], storage_options: Mapping[str, Any] | None = Non
 
 def open_file(path: str, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:
     """Opens a file or URL to read; a local file as `open` does, without fsspec between."""
+    if ':' not in path:
+        return open(path, 'rb')
     import fsspec
 
     fs, inner = fsspec.core.url_to_fs(path, **(storage_options or {}))
