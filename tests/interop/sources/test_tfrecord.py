@@ -1,8 +1,10 @@
 """Import of TFRecord files, written and read by TensorFlow: see make_golden_streams.py."""
 
+import signal
 import struct
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -113,6 +115,35 @@ def test_records_of_another_schema_are_named(tmp_path):
     source.spec['score'] = 'float(4)'
     with pytest.raises(bags.SourceError, match=r"record 0: field 'score': expected a value, got none"):
         bags.convert(source, tmp_path / 'out2')
+
+
+def test_an_import_that_is_killed_resumes(tmp_path):
+    source, target = tmp_path / 'a.tfrecord', tmp_path / 'out'
+    source.write_bytes(RECORDS.read_bytes() * 1000)
+    code = f'import bags; bags.convert({str(source)!r}, {str(target)!r}, shard_length=100, progress=False)'
+    process = subprocess.Popen([sys.executable, '-c', code])
+    try:
+        while len(list(target.glob('*'))) < 5:
+            assert process.poll() is None, 'ended before it could be killed'
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = bags.convert(source, target, shard_length=100, resume=True)
+    assert done.datapoints == 6000
+    with bags.open(target) as dataset:
+        np.testing.assert_array_equal(
+            dataset.batch(range(6000), 'label')['label'], -np.tile(np.arange(6), 1000)
+        )
+
+
+def test_sources_by_url(tmp_path):
+    import fsspec
+
+    memory = fsspec.filesystem('memory')
+    for name in ('tfrecord.tfrecord', 'tfrecord-gz.tfrecord.gz'):
+        memory.pipe_file(f'/streams/{name}', (GOLDEN / name).read_bytes())
+    assert bags.convert('memory://streams/*.tfrecord*', tmp_path / 'out').datapoints == 12
 
 
 def test_a_missing_package_names_the_extra():
