@@ -29,7 +29,8 @@ from bags.media.stored import AUDIO_FORMATS, VIDEO_FORMATS
 __all__ = ['open_examples']
 
 SAMPLES = 1000
-"""Records from which types are inferred."""
+"""Records from which types are inferred, unless fewer have this many bytes:"""
+SAMPLE_BYTES = 1 << 25
 _SPLIT = re.compile(r'.*?-([A-Za-z0-9_]+)\.(?:tfrecord|array_record)[^/]*')
 _CONTROL = re.compile(r'[\x00-\x08\x0b\x0c\x0e-\x1f]')
 
@@ -83,14 +84,14 @@ def open_examples(
             for data in itertools.islice(read_file(path, 0), each)
             if isinstance(data, bytes)
         )
-        inferred = _infer(itertools.islice(records, SAMPLES), notes)
+        inferred, looked_at = _infer(itertools.islice(records, SAMPLES), notes)
         if inferred is None:
             source = Bytes(format, files, read_file)
         else:
-            source = ExampleSource(format, files, read_file, inferred)
-            if source.count > SAMPLES:
+            source = ExampleSource(format, files, read_file, inferred, looked_at)
+            if source.count > looked_at:
                 notes.append(
-                    f'types are inferred from {SAMPLES} of {source.count} records; spec= changes them'
+                    f'types are inferred from {looked_at} of {source.count} records; spec= changes them'
                 )
     source.notes += notes
     source.damaged = damaged
@@ -105,6 +106,7 @@ class ExampleSource(RecordSource):
         files: Path and number of records of each file.
         read: As `RecordSource.read`.
         columns: By field, and whether some examples are without it.
+        looked_at: Number of records from which these come; None if examples may have more features.
     """
 
     def __init__(
@@ -113,11 +115,14 @@ class ExampleSource(RecordSource):
         files: list[tuple[str, int]],
         read: Callable[[str, int], Iterator[bytes | SourceError]],
         columns: Mapping[str, tuple[ExampleColumn, bool]],
+        looked_at: int | None = None,
     ) -> None:
         spec = {field: column.kind + '?' * optional for field, (column, optional) in columns.items()}
         super().__init__(format, spec, files)
         self._read = read
         self._columns = {field: column for field, (column, _) in columns.items()}
+        self._keys = {column.key for column in self._columns.values()}
+        self._looked_at = looked_at
         self.splits: Mapping[str, str] = {}
 
     def read(self, path: str, start: int) -> Iterator[bytes | SourceError]:
@@ -126,6 +131,8 @@ class ExampleSource(RecordSource):
     def decode(self, entry: Record) -> Mapping[str, Any]:
         assert isinstance(entry.data, bytes)
         example = parse_example(entry.data)
+        if self._looked_at is not None:
+            self._check_keys(example)
         values: dict[str, Any] = {'split': self.splits[entry.path]} if self.splits else {}
         for field, column in self._columns.items():
             if field in self.spec:
@@ -142,6 +149,15 @@ class ExampleSource(RecordSource):
                     )
                 values[field] = value
         return values
+
+    def _check_keys(self, example: Any) -> None:
+        found = {*example.context.feature, *example.feature_lists.feature_list} - self._keys
+        for key in found:
+            if key not in example.context.feature or _values_of(example.context.feature[key]):
+                raise ValueError(
+                    f'feature {key!r}: expected only those of the first {self._looked_at} records, '
+                    "whose features are the fields; on_error='skip' leaves this record out"
+                )
 
 
 def _value(example: Any, column: ExampleColumn, word: str, name: str) -> Any:
@@ -218,22 +234,29 @@ def _values_of(feature: Any) -> Sequence[Any]:
     return values
 
 
-def _infer(records: Iterator[bytes], notes: list[str]) -> dict[str, tuple[ExampleColumn, bool]] | None:
-    """Returns the columns of some records, and whether some are without it; None if not examples."""
+def _infer(
+    records: Iterator[bytes], notes: list[str]
+) -> tuple[dict[str, tuple[ExampleColumn, bool]] | None, int]:
+    """Returns the columns of some records, and whether some are without it; None if they are no examples.
+
+    The second value is how many records it has looked at.
+    """
     seen: dict[tuple[str, bool], list[list[Sequence[Any]]]] = defaultdict(list)
-    count = 0
+    count = size = 0
     for data in records:
-        count += 1
         try:
             example = parse_example(data)
         except ValueError:
-            return None
+            return None, count
         for key, feature in example.context.feature.items():
             seen[key, False].append([_values_of(feature)])
         for key, steps in example.feature_lists.feature_list.items():
             seen[key, True].append(list(map(_values_of, steps.feature)))
+        count, size = count + 1, size + len(data)
+        if size > SAMPLE_BYTES:
+            break
     if not seen:
-        return None
+        return None, count
     keys = sorted(seen, key=lambda each: (each[1], each[0]))
     names = name_fields(
         (f'steps.{key}' if steps and (key, False) in seen else key for key, steps in keys), notes
@@ -253,7 +276,7 @@ def _infer(records: Iterator[bytes], notes: list[str]) -> dict[str, tuple[Exampl
         may_be_empty = column.levels or -1 in column.shape
         is_optional = len(seen[key, in_steps]) < count or (present < count and not may_be_empty)
         columns[name] = column, is_optional
-    return columns
+    return columns, count
 
 
 def _column(key: str, found: list[Sequence[Any]], in_steps: bool) -> ExampleColumn:

@@ -132,9 +132,8 @@ def test_an_import_that_is_killed_resumes(tmp_path):
     done = bags.convert(source, target, shard_length=100, resume=True)
     assert done.datapoints == 6000
     with bags.open(target) as dataset:
-        np.testing.assert_array_equal(
-            dataset.batch(range(6000), 'label')['label'], -np.tile(np.arange(6), 1000)
-        )
+        labels = dataset.batch(range(6000), 'label')['label']
+    np.testing.assert_array_equal(labels, -np.tile(np.arange(6), 1000))
 
 
 def test_sources_by_url(tmp_path):
@@ -144,6 +143,17 @@ def test_sources_by_url(tmp_path):
     for name in ('tfrecord.tfrecord', 'tfrecord-gz.tfrecord.gz'):
         memory.pipe_file(f'/streams/{name}', (GOLDEN / name).read_bytes())
     assert bags.convert('memory://streams/*.tfrecord*', tmp_path / 'out').datapoints == 12
+
+
+def test_features_that_the_first_records_do_not_have_are_named(tmp_path):
+    source = tmp_path / 'a.tfrecord'
+    sequence = (GOLDEN / 'tfrecord-sequence.tfrecord').read_bytes()
+    source.write_bytes(RECORDS.read_bytes() * 200 + sequence)
+    assert any('1000 of 1203 records' in note for note in open_source(source).notes)
+    with pytest.raises(bags.SourceError, match=r"record 1200: feature '(frame|speed|id)': expected only"):
+        bags.convert(source, tmp_path / 'out')
+    done = bags.convert(source, tmp_path / 'out2', on_error='skip')
+    assert (done.datapoints, len(done.skipped)) == (1200, 3)
 
 
 def test_a_missing_package_names_the_extra():
