@@ -260,5 +260,6 @@ def merge(kind: type[Options], options: Options | None, keywords: Mapping[str, o
     for name, value in keywords.items():
         if name not in vars(merged):
             raise TypeError(f'{name!r} is not an option; the options are: {", ".join(vars(merged))}')
-        setattr(merged, name, value)
+        if value is not vars(merged)[name]:
+            setattr(merged, name, value)
     return merged

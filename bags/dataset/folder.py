@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import errno
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, NoReturn, TypedDict, cast
 
 from bags.bag.bag_file import BagFile
@@ -22,15 +22,15 @@ from bags.bag.options import (
     merge,
 )
 from bags.bag.zstd import check_dictionary, codec_for
-from bags.concurrency import cached_attribute, map_concurrently
+from bags.concurrency import cached_attribute, map_in_threads
 from bags.dataset.metadata import METADATA
-from bags.dataset.schema import Schema, SchemaCache
+from bags.dataset.schema import Schema, parse_schema
 from bags.dataset.shard_index import INDEX, Shard
-from bags.dataset.spec import Spec
+from bags.dataset.spec import Spec, load_spec
 from bags.dataset.unfinished import MARK, is_temporary
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.formats.scalars import MAX_VALUE_SIZE
-from bags.storage import Store, store_to_read
+from bags.storage import Hints, Store, store_to_read
 from bags.storage.base import AccessPattern, CachePolicy
 from bags.storage.memory_file import MemoryFile
 from bags.validation import refuse_unknown
@@ -45,6 +45,9 @@ class FolderOptions(ReaderOptions):
     """Options of the readers of bags, and those of datasets alone."""
 
     max_value_size: int = MAX_VALUE_SIZE
+
+
+DEFAULTS = FolderOptions()
 
 
 class ReadOptions(TypedDict, total=False):
@@ -88,7 +91,7 @@ def open_store(
     if 'cache_size' in options and options.get('cache') is None:
         raise ValueError('cache_size: has no effect without cache')
     keywords = {**options, 'filesystem': filesystem, 'storage_options': storage_options}
-    made = cast('FolderOptions', merge(ReaderOptions, FolderOptions(), keywords))
+    made = cast('FolderOptions', merge(ReaderOptions, DEFAULTS, keywords))
     store, path = store_to_read(directory, made)
     is_local = not store.is_remote or made.cache is not None
     if cache_index and not (is_local and made.mapped):
@@ -96,13 +99,15 @@ def open_store(
     return store, path, made
 
 
-def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
+def is_being_made(names: Collection[str], is_remote: bool = False) -> bool:
     """Tells by its names whether a folder has no more than a writer makes before the refs.
 
     Where files grow, these are its first bag; where they appear as a whole, they are its last.
     """
+    if 'refs.bag' in names:
+        return False
     if is_remote:
-        return not any(name == 'refs.bag' or name.endswith('.idx') for name in names)
+        return not any(name.endswith('.idx') for name in names)
     known = {'spec.json', METADATA, MARK, 'limits.refs.bag'}
     return {name for name in names if not is_temporary(name)} <= known
 
@@ -126,9 +131,9 @@ class Folder:
         """Whether Bags 0.x wrote it, as far as is known: `open_refs` finds out."""
         self._spec: bytes | None = None
         self._refs: BagFile | None = None
-        """What was read by `look`."""
+        """What `look` has read."""
         self._version: str | None = None
-        """Of its spec.json, if it is local: a dataset that replaces this one has another."""
+        """Of its spec.json, if it is local and was read by `look`."""
         self._begun: BagFile | None = None
         """Refs that a writer has begun, without a datapoint so far."""
 
@@ -139,10 +144,34 @@ class Folder:
             return set(self.known.sizes)
         return set(self.store.names(self.path))
 
-    def pin(self) -> None:
-        """Has what is opened later be of this dataset, and not of one that replaces it."""
+    def look(self) -> None:
+        """Reads what opening the folder needs, once; what fails raises where it is used.
+
+        Of a remote folder that is all small files, at the same time. Of a local one it is the spec, whose
+        version tells this dataset from one that replaces it while fields are opened.
+        """
+        if self._spec is not None:
+            return
+        if self.store.is_remote:
+            self.learn()
+            names = ['refs.bag', 'spec.json', '']
+            map_in_threads(self._look_at, names if self.known is None else names[:2], len(names))
+            return
         with contextlib.suppress(OSError):
-            self._version = self.store.stat(self.store.join(self.path, 'spec.json')).version
+            file = self.store.open(self.store.join(self.path, 'spec.json'), Hints(mapped=False))
+            self._spec, self._version = bytes(file.fetch(0, file.size)), file.version
+
+    def _look_at(self, name: str) -> None:
+        path = self.store.join(self.path, name)
+        with contextlib.suppress(OSError, BagsError):
+            if name == 'refs.bag':
+                # Only a reader of the whole folder wants all limits in memory.
+                options = merge(ReaderOptions, self.options, {'limits_storage': LimitsStorage.ON_DISK})
+                self._refs = open_bag(self.store, path, options)
+            elif name:
+                self._spec = self.store.read(path)
+            else:
+                self.names = set(self.store.names(self.path))
 
     def check_pinned(self) -> None:
         """Raises a CorruptError if another dataset has replaced this one."""
@@ -162,42 +191,23 @@ class Folder:
         """Whether Granular wrote it."""
         return 'refs.bag' not in self.names and any(name.endswith('.idx') for name in self.names)
 
-    def schema(self, schemas: SchemaCache) -> Schema:
-        """Returns the schema of its spec.
+    def schema(self) -> Schema:
+        """Returns its spec, and the layout of its refs.
 
         Raises:
             SpecError: The spec.json is invalid, or has types that Granular does not have.
         """
         path = self.store.join(self.path, 'spec.json')
         data = self.store.read(path) if self._spec is None else self._spec
-        schema = schemas.get(data, path, self.starts)
+        try:
+            schema = parse_schema(data)
+        except SpecError:
+            load_spec(data, path)  # Raises with the path.
+            raise
         for name, kind in schema.types.items():
             if (kind.sequence or kind.optional) and self.granular:
                 raise SpecError(name, 'a plain type, as Granular has no other', kind.text, self.path)
         return schema
-
-    def look(self) -> None:
-        """Reads what opening a remote folder needs, at once; what fails raises where it is used."""
-        self.learn()
-        works: list[Callable[[], object]] = [self._look_at_refs, self._look_at_spec]
-        if self.known is None:
-            works.append(lambda: self.names)
-
-        def attempt(work: Callable[[], object]) -> None:
-            try:
-                work()
-            except (OSError, BagsError):
-                pass
-
-        map_concurrently(attempt, works, True)
-
-    def _look_at_refs(self) -> None:
-        # Only a reader of the whole folder wants all limits in memory.
-        options = merge(ReaderOptions, self.options, {'limits_storage': LimitsStorage.ON_DISK})
-        self._refs = open_bag(self.store, self.store.join(self.path, 'refs.bag'), options)
-
-    def _look_at_spec(self) -> None:
-        self._spec = self.store.read(self.store.join(self.path, 'spec.json'))
 
     def open_refs(self) -> BagFile | None:
         """Opens the refs, and finds out who wrote them; None if Granular did, which has none.
@@ -236,6 +246,8 @@ class Folder:
             self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.STARTS})
             self.starts = True
             refs = open_bag(self.store, path, self.options)
+            if self.store.is_remote:
+                self._refs = refs
         if not refs.count:
             # Asked of what was opened first: its writer may have closed it since.
             if refs.limits.path != refs.file.path or self.names & {'limits.refs.bag', MARK}:
@@ -271,10 +283,10 @@ class Folder:
                 return False
         return not int(refs.ends[0:1][0])
 
-    def length(self, schemas: SchemaCache) -> int:
+    def length(self) -> int:
         """Returns the number of datapoints, reading no more than that takes."""
         refs = self.open_refs()
-        return self.shortest(self.schema(schemas).types) if refs is None else refs.count
+        return self.shortest(self.schema().types) if refs is None else refs.count
 
     def shortest(self, types: Spec) -> int:
         """Returns the records of the field that has the fewest."""

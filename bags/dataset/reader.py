@@ -6,7 +6,7 @@ import copy
 import io
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO, Unpack
+from typing import Any, BinaryIO, Self, Unpack
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from bags.dataset.record_ranges import RecordRanges, Source
 from bags.dataset.refs import MISSING, BadRef
 from bags.dataset.refs_reader import RefsReader
 from bags.dataset.row_function import RowFunction, make_row_function
-from bags.dataset.schema import SchemaCache
+from bags.dataset.schema import DecoderCache
 from bags.dataset.selection import PerRowItems, Selection, select_fields, select_items, select_many
 from bags.errors import CorruptError
 from bags.formats.arrays import encode_array
@@ -70,37 +70,29 @@ class DatasetReader(Dataset):
         **options: Unpack[ReadOptions],
     ) -> None:
         store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
-        self._start(Folder(store, path, made), SchemaCache(decoders, raw, made.max_value_size))
+        self._over(Folder(store, path, made), DecoderCache(decoders, raw, made.max_value_size))
 
-    @classmethod
-    def _over(cls, folder: Folder, schemas: SchemaCache) -> DatasetReader:
-        """Returns the reader of a folder."""
-        reader = cls.__new__(cls)
-        reader._start(folder, schemas)
-        return reader
-
-    def _start(self, folder: Folder, schemas: SchemaCache) -> None:
+    def _over(self, folder: Folder, decoders: DecoderCache) -> Self:
+        """Makes this the reader of a folder."""
         self.is_remote = folder.store.is_remote
-        if self.is_remote:
-            folder.look()
-        else:
-            folder.pin()
+        folder.look()
         refs = folder.open_refs()
         in_memory = folder.options.limits_storage is LimitsStorage.IN_MEMORY
         if self.is_remote and in_memory and refs is not None:
             refs = folder.keep(refs)
-        schema = folder.schema(schemas)
+        schema = folder.schema()
         self._types = schema.types
         self._folder = folder
-        self._schemas = schemas
+        self._decoders = decoders
         self._length = folder.shortest(self._types) if refs is None else refs.count
         self._refs: Any = RefsReader(
             folder.path if refs is None else refs.path, refs, schema.format, self._length
         )
-        self._fields: Any = OpenFields(folder, schema, refs)
+        self._fields: Any = OpenFields(folder, schema, decoders, refs)
         self._metadata: Metadata | None = None
         self._row_functions: dict[Any, RowFunction] = {}
         """By the names of the fields; None: all."""
+        return self
 
     def __len__(self) -> int:
         return self._length
@@ -272,14 +264,14 @@ class DatasetReader(Dataset):
         return {
             'path': folder.path,
             'options': merge(ReaderOptions, folder.options, {'limits_placement': LimitsPlacement.TAIL}),
-            'schemas': self._schemas,
+            'decoders': self._decoders,
             'length': self._length,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         options = state['options']
         store, _ = store_to_read(state['path'], options)
-        self._start(Folder(store, state['path'], options), state['schemas'])
+        self._over(Folder(store, state['path'], options), state['decoders'])
         self._pin(state['length'])
 
     def _pin(self, length: int) -> None:
