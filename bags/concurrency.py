@@ -79,7 +79,9 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item], max_th
 
 def map_concurrently(work: Callable[[Item], Result], items: Sequence[Item], concurrent: bool) -> list[Result]:
     """Returns the results of `work` for all items, in order; in threads if `concurrent`, else one by one."""
-    return map_in_threads(work, items, MAX_WAITING_THREADS if concurrent else 1)
+    if not concurrent:
+        return [work(item) for item in items]
+    return map_in_threads(work, items, MAX_WAITING_THREADS)
 
 
 def split(count: int, parts: int) -> list[slice]:

@@ -41,7 +41,7 @@ class BagFile:
         count: Number of records.
         end: Number of bytes that the records can take.
         codec: Decompresses records; None where they are stored as they are.
-        memory: Whether to read the whole table now and keep it.
+        memory: Whether to read the whole table now and keep it, where that takes requests.
         checksums: Those of the records, if they are to be compared: at every read, or once for each block of
             records of one length, which are used where they are in the file.
     """
@@ -68,7 +68,7 @@ class BagFile:
         self.options: ReaderOptions | None = None
         """How to open it again in another process."""
         self.ends: Int64s | BlockTable
-        if memory:
+        if memory or (limits.is_remote and offset >= limits.cached_from):  # The latter came with its size.
             self.ends = np.frombuffer(bytes(limits.read(offset, offset + count * ENTRY)), '<i8')
         elif limits.buffer is not None:
             self.ends = np.frombuffer(limits.buffer, '<i8', count, offset)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, TypeVar
 
+from bags.storage import Store, store_for
 from bags.storage.base import AccessPattern, CachePolicy, Choice
 from bags.validation import at_least, at_least_or_none
 
@@ -226,6 +227,10 @@ class ReaderOptions:
     storage_options: Mapping[str, Any] | None = None
 
     __setattr__ = _set_option
+
+    def store_of(self, path: str) -> Store:
+        """Returns the store that a path is read from."""
+        return store_for(path, self.filesystem, self.storage_options, self.cache, self.cache_size)[0]
 
 
 @dataclasses.dataclass

@@ -6,12 +6,11 @@ import contextlib
 import dataclasses
 import errno
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NoReturn, TypedDict, cast
 
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import checksums_name
-from bags.bag.limits import BlockTable
 from bags.bag.open import open_bag
 from bags.bag.options import (
     CompressionAutoDetect,
@@ -30,7 +29,7 @@ from bags.dataset.spec import Spec, load_spec
 from bags.dataset.unfinished import MARK, is_temporary
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.formats.scalars import MAX_VALUE_SIZE
-from bags.storage import Hints, Store, store_to_read
+from bags.storage import Hints, Store, store_for
 from bags.storage.base import AccessPattern, CachePolicy
 from bags.storage.memory_file import MemoryFile
 from bags.validation import refuse_unknown
@@ -92,22 +91,20 @@ def open_store(
         raise ValueError('cache_size: has no effect without cache')
     keywords = {**options, 'filesystem': filesystem, 'storage_options': storage_options}
     made = cast('FolderOptions', merge(ReaderOptions, DEFAULTS, keywords))
-    store, path = store_to_read(directory, made)
+    store, path = store_for(directory, filesystem, storage_options, made.cache, made.cache_size)
     is_local = not store.is_remote or made.cache is not None
     if cache_index and not (is_local and made.mapped):
         made.limits_storage = LimitsStorage.IN_MEMORY
     return store, path, made
 
 
-def is_being_made(names: Collection[str], is_remote: bool = False) -> bool:
+def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
     """Tells by its names whether a folder has no more than a writer makes before the refs.
 
     Where files grow, these are its first bag; where they appear as a whole, they are its last.
     """
-    if 'refs.bag' in names:
-        return False
     if is_remote:
-        return not any(name.endswith('.idx') for name in names)
+        return not any(name == 'refs.bag' or name.endswith('.idx') for name in names)
     known = {'spec.json', METADATA, MARK, 'limits.refs.bag'}
     return {name for name in names if not is_temporary(name)} <= known
 
@@ -144,17 +141,18 @@ class Folder:
             return set(self.known.sizes)
         return set(self.store.names(self.path))
 
-    def look(self) -> None:
+    def look(self, refs: bool = True) -> None:
         """Reads what opening the folder needs, once; what fails raises where it is used.
 
-        Of a remote folder that is all small files, at the same time. Of a local one it is the spec, whose
-        version tells this dataset from one that replaces it while fields are opened.
+        Of a local folder that is the spec, whose version tells this dataset from one that replaces it while
+        fields are opened; of a remote one also the refs, unless `refs` is False, at the same time.
         """
         if self._spec is not None:
             return
         if self.store.is_remote:
-            self.learn()
-            names = ['refs.bag', 'spec.json', '']
+            names = ['spec.json', 'refs.bag', ''] if refs else ['spec.json']
+            if self.options.cache is not None:
+                self.learn()
             map_in_threads(self._look_at, names if self.known is None else names[:2], len(names))
             return
         with contextlib.suppress(OSError):
@@ -217,7 +215,7 @@ class Folder:
             CorruptError: It has a spec, but no refs, or refs that cannot be right.
         """
         path = self.store.join(self.path, 'refs.bag')
-        if self._refs is None and self.options.cache is not None:
+        if self.options.cache is not None:
             self.learn()
         try:
             refs = self._refs or open_bag(self.store, path, self.options)
@@ -226,22 +224,16 @@ class Folder:
         except NotADirectoryError:
             raise not_a_folder(self.path) from None
         except FileNotFoundError:
-            if 'spec.json' not in self.names:
-                detail = 'no spec.json'
-                if any(name.isdigit() for name in self.names):
-                    detail += ', but shard folders (bags.open opens both)'
-                path = self.store.join(self.path, 'spec.json')
-                raise FileNotFoundError(errno.ENOENT, detail, path) from None
-            if self.granular:
+            if 'spec.json' in self.names and self.granular:
                 return None
-            if is_being_made(self.names, self.store.is_remote):
-                raise FileNotFoundError(
-                    errno.ENOENT, 'no refs yet in a dataset that is being made', path
-                ) from None
-            raise CorruptError(
-                self.path, None, 'has a spec.json, but neither refs.bag nor the .idx of Granular'
-            ) from None
-        if self._begins_with_start(refs):
+            raise self._without_refs(path) from None
+        is_legacy = refs.count > 0
+        if refs.count > 1:
+            # The last limits come with the size. If all rows have the length of the last one, there is no
+            # more to ask for: with a start before them, there would be a row less.
+            before, last = refs.ends[refs.count - 2 : refs.count].tolist()
+            is_legacy = not last or last != (last - before) * refs.count
+        if is_legacy and not int(refs.ends[0:1][0]):
             # No refs record is empty, so this table begins with a start: Bags 0.x wrote it.
             self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.STARTS})
             self.starts = True
@@ -259,6 +251,17 @@ class Folder:
             refs.checksums.check_companion(spec, 'spec.json')
         return refs
 
+    def _without_refs(self, path: str) -> Exception:
+        """Returns the error of a folder that has neither refs nor those files of Granular's."""
+        if 'spec.json' not in self.names:
+            detail = 'no spec.json'
+            if any(name.isdigit() for name in self.names):
+                detail += ', but shard folders (bags.open opens both)'
+            return FileNotFoundError(errno.ENOENT, detail, self.store.join(self.path, 'spec.json'))
+        if is_being_made(self.names, self.store.is_remote):
+            return FileNotFoundError(errno.ENOENT, 'no refs yet in a dataset that is being made', path)
+        return CorruptError(self.path, None, 'has a spec.json, but neither refs.bag nor the .idx of Granular')
+
     def keep(self, refs: BagFile) -> BagFile:
         """Returns refs in memory; of very large ones only the limits are."""
         if refs.limits is not refs.file or refs.file.size > MAX_REFS_IN_MEMORY:
@@ -271,17 +274,6 @@ class Folder:
         if self._begun is refs:
             self._begun = kept
         return kept
-
-    def _begins_with_start(self, refs: BagFile) -> bool:
-        if not refs.count:
-            return False
-        if isinstance(refs.ends, BlockTable) and refs.count > 1:
-            # The last limits come with the size. If all rows have the length of the last one, there is no
-            # more to ask for: with a start before them, there would be a row less.
-            before, last = refs.ends[refs.count - 2 : refs.count].tolist()
-            if last and last == (last - before) * refs.count:
-                return False
-        return not int(refs.ends[0:1][0])
 
     def length(self) -> int:
         """Returns the number of datapoints, reading no more than that takes."""
@@ -360,11 +352,10 @@ class Folder:
 
     def learn(self) -> None:
         """Has the cache learn the versions of all files, in one request."""
-        if self.options.cache is not None:
-            from bags.storage.cache.store import CachedStore
+        from bags.storage.cache.store import CachedStore
 
-            if isinstance(self.store, CachedStore):
-                self.store.learn(self.path)
+        if isinstance(self.store, CachedStore):
+            self.store.learn(self.path)
 
     def _check_known(self, bag: BagFile) -> None:
         """Checks a bag against the size and number of records that an index or a listing has.

@@ -29,7 +29,6 @@ from bags.dataset.selection import PerRowItems, Selection, select_fields, select
 from bags.errors import CorruptError
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, check_index
-from bags.storage import store_to_read
 
 __all__ = ['DatasetReader']
 
@@ -270,8 +269,7 @@ class DatasetReader(Dataset):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         options = state['options']
-        store, _ = store_to_read(state['path'], options)
-        self._over(Folder(store, state['path'], options), state['decoders'])
+        self._over(Folder(options.store_of(state['path']), state['path'], options), state['decoders'])
         self._pin(state['length'])
 
     def _pin(self, length: int) -> None:

@@ -56,7 +56,10 @@ def list_local_shards(store: Store, directory: str) -> ShardList:
         if listed is not None:
             return listed
     count = len(names)
-    while names and is_being_made(store.names(store.join(directory, names[-1]))):
+    while names:
+        folder = store.join(directory, names[-1])
+        if store.exists(store.join(folder, 'refs.bag')) or not is_being_made(store.names(folder)):
+            break
         names.pop()
     return ShardList(list(map(Shard, names)), is_unfinished=len(names) < count)
 
@@ -100,9 +103,9 @@ def list_remote_shards(store: Store, directory: str) -> ShardList:
     names = list(numbered(folders, directory).values())
     # Refs are uploaded last: shards at the end without refs are being written, or were left incomplete.
     count = len(names)
-    while names and is_being_made(folders[names[-1]], is_remote=True):
+    while names and 'refs.bag' not in folders[names[-1]] and is_being_made(folders[names[-1]], True):
         names.pop()
-    shards = [Shard(name, folders[name]) for name in names]
+    shards = list(map(Shard, names, map(folders.__getitem__, names)))
     return ShardList(shards, single='spec.json' in files, is_unfinished=len(shards) < count)
 
 

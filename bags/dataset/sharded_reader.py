@@ -11,7 +11,7 @@ from typing import Any, Self, Unpack
 
 from bags.bag.options import ReaderOptions
 from bags.bag.sharding import Concatenated
-from bags.concurrency import ClosedHandle, FifoCache, map_concurrently, max_open_bags
+from bags.concurrency import ClosedHandle, FifoCache, cached_attribute, map_concurrently, max_open_bags
 from bags.dataset.absent import Absent, Widened
 from bags.dataset.address import Address, group_by_part
 from bags.dataset.base import Datapoint, Dataset
@@ -25,7 +25,7 @@ from bags.dataset.shard_list import ShardList, length_by_size, list_local_shards
 from bags.dataset.spec import Spec, union
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.indexing import Int64s, check_index
-from bags.storage import Store, store_to_read
+from bags.storage import Store
 from bags.validation import at_least
 
 __all__ = ['ShardedDatasetReader']
@@ -99,8 +99,7 @@ class ShardedDatasetReader(Dataset):
         self._share = shard_start, shard_step
         self._first, self._last, self._after = listed.shards[0], listed.shards[-1], listed.after
         self._unfinished = listed.is_unfinished or None
-        self._store = store
-        self._root = Folder(store, store.join(path, self._first.name), options, self._first)
+        self._set_store(store)
         if listed.types is not None:
             self._types = listed.types
             self._lengths_of_shards = [shard.length or 0 for shard in self._shards]
@@ -109,8 +108,13 @@ class ShardedDatasetReader(Dataset):
                 self._types, self._lengths_of_shards = self._look_into_shards()
             except FileNotFoundError as exc:
                 raise _missing_file(exc) from exc
-        self._open_on_demand()
         return self
+
+    def _set_store(self, store: Store) -> None:
+        self._store, self.is_remote = store, store.is_remote
+        self._root = Folder(store, store.join(self.directory, self._first.name), self._options, self._first)
+        if not store.is_remote:
+            self._root.look()
 
     def _look_into_shards(self) -> tuple[Spec, list[int]]:
         """Returns the fields of all shards, and the datapoints of each that is read."""
@@ -120,13 +124,18 @@ class ShardedDatasetReader(Dataset):
         types, format = root.schema()
         # Later shards may have more fields, which are optional; then their spec.json is longer.
         if last.sizes.get('spec.json', -1) != first.sizes.get('spec.json'):
+            folder = self._folder(last)
+            folder.look(refs=False)
             with contextlib.suppress(OSError, BagsError):  # Raises where the shard is read.
-                types = union(types, self._folder(last).schema().types) or types
+                other = folder.schema().types
+                types = types if types == other else union(types, other) or types
         by_size = False
         if is_remote and types == format.spec:
             # Whether rows have one length is seen in a shard that has some.
-            sample = next((shard for shard in (first, *self._shards) if shard.sizes.get('refs.bag')), first)
-            folder = self._folder(sample)
+            sample, folder = first, root
+            if not first.sizes.get('refs.bag'):
+                sample = next((shard for shard in self._shards if shard.sizes.get('refs.bag')), first)
+                folder = self._folder(sample)
             refs = folder.open_refs()
             by_size = refs is None or (not folder.starts and refs.count == length_by_size(sample, format))
 
@@ -141,14 +150,18 @@ class ShardedDatasetReader(Dataset):
             return self._root
         return Folder(self._store, self._store.join(self.directory, shard.name), self._options, shard)
 
-    def _open_on_demand(self) -> None:
-        """Has each shard opened when something is read from it."""
+    @cached_attribute
+    def _layout(self) -> Concatenated:
+        """Which shard a datapoint is in."""
+        return Concatenated(self._lengths_of_shards)
+
+    @cached_attribute
+    def _readers(self) -> Any:
+        """The readers of shards by number, each opened when something is first read from it."""
         store, path, options, decoders = self._store, self.directory, self._options, self._decoders
         types, lengths, shards = self._types, self._lengths_of_shards, self._shards
         root, first, last = self._root, self._first, self._last
         unseen = [self._after] if self._after is not None else []
-        if not store.is_remote:
-            root.look()
 
         # Not methods: a cycle would keep files open.
         def open_shard(shard: Shard) -> DatasetReader:
@@ -177,23 +190,19 @@ class ShardedDatasetReader(Dataset):
                 return reader
             return Widened(reader, Absent(lambda _field: open_shard(last)))
 
-        self.is_remote = store.is_remote
-        self._layout = Concatenated(lengths)
-        self._sizes: list[int] | None = None
-        self._metadata: Metadata | None = None
-        self._readers: Any = FifoCache(make, max_open_bags() // (len(types) + 1))
+        return FifoCache(make, max_open_bags() // (len(types) + 1))
 
     def __len__(self) -> int:
         return self._layout.total
 
     @property
     def size(self) -> int:
-        return sum(self._shard_sizes())
+        return sum(self._sizes)
 
-    def _shard_sizes(self) -> list[int]:
-        if self._sizes is None:
-            self._sizes = [self._folder(shard).size() for shard in self._shards]
-        return self._sizes
+    @cached_attribute
+    def _sizes(self) -> list[int]:
+        """Bytes of each shard."""
+        return [self._folder(shard).size() for shard in self._shards]
 
     @property
     def shards(self) -> int:
@@ -201,9 +210,11 @@ class ShardedDatasetReader(Dataset):
 
     @property
     def metadata(self) -> Metadata:
-        if self._metadata is None:
-            self._metadata = read_metadata(self._store, self._store.join(self.directory, self._first.name))
         return copy.deepcopy(self._metadata)
+
+    @cached_attribute
+    def _metadata(self) -> Metadata:
+        return read_metadata(self._store, self._root.path)
 
     def _directories(self) -> list[str]:
         return [self.directory]
@@ -236,7 +247,7 @@ class ShardedDatasetReader(Dataset):
             return self.size
         shard, within = self._layout.one(index)
         before: int = self._readers[shard]._bytes_before(within)
-        return sum(self._shard_sizes()[:shard]) + before
+        return sum(self._sizes[:shard]) + before
 
     def __repr__(self) -> str:
         start, step = self._share
@@ -257,10 +268,7 @@ class ShardedDatasetReader(Dataset):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._store, _ = store_to_read(self.directory, self._options)
-        path = self._store.join(self.directory, self._first.name)
-        self._root = Folder(self._store, path, self._options, self._first)
-        self._open_on_demand()
+        self._set_store(self._options.store_of(self.directory))
 
 
 class _Shard:
