@@ -116,7 +116,8 @@ class LoaderIterator(Iterator[Any]):
         """
         while True:
             made = next(batches)
-            self._loader.unreadable.update((each.datapoint, each) for each in made.skipped)
+            for each in made.skipped:
+                self._loader.unreadable[each.datapoint] = each
             if made.batch is not None:
                 self._empty = 0
                 return made.batch
