@@ -16,8 +16,8 @@ from bags.beam.bundles import FolderSink, Output, SequenceSource
 from bags.dataset.base import Datapoint
 from bags.dataset.encoder import bind_encoders
 from bags.dataset.field_writer import Compression, field_compressions
-from bags.dataset.folder import ReadOptions
 from bags.dataset.open import open as open_dataset
+from bags.dataset.options import ReadOptions
 from bags.dataset.selection import Fields, select_fields
 from bags.dataset.shard_list import shard_numbers
 from bags.dataset.sharded_writer import GB

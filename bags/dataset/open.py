@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Unpack
 
 from bags.dataset.base import Dataset
-from bags.dataset.folder import Folder, ReadOptions, open_store
+from bags.dataset.folder import Folder
+from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.reader import DatasetReader
 from bags.dataset.registry import decoders as builtin_decoders
 from bags.dataset.schema import DecoderCache

@@ -12,13 +12,14 @@ import numpy as np
 
 from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions, merge
-from bags.concurrency import ClosedHandle, map_concurrently
+from bags.concurrency import ClosedHandle, cached_attribute, map_concurrently
 from bags.dataset.address import Address
 from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.batch import Column
 from bags.dataset.fields import OpenFields
-from bags.dataset.folder import Folder, ReadOptions, open_store
+from bags.dataset.folder import Folder
 from bags.dataset.metadata import Metadata, read_metadata
+from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.record import open_record
 from bags.dataset.record_ranges import RecordRanges, Source
 from bags.dataset.refs import MISSING, BadRef
@@ -88,7 +89,6 @@ class DatasetReader(Dataset):
             folder.path if refs is None else refs.path, refs, schema.format, self._length
         )
         self._fields: Any = OpenFields(folder, schema, decoders, refs)
-        self._metadata: Metadata | None = None
         self._row_functions: dict[Any, RowFunction] = {}
         """By the names of the fields; None: all."""
         return self
@@ -111,9 +111,11 @@ class DatasetReader(Dataset):
 
     @property
     def metadata(self) -> Metadata:
-        if self._metadata is None:
-            self._metadata = read_metadata(self._folder.store, self._folder.path)
         return copy.deepcopy(self._metadata)
+
+    @cached_attribute
+    def _metadata(self) -> Metadata:
+        return read_metadata(self._folder.store, self._folder.path)
 
     def __repr__(self) -> str:
         state = ', unfinished' if self.unfinished else ''

@@ -15,8 +15,9 @@ from bags.concurrency import ClosedHandle, FifoCache, cached_attribute, map_conc
 from bags.dataset.absent import Absent, Widened
 from bags.dataset.address import Address, group_by_part
 from bags.dataset.base import Datapoint, Dataset
-from bags.dataset.folder import Folder, ReadOptions, open_store
+from bags.dataset.folder import Folder
 from bags.dataset.metadata import Metadata, read_metadata
+from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.reader import DatasetReader
 from bags.dataset.schema import DecoderCache
 from bags.dataset.selection import Selection
@@ -262,6 +263,7 @@ class ShardedDatasetReader(Dataset):
 
     def close(self) -> None:
         self._readers = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
+        self._root._refs = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: vars(self)[name] for name in STATE}

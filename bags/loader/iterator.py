@@ -63,7 +63,8 @@ class LoaderIterator(Iterator[Any]):
 
     def start(self) -> None:
         """Starts to make the batches that are due; else the first `next` does."""
-        self._seek(*self._place())
+        if self._progress.delivered:
+            self._seek(*self._place())
         self._must_start = False
         try:
             with delay_interrupts():
