@@ -87,10 +87,12 @@ class Folder:
         if self._spec is not None:
             return
         if self.store.is_remote:
-            names = ['spec.json', 'refs.bag', ''] if refs else ['spec.json']
+            names = ['spec.json', 'refs.bag'] if refs else ['spec.json']
+            if self.known is None and 'names' not in vars(self):
+                names.append('')
             if self.options.cache is not None:
                 self.learn()
-            map_in_threads(self._look_at, names if self.known is None else names[:2], len(names))
+            map_in_threads(self._look_at, names, len(names))
             return
         with contextlib.suppress(OSError):
             file = self.store.open(self.store.join(self.path, 'spec.json'), Hints(mapped=False))

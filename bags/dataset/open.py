@@ -79,14 +79,18 @@ def open(
         return join(parts, replace=True)
     store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
     known = DecoderCache(decoders, raw, made.max_value_size)
-    shards = list_remote_shards(store, path) if store.is_remote else None
-    is_folder = store.exists(store.join(path, 'spec.json')) if shards is None else shards.single
+    folder, shards = Folder(store, path, made), None
+    if store.is_remote:
+        shards = list_remote_shards(store, path)
+        is_folder, folder.names = 'spec.json' in shards.files, set(shards.files)
+    else:
+        is_folder = store.exists(store.join(path, 'spec.json'))
     if not is_folder:
         reader = ShardedDatasetReader.__new__(ShardedDatasetReader)
         return reader._over(store, path, made, known, shards, shard_start, shard_step)
     if (shard_start, shard_step) != (0, 1):
         raise ValueError(f'{path}: shard_start and shard_step have no effect on a dataset of one folder')
-    return DatasetReader.__new__(DatasetReader)._over(Folder(store, path, made), known)
+    return DatasetReader.__new__(DatasetReader)._over(folder, known)
 
 
 class _KnownDecoders(dict[str, Any]):

@@ -24,8 +24,8 @@ class ShardList(NamedTuple):
     """The spec in shards.json; None without one."""
     after: str | None = None
     """The name that a shard after the last would have, on an object store with shards.json: to check it."""
-    single: bool = False
-    """Whether there is a spec.json: then this is not a sharded dataset, but a dataset folder."""
+    files: frozenset[str] = frozenset()
+    """The files beside the shards, from a listing. With a spec.json this is a dataset of one folder."""
     is_unfinished: bool = False
     """Whether shards at the end are incomplete, and left out."""
 
@@ -96,9 +96,12 @@ def list_remote_shards(store: Store, directory: str) -> ShardList:
     except FileNotFoundError:
         files = store.walk(directory)
     folders: dict[str, dict[str, int]] = {}
+    beside: list[str] = []
     for name, stat in files.items():
         folder, slash, file = name.partition('/')
-        if slash and '/' not in file:
+        if not slash:
+            beside.append(name)
+        elif '/' not in file:
             folders.setdefault(folder, {})[file] = stat.size
     names = list(numbered(folders, directory).values())
     # Refs are uploaded last: shards at the end without refs are being written, or were left incomplete.
@@ -106,7 +109,7 @@ def list_remote_shards(store: Store, directory: str) -> ShardList:
     while names and 'refs.bag' not in folders[names[-1]] and is_being_made(folders[names[-1]], True):
         names.pop()
     shards = list(map(Shard, names, map(folders.__getitem__, names)))
-    return ShardList(shards, single='spec.json' in files, is_unfinished=len(shards) < count)
+    return ShardList(shards, files=frozenset(beside), is_unfinished=len(shards) < count)
 
 
 def length_by_size(shard: Shard, format: RefsFormat) -> int | None:
