@@ -29,7 +29,7 @@ from bags.dataset.selection import PerRowItems, Selection, select_fields, select
 from bags.errors import CorruptError
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, check_index
-from bags.storage import store_to_read
+from bags.storage import Hints, Store, store_to_read
 
 __all__ = ['DatasetReader']
 
@@ -131,8 +131,14 @@ class DatasetReader(Dataset):
     def _is_unfinished(self) -> bool:
         return self._folder.is_unfinished()
 
+    def _index_place(self) -> tuple[Store, str, Hints]:
+        options = self._folder.options
+        hints = Hints(mapped=options.mapped, max_parallelism=options.max_parallelism)
+        return self._folder.store, self._folder.path, hints
+
     def close(self) -> None:
         self._refs = self._fields = ClosedHandle(f'bags.DatasetReader({self._folder.path!r})')
+        self._key_indexes = self._fields
         self._row_functions = {}
 
     # One row: by a generated function where the files are mapped; else, and for errors, as a batch of one.

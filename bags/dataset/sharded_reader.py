@@ -26,7 +26,7 @@ from bags.dataset.shard_list import ShardList, length_by_size, list_shards
 from bags.dataset.spec import Spec, union
 from bags.errors import CorruptError, SpecError
 from bags.indexing import Int64s, check_index
-from bags.storage import Store, store_to_read
+from bags.storage import Hints, Store, store_to_read
 from bags.validation import at_least
 
 __all__ = ['ShardedDatasetReader']
@@ -293,8 +293,16 @@ class ShardedDatasetReader(Dataset):
     def _is_unfinished(self) -> bool:
         return any(self._folder(shard).is_unfinished() for shard in (self._first, *self._shards))
 
+    def _index_place(self) -> tuple[Store, str, Hints]:
+        if self._share != (0, 1):
+            raise TypeError(f'find: {self!r:.200}: expected all shards, as the index of a field is of all')
+        # Beside the first shard, Bags 0.x and Granular would take it for a shard.
+        folder = self._store.join(self.directory, self._first.name)
+        hints = Hints(mapped=self._options.mapped, max_parallelism=self._options.max_parallelism)
+        return self._store, folder, hints
+
     def close(self) -> None:
-        self._readers = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
+        self._readers = self._key_indexes = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
 
     def __getstate__(self) -> dict[str, Any]:
         return {
