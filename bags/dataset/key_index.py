@@ -248,6 +248,23 @@ class KeyIndex:
             raise self._damaged(f'block {number} differs from its checksum')
         return np.frombuffer(data, '<u8').reshape(2, -1)
 
+    def _tables(self, numbers: Int64s) -> npt.NDArray[np.uint64]:
+        """Returns the hashes and datapoints of several blocks, one after the other."""
+        starts = numbers * (ENTRY * BLOCK)
+        found = self._file.read_many(starts, np.minimum(starts + ENTRY * BLOCK, ENTRY * self.count))
+        tables = [self._table(*each) for each in zip(numbers.tolist(), found, strict=True)]
+        return np.concatenate([np.empty((2, 0), np.uint64), *tables], 1)
+
+    def check(self) -> None:
+        """Reads all of it.
+
+        Raises:
+            CorruptError: It is damaged.
+        """
+        blocks = len(self._firsts)
+        for start in range(0, blocks, 1024):
+            self._checked(self._tables(np.arange(start, min(start + 1024, blocks)))[1])
+
     def _checked(self, rows: Hashes) -> Int64s:
         """Returns datapoints, each once and in ascending order, whatever the file says."""
         found = np.unique(rows) if len(rows) > 1 else rows
@@ -272,11 +289,7 @@ class KeyIndex:
         # Equal hashes may begin in the block before the first that begins with them, and go on in others.
         before = np.maximum(self._firsts.searchsorted(hashes, 'left') - 1, 0)
         after = self._firsts.searchsorted(hashes, 'right')
-        numbers = np.unique(spread(before, np.maximum(after - before, 0)))
-        starts = numbers * (ENTRY * BLOCK)
-        found = self._file.read_many(starts, np.minimum(starts + ENTRY * BLOCK, ENTRY * self.count))
-        tables = [self._table(*each) for each in zip(numbers.tolist(), found, strict=True)]
-        known, rows = np.concatenate([np.empty((2, 0), np.uint64), *tables], 1)
+        known, rows = self._tables(np.unique(spread(before, np.maximum(after - before, 0))))
         lows, highs = known.searchsorted(hashes, 'left'), known.searchsorted(hashes, 'right')
         return self._checked(rows[spread(lows, highs - lows)])
 

@@ -285,3 +285,28 @@ def test_windows_take_a_round_for_each_field(recordings, s3_storage, proxy):
         assert proxy.most > 0.6 * found['audio.bag']  # All at once, not one after the other.
         expected = bags.windows(local, every='event', **spans).batch(indices)
         assert all(np.array_equal(batch[name], expected[name]) for name in expected)
+
+
+def test_finding_a_key(folder, s3_storage, proxy):
+    """A warm look-up takes a request for a block of the index, and one for the record."""
+    options = {'storage_options': s3_storage.options}
+    assert bags.create_index(folder, 'text', **options) == COUNT
+    assert bags.create_index(folder, 'id', **options) == COUNT
+    dataset = bags.open(folder, storage_options=s3_storage.through(proxy))
+    assert dataset.find('id', 5) == 5
+    with proxy.counted() as opening:
+        assert bags.open(folder, storage_options=s3_storage.through(proxy)).find('id', 5) == 5
+    assert kinds(opening)['id.index'] <= 2
+    for number in (19_999, 7_777, 12):
+        with proxy.counted() as requests:
+            assert dataset.find('id', number) == number
+        assert kinds(requests)['id.index'] <= 1
+        assert len(requests) <= 2
+    with proxy.counted() as requests, pytest.raises(KeyError):
+        dataset.find('id', -1)
+    assert len(requests) <= 1
+    keys = np.random.default_rng(0).integers(0, COUNT, 300)
+    with proxy.counted() as requests:
+        assert dataset.find_many('id', keys).tolist() == keys.tolist()
+    assert len(requests) <= 4
+    assert dataset.find('text', make_row(11)['text']) == 11

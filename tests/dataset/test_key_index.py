@@ -306,6 +306,7 @@ def test_every_changed_byte_is_noticed(small):
     data = index.read_bytes()
     for place in [*range(0, len(data), 97), *range(len(data) - 130, len(data))]:
         index.write_bytes(data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :])
+        assert [finding.path for finding in bags.verify(small, notes=False)] == [str(index)]
         with bags.open(small) as dataset:
             with pytest.raises(bags.CorruptError, match=r'id\.index: .*run bags.create_index again'):
                 dataset.find_many('id', [f'ep-{number}' for number in range(700)])
