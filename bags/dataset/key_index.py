@@ -66,7 +66,6 @@ CHUNK_BYTES = 1 << 22
 MAX_CHUNK = 1 << 15  # and their number.
 
 Hashes = npt.NDArray[np.uint64]
-Key = str | bytes | int
 
 
 class Matches(NamedTuple):
@@ -238,9 +237,14 @@ class KeyIndex:
             raise self._damaged('differs from its checksum')
         self.fingerprint = made_from.decode('ascii', 'replace')
         self._firsts, self._sums = np.frombuffer(head, '<u8').reshape(2, blocks)
+        self._check_order(self._firsts)
 
     def _damaged(self, detail: str) -> CorruptError:
         return CorruptError(self.path, None, f'{detail}: run bags.create_index again')
+
+    def _check_order(self, hashes: Hashes) -> None:
+        if not (hashes[1:] >= hashes[:-1]).all():
+            raise self._damaged('expected sorted hashes')
 
     def _table(self, number: int, data: Buffer) -> npt.NDArray[np.uint64]:
         """Returns the hashes and datapoints of a block, shape (2, n)."""
@@ -248,12 +252,14 @@ class KeyIndex:
             raise self._damaged(f'block {number} differs from its checksum')
         return np.frombuffer(data, '<u8').reshape(2, -1)
 
-    def _tables(self, numbers: Int64s) -> npt.NDArray[np.uint64]:
+    def _tables(self, numbers: Int64s) -> tuple[Hashes, Hashes]:
         """Returns the hashes and datapoints of several blocks, one after the other."""
         starts = numbers * (ENTRY * BLOCK)
         found = self._file.read_many(starts, np.minimum(starts + ENTRY * BLOCK, ENTRY * self.count))
         tables = [self._table(*each) for each in zip(numbers.tolist(), found, strict=True)]
-        return np.concatenate([np.empty((2, 0), np.uint64), *tables], 1)
+        hashes, rows = np.concatenate([np.empty((2, 0), np.uint64), *tables], 1)
+        self._check_order(hashes)
+        return hashes, rows
 
     def check(self) -> None:
         """Reads all of it.
@@ -352,6 +358,8 @@ def open_key_index(dataset: Any, field: str, store: Store, folder: str, hints: H
     again = 'run bags.create_index again'
     if index.length != len(dataset):
         got = f'is stale: it was made of {index.length} datapoints, there are {len(dataset)}'
+        if index.length > len(dataset):
+            again += ', or open the dataset again if it has grown'
         raise CorruptError(path, None, f'{got}: {again}')
     if index.fingerprint != fingerprint(dataset, [field]):
         raise CorruptError(path, None, f'is stale: it was made of other data: {again}')

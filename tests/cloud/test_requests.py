@@ -310,3 +310,28 @@ def test_finding_a_key(folder, s3_storage, proxy):
         assert dataset.find_many('id', keys).tolist() == keys.tolist()
     assert len(requests) <= 4
     assert dataset.find('text', make_row(11)['text']) == 11
+
+
+def test_keys_on_every_storage(storage, tmp_path):
+    root, options = f'{storage.root}/keys', {'storage_options': storage.options}
+    films = [{'id': f'film {n}', 'title': f'title {n}'} for n in range(30)]
+    labels = [{'id': f'film {n}', 'label': n} for n in range(40, 0, -3)]
+    for name, rows in (('films', films), ('labels', labels)):
+        spec = {'id': 'utf8', **({'title': 'utf8'} if name == 'films' else {'label': 'int(8)'})}
+        with bags.ShardedDatasetWriter(f'{root}/{name}', spec, shard_length=12, **options) as writer:
+            for row in rows:
+                writer.append(row)
+    assert bags.create_index(f'{root}/labels', 'id', **options) == len(labels)
+    for more in ({}, {'cache': tmp_path / 'cache'}, {'cache_index': False}):
+        opened = [bags.open(f'{root}/{name}', **options, **more) for name in ('films', 'labels')]
+        assert opened[1].find('id', 'film 7') == 11
+        assert opened[1].find_many('id', ['film 7', 'film 40']).tolist() == [11, 0]
+        numbers = {row['id']: row['label'] for row in labels}
+        expected = [
+            {'id': row['id'], 'label': numbers.get(row['id']), 'title': row['title']} for row in films
+        ]
+        view = bags.join(opened, on='id', how='left')
+        assert list(view) == expected
+        assert view.batch(range(30))['label'] == [row['label'] for row in expected]
+        pairs = bags.join(opened, on='id')
+        assert pairs.__getitems__(range(len(pairs))) == [row for row in expected if row['label'] is not None]
