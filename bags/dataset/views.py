@@ -99,7 +99,7 @@ class Join(View):
             if len(dataset) != len(datasets[0]):
                 raise ValueError(
                     f'join: expected datasets of one length, got {len(datasets[0])} datapoints in the first '
-                    f'and {len(dataset)} in dataset {number}'
+                    f'and {len(dataset)} in dataset {number} (on= joins by a field of keys)'
                 )
             for name in dataset._types:
                 if name in self._owners and not replace:
