@@ -30,9 +30,10 @@ from bags.indexing import Int64s
 
 __all__ = ['as_datapoint', 'to_table']
 
-STORED = frozenset(
-    'jpeg jpg png webp avif image mp4 webm mkv video wav flac opus audio'.split()  # noqa: SIM905
-)
+STORED = (
+    'jpeg', 'jpg', 'png', 'webp', 'avif', 'image', 'mp4', 'webm', 'mkv', 'video', 'wav', 'flac', 'opus',
+    'audio',
+)  # fmt: skip
 """Words of types whose values cross as the bytes of their files."""
 
 
@@ -65,7 +66,7 @@ def _to_arrow(name: str, kind: FieldType, column: Column) -> pa.Array:
 def _convert(kind: FieldType, column: Column) -> pa.Array:
     found = _element_type(kind)
     if found is None:
-        return ArrowPythonObjectArray.from_objects(_as_objects(column))
+        return ArrowPythonObjectArray.from_objects([*column])
     element, shape = found
     is_frames = kind.word in STORED and any(isinstance(value, np.ndarray) for value in column)
     if is_frames or (shape and not kind.optional and not (kind.sequence and -1 in shape)):
@@ -112,10 +113,6 @@ def _native(array: Any) -> Any:
 
 def _as_lists(value: Any) -> Any:
     return [_as_lists(item) for item in value] if isinstance(value, list) else value.tolist()
-
-
-def _as_objects(column: Column) -> list[Any]:
-    return [*column]
 
 
 def as_datapoint(row: Mapping[str, Any], types: Spec) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The blocks `py` of the documentation run: those with PyTorch, Grain, JAX, Beam and torchcodec."""
+"""The blocks `py` of the documentation run: those with PyTorch, Grain, JAX, Beam, Ray and torchcodec."""
 
 import importlib
 import os
