@@ -18,7 +18,7 @@ __all__ = ['MARK', 'MARK_TEXT', 'SOURCE', 'is_file_of_dataset', 'is_temporary', 
 MARK = 'unfinished'
 MARK_TEXT = b'This dataset is being written, or its writer ended early: resume=True continues it.\n'
 SOURCE = 'source.json'
-"""Beside shards: what they are made from, see `bags.authoring.progress_log`."""
+"""Beside shards: what they are made from, see `bags.dataset.progress_log`."""
 
 
 def is_temporary(name: str) -> bool:
