@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r'^```py\n(.*?)^```', re.DOTALL | re.MULTILINE)
 EVERY_BLOCK = re.compile(r'^```py(?:thon)?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 """Of recipes, whose blocks with PyTorch go on from those without."""
-RAY_WARNS = 'ignore:`use_push_based_shuffle` is deprecated:DeprecationWarning'
-"""Ray sets this option of its own."""
+RAY_WARNS = 'ignore::DeprecationWarning:ray.data.context'
+"""Ray sets options of its own that it has deprecated."""
 DOCUMENTS = [path for path in sorted(ROOT.glob('docs/**/*.md')) if BLOCK.search(path.read_text('utf-8'))]
 
 
