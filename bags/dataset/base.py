@@ -94,6 +94,13 @@ class Dataset(abc.ABC):
         """Returns the number of datapoints of each shard, or of each dataset of a `concat`."""
         return [len(self)]
 
+    def _bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
+        """Returns about how many bytes the datapoints before an index take on disk, of some fields or of all.
+
+        Of views all datapoints count alike.
+        """
+        return self.size * index // max(1, len(self))
+
     @property
     def metadata(self) -> Metadata:
         """What its author says of it and of its fields, as values of JSON; empty if nothing."""

@@ -254,14 +254,13 @@ class DatasetReader(Dataset):
             firsts, _ = select_many(items, firsts, counts)
         return open_record(reader.bag, int(firsts[0]))
 
-    def _bytes_before(self, index: int) -> int:
-        """Returns about how many bytes the datapoints before an index take on disk."""
+    def _bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
         if index >= self._length:
-            return self.size
+            return self._folder.size(fields)
         refs, total = self._refs.row(index), 0
         if self._refs.bag is not None:
             total = self._refs.bag.where(index)[0] + index * ENTRY
-        for name in self._types:
+        for name in self._types if fields is None else fields:
             field = self._fields[name]
             bag, ref = field.bag, refs[field.place]
             missing = ref >= bag.count or (field.kind.sequence and not refs[field.place + 1])
