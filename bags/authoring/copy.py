@@ -11,7 +11,6 @@ import numpy as np
 
 from bags.authoring.copy_plan import Planner, copied_type
 from bags.authoring.copy_records import ChunkReader, ComputedFields, has_checksums
-from bags.authoring.progress_log import ProgressLog
 from bags.bag.limits import ENTRY
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.encoder import Encoder
@@ -19,6 +18,7 @@ from bags.dataset.field_writer import Compressed, Compression, field_compression
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.metadata import metadata_of_fields
 from bags.dataset.open import open as open_dataset
+from bags.dataset.progress_log import ProgressLog
 from bags.dataset.refs import RefsFormat
 from bags.dataset.selection import Fields, select_whole
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, Literal
 
-from bags.authoring.progress_log import ProgressLog
 from bags.authoring.tasks import MAX_INPUTS, Inputs, Task, WrittenInputs
 from bags.dataset.base import Dataset
 from bags.dataset.encoder import Encoder, collect
 from bags.dataset.field_writer import Compression
 from bags.dataset.fingerprint import fingerprint
+from bags.dataset.progress_log import ProgressLog
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.dataset.spec import parse_spec
 from bags.progress import Advance

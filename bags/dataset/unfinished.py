@@ -18,7 +18,7 @@ __all__ = ['MARK', 'MARK_TEXT', 'SOURCE', 'is_file_of_dataset', 'is_temporary', 
 MARK = 'unfinished'
 MARK_TEXT = b'This dataset is being written, or its writer ended early: resume=True continues it.\n'
 SOURCE = 'source.json'
-"""Beside shards: what they are made from, see `bags.authoring.progress_log`."""
+"""Beside shards: what they are made from, see `bags.dataset.progress_log`."""
 
 
 def is_temporary(name: str) -> bool:
@@ -29,7 +29,7 @@ def is_temporary(name: str) -> bool:
 def is_file_of_dataset(name: str) -> bool:
     """Tells by its name whether a file in a dataset folder is a part of the dataset."""
     files = ('spec.json', METADATA, STATISTICS, MARK, SOURCE, INDEX)
-    return name in files or name.endswith(('.bag', '.bagz', '.idx', '.zdict', '.new', SUFFIX))
+    return name in files or name.endswith(('.bag', '.bagz', '.idx', '.index', '.zdict', '.new', SUFFIX))
 
 
 def remove_files(store: Store, folder: str) -> None:

@@ -12,6 +12,7 @@ Layouts:
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import re
@@ -21,8 +22,8 @@ from typing import Any
 
 from bags.errors import SourceError
 from bags.interop.extensions import field_of, one_image_field, split_name, type_of, written_extensions
+from bags.interop.files import Entry, FileSource, checked_value, infer_spec
 from bags.interop.metadata import Metadata, read_metadata
-from bags.interop.source import Entry, Source, checked_value, infer_spec
 from bags.validation import one_of
 
 __all__ = ['FolderSource', 'find_layout', 'group', 'list_files']
@@ -57,7 +58,7 @@ def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> l
     return sorted(name for name in names if not any(part.startswith('.') for part in name.split('/')))
 
 
-class FolderSource(Source):
+class FolderSource(FileSource):
     """The files of a folder, grouped into datapoints.
 
     Args:
@@ -79,11 +80,10 @@ class FolderSource(Source):
         if layout is not None:
             one_of('layout', layout, LAYOUTS)
         self.root = root
-        self.damaged: list[tuple[str, str]] = []
         self._fs, self._path = fsspec.core.url_to_fs(root.rstrip('/') or '/', **(storage_options or {}))
         metadata = Metadata() if layout == 'episodes' else read_metadata(root, names, self._cat)
         names = [name for name in names if name not in metadata.tables]
-        self.layout = layout or find_layout(names)
+        super().__init__('folder', layout or find_layout(names))
         if self.layout == 'episodes' and metadata.rows:
             self.layout = 'stems'  # The rows are of single files.
         groups = group(names, self.layout)
@@ -117,7 +117,10 @@ class FolderSource(Source):
         names = {field: file for field, file in files.items() if isinstance(file, str)}
         return written_extensions(key, names)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self, start: int = 0) -> Iterator[Entry]:
+        return itertools.islice(self._entries(), start, None)
+
+    def _entries(self) -> Iterator[Entry]:
         for key, files in self.groups:
             label = {'label': key.partition('/')[0]} if self.is_labelled else {}
             values = label | self._columns.get(key, {})

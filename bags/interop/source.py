@@ -1,152 +1,86 @@
-"""Files that can become a dataset: the base of sources, their spec, and checks of file contents."""
+"""The base of everything that `bags.convert` reads: what it asks of a source, and names of fields."""
 
 from __future__ import annotations
 
 import abc
-import io
-import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO, NamedTuple, cast
-
-import numpy as np
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from bags.dataset.metadata import Metadata
-from bags.dataset.spec import parse_type
-from bags.errors import SourceError
-from bags.formats.encoded import BufferFile, check_format
-from bags.formats.signatures import FORMATS, PICTURES, check_end, check_whole, identify
-from bags.formats.wav import find_samples
-from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS
-from bags.media.stored import AUDIO_FORMATS, VIDEO_FORMATS
+from bags.dataset.spec import NAME
 
-__all__ = ['Entry', 'Source', 'checked_value', 'infer_spec']
+__all__ = ['Source', 'name_fields']
 
-
-class Entry(NamedTuple):
-    """The files of a datapoint. What `files` holds is up to the source."""
-
-    origin: str
-    """The folder or tar."""
-    key: str
-    files: dict[str, Any]
-    """By field; fields without a file are left out."""
-    extensions: dict[str, str]
-    """By field, where an export would write something else."""
+_NOT_IN_NAMES = re.compile(r'[^A-Za-z0-9_.-]+')
 
 
 class Source(abc.ABC):
-    """Files that can become a dataset. Its attributes are known before any media of a folder is read."""
+    """Data of another format that can become a dataset.
 
+    A subclass sets the attributes when it is made, so that they can be shown and changed before a value is
+    read. Each format has one, in `bags.interop.sources`, over a library that reads the format.
+    """
+
+    format: str
+    """Name of the format."""
     spec: dict[str, str]
-    """The type of each field, inferred from names; may be changed before anything is loaded."""
+    """The type of each field; `convert` drops the fields that are removed here."""
     count: int
     """Datapoints."""
-    layout: str
-    """How files are grouped into datapoints."""
-    damaged: list[tuple[str, str]]
-    """Of a source opened with `on_error='skip'`: tars that are damaged, and why."""
-
     metadata: Metadata
-    """Content of `metadata.json` at the top of a folder."""
+    """Metadata of the dataset: names of classes, rates, units."""
+    notes: list[str]
+    """What the import changes, a sentence each: fields that are renamed, types that are replaced."""
+    damaged: list[tuple[str, str]]
+    """Files that are left out because they are damaged, and why."""
+    encoders: Mapping[str, Callable[..., Any]]
+    """Encoders by type in place of those of bags, for values that are records already."""
+
+    def __init__(self, format: str, spec: dict[str, str], count: int) -> None:
+        self.format = format
+        self.spec = spec
+        self.count = count
+        self.metadata = {}
+        self.notes = []
+        self.damaged = []
+        self.encoders = {}
 
     @abc.abstractmethod
-    def entries(self) -> Iterator[Entry]:
-        """Yields what `load` needs for each datapoint."""
+    def entries(self, start: int = 0) -> Iterator[Any]:
+        """Yields what `load` needs for each datapoint, from the datapoint `start` on, in one thread."""
 
     @abc.abstractmethod
-    def read(self, entry: Entry, field: str, word: str) -> Any:
-        """Returns the value for the file of a field, whose type has this word."""
-
-    def load(self, entry: Entry) -> dict[str, Any]:
-        """Returns the datapoint of an entry, its values as they are in the files: bytes, or str.
+    def load(self, entry: Any) -> Mapping[str, Any]:
+        """Returns a datapoint; several threads call this.
 
         Raises:
-            SourceError: A file that is not of its field's type.
+            SourceError: A value that is damaged, or not of the type of its field.
         """
-        datapoint: dict[str, Any] = {}
-        for field, kind in self.spec.items():
-            if field == KEY:
-                datapoint[field] = entry.key
-            elif field == WRITTEN_EXTENSIONS:
-                datapoint[field] = json.dumps(entry.extensions).encode() if entry.extensions else None
-            elif field in entry.files:
-                datapoint[field] = self.read(entry, field, parse_type(kind).word)
-        return datapoint
+
+    @abc.abstractmethod
+    def name(self, entry: Any) -> str:
+        """Returns the file and the record of an entry, for errors."""
 
 
-def infer_spec(
-    fields: Mapping[str, tuple[str, bool, int]], count: int, has_extensions: bool
-) -> dict[str, str]:
-    """Returns the spec of a source.
+def name_fields(names: Iterable[str], notes: list[str]) -> dict[str, str]:
+    """Returns the names of fields by the names in a source: letters, digits and `_.-`, each once.
 
     Args:
-        fields: By field: the word of its type, if it is a sequence, and how many datapoints have it.
-        count: Datapoints.
-        has_extensions: Whether there is a field for extensions that differ from the names of their fields.
+        names: In the source.
+        notes: Get a sentence for each that is renamed.
     """
-    spec = {KEY: 'utf8', WRITTEN_EXTENSIONS: 'json?'} if has_extensions else {KEY: 'utf8'}
-    for field, (word, is_sequence, present) in sorted(fields.items()):
-        if field in (KEY, WRITTEN_EXTENSIONS):
-            raise SourceError(f'*.{field}', 'expected another extension, this field is reserved')
-        spec[field] = word + '[]' * is_sequence + '?' * (present < count)
-    return spec
-
-
-_FORMATS = {word: (name,) for word, name in FORMATS.items()} | {
-    'video': VIDEO_FORMATS,
-    'audio': AUDIO_FORMATS,
-    'image': PICTURES,
-}
-_NUMBERS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(('int', 'uint', 'i64', 'u64'), int),
-    'float': float,
-    'bool': lambda text: {'0': False, '1': True, 'false': False, 'true': True}[text.lower()],
-}
-
-
-def checked_value(name: str, word: str, data: Any) -> Any:
-    """Returns the value to append for the content of the file `name`, after a check of its structure.
-
-    That is the content itself, bytes or a map. Of types that have no file format, numbers are parsed.
-
-    Raises:
-        SourceError: It is not of the type, or truncated.
-    """
-    try:
-        if word in _FORMATS:
-            _check_media(word, data)
-        elif word == 'utf8':
-            return _text(data)
-        elif word == 'json':
-            json.loads(_text(data))
-        elif word in _NUMBERS:
-            return _NUMBERS[word](str(data, 'utf-8').strip())
-        elif word == 'array':
-            return _array(data)
-    except (ValueError, KeyError, EOFError, RecursionError) as exc:
-        detail = f'{type(exc).__name__}: {exc}' if isinstance(exc, KeyError) else str(exc)
-        raise SourceError(name, detail) from exc
-    return data
-
-
-def _array(data: bytes) -> Any:
-    try:
-        return np.load(io.BytesIO(data), allow_pickle=False)
-    except Exception as exc:  # Of a damaged header, also errors of Python's parser.
-        raise ValueError(f'expected a .npy file: {exc}') from exc
-
-
-def _text(data: bytes) -> str:
-    try:
-        return str(data, 'utf-8')
-    except UnicodeDecodeError as exc:
-        raise ValueError(f"{exc}; with type 'bytes' the field can hold it") from exc
-
-
-def _check_media(word: str, data: Any) -> None:
-    found = identify(data)
-    check_format(found, _FORMATS[word])
-    check_whole(data, found)
-    check_end(data, found)  # Of a JPEG, only this looks at it.
-    if found == 'WAV':
-        find_samples(cast(BinaryIO, BufferFile(data)))
+    fields: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        field = _NOT_IN_NAMES.sub('_', name).rstrip('.') or '_'
+        if not NAME.fullmatch(field):
+            field = f'_{field}'
+        first, number = field, 2
+        while field.lower() in taken:
+            field, number = f'{first}_{number}', number + 1
+        taken.add(field.lower())
+        fields[name] = field
+        if field != name:
+            notes.append(f'field {name!r} is named {field!r}')
+    return fields

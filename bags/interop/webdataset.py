@@ -23,7 +23,7 @@ from bags.interop.extensions import (
     unescape_key,
     written_extensions_in_tar,
 )
-from bags.interop.source import Entry, Source, checked_value, infer_spec
+from bags.interop.files import Entry, FileSource, checked_value, infer_spec
 
 __all__ = ['TarSource', 'is_tar']
 
@@ -33,7 +33,7 @@ def is_tar(name: str) -> bool:
     return name.lower().endswith(('.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz'))
 
 
-class TarSource(Source):
+class TarSource(FileSource):
     """The datapoints of WebDataset tars, one tar after the other.
 
     Args:
@@ -46,8 +46,6 @@ class TarSource(Source):
         SourceError: One is no tar, or truncated.
     """
 
-    layout = 'webdataset'
-
     def __init__(
         self,
         tars: list[str],
@@ -56,9 +54,9 @@ class TarSource(Source):
     ) -> None:
         import fsspec
 
+        super().__init__('webdataset', 'webdataset')
         self.storage_options = dict(storage_options or {})
         self.tars: list[str] = []
-        self.damaged: list[tuple[str, str]] = []
         for tar in tars:
             fs, path = fsspec.core.url_to_fs(tar, **self.storage_options)
             is_glob = any(letter in path for letter in '*?[') and not fs.exists(path)
@@ -67,7 +65,6 @@ class TarSource(Source):
         if not self.tars:
             raise FileNotFoundError(errno.ENOENT, 'no tars to import', ', '.join(tars))
         counts: Counter[str] = Counter()
-        self.count = 0
         self._rename: Callable[[str], str] = str
         kinds: set[frozenset[str]] = set()
         has_extensions = False
@@ -92,7 +89,10 @@ class TarSource(Source):
         }
         self.spec = infer_spec(fields, self.count, has_extensions or len(renamed) < len(counts))
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self, start: int = 0) -> Iterator[Entry]:
+        return itertools.islice(self._entries(), start, None)
+
+    def _entries(self) -> Iterator[Entry]:
         damaged = dict(self.damaged)
         for tar in self.tars:
             try:

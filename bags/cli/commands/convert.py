@@ -31,8 +31,11 @@ Layout = enum.StrEnum('Layout', 'FILES STEMS CLASSES EPISODES')
 def import_(
     source: Annotated[
         list[str],
-        argument('SOURCE… DATASET', 'A folder of files, or WebDataset tars; then the dataset to create.'),
+        argument('SOURCE… DATASET', 'A file or folder of other data; then the dataset to create.'),
     ],
+    format: Annotated[
+        str | None, option('--format', metavar='NAME', help='The format of the source, if not by its names.')
+    ] = None,
     layout: Annotated[
         Layout | None,
         option('--layout', help='How files are grouped into datapoints; by default what fits their names.'),
@@ -50,9 +53,10 @@ def import_(
     workers: Annotated[int, typer.Option(min=1, help='Threads that read files.')] = 4,
     json: Json = False,
 ) -> None:
-    """Makes a dataset of a folder of media, or of WebDataset tars. Files are stored byte for byte.
+    """Makes a dataset of a folder of media, of WebDataset tars, or of the data of another library.
 
-    Files that differ only in their extension are one datapoint, with a field for each extension.
+    Media are stored byte for byte. Files of a folder that differ only in their extension are one datapoint,
+    with a field for each extension. docs/import.md lists the other formats.
 
     Example: bags import photos dataset
 
@@ -61,7 +65,8 @@ def import_(
     from bags.dataset.encoder import bind_encoders
     from bags.dataset.spec import parse_spec
     from bags.errors import SourceError, SpecError
-    from bags.interop.convert import convert, open_source
+    from bags.interop.convert import convert
+    from bags.interop.open_source import open_source
     from bags.interop.webdataset import is_tar
 
     *sources, target = source if len(source) > 1 or not dry_run else [*source, '']
@@ -76,15 +81,20 @@ def import_(
     on_error: Literal['raise', 'skip'] = 'skip' if skip else 'raise'
     try:
         found = open_source(
-            sources[0] if len(sources) == 1 else sources, layout=layout, spec=spec, on_error=on_error
+            sources[0] if len(sources) == 1 else sources,
+            format=format,
+            layout=layout,
+            spec=spec,
+            on_error=on_error,
         )
         bind_encoders(parse_spec(found.spec), None)
     except SpecError as exc:
         raise UsageError(str(exc)) from exc
     except SourceError as exc:
         fail(f'{exc} (--skip takes what comes before the damage)' if is_tar(exc.name) else str(exc))
+    facts = {'layout': getattr(found, 'layout', found.format), 'notes': found.notes}
     if dry_run:
-        _print(json, {'layout': found.layout, 'datapoints': found.count, 'spec': found.spec})
+        _print(json, {**facts, 'datapoints': found.count, 'spec': found.spec})
         return
     try:
         done = convert(
@@ -93,8 +103,7 @@ def import_(
     except SourceError as exc:
         fail(f'{exc} (--resume --skip continues without it)')
     skipped = [{'file': name, 'why': detail} for name, detail in done.skipped]
-    counts = {'layout': found.layout, 'datapoints': done.datapoints}
-    _print(json, {**counts, 'spec': done.spec, 'skipped': skipped})
+    _print(json, {**facts, 'datapoints': done.datapoints, 'spec': done.spec, 'skipped': skipped})
 
 
 def _print(json: bool, facts: dict[str, Any]) -> None:
@@ -105,6 +114,8 @@ def _print(json: bool, facts: dict[str, Any]) -> None:
     width = max(map(len, facts['spec']))
     for field, kind in facts['spec'].items():
         print(f'  {field:{width}}  {kind}')
+    for note in facts['notes']:
+        print(note)
     if facts.get('skipped'):
         print(f'{len(facts["skipped"]):,} left out:')
         for each in facts['skipped']:

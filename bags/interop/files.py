@@ -1,0 +1,146 @@
+"""Files that can become a dataset: what folders and tars share, their spec, and checks of file contents."""
+
+from __future__ import annotations
+
+import abc
+import io
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import numpy as np
+
+from bags.dataset.spec import parse_type
+from bags.errors import SourceError
+from bags.formats.encoded import BufferFile, check_format
+from bags.formats.signatures import FORMATS, PICTURES, check_end, check_whole, identify
+from bags.formats.wav import find_samples
+from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS
+from bags.interop.source import Source
+from bags.media.stored import AUDIO_FORMATS, VIDEO_FORMATS
+
+__all__ = ['Entry', 'FileSource', 'checked_value', 'infer_spec']
+
+
+class Entry(NamedTuple):
+    """The files of a datapoint. What `files` holds is up to the source."""
+
+    origin: str
+    """The folder or tar."""
+    key: str
+    files: dict[str, Any]
+    """By field; fields without a file are left out."""
+    extensions: dict[str, str]
+    """By field, where an export would write something else."""
+
+
+class FileSource(Source):
+    """Files, each of which becomes a record byte for byte. The field `KEY` holds their names.
+
+    Args:
+        format: 'folder' or 'webdataset'.
+        layout: How files are grouped into datapoints.
+    """
+
+    def __init__(self, format: str, layout: str) -> None:
+        super().__init__(format, {}, 0)
+        self.layout = layout
+        # Encoding the values of these files would change spaces or the order of keys.
+        self.encoders = dict.fromkeys(('json', 'msgpack', 'tree'), lambda value, *_args: bytes(value))
+
+    def name(self, entry: Entry) -> str:
+        return str(entry.key).encode('utf-8', 'backslashreplace').decode()
+
+    @abc.abstractmethod
+    def read(self, entry: Entry, field: str, word: str) -> Any:
+        """Returns the value for the file of a field, whose type has this word."""
+
+    def load(self, entry: Entry) -> dict[str, Any]:
+        """Returns the datapoint of an entry, its values as they are in the files: bytes, or str."""
+        datapoint: dict[str, Any] = {}
+        for field, kind in self.spec.items():
+            if field == KEY:
+                datapoint[field] = entry.key
+            elif field == WRITTEN_EXTENSIONS:
+                datapoint[field] = json.dumps(entry.extensions).encode() if entry.extensions else None
+            elif field in entry.files:
+                datapoint[field] = self.read(entry, field, parse_type(kind).word)
+        return datapoint
+
+
+def infer_spec(
+    fields: Mapping[str, tuple[str, bool, int]], count: int, has_extensions: bool
+) -> dict[str, str]:
+    """Returns the spec of a source.
+
+    Args:
+        fields: By field: the word of its type, if it is a sequence, and how many datapoints have it.
+        count: Datapoints.
+        has_extensions: Whether there is a field for extensions that differ from the names of their fields.
+    """
+    spec = {KEY: 'utf8', WRITTEN_EXTENSIONS: 'json?'} if has_extensions else {KEY: 'utf8'}
+    for field, (word, is_sequence, present) in sorted(fields.items()):
+        if field in (KEY, WRITTEN_EXTENSIONS):
+            raise SourceError(f'*.{field}', 'expected another extension, this field is reserved')
+        spec[field] = word + '[]' * is_sequence + '?' * (present < count)
+    return spec
+
+
+_FORMATS = {word: (name,) for word, name in FORMATS.items()} | {
+    'video': VIDEO_FORMATS,
+    'audio': AUDIO_FORMATS,
+    'image': PICTURES,
+}
+_NUMBERS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(('int', 'uint', 'i64', 'u64'), int),
+    'float': float,
+    'bool': lambda text: {'0': False, '1': True, 'false': False, 'true': True}[text.lower()],
+}
+
+
+def checked_value(name: str, word: str, data: Any) -> Any:
+    """Returns the value to append for the content of the file `name`, after a check of its structure.
+
+    That is the content itself, bytes or a map. Of types that have no file format, numbers are parsed.
+
+    Raises:
+        SourceError: It is not of the type, or truncated.
+    """
+    try:
+        if word in _FORMATS:
+            _check_media(word, data)
+        elif word == 'utf8':
+            return _text(data)
+        elif word == 'json':
+            json.loads(_text(data))
+        elif word in _NUMBERS:
+            return _NUMBERS[word](str(data, 'utf-8').strip())
+        elif word == 'array':
+            return _array(data)
+    except (ValueError, KeyError, EOFError, RecursionError) as exc:
+        detail = f'{type(exc).__name__}: {exc}' if isinstance(exc, KeyError) else str(exc)
+        raise SourceError(name, detail) from exc
+    return data
+
+
+def _array(data: bytes) -> Any:
+    try:
+        return np.load(io.BytesIO(data), allow_pickle=False)
+    except Exception as exc:  # Of a damaged header, also errors of Python's parser.
+        raise ValueError(f'expected a .npy file: {exc}') from exc
+
+
+def _text(data: bytes) -> str:
+    try:
+        return str(data, 'utf-8')
+    except UnicodeDecodeError as exc:
+        raise ValueError(f"{exc}; with type 'bytes' the field can hold it") from exc
+
+
+def _check_media(word: str, data: Any) -> None:
+    found = identify(data)
+    check_format(found, _FORMATS[word])
+    check_whole(data, found)
+    check_end(data, found)  # Of a JPEG, only this looks at it.
+    if found == 'WAV':
+        find_samples(cast(BinaryIO, BufferFile(data)))

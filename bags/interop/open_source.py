@@ -1,0 +1,173 @@
+"""`open_source`: finds out what the format of a source is, and opens it."""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import importlib
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from bags.dataset.metadata import MAX_METADATA_BYTES, METADATA, Metadata, load_metadata
+from bags.errors import CorruptError, SourceError, SpecError
+from bags.interop.extensions import KEY
+from bags.interop.files import FileSource
+from bags.interop.folders import FolderSource, list_files
+from bags.interop.source import Source
+from bags.interop.webdataset import TarSource, is_tar
+from bags.validation import one_of
+
+__all__ = ['FORMATS', 'SourcePath', 'open_source']
+
+SourcePath = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+class Format(NamedTuple):
+    """A format that a library reads."""
+
+    module: str
+    """In `bags.interop.sources`. Its `open_source(paths, storage_options)` returns the source of some files,
+    or of the folder that has the marker."""
+    files: tuple[str, ...]
+    """Patterns of the names of its files, in lower case."""
+    marker: str | None = None
+    """A file by which a folder is known, by its path in it.
+
+    Without one, a folder has this format if it has no other files.
+    """
+
+
+FORMATS: dict[str, Format] = {}
+"""By name, in the order in which they are tried."""
+_BESIDE = ('readme*', 'license*', '*.md', '_success')
+"""Files that are left out beside those of a format."""
+
+
+def open_source(
+    source: SourcePath,
+    *,
+    format: str | None = None,
+    layout: str | None = None,
+    spec: Mapping[str, str | None] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    on_error: Literal['raise', 'skip'] = 'raise',
+) -> Source:
+    """Returns what other data would be as a dataset; no value is read yet.
+
+    Args:
+        source: A file, a folder, or a list or glob of files; path or URL.
+        format: Name of the format, one of those in docs/import.md; by default what fits the names of files.
+        layout: Of a folder of media: 'files', 'stems', 'classes' or 'episodes'; by default what fits its
+            names.
+        spec: Changes to the spec: a type by field, or None to leave a field out.
+        storage_options: As in `bags.open`, for a URL.
+        on_error: 'raise' refuses a damaged tar, 'skip' takes what is before the damage.
+
+    Raises:
+        FileNotFoundError: Nothing is there.
+        MissingDependencyError: The library that reads the format is not installed.
+        SourceError: An unknown format, files that cannot be grouped into datapoints, or damage.
+        SpecError: A type for a field that does not exist.
+    """
+    if not isinstance(source, str | os.PathLike | Iterable):
+        raise TypeError(f'source: expected a path or several paths, got {source!r:.80}')
+    if not isinstance(spec, Mapping | None):
+        raise TypeError(f'spec: expected a mapping of fields to types, got {spec!r:.80}')
+    if format is not None:
+        one_of('format', format, (*FORMATS, 'folder', 'webdataset'))
+    paths = [os.fspath(part) for part in ([source] if isinstance(source, str | os.PathLike) else source)]
+    if not paths:
+        raise ValueError('source: expected a path or several paths, got none')
+    return _with_changes(_open(paths, format, layout, storage_options, on_error), spec)
+
+
+def _open(
+    paths: list[str],
+    format: str | None,
+    layout: str | None,
+    storage_options: Mapping[str, Any] | None,
+    on_error: str,
+) -> Source:
+    root = paths[0].rstrip('/') if len(paths) == 1 else None
+    names = [] if root is None or is_tar(root) else list_files(root, storage_options)
+    metadata: Metadata = {}
+    if (
+        METADATA in names
+        and len(names) > 1
+        and (found := _read_metadata(f'{root}/{METADATA}', storage_options))
+    ):
+        metadata = found
+        names.remove(METADATA)
+    if layout is not None:
+        format = 'folder'
+    format = format or _format_of(names, paths)
+    if format in FORMATS:
+        if root is not None and names and FORMATS[format].marker is None and not _fits(format, root):
+            paths = [f'{root}/{name}' for name in names if _fits(format, name)] or [root]
+        module = importlib.import_module(f'bags.interop.sources.{FORMATS[format].module}')
+        source: Source = module.open_source(paths, storage_options)
+    elif format == 'webdataset' or root is None:
+        tars = [f'{root}/{name}' for name in names if is_tar(name)]
+        source = TarSource(tars or paths, storage_options, on_error)
+    elif not names:
+        known = ', '.join(dict.fromkeys(pattern for each in FORMATS.values() for pattern in each.files))
+        detail = f'no files to import; expected a folder of files, *.tar, or one of {known}'
+        raise FileNotFoundError(errno.ENOENT, detail, root)
+    elif any(name.rpartition('/')[2] == 'refs.bag' for name in names):
+        raise SourceError(root, 'is a dataset already; bags.copy copies one')
+    else:
+        source = FolderSource(root, names, layout, storage_options)
+    source.metadata = {**source.metadata, **metadata}
+    return source
+
+
+def _fits(format: str, name: str) -> bool:
+    base = name.rpartition('/')[2].lower()
+    return any(fnmatch.fnmatchcase(base, pattern) for pattern in FORMATS[format].files)
+
+
+def _format_of(names: list[str], paths: list[str]) -> str:
+    """Returns the format of a source by the names of its files: 'folder' for those of no other format.
+
+    Args:
+        names: Of the files in the folder, if the source is one.
+        paths: The source.
+    """
+    own = [name for name in names if not any(fnmatch.fnmatchcase(name.lower(), each) for each in _BESIDE)]
+    for format, (_, _, marker) in FORMATS.items():
+        if marker is None:
+            found = all(_fits(format, path) for path in paths) or (
+                own and all(_fits(format, name) for name in own)
+            )
+        else:
+            found = marker in names and any(_fits(format, name) for name in names)
+        if found:
+            return format
+    return 'webdataset' if all(is_tar(name) or '*' in name for name in names or paths) else 'folder'
+
+
+def _read_metadata(path: str, storage_options: Mapping[str, Any] | None) -> Metadata | None:
+    """Returns the content of metadata.json; None if that is no object of JSON, and so a file like others."""
+    import fsspec
+
+    fs, path = fsspec.core.url_to_fs(path, **(storage_options or {}))
+    if fs.size(path) > MAX_METADATA_BYTES:
+        return None
+    try:
+        return load_metadata(fs.cat_file(path), path)
+    except CorruptError:
+        return None
+
+
+def _with_changes(source: Source, changes: Mapping[str, str | None] | None) -> Source:
+    for field, kind in (changes or {}).items():
+        if field not in source.spec:
+            raise SpecError(field, f'one of the fields {", ".join(source.spec)}', field)
+        if field == KEY and isinstance(source, FileSource) and kind != 'utf8':
+            raise SpecError(field, 'utf8, from which an interrupted import is resumed', str(kind))
+        if kind is None:
+            del source.spec[field]
+        else:
+            source.spec[field] = kind
+    return source
