@@ -14,8 +14,7 @@ from bags.errors import CorruptError, SourceError, SpecError
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.folders import FolderSource, list_files
-from bags.interop.records import find_files
-from bags.interop.source import Source
+from bags.interop.source import Source, list_paths
 from bags.interop.webdataset import TarSource, is_tar
 from bags.validation import one_of
 
@@ -70,7 +69,8 @@ def open_source(
             names.
         spec: Changes to the spec: a type by field, or None to leave a field out.
         storage_options: As in `bags.open`, for a URL.
-        on_error: 'raise' refuses a damaged tar, 'skip' takes what is before the damage.
+        on_error: 'raise' refuses damaged files, 'skip' leaves them out; of a tar it takes what is before the
+            damage.
 
     Raises:
         FileNotFoundError: Nothing is there.
@@ -98,16 +98,19 @@ def _open(
     on_error: str,
 ) -> Source:
     if any(letter in path for path in paths for letter in '*?[') and not any('@' in path for path in paths):
-        paths = find_files(paths, storage_options)  # Where there is an @, the rest is for bagz to expand.
+        # Where there is an @, the rest is for bagz to expand.
+        if not (found := list_paths(paths, storage_options)):
+            raise FileNotFoundError(errno.ENOENT, 'no files to import', ', '.join(paths))
+        paths = found
     root = paths[0].rstrip('/') if len(paths) == 1 else None
     names = [] if root is None or is_tar(root) else list_files(root, storage_options)
     metadata: Metadata = {}
     if (
         METADATA in names
         and len(names) > 1
-        and (found := _read_metadata(f'{root}/{METADATA}', storage_options))
+        and (content := _read_metadata(f'{root}/{METADATA}', storage_options))
     ):
-        metadata = found
+        metadata = content
         names.remove(METADATA)
     if layout is not None:
         format = 'folder'
@@ -117,6 +120,8 @@ def _open(
             paths = [f'{root}/{name}' for name in names if _fits(format, name)] or [root]
         module = importlib.import_module(f'bags.interop.sources.{FORMATS[format].module}')
         source: Source = module.open_source(paths, storage_options)
+        if on_error == 'raise' and source.damaged:
+            raise SourceError(*source.damaged[0])
     elif format == 'webdataset' or root is None:
         tars = [f'{root}/{name}' for name in names if is_tar(name)]
         source = TarSource(tars or paths, storage_options, on_error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import errno
 import functools
 import os
 import struct
@@ -18,7 +17,7 @@ from bags.errors import BagsError, SourceError, SpecError
 from bags.interop.files import MEDIA, checked_value
 from bags.interop.source import Source
 
-__all__ = ['Bytes', 'Record', 'RecordSource', 'find_files', 'open_file', 'read_items', 'size_of']
+__all__ = ['Bytes', 'Record', 'RecordSource', 'open_file', 'read_items', 'size_of']
 
 FIELD = 'record'
 """The field of records whose structure nothing tells."""
@@ -126,25 +125,6 @@ class Bytes(RecordSource):
 @functools.lru_cache
 def _decoder(word: str, args: tuple[str, ...]) -> Callable[[Any], Any]:
     return bind_decoder(word, args)
-
-
-def find_files(paths: list[str], storage_options: Mapping[str, Any] | None = None) -> list[str]:
-    """Returns the files that some paths or globs name, those of a glob sorted.
-
-    Raises:
-        FileNotFoundError: There is none.
-    """
-    import fsspec
-
-    files: list[str] = []
-    for each in paths:
-        fs, path = fsspec.core.url_to_fs(each, **(storage_options or {}))
-        is_glob = any(letter in path for letter in '*?[') and not fs.exists(path)
-        found = sorted(fs.glob(path)) if is_glob else [path]
-        files += found if 'file' in fs.protocol else map(fs.unstrip_protocol, found)
-    if not files:
-        raise FileNotFoundError(errno.ENOENT, 'no files to import', ', '.join(paths))
-    return files
 
 
 def open_file(path: str, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:

@@ -7,6 +7,7 @@ they name.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import lzma
 import tarfile
@@ -26,7 +27,7 @@ from bags.interop.extensions import (
 )
 from bags.interop.files import Entry, FileSource, checked_value, infer_spec
 from bags.interop.metadata import INTEGER, NAMES, Metadata, join, read_metadata
-from bags.interop.records import find_files
+from bags.interop.source import list_paths
 
 __all__ = ['TarSource', 'is_tar']
 
@@ -74,7 +75,9 @@ class TarSource(FileSource):
     ) -> None:
         super().__init__('webdataset', 'webdataset')
         self.storage_options = dict(storage_options or {})
-        self.tars = find_files(tars, storage_options)
+        self.tars = list_paths(tars, self.storage_options)
+        if not self.tars:
+            raise FileNotFoundError(errno.ENOENT, 'no tars to import', ', '.join(tars))
         self._rename: Callable[[str], str] = str
         self._with_tables: set[str] = set()
         kinds: Counter[frozenset[str]] = Counter()

@@ -8,8 +8,7 @@ from typing import Any
 
 from bags.errors import MissingDependencyError, SourceError
 from bags.interop.examples import open_examples
-from bags.interop.records import find_files
-from bags.interop.source import Source
+from bags.interop.source import Source, list_paths
 
 __all__ = ['count_records', 'open_source', 'read_records']
 
@@ -20,7 +19,7 @@ _BLOCK = 64
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> Source:
     """Returns the source of ArrayRecord files."""
     return open_examples(
-        'array_record', find_files(paths, storage_options), count_records, read_records, storage_options
+        'array_record', list_paths(paths, storage_options), count_records, read_records, storage_options
     )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from bags.bag import Reader
 from bags.errors import CorruptError, SourceError
-from bags.interop.records import Bytes, find_files
-from bags.interop.source import Source
+from bags.interop.records import Bytes
+from bags.interop.source import Source, list_paths
 
 __all__ = ['open_source']
 
@@ -19,7 +19,7 @@ _BLOCK_BYTES = 1 << 22
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> Source:
     """Returns the source of bags."""
     files, damaged = [], []
-    specs = [path for path in paths if '@' in path] or find_files(paths, storage_options)
+    specs = [path for path in paths if '@' in path] or list_paths(paths, storage_options)
     for path in specs:
         if path.rpartition('/')[2].startswith('limits.'):
             continue  # Belongs to the file of the same name without it, which opens it.
@@ -36,7 +36,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
 def _read(
     counts: Mapping[str, int], storage_options: Mapping[str, Any] | None, path: str, start: int
 ) -> Iterator[bytes | SourceError]:
-    with Reader(path, storage_options=storage_options) as reader:
+    with Reader(path, storage_options=storage_options, mapped=False) as reader:  # In constant memory.
         block = max(1, min(1024, int(_BLOCK_BYTES // max(1, reader.approximate_bytes_per_record()))))
         for first in range(start, counts[path], block):
             count = min(block, counts[path] - first)

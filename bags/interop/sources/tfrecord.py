@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 
 from bags.errors import MissingDependencyError, SourceError
 from bags.interop.examples import open_examples
-from bags.interop.records import find_files, open_file, size_of
-from bags.interop.source import Source
+from bags.interop.records import open_file, size_of
+from bags.interop.source import Source, list_paths
 
 __all__ = ['count_records', 'open_source', 'read_records']
 
@@ -28,7 +28,7 @@ _HEAD = 12
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> Source:
     """Returns the source of TFRecord files."""
     return open_examples(
-        'tfrecord', find_files(paths, storage_options), count_records, read_records, storage_options
+        'tfrecord', list_paths(paths, storage_options), count_records, read_records, storage_options
     )
 
 

@@ -38,4 +38,4 @@ def test_damage_is_named(tmp_path):
     with pytest.raises(bags.SourceError, match=r'a\.array_record'):
         bags.convert(path, tmp_path / 'out')
     path.write_bytes(b'no such file')
-    assert open_source(path).damaged
+    assert open_source(path, on_error='skip').damaged

@@ -77,4 +77,4 @@ def test_damage_is_named(tmp_path):
     done = bags.convert(path, tmp_path / 'out2', on_error='skip')
     assert (done.datapoints, len(done.skipped)) == (4, 1)
     path.write_bytes(b'\xff' * 9)
-    assert open_source(path).damaged
+    assert open_source(path, on_error='skip').damaged
