@@ -10,7 +10,15 @@ import numpy as np
 
 from bags.interop.files import checked_value
 
-__all__ = ['Column', 'array_from', 'column_of_files', 'column_of_numbers', 'images_of', 'pixels_of']
+__all__ = [
+    'Column',
+    'array_from',
+    'column_of_files',
+    'column_of_numbers',
+    'images_of',
+    'natural',
+    'pixels_of',
+]
 
 
 class Column(NamedTuple):
@@ -69,6 +77,13 @@ def images_of(name: str, word: str, data: bytes, start: int = 0) -> list[bytes]:
         files.append(checked_value(f'{name}, item {index}', word, file))
         place += size
     return files
+
+
+def natural(value: Any) -> int:
+    """Returns a number of an index that counts something; ValueError for any other value."""
+    if type(value) is not int or not 0 <= value < 1 << 62:
+        raise ValueError(f'expected a count, got {value!r:.40}')
+    return value
 
 
 _MODES = {'L': (), 'RGB': (3,), 'RGBA': (4,)}

@@ -17,7 +17,7 @@ from bags.errors import BagsError, SourceError, SpecError
 from bags.interop.files import MEDIA, checked_value
 from bags.interop.source import Source
 
-__all__ = ['Bytes', 'Record', 'RecordSource', 'open_file', 'read_items', 'size_of']
+__all__ = ['Bytes', 'Record', 'RecordSource', 'open_file', 'read_all', 'read_items', 'size_of']
 
 FIELD = 'record'
 """The field of records whose structure nothing tells."""
@@ -149,6 +149,14 @@ def size_of(path: str, storage_options: Mapping[str, Any] | None = None) -> int 
         return os.path.getsize(inner) if 'file' in fs.protocol else int(fs.size(inner))
     except FileNotFoundError:
         return None
+
+
+def read_all(stream: Any, limit: int) -> bytes:
+    """Returns what a decompressing stream has, at most `limit` bytes, in memory for what there is."""
+    data = bytearray()
+    while len(data) < limit and (part := stream.read(min(1 << 20, limit - len(data)))):
+        data += part
+    return bytes(data)
 
 
 def read_items(file: BinaryIO, path: str, size: int, count: int, start: int) -> Iterator[bytes]:

@@ -18,9 +18,17 @@ import zstandard
 
 from bags.dataset.spec import parse_type
 from bags.errors import SourceError
-from bags.interop.columns import Column, array_from, column_of_files, column_of_numbers, images_of, pixels_of
+from bags.interop.columns import (
+    Column,
+    array_from,
+    column_of_files,
+    column_of_numbers,
+    images_of,
+    natural,
+    pixels_of,
+)
 from bags.interop.extensions import type_of
-from bags.interop.records import Record, RecordSource, open_file, read_items, size_of
+from bags.interop.records import Record, RecordSource, open_file, read_all, read_items, size_of
 from bags.interop.source import name_fields
 
 __all__ = ['LitDataSource', 'open_source']
@@ -82,7 +90,7 @@ class LitDataSource(RecordSource):
                 self._config = dict(found['config'])
                 formats = [str(each) for each in self._config['data_format']]
                 names = list(_names(json.loads(self._config['data_spec'])[1]))
-                chunks = [(_file_name(each), int(each['chunk_size'])) for each in found['chunks']]
+                chunks = [(_file_name(each), natural(each['chunk_size'])) for each in found['chunks']]
             except (ValueError, LookupError, TypeError, RecursionError) as exc:
                 raise SourceError(index, f'expected the index of a LitData dataset: {exc!r}') from exc
         if self._config.get('encryption'):
@@ -116,7 +124,7 @@ class LitDataSource(RecordSource):
             try:
                 if codec and level == 'chunk':
                     with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as stream:
-                        data = stream.read(_MAX_CHUNK_BYTES)
+                        data = read_all(stream, _MAX_CHUNK_BYTES)
                     yield from read_items(io.BytesIO(data), path, len(data), count, start)
                 elif file.read(len(_MAGIC)) == _MAGIC:
                     yield from _framed(file, path, size, count, start)
@@ -203,9 +211,11 @@ def _framed(file: BinaryIO, path: str, size: int, count: int, start: int) -> Ite
     offsets = struct.unpack(f'<{count + 1}I', file.read(4 * (count + 1)))
     table = list(struct.iter_unpack('<IIQII', file.read(24 * frames)))
     for first, length, place, compressed, raw in table:
+        if place + compressed > size:
+            raise SourceError(path, f'expected frames in {size} bytes, got one up to {place + compressed}')
         if first + length > start:
             file.seek(place)
-            data = _decompress(file.read(min(compressed, size)), raw)
+            data = _decompress(file.read(compressed), raw)
             for index in range(max(first, start), min(first + length, count)):
                 yield data[offsets[index] - offsets[first] : offsets[index + 1] - offsets[first]]
 
@@ -213,5 +223,4 @@ def _framed(file: BinaryIO, path: str, size: int, count: int, start: int) -> Ite
 def _decompress(data: bytes, limit: int) -> bytes:
     """Returns the content of a zstd frame of at most `limit` bytes."""
     with zstandard.ZstdDecompressor().stream_reader(data) as stream:
-        content: bytes = stream.read(limit)
-    return content
+        return read_all(stream, limit)

@@ -13,15 +13,15 @@ import io
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bags.dataset.spec import parse_type
 from bags.errors import SourceError
-from bags.interop.columns import Column, column_of_files, column_of_numbers, images_of, pixels_of
+from bags.interop.columns import Column, column_of_files, column_of_numbers, images_of, natural, pixels_of
 from bags.interop.files import checked_value
-from bags.interop.records import Record, RecordSource, open_file, read_items, size_of
+from bags.interop.records import Record, RecordSource, open_file, read_all, read_items, size_of
 from bags.interop.source import name_fields
 
 __all__ = ['MdsSource', 'open_source']
@@ -72,13 +72,17 @@ class MdsSource(RecordSource):
         index = f'{root}/index.json'
         with open_file(index, storage_options) as file:
             try:
-                shards = json.load(file)['shards']
+                content = json.load(file)['shards']
                 found = [
-                    (each['column_names'], each['column_encodings'], each['column_sizes']) for each in shards
+                    (
+                        [str(name) for name in each['column_names']],
+                        [str(encoding) for encoding in each['column_encodings']],
+                        [size and natural(size) for size in each['column_sizes']],
+                    )
+                    for each in content
                 ]
-                self._shards = {f'{root}/{_basename(each)}': each for each in shards}
-                counts = {path: int(each['samples']) for path, each in self._shards.items()}
-            except (ValueError, LookupError, TypeError, RecursionError) as exc:
+                shards = [(each, *_shard(root, each)) for each in content]
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
                 raise SourceError(index, f'expected the index of MDS version 2: {exc!r}') from exc
         for number, columns in enumerate(found):
             if columns != found[0]:
@@ -87,37 +91,43 @@ class MdsSource(RecordSource):
                 )
         self._sizes: list[int | None]
         names, encodings, self._sizes = found[0] if found else ([], [], [])
+        if not len(names) == len(encodings) == len(self._sizes):
+            raise SourceError(index, f'expected an encoding and a size for each of {names}')
         fields = name_fields(names, self.notes)
         self._columns = [
             (fields[name], _column(f'{index}, column {name!r}', encoding))
-            for name, encoding in zip(names, encodings, strict=True)
+            for name, encoding in zip(names, encodings, strict=False)
         ]
         for field, column in self._columns:
             self.spec[field] = column.kind
             if column.note:
                 self.notes.append(f'field {field!r}{column.note}')
-        for path, count in counts.items():
-            expected = (self._shards[path].get('zip_data') or self._shards[path]['raw_data'])['bytes']
-            size = size_of(path, storage_options)
-            if size == expected:
-                self.files.append((path, count))
-                self.count += count
+        self._shards: dict[str, tuple[int, str]] = {}
+        for each, shard, raw in shards:
+            chosen = shard
+            size = size_of(shard.path, storage_options)
+            if size is None and raw != shard:  # Streaming may have decompressed it in place.
+                chosen, size = raw, size_of(raw.path, storage_options)
+            if size == chosen.size:
+                self._shards[chosen.path] = raw.size, '' if chosen is raw else str(each.get('compression'))
+                self.files.append((chosen.path, chosen.samples))
+                self.count += chosen.samples
             else:
                 actual = 'no file' if size is None else f'{size} bytes'
-                self.damaged.append((path, f'expected a shard of {expected} bytes, got {actual}'))
+                self.damaged.append((shard.path, f'expected a shard of {shard.size} bytes, got {actual}'))
 
     def read(self, path: str, start: int) -> Iterator[bytes | SourceError]:
-        shard, count = self._shards[path], dict(self.files)[path]
-        raw, codec = shard['raw_data']['bytes'], str(shard.get('compression') or '').partition(':')[0]
+        (raw, compression), count = self._shards[path], dict(self.files)[path]
+        codec = compression.partition(':')[0]
         with open_file(path, self._storage_options) as file:
-            if not shard.get('zip_data'):
+            if not codec:
                 yield from read_items(file, path, raw, count, start)
                 return
             if codec not in _STREAMS:
                 raise SourceError(path, f'expected compression {", ".join(_STREAMS)}, or none, got {codec!r}')
             try:
                 with _STREAMS[codec](file) as stream:
-                    data = stream.read(raw)
+                    data = read_all(stream, raw)
             except Exception as exc:  # Each has errors of its own.
                 raise SourceError(path, f'cannot be decompressed: {exc}') from exc
         yield from read_items(io.BytesIO(data), path, len(data), count, start)
@@ -157,17 +167,23 @@ _STREAMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _basename(shard: Mapping[str, Any]) -> str:
-    """Returns the name of a shard's file, which is in the folder of the index."""
-    name = str((shard.get('zip_data') or shard['raw_data'])['basename'])
-    if (
-        shard['version'] != 2
-        or shard['format'] != 'mds'
-        or set(name) & set('/\\\0')
-        or name in ('', '.', '..')
-    ):
-        raise ValueError(f'got version {shard["version"]}, format {shard["format"]!r}, file {name!r}')
-    return name
+class _Shard(NamedTuple):
+    path: str
+    size: int
+    samples: int
+
+
+def _shard(root: str, facts: Mapping[str, Any]) -> tuple[_Shard, _Shard]:
+    """Returns a shard as it is stored, and as it is decompressed; both are in the folder of the index."""
+    if facts['version'] != 2 or facts['format'] != 'mds':
+        raise ValueError(f'got version {facts["version"]} of {facts["format"]!r}')
+    found = []
+    for file in (facts.get('zip_data') or facts['raw_data'], facts['raw_data']):
+        name = str(file['basename'])
+        if set(name) & set('/\\\0') or name in ('', '.', '..'):
+            raise ValueError(f'got a shard in {name!r}')
+        found.append(_Shard(f'{root}/{name}', natural(file['bytes']), natural(facts['samples'])))
+    return found[0], found[0] if found[0] == found[1] else found[1]
 
 
 def _column(where: str, encoding: str) -> Column:

@@ -40,6 +40,18 @@ def test_compressed_shards(name, tmp_path):
     np.testing.assert_array_equal(found[2]['any'], [[0, 1, 2], [3, 4, 5]])
 
 
+def test_shards_that_streaming_has_decompressed_in_place(tmp_path):
+    import zstandard
+
+    source = shutil.copytree(GOLDEN / 'mds-zstd', tmp_path / 'in')
+    for shard in source.glob('*.zstd'):
+        with shard.open('rb') as file:
+            shard.with_suffix('').write_bytes(zstandard.ZstdDecompressor().stream_reader(file).read())
+        shard.unlink()
+    _, found = converted(source, tmp_path / 'out')
+    assert [each['id'] for each in found] == [0, -1, -2]
+
+
 def test_notes_say_what_changes():
     notes = open_source(GOLDEN / 'mds').notes
     assert "field 'a name' is named 'a_name'" in notes
