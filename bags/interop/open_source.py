@@ -39,6 +39,7 @@ class Format(NamedTuple):
 
 
 FORMATS: dict[str, Format] = {
+    'lerobot': Format('lerobot', ('*.parquet',), 'meta/info.json'),
     'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf')),
     'zarr': Format('zarr', ('*.zarr', '*.zarr.zip')),
     'npz': Format('npz', ('*.npz',)),
