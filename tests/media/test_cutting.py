@@ -71,6 +71,6 @@ def test_copied_depth_is_exact():
 def test_frames_that_need_a_later_one_are_not_copied():
     decoder = open_video(io.BytesIO(film(count=40, options=x264(keyint=12, bframes=2))))
     with pytest.raises(
-        ValueError, match='frames 0 to 20 cannot be copied: .* refer to a frame after frame 19'
+        ValueError, match=r'frames 0 to 20 cannot be copied: .* refer to a frame after frame 19'
     ):
         copy_frames(decoder, 0, 20)
