@@ -330,9 +330,9 @@ class _Writer:
         self._write_json('info', {
             'codebase_version': 'v3.0', 'robot_type': self._dataset.metadata.get('robot_type'),
             'fps': self._fps, 'total_episodes': len(self._episodes), 'total_frames': self._frames,
-            'total_tasks': len(self._tasks), 'chunks_size': FILES, 'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200,
-            'data_path': DATA_PATH, 'video_path': VIDEO_PATH, 'splits': {'train': f'0:{len(self._episodes)}'},
-            'features': features,
+            'total_tasks': len(self._tasks), 'splits': {'train': f'0:{len(self._episodes)}'},
+            'chunks_size': FILES, 'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200,
+            'data_path': DATA_PATH, 'video_path': VIDEO_PATH, 'features': features,
         })  # fmt: skip
         self._write_json('stats', self._statistics())
 

@@ -43,6 +43,7 @@ FORMATS: dict[str, Format] = {
     'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf')),
     'zarr': Format('zarr', ('*.zarr', '*.zarr.zip')),
     'npz': Format('npz', ('*.npz',)),
+    'mcap': Format('mcap', ('*.mcap', '*.db3', '*.bag', 'metadata.yaml')),
 }
 """By name, in the order in which they are tried."""
 _BESIDE = ('readme*', 'license*', '*.md', '_success')

@@ -75,7 +75,7 @@ def test_a_dataset_of_its_own(tmp_path):
 @pytest.mark.parametrize(
     ('spec', 'episode', 'metadata', 'error', 'expected'),
     [
-        ({'x': 'float[]'}, {'x': [1.0]}, None, ValueError, "expected the frames per second .* got none"),
+        ({'x': 'float[]'}, {'x': [1.0]}, None, ValueError, r'expected the frames per second .* got none'),
         ({'x': 'json[]'}, {'x': [{}]}, {'fps': 5}, TypeError, r"'x': .* got type json\[\]; leave it out"),
         ({'x': 'float[]', 'y': 'int[]'}, {'x': [1.0], 'y': [1, 2]}, {'fps': 5}, bags.SourceError,
          "datapoint 0: expected fields of one length, got 1 in 'x', 2 in 'y'"),

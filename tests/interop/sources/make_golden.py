@@ -240,9 +240,87 @@ def write_lines(path, lines):
     path.write_text(''.join(json.dumps(line) + '\n' for line in lines))
 
 
+def make_mcap():
+    """A recording by the MCAP library of Foxglove, and what its reader gives: `mcap`, `mcap-ros2-support`."""
+    import json
+
+    from mcap_ros2.reader import read_ros2_messages
+    from mcap_ros2.writer import Writer
+
+    definitions = {
+        'std_msgs/Float64': 'float64 data',
+        'sensor_msgs/JointState': f'std_msgs/Header header\nstring[] name\nfloat64[] position\n{HEADER}',
+        'sensor_msgs/CompressedImage': f'std_msgs/Header header\nstring format\nuint8[] data\n{HEADER}',
+        'sensor_msgs/Image': (
+            'std_msgs/Header header\nuint32 height\nuint32 width\nstring encoding\nuint8 is_bigendian\n'
+            f'uint32 step\nuint8[] data\n{HEADER}'
+        ),
+        'geometry_msgs/PoseArray': f'geometry_msgs/Point[] points\nfloat32[3] size\n{POINT}',
+    }
+    path = GOLDEN / 'recording.mcap'
+    depth = np.random.default_rng(4).integers(0, 65536, (4, 2, 3)).astype('<u2')
+    with path.open('wb') as file, Writer(file) as writer:
+        schemas = {
+            name: writer.register_msgdef(name.replace('/', '/msg/'), text)
+            for name, text in definitions.items()
+        }
+        for number in range(4):
+            header = {'stamp': {'sec': 5, 'nanosec': number}, 'frame_id': 'base'}
+            messages = {
+                '/speed': ('std_msgs/Float64', {'data': number / 2}),
+                '/arm/joints': ('sensor_msgs/JointState', {
+                    'header': header, 'name': ['a', 'b'], 'position': [number + 0.25, -1.0][: number + 1],
+                }),
+                '/camera': ('sensor_msgs/CompressedImage', {
+                    'header': header, 'format': 'jpeg', 'data': jpeg(number),
+                }),
+                '/depth': ('sensor_msgs/Image', {
+                    'header': header, 'height': 2, 'width': 3, 'encoding': '16UC1', 'is_bigendian': 0,
+                    'step': 8,
+                    'data': b''.join(row.tobytes() + b'\0\0' for row in depth[number]),
+                }),
+                '/poses': ('geometry_msgs/PoseArray', {
+                    'points': [{'x': 1.0, 'y': 2.0, 'z': float(number)}], 'size': [1.0, 2.0, 3.0],
+                }),
+            }  # fmt: skip
+            for topic, (name, message) in messages.items():
+                if topic != '/camera' or number % 2:
+                    time = 10**18 + 10**8 * number + len(topic)
+                    writer.write_message(topic, schemas[name], message, time, time)
+    found = {}
+    for each in read_ros2_messages(str(path)):
+        message = json.loads(json.dumps(each.ros_msg, default=plain))
+        found.setdefault(each.channel.topic, []).append([each.log_time_ns, message])
+    path.with_suffix('.json').write_text(json.dumps(found))
+
+
+HEADER = """
+================================================================================
+MSG: std_msgs/Header
+builtin_interfaces/Time stamp
+string frame_id
+================================================================================
+MSG: builtin_interfaces/Time
+int32 sec
+uint32 nanosec"""
+POINT = """
+================================================================================
+MSG: geometry_msgs/Point
+float64 x
+float64 y
+float64 z"""
+
+
+def plain(value):
+    if isinstance(value, bytes | bytearray):
+        return list(value)
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
 FORMATS = {
     'hdf5': (make_hdf5, 'aloha', 'robomimic.hdf5'),
     'lerobot': (make_lerobot, 'lerobot_v3', 'lerobot_v2', 'lerobot.npz'),
+    'mcap': (make_mcap, 'recording.mcap', 'recording.json'),
     'zarr': (make_zarr, 'replay_v2.zarr.zip', 'replay_v3.zarr.zip'),
     'npz': (make_npz, 'npz'),
 }
