@@ -57,16 +57,6 @@ class Feature(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Part(NamedTuple):
-    """A video of an episode."""
-
-    start: float
-    """Seconds at which its first frame is shown."""
-    end: float
-    frames: int
-    feature: dict[str, Any]
-
-
 def write_lerobot(
     dataset: Dataset, names: list[str], fs: Any, root: str, written: set[str], advance: Advance
 ) -> int:
@@ -94,9 +84,12 @@ def write_lerobot(
     except ImportError as exc:
         raise MissingDependencyError('pyarrow', 'lerobot') from exc
     writer = _Writer(dataset, names, fs, root, written)
-    for index in range(len(dataset)):
-        advance(1, writer.add(index))
-    writer.close()
+    try:
+        for index in range(len(dataset)):
+            advance(1, writer.add(index))
+    finally:
+        writer.close_rows()
+    writer.write_meta()
     return len(written)
 
 
@@ -142,9 +135,7 @@ class _Writer:
         self._file_number, self._file_bytes = 0, 0
 
     def _frame_rate(self) -> int | float:
-        rates = {
-            about['rate'] for name, about in self._about.items() if name in self._fields and 'rate' in about
-        }
+        rates = {self._about.get(name, {}).get('rate') for name in self._fields} - {None}
         rate = self._dataset.metadata.get('fps') or (rates.pop() if len(rates) == 1 else None)
         if not isinstance(rate, int | float) or not rate > 0:
             found = f'fields with rates {sorted(rates)}' if rates else 'none'
@@ -164,9 +155,8 @@ class _Writer:
         wanted: dict[str, Any] = {
             name: True for name, feature in self._fields.items() if feature.kind not in ('image', 'video')
         }
-        values: dict[str, Any] = {
-            name: column[0] for name, column in self._dataset._read(rows, wanted, read_values).items()
-        }
+        columns = self._dataset._read(rows, wanted, read_values)
+        values: dict[str, Any] = {name: column[0] for name, column in columns.items()}
         facts: dict[str, Any] = {}
         lengths: dict[str, int] = {}
         for name, feature in self._fields.items():
@@ -175,12 +165,11 @@ class _Writer:
                 values[name] = self._dataset._records(np.repeat(rows, count), name, np.arange(count))
             elif feature.kind == 'video':
                 (record,) = self._dataset._records(rows, name, None)
-                part = self._add_video(f'{where}, field {name!r}', name, index, bytes(record or b''))
                 size += len(record or b'')
-                lengths[name] = part.frames
-                numbers = (index // FILES, index % FILES, part.start, part.end)
-                keys = ('chunk_index', 'file_index', 'from_timestamp', 'to_timestamp')
-                facts |= {f'videos/{name}/{key}': number for key, number in zip(keys, numbers, strict=True)}
+                times, end = self._add_video(f'{where}, field {name!r}', name, index, bytes(record or b''))
+                lengths[name] = len(times)
+                place = {**_place(index), 'from_timestamp': float(times[0]), 'to_timestamp': end}
+                facts |= {f'videos/{name}/{key}': value for key, value in place.items()}
             if feature.kind not in ('fact', 'video') and name not in ('task', 'tasks'):
                 lengths[name] = len(values[name])
         if len(set(lengths.values())) != 1 or 0 in lengths.values():
@@ -191,10 +180,7 @@ class _Writer:
         table = self._table(index, count, values, tasks)
         self._add_rows(table)
         facts |= {name: values[name] for name, feature in self._fields.items() if feature.kind == 'fact'}
-        facts |= {
-            'data/chunk_index': self._file_number // FILES,
-            'data/file_index': self._file_number % FILES,
-        }
+        facts |= {f'data/{key}': value for key, value in _place(self._file_number).items()}
         self._episodes.append({
             **facts, 'episode_index': index, 'tasks': list(dict.fromkeys(tasks)), 'length': count,
             'dataset_from_index': self._frames, 'dataset_to_index': self._frames + count,
@@ -205,21 +191,28 @@ class _Writer:
 
     def _tasks_of(self, where: str, values: Mapping[str, Any], count: int) -> list[str]:
         """Returns the task of each frame, from the field that there is."""
+        tasks: list[Any]
         found = values.get(self._task_field) if self._task_field else None
         if 'task_index' in values and (classes := self._about.get('task_index', {}).get('classes')):
-            tasks = [classes[number] for number in values['task_index']]
+            tasks = [
+                classes[number] if 0 <= number < len(classes) else None for number in values['task_index']
+            ]
         elif found is None or isinstance(found, str):
             tasks = [found or ''] * count
         else:
             tasks = list(found) * count if len(found) == 1 else list(found)
         if len(tasks) != count or not all(isinstance(task, str) for task in tasks):
-            raise SourceError(where, f'expected a task, or one for each of {count} frames, got {len(tasks)}')
+            raise SourceError(where, f'expected a task, or one for each of {count} frames, got {tasks!r:.80}')
         for task in tasks:
             self._tasks.setdefault(task, len(self._tasks))
         return tasks
 
-    def _add_video(self, where: str, name: str, index: int, record: bytes) -> Part:
-        """Writes the video of an episode: the record, or a copy of its packets if that is no MP4."""
+    def _add_video(self, where: str, name: str, index: int, record: bytes) -> tuple[Any, float]:
+        """Writes the video of an episode: the record, or a copy of its packets if that is no MP4.
+
+        Returns:
+            The seconds at which its frames are shown, and at which the last one ends.
+        """
         try:
             if identify(record) != 'MP4':
                 with remux(record) as file:
@@ -237,26 +230,18 @@ class _Writer:
                 raise ValueError(f'expected grey of {MAX_DEPTH_BITS} bits at most, got {bits}')
         except ValueError as exc:
             raise SourceError(where, str(exc)) from exc
-        height, width, channels = frame.height, frame.width, 1 if bits > 8 else 3
+        shape = [frame.height, frame.width, 1 if bits > 8 else 3]
         info = {
-            'video.height': height, 'video.width': width, 'video.codec': why_not_copied(decoder)[0],
-            'video.pix_fmt': frame.format.name, 'video.fps': self._fps, 'video.channels': channels,
-            'has_audio': False, 'is_depth_map': False,
+            'video.height': shape[0], 'video.width': shape[1], 'video.channels': shape[2],
+            'video.codec': why_not_copied(decoder)[0], 'video.pix_fmt': frame.format.name,
+            'video.fps': self._fps, 'has_audio': False, 'is_depth_map': False,
         }  # fmt: skip
         info |= self._about.get(name, {}).get('info') or (DEPTH if bits > 8 else {})
-        feature = {
-            'dtype': 'video',
-            'shape': [height, width, channels],
-            'names': ['height', 'width', 'channels'],
-            'info': info,
-        }
-        first = self._features.setdefault(name, feature)
-        if first['shape'] != feature['shape']:
-            raise SourceError(where, f'expected frames of shape {first["shape"]}, got {feature["shape"]}')
-        path = VIDEO_PATH.format(video_key=name, chunk_index=index // FILES, file_index=index % FILES)
-        self._fs.pipe_file(self._create(path), record)
-        end = timeline.end * timeline.time_base[0] / timeline.time_base[1]
-        return Part(float(times[0]), end, len(times), feature)
+        feature = {'dtype': 'video', 'shape': shape, 'names': ['height', 'width', 'channels'], 'info': info}
+        if (first := self._features.setdefault(name, feature)['shape']) != shape:
+            raise SourceError(where, f'expected frames of shape {first}, got {shape}')
+        self._fs.pipe_file(self._create(VIDEO_PATH.format(video_key=name, **_place(index))), record)
+        return times, timeline.end * timeline.time_base[0] / timeline.time_base[1]
 
     def _table(self, index: int, count: int, values: dict[str, Any], tasks: list[str]) -> Any:
         """Returns the rows of an episode as a table of Arrow."""
@@ -266,15 +251,11 @@ class _Writer:
         for name, feature in self._features.items():
             kind, value = self._fields[name].kind, values.get(name, ())
             if kind == 'number':
-                columns[name] = _arrow(
-                    np.asarray(value, feature['dtype']).reshape(count, -1), feature['shape']
-                )
+                columns[name] = _arrow(np.asarray(value, feature['dtype']), feature['shape'])
             elif kind == 'string':
                 columns[name] = pa.array(value, pa.string())
             elif kind == 'image':
-                items = [
-                    {'bytes': bytes(item), 'path': f'frame-{number:06}'} for number, item in enumerate(value)
-                ]
+                items = [{'bytes': item, 'path': f'frame-{number:06}'} for number, item in enumerate(value)]
                 columns[name] = pa.array(items, pa.struct({'bytes': pa.binary(), 'path': pa.string()}))
                 if not feature['shape']:
                     shape = self._dataset[index, name][name][0].shape
@@ -292,26 +273,24 @@ class _Writer:
         import pyarrow.parquet as pq
 
         if self._rows is not None and self._file_bytes + table.nbytes > MAX_FILE_BYTES:
-            self._close_rows()
+            self.close_rows()
             self._file_number += 1
         if self._rows is None:
-            numbers = {'chunk_index': self._file_number // FILES, 'file_index': self._file_number % FILES}
-            self._file = self._fs.open(self._create(DATA_PATH.format(**numbers)), 'wb')
+            self._file = self._fs.open(self._create(DATA_PATH.format(**_place(self._file_number))), 'wb')
             self._rows, self._file_bytes = pq.ParquetWriter(self._file, table.schema), 0
         self._rows.write_table(table)
         self._file_bytes += table.nbytes
 
-    def _close_rows(self) -> None:
+    def close_rows(self) -> None:
         if self._rows is not None:
             self._rows.close()
             self._file.close()
             self._rows = None
 
-    def close(self) -> None:
+    def write_meta(self) -> None:
         """Writes the files that describe the episodes."""
         import pyarrow as pa
 
-        self._close_rows()
         tasks = pa.table({'task_index': list(self._tasks.values()), 'task': list(self._tasks)})
         # LeRobot looks tasks up in the index that pandas makes of the column.
         columns = [
@@ -322,11 +301,7 @@ class _Writer:
         self._write_table('meta/tasks.parquet', tasks.replace_schema_metadata({'pandas': json.dumps(about)}))
         self._write_table('meta/episodes/chunk-000/file-000.parquet', pa.Table.from_pylist(self._episodes))
         made = {'dtype': 'int64', 'shape': [1], 'names': None}
-        features = {
-            **self._features,
-            'timestamp': made | {'dtype': 'float32'},
-            **dict.fromkeys(COUNTERS, made),
-        }
+        features = self._features | {'timestamp': made | {'dtype': 'float32'}} | dict.fromkeys(COUNTERS, made)
         self._write_json('info', {
             'codebase_version': 'v3.0', 'robot_type': self._dataset.metadata.get('robot_type'),
             'fps': self._fps, 'total_episodes': len(self._episodes), 'total_frames': self._frames,
@@ -338,14 +313,13 @@ class _Writer:
 
     def _statistics(self) -> dict[str, Any]:
         """Returns the statistics of features as LeRobot has them: of cameras by channel, from 0 to 1."""
-        is_depth = {
-            name: feature.get('info', {}).get('is_depth_map') for name, feature in self._features.items()
-        }
-        names = [
-            name for name in self._features if self._fields[name].kind != 'string' and not is_depth[name]
-        ]
-        kept = {name: self._about.get(name, {}).get('stats') for name, depth in is_depth.items() if depth}
-        found = {name: stats for name, stats in kept.items() if stats}  # Of depth in its unit.
+        found: dict[str, Any] = {}
+        names = []
+        for name, feature in self._features.items():
+            if feature.get('info', {}).get('is_depth_map'):  # In its unit.
+                found |= {name: kept} if (kept := self._about.get(name, {}).get('stats')) else {}
+            elif self._fields[name].kind != 'string':
+                names.append(name)
         for name, stats in statistics(self._dataset, names, progress=False).items() if names else ():
             found[name] = _as_lerobot(stats, self._fields[name].kind in ('image', 'video'))
         return found
@@ -361,8 +335,13 @@ class _Writer:
         self._fs.pipe_file(self._create(f'meta/{name}.json'), json.dumps(value, indent=4).encode())
 
 
+def _place(number: int) -> dict[str, Any]:
+    """Returns the folder and the number in it of a file."""
+    return {'chunk_index': number // FILES, 'file_index': number % FILES}
+
+
 def _arrow(rows: Any, shape: list[int]) -> Any:
-    """Returns numbers, shape (frames, elements), as the column of a feature of a shape."""
+    """Returns numbers as the column of a feature of a shape."""
     import pyarrow as pa
 
     column = pa.array(rows.reshape(-1))

@@ -15,15 +15,15 @@ import numpy as np
 
 from bags.errors import MissingDependencyError, SourceError
 from bags.interop.arrays import type_of_arrays
+from bags.interop.parquet import ROWS, Rows, read_table
 from bags.interop.source import Source, name_fields
 from bags.media.cutting import copy_frames
-from bags.media.video_decoder import open_video
+from bags.media.video_decoder import VideoDecoder, open_video
 
 __all__ = ['LeRobotSource', 'open_source']
 
 MAX_JSON_BYTES = 1 << 26
-ROWS = 256
-"""Rows of Parquet that are read at a time."""
+MAX_KNOWN_VIDEOS = 16
 COUNTERS = ('index', 'frame_index')
 """Features that follow from the place of a frame."""
 IN_EPISODES = {'bool': 'bool', 'double': 'float(8)', 'string': 'utf8', 'large_string': 'utf8'}
@@ -63,17 +63,17 @@ class LeRobotSource(Source):
 
         try:
             import av  # noqa: F401
-            import pyarrow.parquet
+            import pyarrow.parquet  # noqa: F401
         except ImportError as exc:
             raise MissingDependencyError(str(exc.name).partition('.')[0], 'lerobot') from exc
         self._fs, self._root = fsspec.core.url_to_fs(root, **(storage_options or {}))
-        self._parquet = pyarrow.parquet
         info = self._info = self._json('meta/info.json')
         version = str(info.get('codebase_version'))
         if not version.startswith(('v2.', 'v3.')) or not isinstance(info.get('features'), dict):
             detail = f'expected a codebase_version of v2.1 or v3.0 and features, got {version:.20}'
             raise SourceError(self._path('meta/info.json'), detail)
         self._is_v3 = version.startswith('v3')
+        self._decoders: dict[str, VideoDecoder] = {}
         self._episodes = self._read_episodes()
         super().__init__('lerobot', {}, len(self._episodes))
         names = dict.fromkeys([*info['features'], *self._episodes.column_names])
@@ -127,40 +127,33 @@ class LeRobotSource(Source):
         import pyarrow as pa
 
         try:
-            if not self._is_v3:
-                found = self._json('meta/episodes.jsonl', lines=True)
-                table = pa.Table.from_pylist(
-                    [{key: each[key] for key in ('episode_index', 'length', 'tasks')} for each in found]
-                )
+            if self._is_v3:
+                paths = sorted(self._fs.glob(f'{self._root}/meta/episodes/*/*.parquet'))
+                tables = [read_table(self._fs, path, ('stats/', 'meta/')) for path in paths]
+                table = pa.concat_tables(tables, promote_options='permissive')
             else:
-                parts = []
-                for path in sorted(self._fs.glob(f'{self._root}/meta/episodes/*/*.parquet')):
-                    with self._fs.open(path, 'rb') as file:
-                        parquet = self._parquet.ParquetFile(file)
-                        names = [
-                            n for n in parquet.schema_arrow.names if not n.startswith(('stats/', 'meta/'))
-                        ]
-                        parts.append(parquet.read(columns=names))
-                table = pa.concat_tables(parts, promote_options='permissive')
+                found = self._json('meta/episodes.jsonl', lines=True)
+                keys = 'episode_index', 'length', 'tasks'
+                table = pa.Table.from_pylist([{key: each[key] for key in keys} for each in found])
             for name in ('episode_index', 'length'):
                 column = table.column(name).cast(pa.int64())
                 table = table.set_column(table.column_names.index(name), name, column)
-                if column.null_count or any(value.as_py() < 0 for value in column):
+                if column.null_count or (len(column) and min(column.to_pylist()) < 0):
                     raise ValueError(f'expected numbers from 0 on as {name}')
             return table.sort_by('episode_index')
-        except (KeyError, ValueError) as exc:  # Errors of Arrow are both.
+        except (KeyError, ValueError) as exc:
+            if isinstance(exc, SourceError):
+                raise
             raise SourceError(f'{self._root}/meta', f'cannot read the episodes: {exc}') from exc
 
-    def _tasks(self) -> list[str]:
+    def _tasks(self) -> list[Any]:
         """Returns the tasks by their index; nothing if their indices have gaps."""
         if self._is_v3:
-            with self._fs.open(self._path('meta/tasks.parquet'), 'rb') as file:
-                columns = self._parquet.read_table(file).to_pydict()
-            indices = columns.pop('task_index')
-            tasks = dict(zip(indices, next(iter(columns.values())), strict=True))
+            found = read_table(self._fs, self._path('meta/tasks.parquet')).to_pylist()
         else:
             found = self._json('meta/tasks.jsonl', lines=True)
-            tasks = {each['task_index']: each['task'] for each in found}
+        # The other column is an index of pandas, which may have no name.
+        tasks = {row.pop('task_index', None): next(iter(row.values()), None) for row in found}
         return [tasks[index] for index in range(len(tasks))] if set(tasks) == set(range(len(tasks))) else []
 
     def _type(self, name: str) -> str | None:
@@ -224,7 +217,7 @@ class LeRobotSource(Source):
         path, rows = '', None
         for number, facts in enumerate(self._facts(first), first):
             if (found := self._template('data_path', facts)) != path:
-                path, rows = found, _Rows(self._fs, found, columns)
+                path, rows = found, Rows(self._fs, found, columns)
             assert rows is not None
             part = rows.take(facts['length'])
             if number >= start:
@@ -269,7 +262,7 @@ class LeRobotSource(Source):
         begin, count = facts.get(f'videos/{name}/from_timestamp') or 0.0, facts['length']
         try:
             with self._fs.open(path, 'rb') as file:
-                decoder = open_video(file)
+                decoder = self._decoder(path, file)
                 times = decoder.timeline.seconds(decoder.timeline.ticks)
                 start = int(abs(times - begin).argmin()) if self._is_v3 else 0
                 if abs(times[start] - begin) > 0.5 / self._info['fps'] and self._is_v3:
@@ -285,42 +278,13 @@ class LeRobotSource(Source):
         except (ValueError, OSError) as exc:  # Errors of libav are both.
             raise SourceError(path, f'episode {facts["episode_index"]}: {exc}') from exc
 
-
-class _Rows:
-    """The rows of a Parquet file, from the first to the last."""
-
-    def __init__(self, fs: Any, path: str, columns: list[str]) -> None:
-        self._path = path
-        self._error: SourceError | None = None
-        self._left: list[Any] = []
-        self._batches = self._read(fs, columns)
-
-    def _read(self, fs: Any, columns: list[str]) -> Iterator[Any]:
-        import pyarrow.parquet
-
-        with fs.open(self._path, 'rb') as file:
-            parquet = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
-            if missing := set(columns) - set(parquet.schema_arrow.names):
-                raise ValueError(f'expected columns {", ".join(sorted(missing))}, as meta/info.json says')
-            yield from parquet.iter_batches(ROWS, columns=columns)
-
-    def take(self, count: int) -> Any:
-        """Returns a table of the next rows, or the error for which there is none."""
-        import pyarrow as pa
-
-        try:
-            while self._error is None and (have := sum(map(len, self._left))) < count:
-                batch = next(self._batches, None)
-                if batch is None:
-                    raise ValueError(f'expected {count} more rows, got {have}')
-                self._left.append(batch)
-        except (OSError, ValueError) as exc:  # Errors of Arrow too.
-            self._error = SourceError(self._path, str(exc))
-        if self._error is not None:
-            return self._error
-        table = pa.Table.from_batches(self._left)
-        self._left = table.slice(count).to_batches()
-        return table.slice(0, count)
+    def _decoder(self, path: str, file: Any) -> VideoDecoder:
+        """Returns a decoder of an open video; the packets of those used last are known already."""
+        known = self._decoders
+        if path not in known:
+            recent = list(known.items())[1 - MAX_KNOWN_VIDEOS :]
+            self._decoders = known = {**dict(recent), path: open_video(file)}
+        return known[path].over(file)
 
 
 def _values(column: Any, feature: Mapping[str, Any]) -> Any:

@@ -157,18 +157,11 @@ def _open(path: str) -> Iterator[tuple[Any, Any]]:
     """Opens a recording; gives its reader, and a store of the types of its messages."""
     try:
         from rosbags import rosbag1, rosbag2
-        from rosbags.typesys import (
-            Stores,
-            TypesysError,
-            get_types_from_idl,
-            get_types_from_msg,
-            get_typestore,
-        )
+        from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
     except ImportError as exc:
         raise MissingDependencyError('rosbags', 'mcap') from exc
     if '://' in path:
         raise SourceError(path, 'expected a local file, which rosbags needs')
-    errors = rosbag1.ReaderError, rosbag2.ReaderError, TypesysError
     reader_of = rosbag1.Reader if path.endswith('.bag') else rosbag2.Reader
     try:
         with reader_of(Path(path)) as reader:
@@ -192,7 +185,7 @@ def _open(path: str) -> Iterator[tuple[Any, Any]]:
             yield reader, store
     except (SourceError, FileNotFoundError):
         raise
-    except (*errors, OSError, ValueError, KeyError, TypeError, AssertionError) as exc:
+    except Exception as exc:  # Of a damaged file, rosbags raises also errors of Python, as MemoryError.
         raise SourceError(
             path, f'cannot be read as messages of ROS: {str(exc) or type(exc).__name__}'
         ) from exc
