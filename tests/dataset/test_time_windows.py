@@ -328,31 +328,6 @@ def test_frames_and_samples(films, padding):
     assert np.array_equal(one['audio'], batch['audio'][0])
 
 
-def test_samples_are_those_of_lerobot(tmp_path, kit):
-    """By times and by steps, at one rate, also where a window leaves its episode."""
-    golden = json.loads((kit.GOLDEN / 'lerobot-delta-timestamps.json').read_text())
-    spec = {'action': 'float(4)[]', 'state': 'float(4)[]'}
-    facts = {'fields': {'action': {'rate': 10}, 'state': {'rate': 10}}}
-    with bags.DatasetWriter(tmp_path / 'x', spec, metadata=facts) as writer:
-        for index, count in enumerate(golden['episodes']):
-            writer.append(
-                {'action': 1000 * index + np.arange(count), 'state': 100 * index + np.arange(count)}
-            )
-    for action in (bags.times(0.0, 0.4, rate=10, fill='exact'), bags.steps(0, 5)):
-        view = bags.windows(
-            bags.open(tmp_path / 'x'), every='action', state=bags.times(-0.3, -0.1, 0.0), action=action
-        )
-        samples = golden['samples'][1:]
-        assert len(view) == len(samples)
-        batch = view.batch(range(len(view)))
-        for place, (episode, frame, state, state_is_pad, following, action_is_pad) in enumerate(samples):
-            assert view.origin(place) == (episode, frame)
-            assert batch['state'][place].tolist() == state
-            assert batch['state_is_pad'][place].tolist() == state_is_pad
-            assert batch['action'][place].tolist() == following
-            assert batch['action_is_pad'][place].tolist() == action_is_pad
-
-
 def test_windows_without_items(tmp_path):
     """A datapoint that lacks one stream is refused, left out, or filled with zeros."""
     spec = {'camera': 'int(4)[]', 'touch': 'array(float32,2)[]?'}
