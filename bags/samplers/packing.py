@@ -4,11 +4,11 @@ For one budget, best-fit decreasing over the counts of equal lengths: the longes
 bin that has room, all lengths and bins that are equal at once.
 
 For several budgets, the tightest is packed alone. The bins that then exceed another budget are packed again
-for all budgets, or everything is if these are many. For that, a number of bins that could just hold everything
-is filled in rounds. A round takes the next largest datapoints, one for each bin, and gives those that need more
-of one budget than of the others to the bins that have more of it left, and among these the larger to the
-emptier. What then does not fit is tried again with other bins, and at last packed into more bins in the same
-way.
+for all budgets, or everything is if these are many. For that, a number of bins that could just hold all is
+filled in rounds. A round takes the next largest datapoints, one for each bin, and gives those that need
+more of one budget than of the others to the bins that have more of it left, and among these the larger to
+the emptier. What then does not fit is tried again with other bins, and at last packed into more bins in the
+same way.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def pack_bins(lengths: Int64s, budgets: Int64s) -> tuple[Int64s, int]:
         return bins, count
     order = np.argsort(bins, kind='stable')
     sums = np.add.reduceat(lengths[order], np.flatnonzero(np.diff(bins[order], prepend=-1)), axis=0)
-    exceeds: npt.NDArray[np.bool_] = (sums > budgets).any(1)
+    exceeds = np.any(sums > budgets, axis=1)
     if exceeds.mean() > MAX_EXCEEDING:
         return _in_groups(lengths, budgets)
     again = exceeds[bins]  # Datapoints.

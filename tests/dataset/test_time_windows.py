@@ -399,6 +399,32 @@ def test_what_the_metadata_says_is_checked(tmp_path):
     assert view.column('a').ravel().tolist() == [2, 3, 3]
 
 
+def test_times_of_a_video_are_as_many_as_its_frames(tmp_path):
+    data, times = film(0, 1)
+    with bags.DatasetWriter(tmp_path / 'x', {'camera': 'video', 'time': 'float(8)[]'}) as writer:
+        writer.append({'camera': data, 'time': times})
+        writer.append({'camera': data, 'time': times[:-3]})
+    view = bags.windows(
+        bags.open(tmp_path / 'x'), every='camera', camera=bags.times(0.0), times={'camera': 'time'}
+    )
+    assert view[29]['camera'][0, 0, 0, 0] == 58
+    with pytest.raises(ValueError, match="datapoint 1: expected a time in 'time' for each of the 30 items"):
+        view[59]
+
+
+def test_zeros_instead_of_pictures_are_not_copied(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'x', {'image': 'png[]'}) as writer:
+        writer.append({'image': [np.full((4, 4, 3), 9, np.uint8)] * 3})
+    reader = bags.open(tmp_path / 'x')
+    view = bags.windows(reader, every='image', image=bags.steps(0, 2), padding='zero')
+    with pytest.raises(
+        TypeError, match="field 'image': no record is zeros: copy windows with padding='edge'"
+    ):
+        bags.copy(view, tmp_path / 'y')
+    bags.copy(view[:2], tmp_path / 'z')
+    assert np.array_equal(bags.open(tmp_path / 'z')[1]['image'], view[1]['image'])
+
+
 def test_sounds_beyond_the_recording(tmp_path):
     pytest.importorskip('av')
     sound = np.linspace(-1, 1, 800, dtype='f4')[:, None]
