@@ -11,8 +11,8 @@ from bags import samplers
 from benchmarks import data, report
 
 COUNT = 1_000_000
-CHUNK = 1 << 19
-"""States of a datapoint, of eight float32."""
+CHUNK = 1 << 16
+"""States of a datapoint, of 64 float32."""
 
 
 def main(_output: report.Report, *, quick: bool) -> None:
@@ -61,9 +61,9 @@ def open_windows(path: Path) -> None:
 
 def scan(path: Path, rows: int) -> None:
     """Statistics of one thread, read from a warm page cache."""
-    block = np.random.default_rng(0).standard_normal((CHUNK, 8), np.float32)
+    block = np.random.default_rng(0).standard_normal((CHUNK, 64), np.float32)
     size = rows * block.nbytes / 1e9
-    with bags.DatasetWriter(path, {'x': 'array(float32,8)[]'}) as writer:
+    with bags.DatasetWriter(path, {'x': 'array(float32,64)[]'}) as writer:
         for row in range(rows):
             writer.append({'x': block + np.float32(row)})
     with bags.open(path) as reader:
