@@ -8,17 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from bags.cli.commands.convert import export, import_
-from bags.cli.commands.copy import consolidate, copy, prefetch
+from bags.cli.commands.copy import consolidate, copy, index, prefetch
 from bags.cli.commands.info import info, statistics
 from bags.cli.commands.show import cat, head, show, tail
+from bags.cli.commands.trace import trace
 from bags.cli.commands.verify import recover, verify
 from bags.cli.errors import exits_with_code
 
 __all__ = ['build_app']
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    'Show': (cat, head, info, show, statistics, tail),
-    'Copy and convert': (consolidate, copy, export, import_, prefetch),
+    'Show': (cat, head, info, show, statistics, tail, trace),
+    'Copy and convert': (consolidate, copy, export, import_, index, prefetch),
     'Check and repair': (recover, verify),
 }
 """The commands of each panel of `bags --help`: to add one, add it here."""
