@@ -1,4 +1,4 @@
-"""`bags.export`: writes a dataset as WebDataset tars or as a folder of files."""
+"""`bags.export`: writes a dataset as WebDataset tars, as a folder of files, or for LeRobot."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from bags.interop.extensions import (
     file_name,
     type_of,
 )
+from bags.interop.lerobot import write_lerobot
 from bags.progress import Advance
 from bags.progress import progress as show_progress
 from bags.validation import at_least, at_least_or_none, one_of
@@ -54,7 +55,7 @@ def export(
     dataset: Any,
     target: str | os.PathLike[str],
     *,
-    format: Literal['webdataset', 'files'] = 'webdataset',
+    format: Literal['webdataset', 'files', 'lerobot'] = 'webdataset',
     fields: Fields = None,
     shard_size: int = 1 << 30,
     shard_length: int | None = None,
@@ -63,6 +64,9 @@ def export(
     key: str | None = None,
 ) -> int:
     """Writes the datapoints of a dataset as files, their records unchanged.
+
+    With the format 'lerobot', they become the episodes of a LeRobot dataset of version 3; what follows is
+    about the other two.
 
     File names are `KEY.FIELD.EXTENSION`: the field `__key__`, or the index of the datapoint; the field; and
     an extension that fits the type, unless the field ends in one. Numbers become text; arrays, and sequences
@@ -73,7 +77,7 @@ def export(
     Args:
         dataset: A reader, a view, or the path of a dataset.
         target: A folder, which must be new or empty: path or URL.
-        format: 'webdataset' for tars `000000.tar`, …, or 'files' for a folder of files.
+        format: 'webdataset' for tars `000000.tar`, …, 'files' for a folder of files, or 'lerobot'.
         fields: Which fields; all unless given.
         shard_size, shard_length: Bytes and datapoints from which on a tar is full.
         progress: Show a bar: True, False, or None for on terminals.
@@ -85,7 +89,10 @@ def export(
 
     Raises:
         FileExistsError: The target is not empty.
-        SourceError: A key that is no valid file name, or the key of two datapoints (in tars: in a row).
+        SourceError: A key that is no valid file name, or the key of two datapoints (in tars: in a row); for
+            LeRobot, sequences of a datapoint that differ in length.
+        TypeError: A field that LeRobot has no feature for.
+        ValueError: For LeRobot, metadata without a frame rate.
     """
     if isinstance(dataset, str | os.PathLike):
         with open_with_known_decoders(dataset) as opened:
@@ -94,7 +101,7 @@ def export(
                 shard_length=shard_length, progress=progress, storage_options=storage_options, key=key,
             )  # fmt: skip
     check_dataset('export', dataset)
-    one_of('format', format, ('webdataset', 'files'))
+    one_of('format', format, ('webdataset', 'files', 'lerobot'))
     shard_size = at_least('shard_size', shard_size, 1)
     shard_length = at_least_or_none('shard_length', shard_length, 1)
     if key is not None:
@@ -115,6 +122,8 @@ def export(
     written: set[str] = set()
     try:
         with show_progress('exporting', len(dataset), 'datapoints', show=progress) as advance:
+            if format == 'lerobot':
+                return write_lerobot(dataset, names, fs, root, written, advance)
             if metadata := metadata_of_fields(dataset.metadata, names):
                 written.add(path := posixpath.join(root, METADATA))
                 fs.pipe_file(path, dump_metadata(metadata, dataset._types))

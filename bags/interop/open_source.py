@@ -45,6 +45,11 @@ FORMATS: dict[str, Format] = {
     'tfrecord': Format('tfrecord', ('*.tfrecord*', '*.tfrec')),
     'array_record': Format('array_record', ('*.array_record*', '*.arrayrecord*')),
     'bagz': Format('bagz', ('*.bagz', '*.bag')),
+    'lerobot': Format('lerobot', ('*.parquet',), 'meta/info.json'),
+    'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf')),
+    'zarr': Format('zarr', ('*.zarr', '*.zarr.zip')),
+    'npz': Format('npz', ('*.npz',)),
+    'mcap': Format('mcap', ('*.mcap', '*.db3', '*.bag', 'metadata.yaml')),
 }
 """By name, in the order in which they are tried."""
 _BESIDE = ('readme*', 'license*', '*.md', '_success')

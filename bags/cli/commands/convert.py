@@ -125,13 +125,14 @@ def _print(json: bool, facts: dict[str, Any]) -> None:
 class Format(enum.StrEnum):
     WEBDATASET = 'webdataset'
     FILES = 'files'
+    LEROBOT = 'lerobot'
 
 
 def export(
     path: Path,
     target: Annotated[str, argument('TARGET', 'A new or empty folder.')],
     format: Annotated[
-        Format, typer.Option(help='webdataset for tars, files for a folder of files.')
+        Format, typer.Option(help='webdataset for tars, files for a folder of files, lerobot for LeRobot.')
     ] = Format.WEBDATASET,
     fields: Fields = None,
     shard_size: Annotated[str, typer.Option(metavar='BYTES', help='Size of a full tar.')] = '1GiB',
@@ -141,7 +142,7 @@ def export(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Writes a dataset as WebDataset tars, or as a folder of files. Records are written byte for byte.
+    """Writes a dataset as WebDataset tars, a folder of files, or for LeRobot. Media are not changed.
 
     Example: bags export dataset tars
 

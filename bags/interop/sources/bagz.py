@@ -8,8 +8,9 @@ from typing import Any
 
 from bags.bag import Reader
 from bags.errors import CorruptError, SourceError
-from bags.interop.records import Bytes
+from bags.interop.records import Bytes, open_file
 from bags.interop.source import Source, list_paths
+from bags.interop.sources import mcap
 
 __all__ = ['open_source']
 
@@ -18,6 +19,10 @@ _BLOCK_BYTES = 1 << 22
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> Source:
     """Returns the source of bags."""
+    if '@' not in paths[0]:
+        with open_file(list_paths(paths, storage_options)[0], storage_options) as file:
+            if file.read(8) == b'#ROSBAG ':  # Bags of ROS 1 have the same extension.
+                return mcap.open_source(paths, storage_options)
     files, damaged = [], []
     specs = [path for path in paths if '@' in path] or list_paths(paths, storage_options)
     for path in specs:
