@@ -60,14 +60,7 @@ class Column(NamedTuple):
 
 
 class ChunkSource(RecordSource):
-    """The samples of chunks.
-
-    Args:
-        format: Its name.
-        columns: In the order in which a sample has them.
-        files: The number of samples of each chunk.
-        read: Reads a chunk.
-    """
+    """The samples of chunks, which have the columns in this order."""
 
     def __init__(
         self, format: str, columns: Sequence[tuple[str, Column]], files: Mapping[str, int], read: Read
@@ -86,10 +79,10 @@ class ChunkSource(RecordSource):
             part = data[place : (place := place + (column.size or sizes[field]))]
             if field in self.spec:
                 word, name = parse_type(self.spec[field]).word, f'{self.name(entry)}, field {field!r}'
-                value = part if column.decode is None else column.decode(part)
+                value = column.decode(part) if column.decode else checked_value(name, word, part)
                 if isinstance(value, list):
                     value = [checked_value(f'{name}, item {i}', word, item) for i, item in enumerate(value)]
-                values[field] = checked_value(name, word, part) if column.decode is None else value
+                values[field] = value
         if place != len(data):
             raise ValueError(f'expected a sample of {place} bytes, got {len(data)}')
         return values

@@ -41,9 +41,7 @@ def open_examples(
     """Returns the source of some files: examples, or records of bytes if they are none.
 
     Args:
-        format: Of the files.
-        files: The number of records of each file.
-        read: Reads a file.
+        format, files, read: As of `RecordSource`.
         storage_options: As in `bags.open`.
     """
     notes: list[str] = []
@@ -71,9 +69,7 @@ class ExampleSource(RecordSource):
     """Examples in the records of files.
 
     Args:
-        format: Its name.
-        files: The number of records of each file.
-        read: Reads a file.
+        format, files, read: As of `RecordSource`.
         columns: By field.
         looked_at: Number of records from which these come; None if examples may have more features.
     """
@@ -127,14 +123,7 @@ class ExampleSource(RecordSource):
 
 
 def _value(example: Example, column: ExampleColumn, word: str, name: str) -> Any:
-    """Returns the value of a feature; None if the example does not have it.
-
-    Args:
-        example: The example.
-        column: Where and what it is.
-        word: Of the field's type.
-        name: Of the record and field.
-    """
+    """Returns the value of a feature, for a field whose type has this word; None if there is none."""
     found = example.get((column.in_steps, column.key))
     if not column.in_steps or found is None:
         return _decoded(found[0], column, word, name) if found else None

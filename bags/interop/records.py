@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import functools
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -102,13 +101,8 @@ class Bytes(RecordSource):
         if kind.word in MEDIA_FORMATS:
             checked_value(self.name(entry), kind.word, data)
         else:
-            _decoder(kind.word, kind.args)(data)
+            bind_decoder(kind.word, kind.args)(data)
         return {FIELD: data}
-
-
-@functools.lru_cache
-def _decoder(word: str, args: tuple[str, ...]) -> Callable[[Any], Any]:
-    return bind_decoder(word, args)
 
 
 def open_file(path: str, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:

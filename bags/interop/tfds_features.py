@@ -59,11 +59,6 @@ def read_features(
 ) -> tuple[dict[str, ExampleColumn], Metadata] | None:
     """Returns the column of each field, and the metadata: names of classes; None without `features.json`.
 
-    Args:
-        folder: Of the files.
-        storage_options: As in `bags.open`.
-        notes: Get a sentence for each feature that is renamed.
-
     Raises:
         SourceError: A `features.json` that is damaged, or has a feature that cannot be a field.
     """
@@ -108,10 +103,7 @@ def _leaves(
 ) -> Iterator[tuple[ExampleColumn, Mapping[str, Any]]]:
     """Yields the column of each feature that has no others in it, and the feature.
 
-    Args:
-        feature: In `features.json`.
-        key: In the example.
-        levels: How many sequences it is in.
+    `levels` is how many sequences it is in.
     """
     if 'featuresDict' in feature:
         for name, each in feature['featuresDict']['features'].items():

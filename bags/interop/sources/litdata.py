@@ -103,12 +103,7 @@ def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, i
 
 
 def _names(spec: Any, before: str = '') -> Iterator[str]:
-    """Yields the names of the leaves of a tree, those of nested ones joined by dots.
-
-    Args:
-        spec: Of a node, as `torch.utils._pytree` dumps it.
-        before: The name of the node.
-    """
+    """Yields the names of the leaves of a tree, as `torch.utils._pytree` dumps it; nested ones with dots."""
     if spec['type'] is None:
         yield before or 'value'
     children = spec['children_spec']
