@@ -99,7 +99,7 @@ def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, i
         chunk_path(root, each['filename']): at_least('chunk_size', each['chunk_size'], 0)
         for each in index['chunks']
     }
-    return columns, files, config.get('compression') or ''
+    return columns, files, str(config.get('compression') or '')
 
 
 def _names(spec: Any, before: str = '') -> Iterator[str]:

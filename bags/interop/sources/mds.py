@@ -85,7 +85,7 @@ def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, t
         shards[chunk_path(root, file['basename'])] = (
             at_least('samples', each['samples'], 0),
             at_least('bytes', file['bytes'], 0),
-            each['compression'] if each['zip_data'] else '',
+            str(each['compression']) if each['zip_data'] else '',
         )
     columns = [
         (str(name), _column(str(name), encoding)._replace(size=size))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import google_crc32c
 import numpy as np
 import pytest
 
@@ -14,6 +15,15 @@ from bags.interop.open_source import open_source
 from tests.interop.sources.streams import GOLDEN, converted, expected, records
 
 RECORDS = GOLDEN / 'tfrecord.tfrecord'
+
+
+def record(data):
+    def masked(part):
+        value = google_crc32c.value(part)
+        return (((value >> 15) | (value << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+    head = struct.pack('<Q', len(data))
+    return head + struct.pack('<I', masked(head)) + data + struct.pack('<I', masked(data))
 
 
 @pytest.mark.parametrize('name', ['tfrecord.tfrecord', 'tfrecord-gz.tfrecord.gz'])
@@ -74,16 +84,6 @@ def test_a_file_cut_off_anywhere_or_with_a_damaged_length(tmp_path):
 
 
 def test_records_that_are_no_examples(tmp_path):
-    import google_crc32c
-
-    def record(data):
-        def masked(part):
-            value = google_crc32c.value(part)
-            return (((value >> 15) | (value << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-        head = struct.pack('<Q', len(data))
-        return head + struct.pack('<I', masked(head)) + data + struct.pack('<I', masked(data))
-
     path = tmp_path / 'a.tfrecord'
     path.write_bytes(b''.join(record(b'{"number": %d}' % number) for number in range(4)))
     assert open_source(path).spec == {'record': 'bytes'}
@@ -105,6 +105,29 @@ def test_records_of_another_schema_are_named(tmp_path):
     source.spec['score'] = 'float(4)'
     with pytest.raises(bags.SourceError, match=r"record 0: field 'score': expected a value, got none"):
         bags.convert(source, tmp_path / 'out2')
+
+
+def test_values_of_another_kind_are_named(tmp_path):
+    def message(number, data):
+        return bytes([number << 3 | 2, len(data)]) + data
+
+    def example(kind, packed):
+        return record(
+            message(1, message(1, message(1, b'a') + message(2, message(kind, message(1, packed)))))
+        )
+
+    integer, float_, text = example(3, b'\x07'), example(2, struct.pack('<f', 1.5)), example(1, b'x')
+    for number, other in enumerate((float_, text)):
+        path = tmp_path / f'{number}.tfrecord'
+        path.write_bytes(integer * 1000 + other)
+        assert open_source(path).spec == {'a': 'int(8)'}
+        with pytest.raises(
+            bags.SourceError, match=r"record 1000: field 'a': expected int, got (float|bytes)"
+        ):
+            bags.convert(path, tmp_path / 'out', mode='overwrite')
+        path.write_bytes(integer + other)
+        with pytest.raises(bags.SourceError, match='expected values of one type'):
+            open_source(path)
 
 
 def test_an_import_that_is_killed_resumes(tmp_path):
