@@ -23,13 +23,12 @@ import zstandard
 from bags.dataset.spec import parse_type
 from bags.errors import SourceError
 from bags.interop.files import checked_value
-from bags.interop.records import Read, Record, RecordSource, open_file
+from bags.interop.records import Read, Record, RecordSource, array_from, open_file, type_of_numbers
 from bags.interop.source import name_fields
 
 __all__ = [
     'ChunkSource',
     'Column',
-    'array_from',
     'chunk_path',
     'numbers',
     'read_chunk',
@@ -131,23 +130,10 @@ def _decompressed(path: str, file: Any, codec: str) -> bytes:
         raise SourceError(path, f'cannot be decompressed: {exc}') from exc
 
 
-def numbers(kind: str, dtype: str, shape: tuple[int, ...] = ()) -> Column:
+def numbers(dtype: str, shape: tuple[int, ...] = ()) -> Column:
     """Returns a column of numbers, or of arrays of one dtype and shape; -1 is a length that varies."""
-    return Column(kind, functools.partial(array_from, dtype=np.dtype(dtype), shape=shape))
-
-
-def array_from(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
-    """Returns the array of some bytes, or a scalar of Python if it has no dimension.
-
-    Raises:
-        ValueError: More or fewer bytes than the shape needs.
-    """
-    fixed = abs(int(np.prod(shape, dtype=object))) * dtype.itemsize
-    if len(data) != fixed and not (-1 in shape and fixed and len(data) % fixed == 0):
-        expected = str(shape).replace('-1', '?')
-        raise ValueError(f'expected {dtype} of shape {expected}, got {len(data)} bytes')
-    array = np.frombuffer(data, dtype).reshape(shape)
-    return array.item() if shape == () else array
+    element = np.dtype(dtype)
+    return Column(type_of_numbers(element, shape), functools.partial(array_from, dtype=element, shape=shape))
 
 
 def split_images(data: bytes) -> list[bytes]:

@@ -18,10 +18,9 @@ import numpy as np
 from bags.dataset.spec import parse_type
 from bags.errors import SourceError
 from bags.formats.signatures import identify
-from bags.interop.chunks import array_from
 from bags.interop.example_message import Example, parse_example
 from bags.interop.files import MEDIA_FORMATS, checked_value
-from bags.interop.records import Bytes, Read, Record, RecordSource
+from bags.interop.records import Bytes, Read, Record, RecordSource, array_from
 from bags.interop.source import Source, name_fields
 from bags.interop.tfds_features import ExampleColumn, read_features
 

@@ -8,13 +8,25 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
+import numpy as np
+
 from bags.dataset.registry import bind_decoder, encoders
 from bags.dataset.spec import parse_type
 from bags.errors import BagsError, SourceError, SpecError
 from bags.interop.files import MEDIA_FORMATS, checked_value
 from bags.interop.source import Source
 
-__all__ = ['Bytes', 'Read', 'Record', 'RecordSource', 'open_file', 'read_json', 'size_of']
+__all__ = [
+    'Bytes',
+    'Read',
+    'Record',
+    'RecordSource',
+    'array_from',
+    'open_file',
+    'read_json',
+    'size_of',
+    'type_of_numbers',
+]
 
 FIELD = 'record'
 """The field of records whose structure nothing tells."""
@@ -141,3 +153,25 @@ def read_json(path: str, parse: Callable[[Any], T], storage_options: Mapping[str
 
 def _detail(exc: Exception) -> str:
     return repr(exc) if isinstance(exc, LookupError) else str(exc)
+
+
+def type_of_numbers(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+    """Returns the type of a field of numbers, or of arrays if they have a shape; -1 is a length that varies."""
+    if shape:
+        return f'array({",".join((dtype.name, *map(str, shape)))})'.replace('-1', '?')
+    words = {'b': 'bool', 'i': f'int({dtype.itemsize})', 'u': f'uint({dtype.itemsize})'}
+    return words.get(dtype.kind, f'float({dtype.itemsize})')
+
+
+def array_from(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    """Returns the array of some bytes, or a scalar of Python if it has no dimension.
+
+    Raises:
+        ValueError: More or fewer bytes than the shape needs.
+    """
+    fixed = abs(int(np.prod(shape, dtype=object))) * dtype.itemsize
+    if len(data) != fixed and not (-1 in shape and fixed and len(data) % fixed == 0):
+        expected = str(shape).replace('-1', '?')
+        raise ValueError(f'expected {dtype} of shape {expected}, got {len(data)} bytes')
+    array = np.frombuffer(data, dtype).reshape(shape)
+    return array.item() if shape == () else array

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.dataset.metadata import Metadata
-from bags.interop.records import open_file, read_json, size_of
+from bags.interop.records import open_file, read_json, size_of, type_of_numbers
 from bags.interop.source import name_fields
 
 __all__ = ['ExampleColumn', 'read_features']
@@ -41,16 +41,7 @@ class ExampleColumn(NamedTuple):
     @property
     def kind(self) -> str:
         """The type of the field."""
-        dtype = np.dtype(self.dtype or 'V')
-        if self.word:
-            kind = self.word
-        elif self.shape:
-            kind = f'array({",".join([self.dtype, *map(str, self.shape)]).replace("-1", "?")})'
-        elif dtype.kind == 'b':
-            kind = 'bool'
-        else:
-            word = {'i': 'int', 'u': 'uint', 'f': 'float'}[dtype.kind]
-            kind = f'{word}({dtype.itemsize})'
+        kind = self.word or type_of_numbers(np.dtype(self.dtype), self.shape)
         return kind + '[]' * self.is_sequence + '?' * self.optional
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from bags.interop.chunks import (
     ChunkSource,
     Column,
-    array_from,
     chunk_path,
     numbers,
     read_chunk,
@@ -21,7 +20,7 @@ from bags.interop.chunks import (
     split_pixels,
 )
 from bags.interop.extensions import type_of
-from bags.interop.records import read_json, size_of
+from bags.interop.records import array_from, read_json, size_of
 from bags.validation import at_least
 
 __all__ = ['open_source']
@@ -47,9 +46,9 @@ def _array(data: bytes, order: str, dtypes: Mapping[int, str]) -> Any:
 
 _LEAVES = {
     **dict.fromkeys(('str', 'text'), Column('utf8')),
-    'bool': numbers('bool', 'bool'),
-    'int': numbers('int(8)', '<i8'),
-    'float': numbers('float(8)', '<f8'),
+    'bool': numbers('bool'),
+    'int': numbers('int64'),
+    'float': numbers('float64'),
     'bytes': Column('bytes'),
     **{word: Column(word) for word in ('jpeg', 'image', 'video', 'audio')},
     **dict.fromkeys(('tiff', 'tifffile'), Column('image')),
@@ -123,4 +122,4 @@ def _column(name: str, format: str) -> Column:
     if dtype is None:
         known = ', '.join((*_LEAVES, 'file'))
         raise ValueError(f'leaf {name!r}: expected {known}, or numbers of NumPy, got {format!r}')
-    return numbers(f'array({np.dtype(dtype).name},?)', dtype, (-1,))
+    return numbers(dtype, (-1,))

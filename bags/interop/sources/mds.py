@@ -11,14 +11,13 @@ import numpy as np
 from bags.interop.chunks import (
     ChunkSource,
     Column,
-    array_from,
     chunk_path,
     numbers,
     read_chunk,
     split_images,
     split_pixels,
 )
-from bags.interop.records import read_json, size_of
+from bags.interop.records import array_from, read_json, size_of
 from bags.validation import at_least
 
 __all__ = ['open_source']
@@ -39,12 +38,8 @@ _ENCODINGS = {
     'pkl': Column('bytes', note=' has pickles, which stay bytes: to unpickle them could run any code'),
     'pil': Column('png', split_pixels, ' has raw pixels, which become PNG'),
     **dict.fromkeys(('jpeg_array', 'jpegarray'), Column('jpeg[]', split_images)),
-    'int': numbers('int(8)', '<i8'),
-    **{
-        f'{word}{8 * size}': numbers(f'{word}({size})', f'{word}{8 * size}')
-        for word, sizes in {'int': (1, 2, 4, 8), 'uint': (1, 2, 4, 8), 'float': (2, 4, 8)}.items()
-        for size in sizes
-    },
+    'int': numbers('int64'),
+    **{np.dtype(each).name: numbers(each) for each in _DTYPES.values()},
 }
 
 
@@ -103,7 +98,7 @@ def _column(name: str, encoding: str) -> Column:
         known = ', '.join((*_ENCODINGS, 'ndarray'))
         raise ValueError(f'column {name!r}: expected an encoding of {known}, got {encoding!r}')
     if lengths:
-        return numbers(f'array({dtype},{lengths})', dtype, tuple(map(int, lengths.split(','))))
+        return numbers(dtype, tuple(map(int, lengths.split(','))))
     return Column('array', functools.partial(_array, dtype=dtype))
 
 
