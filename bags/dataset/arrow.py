@@ -213,7 +213,8 @@ def _nest(flat: npt.NDArray[Any], count: int, shape: Sequence[int], lengths: Seq
 
 def _elements(flat: npt.NDArray[Any]) -> pa.Array:
     pa = import_pyarrow()
-    wanted, dtype = element_type(flat.dtype), flat.dtype.newbyteorder('=')
+    wanted = element_type(flat.dtype)
+    dtype = np.dtype('f4') if pa.types.is_float32(wanted) else flat.dtype.newbyteorder('=')
     flat = np.ascontiguousarray(flat, dtype)
     if dtype.kind == 'c':
         numbers = pa.array(flat.view(f'f{dtype.itemsize // 2}'))

@@ -86,7 +86,8 @@ def element_type(dtype: np.dtype[Any]) -> pa.DataType:
         return pa.list_(pa.from_numpy_dtype(f'f{dtype.itemsize // 2}'), 2)
     if dtype.kind not in 'biuf' or is_small_float(dtype):
         return pa.binary(dtype.itemsize)
-    return pa.from_numpy_dtype(dtype.newbyteorder('='))
+    # DuckDB has no float16.
+    return pa.float32() if dtype == np.float16 else pa.from_numpy_dtype(dtype.newbyteorder('='))
 
 
 def item_type(kind: FieldType, media: Media) -> pa.DataType:

@@ -294,10 +294,10 @@ class Dataset(abc.ABC):
         `pa.table(dataset)`, `polars.DataFrame(dataset)` and DuckDB's `from dataset` take all fields; with
         `dataset.to_arrow(fields)` in place of the dataset, those fields. Of other fields nothing is read.
 
-        Numbers, bools, texts and times have Arrow's types. Arrays are lists of a fixed size, nested as deep
-        as their shape (`?` in a shape: of any size), and sequences lists. `array` is a struct of dtype, shape
-        and data; `json` its text; pictures, `bytes` and all other types their records. Missing values are
-        null. Decoders that the dataset was opened with are not used.
+        Numbers, bools, texts and times have Arrow's types; float16 becomes float32. Arrays are lists of a
+        fixed size, nested as deep as their shape (`?` in a shape: of any size), and sequences lists. `array`
+        is a struct of dtype, shape and data; `json` its text; pictures, `bytes` and all other types their
+        records. Missing values are null. Decoders that the dataset was opened with are not used.
 
         Args:
             fields: As in `batch`; no frames of videos.
