@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from bags.dataset.views import concat, join, select
     from bags.dataset.windows import windows
     from bags.dataset.writer import DatasetWriter
+    from bags.formats.images import reduced
     from bags.interop.convert import Converted, convert
     from bags.interop.export import export
     from bags.loader.collate import Packed, Padded, pack, pad, stack
@@ -126,6 +127,7 @@ __all__ = [
     'pad',
     'prefetch',
     'recover',
+    'reduced',
     'remux',
     'samplers',
     'select',
@@ -158,6 +160,7 @@ _HOMES = {
     'dataset.views': ('concat', 'join', 'select'),
     'dataset.windows': ('windows',),
     'dataset.writer': ('DatasetWriter',),
+    'formats.images': ('reduced',),
     'interop.convert': ('Converted', 'convert'),
     'interop.export': ('export',),
     'loader.collate': ('Packed', 'Padded', 'pack', 'pad', 'stack'),

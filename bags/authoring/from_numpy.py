@@ -30,6 +30,7 @@ def from_numpy(
     shard_size: int | None = 10 * GB,
     shard_length: int | None = None,
     compression: Compression = None,
+    checksum: bool = False,
     resume: bool = False,
     progress: bool | None = None,
     filesystem: Any = None,
@@ -43,7 +44,8 @@ def from_numpy(
         arrays: A mapping of field names to arrays, or to paths of `.npy` files, which are mapped into memory.
             Anything with a shape, a dtype and slices is an array. A single one becomes the field `data`.
         directory: Where the dataset goes: str, path or URL.
-        shard_size, shard_length, compression, filesystem, storage_options: As in `ShardedDatasetWriter`.
+        shard_size, shard_length, compression, checksum, filesystem, storage_options: As in
+            `ShardedDatasetWriter`.
         resume: Resume an earlier run, if there was one, with the same arrays.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
 
@@ -76,6 +78,7 @@ def from_numpy(
             shard_size=shard_size,
             shard_length=shard_length,
             compression=compression,
+            checksum=checksum,
             resume=resume,
             filesystem=filesystem,
             storage_options=storage_options,

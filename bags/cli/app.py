@@ -11,13 +11,14 @@ from bags.cli.commands.convert import export, import_
 from bags.cli.commands.copy import consolidate, copy, prefetch
 from bags.cli.commands.info import info, statistics
 from bags.cli.commands.show import cat, head, show, tail
+from bags.cli.commands.trace import trace
 from bags.cli.commands.verify import recover, verify
 from bags.cli.errors import exits_with_code
 
 __all__ = ['build_app']
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    'Show': (cat, head, info, show, statistics, tail),
+    'Show': (cat, head, info, show, statistics, tail, trace),
     'Copy and convert': (consolidate, copy, export, import_, prefetch),
     'Check and repair': (recover, verify),
 }

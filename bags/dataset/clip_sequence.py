@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, BinaryIO, SupportsIndex
+from typing import Any, BinaryIO, SupportsIndex, Unpack
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from bags.errors import DecodeError
 from bags.indexing import check_index
 from bags.media.joined_videos import JoinedVideos, length_of
 from bags.media.stored import reading_options
-from bags.media.video import Video
+from bags.media.video import Video, VideoOptions
 
 __all__ = ['ClipSequence']
 
@@ -36,7 +36,9 @@ class ClipSequence(JoinedVideos):
         **options: `size`, `color`, `dtype`, `rotate` and `threads`, as of a `Video`.
     """
 
-    def __init__(self, dataset: Any, index: SupportsIndex, field: str, **options: Any) -> None:
+    def __init__(
+        self, dataset: Any, index: SupportsIndex, field: str, **options: Unpack[VideoOptions]
+    ) -> None:
         check_dataset('ClipSequence', dataset)
         select_fields(field, dataset._types)
         kind = dataset._types[field]
@@ -45,9 +47,9 @@ class ClipSequence(JoinedVideos):
         row = check_index(index, len(dataset))
         count = int(dataset._lengths(np.array([row]), field)[0]) if kind.sequence else 1
         self._arguments = (dataset, row, field, options)
-        options = {**reading_options(*kind.args), **options}
+        merged: dict[str, Any] = {**reading_options(*kind.args), **options}
         videos: FifoCache[int, Video] = FifoCache(
-            lambda clip: Video(_Item(dataset, row, field, clip if kind.sequence else None), **options),
+            lambda clip: Video(_Item(dataset, row, field, clip if kind.sequence else None), **merged),
             MAX_OPEN_CLIPS,
         )
         where = f'{dataset!r}, datapoint {row}, field {field!r}'
@@ -63,7 +65,7 @@ class ClipSequence(JoinedVideos):
         return f'bags.ClipSequence({dataset!r}, {row}, {field!r})'
 
 
-def _restored(dataset: Dataset, row: int, field: str, options: dict[str, Any]) -> ClipSequence:
+def _restored(dataset: Dataset, row: int, field: str, options: VideoOptions) -> ClipSequence:
     return ClipSequence(dataset, row, field, **options)
 
 

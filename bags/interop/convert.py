@@ -56,6 +56,7 @@ def convert(
     on_error: Literal['raise', 'skip'] = 'raise',
     workers: int | None = None,
     compression: Compression = None,
+    checksum: bool = False,
     shard_size: int | None = 10 * GB,
     shard_length: int | None = None,
     resume: bool = False,
@@ -79,7 +80,7 @@ def convert(
         on_error: 'raise' stops at the first damaged value, 'skip' leaves out its datapoint. Of a damaged tar
             it takes what is before the damage.
         workers: Threads that read files; 4 unless given.
-        compression, shard_size, shard_length, mode, filesystem, storage_options: As in
+        compression, checksum, shard_size, shard_length, mode, filesystem, storage_options: As in
             `ShardedDatasetWriter`.
         resume: Continue an interrupted conversion.
         progress: Show a bar: True, False, or None for on terminals.
@@ -106,6 +107,7 @@ def convert(
         shard_size,
         shard_length,
         compression=compression,
+        checksum=checksum,
         resume=resume,
         mode=mode,
         metadata=_metadata(source),

@@ -8,7 +8,7 @@ import inspect
 import itertools
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from bags.loader.schedule import Schedule, Step
 from bags.samplers import Sampler
 from bags.workers.outcome import Partial
 
-__all__ = ['BIN', 'DATAPOINT', 'MASK', 'PLAN_STEPS', 'BatchMaker', 'Made', 'Skipped', 'types_of']
+__all__ = ['BIN', 'DATAPOINT', 'MASK', 'PLAN_STEPS', 'BatchMaker', 'Made', 'OnError', 'Skipped', 'types_of']
 
 MASK = '_mask'
 """Column that marks repeats with False, unless another name is given."""
@@ -37,6 +37,7 @@ NUMBERS = ('int', 'uint', 'float', 'bool')  # Words of types.
 SHOWN_DATAPOINTS = 8  # In an error's note.
 
 Batch = dict[str, Any]
+OnError = Literal['raise', 'skip', 'replace']
 
 
 class Skipped(NamedTuple):
@@ -86,10 +87,10 @@ class BatchMaker:
     """A column of every batch that is False for repeats."""
     per_datapoint: bool = False
     """Whether `transform` takes a datapoint and returns one."""
-    skips: bool = False
-    """Whether datapoints that cannot be read are left out."""
+    on_error: OnError = 'raise'
+    """What becomes of datapoints that cannot be read."""
     unreadable: dict[int, Skipped] = dataclasses.field(default_factory=dict)
-    """Those known of."""
+    """Those known of, and those to leave out."""
 
     def __post_init__(self) -> None:
         self._takes_rng = self.transform is not None and _takes_rng(self.transform)
@@ -132,8 +133,11 @@ class BatchMaker:
         is_own = positions < self.schedule.length
         skipped: list[Skipped] = []
         if batch is None:
-            fills = self.mask is not None and bins is None
-            sound, chosen, batch = self._read(indices, fills)
+            if self.on_error == 'replace' and bins is not None:
+                detail = f'expected a sampler with one datapoint a position, got {self.sampler!r:.200}'
+                raise ValueError(f"on_error='replace': {detail}")
+            fills = self.on_error == 'replace' or (self.mask is not None and bins is None)
+            sound, chosen, batch = self._read(indices, positions, step.epoch, fills)
             if not sound.all():
                 skipped = [self.unreadable[index] for index in np.unique(indices[~sound]).tolist()]
                 if batch is None:
@@ -151,12 +155,17 @@ class BatchMaker:
             _add_columns(batch, {self.mask: is_own}, repr(self.mask))
         return Made(batch if self._is_plain else self._transformed(batch, step, indices), skipped)
 
-    def _read(self, indices: Int64s, fills: bool) -> tuple[npt.NDArray[np.bool_], Int64s, Any]:
+    def _read(
+        self, indices: Int64s, positions: Int64s, epoch: int, fills: bool
+    ) -> tuple[npt.NDArray[np.bool_], Int64s, Any]:
         """Reads the columns of datapoints, those left out that cannot be read if these are skipped.
 
         Args:
             indices: The datapoints.
-            fills: Whether others are repeated in their places.
+            positions: Of each in the epoch.
+            epoch: The epoch.
+            fills: Whether others are read in their places: of the epoch if they are replaced, else of
+                the batch.
 
         Returns:
             Which of the datapoints can be read, those that were, and their columns; None if there are none.
@@ -166,9 +175,13 @@ class BatchMaker:
             if self.unreadable:
                 sound[:] = [index not in self.unreadable for index in indices.tolist()]
             chosen = indices[sound]
-            if not len(chosen):
+            if self.on_error == 'replace':
+                chosen = indices.copy()
+                for place in np.flatnonzero(~sound).tolist():
+                    chosen[place] = self._replacement(epoch, int(positions[place]))
+            elif not len(chosen):
                 return sound, chosen, None
-            if fills:
+            elif fills:
                 chosen = np.where(sound, indices, chosen[0])
             try:
                 return sound, chosen, self.dataset.batch(chosen, self.fields)
@@ -179,11 +192,21 @@ class BatchMaker:
                 for index, error in found.items():
                     self.unreadable[index] = Skipped(index, self._unreadable_field(index), str(error))
 
+    def _replacement(self, epoch: int, position: int) -> int:
+        """Returns the next datapoint in the order of an epoch that is not known to be unreadable."""
+        length = self.schedule.length
+        for start in range(position + 1, position + length, PLAN_STEPS):
+            stop = min(start + PLAN_STEPS, position + length)
+            for index in np.asarray(self.sampler.take(epoch, np.arange(start, stop) % length)).tolist():
+                if index not in self.unreadable:
+                    return int(index)
+        raise ValueError(f'no datapoint of an epoch can be read: {next(iter(self.unreadable.values()))}')
+
     def _skips(self, error: Exception) -> bool:
         """Whether an error is one for which a datapoint is left out: not of the network, say."""
         kinds = Exception if isinstance(self.dataset, RowBatches) else (CorruptError, DecodeError)
         is_memory = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
-        return self.skips and isinstance(error, kinds) and not is_memory
+        return self.on_error != 'raise' and isinstance(error, kinds) and not is_memory
 
     def _read_together(self, indices: Int64s, offsets: list[int]) -> list[Batch] | None:
         """Reads several batches with one call; None if they must be read one by one."""

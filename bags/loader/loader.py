@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping, MutableSequence
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from bags.concurrency import cached_attribute
 from bags.dataset.base import Dataset
-from bags.dataset.batch import Ragged
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.selection import Fields, select_fields
-from bags.indexing import Int64s
-from bags.loader.batches import MASK, BatchMaker, Skipped, types_of
+from bags.indexing import Int64s, as_indices
+from bags.loader.batches import MASK, BatchMaker, OnError, Skipped, types_of
 from bags.loader.collate import CollateField, collate_function
 from bags.loader.iterator import LoaderIterator
 from bags.loader.prefetch import Prefetched
 from bags.loader.rows import MapStyle, RowBatches
 from bags.loader.schedule import Cursor, LastBatch, Progress, Schedule, State, cursor_from
+from bags.loader.trace import indices_of_step
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
 from bags.validation import at_least, at_least_or_none, integer, one_of
 from bags.workers.processes import check_sendable
@@ -70,7 +71,9 @@ class Loader:
             error in a map-style dataset. 'raise': the error is raised in place of the batch, and the iterator
             goes on after it. 'skip': they are left out of their batch, and listed in `skipped`. The batch is
             smaller then; in one with a mask, another datapoint is repeated in their place. A batch of which
-            none can be read is left out; with a mask, it is an error.
+            none can be read is left out; with a mask, it is an error. 'replace': the next datapoint of the
+            epoch that can be read takes their place, in addition to its own, and False in a mask.
+        skip: Datapoints to leave out, as those that `on_error` meets; all others keep their batches.
         collate: Called with what `transform` returns: `bags.pad`, `bags.stack`, `bags.pack`, a mapping of
             fields to these or their names, or any function.
         to_device: Called last, in the thread that iterates, e.g. `bags.jax.device_put`.
@@ -101,7 +104,8 @@ class Loader:
         prefetch: int | None = None,
         transform: Callable[..., Any] | None = None,
         per: Literal['batch', 'datapoint'] = 'batch',
-        on_error: Literal['raise', 'skip'] = 'raise',
+        on_error: OnError = 'raise',
+        skip: Sequence[int] | npt.NDArray[np.integer[Any]] = (),
         collate: Callable[[Any], Any] | Mapping[str, CollateField] | None = None,
         to_device: Callable[[Any], Any] | None = None,
         mask_column: str | None = None,
@@ -131,12 +135,14 @@ class Loader:
         self.sampler = _sampler(self.dataset, shuffle, self.seed) if sampler is None else sampler
         self.transform, self.collate = transform, collate_function(collate)
         one_of('per', per, ('batch', 'datapoint'))
-        one_of('on_error', on_error, ('raise', 'skip'))
+        one_of('on_error', on_error, get_args(OnError))
         if per == 'datapoint' and transform is None:
             raise ValueError("per='datapoint': expected a transform")
         self.per, self.on_error = per, on_error
-        self.unreadable: dict[int, Skipped] = {}
-        """Those that iterations met, by index."""
+        left_out = as_indices(skip, len(dataset))
+        self._left_out = {index: Skipped(index, None, 'in skip') for index in left_out.tolist()}
+        self.unreadable: dict[int, Skipped] = dict(self._left_out)
+        """Those that iterations met and those to leave out, by index."""
         self.to_device, self.mask_column = to_device, mask_column
         _check_sampler(self.sampler, len(dataset))
         self._set_rank(rank, world_size)
@@ -213,7 +219,7 @@ class Loader:
     def on_rank(self, rank: int, world_size: int) -> Loader:
         """Returns this loader for another rank."""
         other = copy.copy(self)
-        other.place, other._progress, other.unreadable = [*self.next_cursor], None, {}
+        other.place, other._progress, other.unreadable = [*self.next_cursor], None, dict(self._left_out)
         other._set_rank(rank, world_size)
         return other
 
@@ -258,11 +264,11 @@ class Loader:
 
     @property
     def skipped(self) -> list[Skipped]:
-        """The datapoints that were left out of the batches delivered so far: datapoint, field and reason.
+        """The datapoints that could not be read, of the batches delivered so far: datapoint, field, reason.
 
         By index, each once, of this rank; those that the workers of PyTorch or Grain leave out are not here.
         """
-        return [self.unreadable[index] for index in sorted(self.unreadable)]
+        return [self.unreadable[index] for index in sorted(self.unreadable.keys() - self._left_out.keys())]
 
     def indices(self, epoch: int, step: int) -> Int64s:
         """Returns the datapoints of a step of an epoch on this rank, int64, in the order of the batch.
@@ -278,11 +284,7 @@ class Loader:
             IndexError: The epoch has fewer steps.
         """
         schedule = self.schedule(Cursor(at_least('epoch', epoch, 0), 0, epoch))
-        if at_least('step', step, 0) >= schedule.epoch_steps:
-            raise IndexError(f'step {step} out of range: an epoch has {schedule.epoch_steps} on this rank')
-        found = schedule[step]
-        taken = self.sampler.take(epoch, np.arange(found.start, found.stop) % schedule.length)
-        return taken.values if isinstance(taken, Ragged) else taken
+        return indices_of_step(self.sampler, schedule, step)
 
     def worker_shard(self, worker: int, workers: int, begin: Cursor | None = None) -> LoaderIterator:
         """Returns every `workers`-th batch, from batch `worker` on, for one worker of another library.
@@ -308,7 +310,7 @@ class Loader:
         """Returns what makes the batches of a schedule."""
         return BatchMaker(
             self.dataset, self.fields, self.sampler, schedule, self.seed, self.transform, self.collate,
-            self.mask, self.per == 'datapoint', self.on_error == 'skip', dict(self.unreadable),
+            self.mask, self.per == 'datapoint', self.on_error, dict(self.unreadable),
         )  # fmt: skip
 
     def start(self, progress: Progress) -> Prefetched:
@@ -335,6 +337,10 @@ class Loader:
             'epoch': cursor.epoch,
             'consumed': cursor.consumed,
             'first_epoch': cursor.first,
+            'batch_size': self.batch_size,
+            'world_size': self.world_size,
+            'last_batch': self.last_batch,
+            'length': len(self.sampler),
             'sampler': repr(self.sampler),
             'dataset': self.fingerprint,
         }

@@ -141,8 +141,9 @@ def cursor_from(state: Any, own: State, length: int, epochs: int | None) -> Curs
     Raises:
         ValueError: The state is of another run, or is not a state.
     """
-    if not isinstance(state, Mapping) or not own.keys() - {'first_epoch'} <= state.keys():
-        raise ValueError(f'state: expected a dict of {", ".join(own)}, got {state!r:.200}')
+    required = ('seed', 'epoch', 'consumed', 'sampler', 'dataset')
+    if not isinstance(state, Mapping) or not set(required) <= state.keys():
+        raise ValueError(f'state: expected a dict of {", ".join(required)}, got {state!r:.200}')
     for key, (whose, what) in MUST_MATCH.items():
         if state[key] != own[key]:
             raise ValueError(

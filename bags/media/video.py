@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Iterator
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,17 @@ from bags.media.stored import reading_options
 from bags.media.timeline import Timeline
 from bags.media.video_decoder import open_video
 
-__all__ = ['Video', 'decode_video']
+__all__ = ['Video', 'VideoOptions', 'decode_video']
+
+
+class VideoOptions(TypedDict, total=False):
+    """How frames are returned: see `Video`."""
+
+    size: tuple[SupportsIndex, SupportsIndex] | None
+    color: str
+    dtype: npt.DTypeLike | None
+    rotate: bool
+    threads: int | None
 
 
 class Video(FrameSequence):
@@ -74,10 +84,11 @@ class Video(FrameSequence):
         self._options = PixelOptions(size, color, None if dtype is None else pixel_dtype(dtype), rotate)
         self._threads = threads
 
-    def options(self, **options: Any) -> Video:
+    def options(self, **options: Unpack[VideoOptions]) -> Video:
         """Returns the same video with other options, all but `stream`, sharing the open file."""
         other = copy.copy(self)
-        other._set(**{**self._options._asdict(), 'threads': self._threads, **options})
+        own = self._options._asdict() | {'threads': self._threads}
+        other._set(**{**own, **options})
         return other
 
     @property

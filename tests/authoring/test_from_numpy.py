@@ -109,3 +109,21 @@ def test_arrays_that_are_refused(tmp_path):
     bags.from_numpy(np.ones(3), tmp_path / 'z')
     with pytest.raises(FileExistsError):
         bags.from_numpy(np.ones(3), tmp_path / 'z')
+
+
+def test_checksums(tmp_path):
+    bags.from_numpy({'x': np.arange(100)}, tmp_path / 'x', checksum=True, shard_length=40)
+    with bags.open(tmp_path / 'x', checksum=True) as dataset:
+        assert dataset.batch(range(100))['x'].tolist() == list(range(100))
+    flip(tmp_path / 'x' / '000001' / 'x.bag', 3)
+    with (
+        bags.open(tmp_path / 'x', checksum=True) as dataset,
+        pytest.raises(bags.CorruptError, match='checksum'),
+    ):
+        dataset.batch(range(100))
+
+
+def flip(path, place):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)

@@ -56,6 +56,7 @@ def test_help_lists_all(run):
         'recover',
         'show',
         'tail',
+        'trace',
         'verify',
     ):
         assert f' {name} ' in shown
@@ -311,6 +312,18 @@ def test_consolidate_and_prefetch(work, run):
     )
     assert 0 < found['bytes'] < json.loads(run('info', url, '--json').stdout)['bytes']
     assert '0 B' in run('prefetch', 'episodes', '--cache', 'cache').stdout  # Local datasets need none.
+
+
+def test_trace(work, run):
+    shown = run('trace', 'state.json', '--step', '1').stdout
+    listed = json.loads(run('trace', 'state.json', '--step', '1', '--json').stdout)
+    with bags.open('episodes') as dataset:
+        loaders = [bags.Loader(dataset, 4, rank=rank, world_size=2) for rank in range(2)]
+    assert listed == [loader.indices(0, 1).tolist() for loader in loaders]
+    assert shown.splitlines()[1] == f'rank 1: {" ".join(map(str, listed[1]))}'
+    assert 'has 3' in run('trace', 'state.json', '--step', '9', code=1).output
+    (work / 'state.json').write_text('{')
+    assert 'state.json' in run('trace', 'state.json', '--step', '0', code=1).output
 
 
 def test_copy(work, run):

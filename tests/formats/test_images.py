@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import io
 import itertools
+import pickle
 import struct
 import tracemalloc
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,8 @@ from PIL import Image
 import bags
 from bags.dataset.registry import decoders, encoders
 from bags.formats import images
+
+PHOTO = Path(__file__).parents[2] / 'examples' / 'data' / 'astronaut.jpg'
 
 
 def save(image, format, **how):
@@ -523,3 +527,25 @@ def test_what_is_no_image(photo):
         encoders['jpeg'](encoders['png'](photo))
     with pytest.raises(bags.SpecError, match='expected a mode of gray, rgb, rgba'):
         bags.DatasetWriter('nowhere', {'image': 'image(cmyk)'})
+
+
+@pytest.mark.parametrize('word', ['jpeg', 'image'])
+def test_jpegs_at_a_reduced_size(word, tmp_path):
+    whole = decoders['jpeg'](PHOTO.read_bytes())
+    height, width = whole.shape[:2]
+    with bags.DatasetWriter(tmp_path / 'x', {'photo': word}) as writer:
+        writer.append({'photo': PHOTO})
+    for min_side in (1, height // 4, height // 2, height - 1, height, 10 * height):
+        with bags.open(tmp_path / 'x', bags.decoders | bags.reduced(min_side)) as dataset:
+            found = dataset[0]['photo']
+        # The smallest n/8 of the size with so many pixels a side.
+        scales = [n for n in range(1, 9) if -(-min(height, width) * n // 8) >= min_side]
+        scale = min(scales, default=8)
+        assert found.shape == (-(-height * scale // 8), -(-width * scale // 8), 3)
+        expected = Image.fromarray(whole).resize(found.shape[1::-1], Image.Resampling.BOX)
+        assert close(found, np.array(expected), 4)
+    assert decoders[word](PHOTO.read_bytes(), f'min_side={height // 2}').shape[0] == height // 2
+    for wrong in (0, -1, 65_536):
+        with pytest.raises(ValueError, match='min_side'):
+            bags.reduced(wrong)
+    pickle.loads(pickle.dumps(bags.reduced(9)))  # For loaders with processes.

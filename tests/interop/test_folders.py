@@ -604,3 +604,10 @@ def test_a_metadata_file_that_is_none(tmp_path):
     with pytest.raises(bags.SourceError, match='this file is for metadata'):
         bags.export(tmp_path / 'z', tmp_path / 'out', format='files')
     assert not list((tmp_path / 'out').iterdir())
+
+
+def test_an_import_with_checksums(tmp_path):
+    source = make(tmp_path / 'in', {f'{i}.txt': b'%d' % i for i in range(9)})
+    bags.convert(source, tmp_path / 'out', checksum=True)
+    with bags.open(tmp_path / 'out', checksum=True) as dataset:
+        assert dataset.column('txt') == [str(i) for i in range(9)]

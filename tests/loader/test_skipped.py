@@ -1,5 +1,8 @@
 """Datapoints that cannot be read: an error after which the iterator goes on, or left out."""
 
+import itertools
+import re
+
 import numpy as np
 import pytest
 
@@ -126,6 +129,82 @@ def test_after_an_error_the_iterator_goes_on(damaged, workers):
         next(batches)
     batches.close()
     assert list(batches) == []
+
+
+@pytest.mark.parametrize('workers', WORKERS, ids=str)
+def test_replaced_by_the_next_datapoint_of_the_epoch(damaged, workers):
+    loader = bags.Loader(damaged, 8, seed=4, epochs=2, on_error='replace', mask_column='own', **workers)
+    batches = list(loader)
+    steps = len(batches) // 2
+    for epoch in range(2):
+        order = np.concatenate([loader.indices(epoch, step) for step in range(steps)]).tolist()
+        expected = [
+            next(order[(at + more) % COUNT] for more in range(COUNT) if order[(at + more) % COUNT] not in BAD)
+            for at in range(COUNT)
+        ]
+        found = batches[epoch * steps : (epoch + 1) * steps]
+        assert ids(found) == expected
+        own = np.concatenate([batch['own'] for batch in found]).tolist()
+        assert own == [index not in BAD for index in order]
+    assert {each.datapoint for each in loader.skipped} == BAD
+
+
+def test_replacements_are_the_same_on_any_hosts_and_after_resuming(damaged):
+    options = {'on_error': 'replace', 'workers': 0, 'seed': 3, 'last_batch': 'partial'}
+    whole = ids(bags.Loader(damaged, 12, **options))
+    for hosts in (2, 3):
+        ranks = [
+            list(bags.Loader(damaged, 12 // hosts, rank=rank, world_size=hosts, **options))
+            for rank in range(hosts)
+        ]
+        steps = itertools.zip_longest(*ranks, fillvalue={'id': np.zeros(0, int)})
+        assert [index for step in steps for index in ids(step)] == whole
+    first = bags.Loader(damaged, 12, **options)
+    batches = iter(first)
+    begun = ids(next(batches) for _ in range(4))
+    resumed = bags.Loader(damaged, 12, **options)
+    resumed.load_state_dict(first.state_dict())
+    assert begun + ids(resumed) == whole
+
+
+@pytest.mark.parametrize('workers', WORKERS, ids=str)
+def test_nothing_can_replace_what_cannot_be_read(damaged, workers):
+    broken = bags.select(damaged, sorted(BAD))
+    with pytest.raises(ValueError, match=r'no datapoint of an epoch can be read: .*image'):
+        list(bags.Loader(broken, 2, on_error='replace', epochs=None, **workers))
+    packed = bags.samplers.Packed(9, np.arange(COUNT) % 5)
+    with pytest.raises(ValueError, match=r'one datapoint a position, got Packed'):
+        list(bags.Loader(damaged, 2, sampler=packed, on_error='replace', **workers))
+
+
+@pytest.mark.parametrize('workers', WORKERS, ids=str)
+def test_datapoints_to_leave_out(dataset, workers):
+    out = [5, 17, -1]
+    whole = [batch['id'].tolist() for batch in bags.Loader(dataset, 8, fields='id', seed=1, workers=0)]
+    gone = {5, 17, COUNT - 1}
+    loader = bags.Loader(dataset, 8, fields='id', seed=1, skip=out, **workers)
+    assert [batch['id'].tolist() for batch in loader] == [
+        [index for index in batch if index not in gone] for batch in whole
+    ]
+    assert loader.skipped == []
+    # A run that is resumed without some datapoints has the same batches but for these.
+    first = bags.Loader(dataset, 8, fields='id', seed=1, workers=0)
+    next(iter(first))
+    loader.load_state_dict(first.state_dict())
+    assert ids(loader) == [index for batch in whole[1:] for index in batch if index not in gone]
+    replaced = bags.Loader(dataset, 8, fields='id', seed=1, skip=out, on_error='replace', **workers)
+    assert sorted(set(ids(replaced))) == sorted({*range(COUNT)} - gone)
+    for wrong, error in (([COUNT], IndexError), ([1.5], TypeError)):
+        with pytest.raises(error, match='indices'):
+            bags.Loader(dataset, 8, skip=wrong)
+
+
+def test_skipped_is_what_verify_names(damaged):
+    loader = bags.Loader(damaged, 8, on_error='skip')
+    list(loader)
+    found = bags.verify(damaged.directory, decode=True)
+    named = {int(re.search(r'record (\d+)', str(each))[1]) for each in found}
+    assert {each.datapoint for each in loader.skipped} == named == BAD
 
 
 def test_errors_that_are_not_of_a_datapoint(damaged):
