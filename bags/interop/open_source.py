@@ -38,7 +38,11 @@ class Format(NamedTuple):
     """
 
 
-FORMATS: dict[str, Format] = {}
+FORMATS: dict[str, Format] = {
+    'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf')),
+    'zarr': Format('zarr', ('*.zarr', '*.zarr.zip')),
+    'npz': Format('npz', ('*.npz',)),
+}
 """By name, in the order in which they are tried."""
 _BESIDE = ('readme*', 'license*', '*.md', '_success')
 """Files that are left out beside those of a format."""
@@ -62,7 +66,8 @@ def open_source(
             names.
         spec: Changes to the spec: a type by field, or None to leave a field out.
         storage_options: As in `bags.open`, for a URL.
-        on_error: 'raise' refuses a damaged tar, 'skip' takes what is before the damage.
+        on_error: 'raise' refuses damaged files, 'skip' leaves them out; of a tar it takes what is before the
+            damage.
 
     Raises:
         FileNotFoundError: Nothing is there.
@@ -107,6 +112,8 @@ def _open(
             paths = [f'{root}/{name}' for name in names if _fits(format, name)] or [root]
         module = importlib.import_module(f'bags.interop.sources.{FORMATS[format].module}')
         source: Source = module.open_source(paths, storage_options)
+        if on_error == 'raise' and source.damaged:
+            raise SourceError(*source.damaged[0])
     elif format == 'webdataset' or root is None:
         tars = [f'{root}/{name}' for name in names if is_tar(name)]
         source = TarSource(tars or paths, storage_options, on_error)

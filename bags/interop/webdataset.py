@@ -24,6 +24,7 @@ from bags.interop.extensions import (
     written_extensions_in_tar,
 )
 from bags.interop.files import Entry, FileSource, checked_value, infer_spec
+from bags.interop.source import list_paths
 
 __all__ = ['TarSource', 'is_tar']
 
@@ -52,16 +53,9 @@ class TarSource(FileSource):
         storage_options: Mapping[str, Any] | None = None,
         on_error: str = 'raise',
     ) -> None:
-        import fsspec
-
         super().__init__('webdataset', 'webdataset')
         self.storage_options = dict(storage_options or {})
-        self.tars: list[str] = []
-        for tar in tars:
-            fs, path = fsspec.core.url_to_fs(tar, **self.storage_options)
-            is_glob = any(letter in path for letter in '*?[') and not fs.exists(path)
-            found = sorted(fs.glob(path)) if is_glob else [path]
-            self.tars += found if 'file' in fs.protocol else map(fs.unstrip_protocol, found)
+        self.tars = list_paths(tars, self.storage_options)
         if not self.tars:
             raise FileNotFoundError(errno.ENOENT, 'no tars to import', ', '.join(tars))
         counts: Counter[str] = Counter()
