@@ -22,11 +22,13 @@ __all__ = [
     'MEDIA',
     'METADATA_KEY',
     'Media',
+    'array_text',
     'arrow_field',
     'arrow_schema',
     'dtype_of',
     'element_type',
     'import_pyarrow',
+    'is_list',
     'item_type',
     'shape_of',
     'stores_location',
@@ -144,7 +146,7 @@ def type_of(type: pa.DataType) -> str:
     pa = import_pyarrow()
     if isinstance(type, pa.BaseExtensionType):
         if type.extension_name == 'arrow.fixed_shape_tensor' and not type.permutation:
-            return _array(dtype_of(type.value_type), tuple(type.shape))
+            return array_text(dtype_of(type.value_type), tuple(type.shape))
         return type_of(type.storage_type)
     if pa.types.is_dictionary(type) or pa.types.is_run_end_encoded(type):
         return type_of(type.value_type)
@@ -152,35 +154,36 @@ def type_of(type: pa.DataType) -> str:
         size = np.dtype(name).itemsize
         words = {'b': 'bool', 'i': f'int({size})', 'u': f'uint({size})', 'f': f'float({size})'}
         return words.get(np.dtype(name).kind, f'array({name})')
-    if pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type):
-        return 'utf8'
-    if pa.types.is_decimal(type):
+    is_text = pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type)
+    if is_text or pa.types.is_decimal(type):
         return 'utf8'
     shape: Shape = ()
     while pa.types.is_fixed_size_list(type):
         shape, type = (*shape, type.list_size), type.value_type
     if shape:
-        return _array(dtype_of(type), shape)
-    if _is_list(type):
+        return array_text(dtype_of(type), shape)
+    if is_list(type):
         item = type.value_type
-        inner = _array(dtype_of(item.value_type), (-1,)) if _is_list(item) else type_of(item)
+        # Lists of numbers in lists are arrays of any length.
+        is_nested = is_list(item) and not pa.types.is_fixed_size_list(item)
+        inner = array_text(dtype_of(item.value_type), (-1,)) if is_nested else type_of(item)
         return 'msgpack[]' if inner.endswith(']') else f'{inner}[]'
-    return 'bytes' if _is_binary(type) else 'msgpack'
+    types = pa.types
+    is_binary = types.is_binary(type) or types.is_large_binary(type) or types.is_binary_view(type)
+    return 'bytes' if is_binary or types.is_fixed_size_binary(type) else 'msgpack'
 
 
-def _is_list(type: pa.DataType) -> bool:
-    pa = import_pyarrow()
-    names = ('is_list', 'is_large_list', 'is_list_view', 'is_large_list_view')
-    return any(getattr(pa.types, name)(type) for name in names)
+def is_list(type: pa.DataType) -> bool:
+    """Tells whether the values of an Arrow type are lists."""
+    types = import_pyarrow().types
+    return bool(
+        types.is_list(type) or types.is_large_list(type) or types.is_fixed_size_list(type)
+        or types.is_list_view(type) or types.is_large_list_view(type)
+    )  # fmt: skip
 
 
-def _is_binary(type: pa.DataType) -> bool:
-    pa = import_pyarrow()
-    names = ('is_binary', 'is_large_binary', 'is_fixed_size_binary', 'is_binary_view')
-    return any(getattr(pa.types, name)(type) for name in names)
-
-
-def _array(dtype: str | None, shape: Shape) -> str:
+def array_text(dtype: str | None, shape: Shape) -> str:
+    """Returns the type of arrays of a dtype and shape, -1 for a length that varies; `msgpack` without one."""
     if dtype is None:
         return 'msgpack'
     return f'array({",".join([dtype, *("?" if length == -1 else str(length) for length in shape)])})'

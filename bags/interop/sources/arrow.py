@@ -1,0 +1,340 @@
+"""Parquet and Arrow files, and datasets of Hugging Face, which are folders of these."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from bags.dataset.arrow_types import METADATA_KEY, arrow_field, import_pyarrow
+from bags.dataset.metadata import Metadata, metadata_of_fields
+from bags.dataset.registry import encoders
+from bags.dataset.spec import parse_type
+from bags.errors import MissingDependencyError, SourceError
+from bags.interop.arrow_values import values_of
+from bags.interop.features import read_features, type_of_feature
+from bags.interop.source import Source, list_paths, name_fields
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ['ArrowSource', 'open_source']
+
+BATCH_BYTES = 1 << 22
+"""Bytes of the rows that are read from a Parquet file at a time, about."""
+MAX_BATCH = 1024
+"""Rows that are converted at a time."""
+_SHARD = re.compile(r'(.+)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.\w+')
+_SPLITS = ('train', 'training', 'test', 'testing', 'validation', 'valid', 'val', 'dev', 'eval', 'evaluation')
+
+Entry = tuple[str, int, dict[str, Any]]
+"""A file, a row of it, and its values by field."""
+
+
+def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = None) -> ArrowSource:
+    """Returns the rows of Parquet and Arrow files of one split."""
+    files = list_paths(paths, storage_options)
+    states = [path for path in files if path.rpartition('/')[2] == 'state.json']
+    tables = [path for path in files if not path.endswith('.json')]
+    for state in states:
+        folder = posixpath.dirname(state)
+        named = [posixpath.join(folder, name) for name in _files_of(state, storage_options)]
+        missing = [path for path in named if path not in tables]
+        if missing:
+            raise SourceError(state, f'expected files beside it, got {missing[0]!r}, which is not there')
+        tables = [path for path in tables if posixpath.dirname(path) != folder or path in named]
+    if not tables:
+        raise SourceError(', '.join(paths), 'expected *.parquet, *.arrow or *.feather files, got none')
+    splits = sorted({_split_of(path) for path in tables})
+    if len(splits) > 1:
+        example = next(path for path in tables if _split_of(path) == splits[0])
+        raise SourceError(
+            ', '.join(paths) if len(paths) == 1 else posixpath.commonpath(tables),
+            f'expected one split, got {", ".join(splits)}: give the folder or files of one, as {example!r}',
+        )
+    return ArrowSource(tables, storage_options)
+
+
+def _split_of(path: str) -> str:
+    folder, _, name = path.rpartition('/')
+    if shard := _SHARD.fullmatch(name):
+        return f'{folder.rpartition("/")[2]}/{shard[1]}'
+    words = re.split(r'[_.\-]', name)
+    return next((word for word in (*words, folder.rpartition('/')[2]) if word in _SPLITS), '')
+
+
+def _files_of(state: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+    """Returns the names of the files in the state.json of a saved dataset."""
+    import fsspec
+
+    with fsspec.open(state, 'rb', **(storage_options or {})) as file:
+        try:
+            names = [each['filename'] for each in json.loads(file.read(1 << 24))['_data_files']]
+        except (ValueError, KeyError, TypeError, RecursionError) as exc:
+            raise SourceError(state, f'expected the files of a saved dataset: {exc!r}') from exc
+    for name in names:
+        if not isinstance(name, str) or name in ('', '.', '..') or '/' in name or '\\' in name:
+            raise SourceError(state, f'expected names of files beside it, got {name!r}')
+    return names
+
+
+class ArrowSource(Source):
+    """The rows of Parquet and Arrow files of one schema, one file after the other.
+
+    Args:
+        paths: The files.
+        storage_options: As in `bags.open`, for URLs.
+
+    Raises:
+        MissingDependencyError: pyarrow is not installed.
+        SourceError: No file can be read, or their columns differ.
+    """
+
+    def __init__(self, paths: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
+        try:
+            import_pyarrow()
+        except MissingDependencyError as exc:
+            raise MissingDependencyError('pyarrow', 'hf') from exc
+        super().__init__('arrow', {}, 0)
+        self._storage_options = dict(storage_options or {})
+        self._files: list[tuple[str, int]] = []
+        self._fields: dict[str, pa.Field] = {}
+        """By the name in the dataset."""
+        schema: pa.Schema | None = None
+        with_nulls: set[str] = set()
+        for path in paths:
+            try:
+                table = self._open(path)
+                if schema is None:
+                    schema = table.schema
+                _check_schema(path, table.schema, paths[0], schema)
+                count, found = table.count()
+            except SourceError:
+                raise
+            except FileNotFoundError:
+                raise
+            except (OSError, ValueError, KeyError, NotImplementedError) as exc:  # pyarrow's among them.
+                self.damaged.append((path, f'cannot be read: {exc}'))
+                continue
+            self._files.append((path, count))
+            self.count += count
+            with_nulls |= found
+        if schema is None:
+            raise SourceError(*self.damaged[0])
+        self._infer(schema, with_nulls)
+        self.encoders = dict.fromkeys(('json', 'msgpack', 'tree'), _as_record)
+
+    def _infer(self, schema: pa.Schema, with_nulls: set[str]) -> None:
+        pa = import_pyarrow()
+        features, (spec, self.metadata) = read_features(schema), _read_facts(schema)
+        facts: dict[str, dict[str, Any]] = {}
+        for name, field in name_fields(schema.names, self.notes).items():
+            column = schema.field(name)
+            if pa.types.is_null(column.type):
+                self.notes.append(f'column {name!r} has no values and is left out')
+                continue
+            self._fields[field] = column
+            if _is_type_of(spec.get(name), column):
+                self.spec[field] = spec[name]
+                continue
+            kind, classes = type_of_feature(features.get(name), column.type)
+            self.spec[field] = kind + '?' * (name in with_nulls)
+            if classes is not None:
+                facts.setdefault(field, {})['classes'] = classes
+            if zone := getattr(column.type, 'tz', None):
+                facts.setdefault(field, {})['timezone'] = zone
+                self.notes.append(f'field {field!r}: times are those of UTC; the zone {zone} is in metadata')
+            if kind.startswith('msgpack') or pa.types.is_decimal(column.type):
+                self.notes.append(f'field {field!r}: {_short(column.type)} becomes {kind}')
+            elif pa.types.is_dictionary(column.type):
+                self.notes.append(
+                    f'field {field!r}: a dictionary of {_short(column.type.value_type)} becomes {kind}'
+                )
+        if facts:
+            known = self.metadata.get('fields', {})
+            merged = {**known, **{field: {**known.get(field, {}), **each} for field, each in facts.items()}}
+            self.metadata = {**self.metadata, 'fields': merged}
+        self.metadata = metadata_of_fields(self.metadata, self.spec)
+
+    def entries(self, start: int = 0) -> Iterator[Entry]:
+        for path, count in self._files:
+            if start >= count:
+                start -= count
+                continue
+            yield from self._rows(path, start)
+            start = 0
+
+    def _rows(self, path: str, start: int) -> Iterator[Entry]:
+        kinds = {field: parse_type(kind) for field, kind in self.spec.items()}
+        names = [self._fields[field].name for field in kinds]
+        row = start
+        try:
+            for batch in self._open(path).batches(names, start):
+                columns = [
+                    values_of(batch.column(name), kind)
+                    for name, kind in zip(names, kinds.values(), strict=True)
+                ]
+                for values in zip(*columns, strict=True):
+                    yield path, row, dict(zip(kinds, values, strict=True))
+                    row += 1
+        except (OSError, ValueError, KeyError, NotImplementedError) as exc:
+            raise SourceError(f'{path}, from row {row} on', f'cannot be read: {exc}') from exc
+
+    def load(self, entry: Entry) -> Mapping[str, Any]:
+        for field, value in entry[2].items():
+            if isinstance(value, Exception):
+                raise SourceError(self.name(entry), f'field {field!r} of type {self.spec[field]}: {value}')
+        return entry[2]
+
+    def name(self, entry: Entry) -> str:
+        return f'{entry[0]}, row {entry[1]}'
+
+    def _open(self, path: str) -> _Table:
+        import fsspec
+
+        pa = import_pyarrow()
+        fs, inside = fsspec.core.url_to_fs(path, **self._storage_options)
+        is_local = 'file' in fs.protocol
+        file = pa.memory_map(inside) if is_local else pa.PythonFile(fs.open(inside, 'rb'), 'r')
+        head = file.read(6)
+        file.seek(0)
+        if head[:4] == b'PAR1':
+            return _Parquet(file)
+        if head[:4] == b'FEA1':
+            raise SourceError(
+                path, 'is of version 1 of Feather; expected one that write_feather wrote since 2020'
+            )
+        return _Arrow(file, is_stream=head != b'ARROW1')
+
+
+class _Table:
+    """An open file."""
+
+    schema: pa.Schema
+
+    def count(self) -> tuple[int, set[str]]:
+        """Returns the number of rows, and the columns that may have nulls."""
+        raise NotImplementedError
+
+    def batches(self, columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
+        """Yields some columns from a row on."""
+        raise NotImplementedError
+
+
+class _Parquet(_Table):
+    def __init__(self, file: pa.NativeFile) -> None:
+        import pyarrow.parquet as pq
+
+        # Read a page at a time: a row group may be larger than memory.
+        self._file = pq.ParquetFile(file, pre_buffer=False, buffer_size=1 << 16)
+        self.schema = self._file.schema_arrow
+
+    def count(self) -> tuple[int, set[str]]:
+        metadata = self._file.metadata
+        with_nulls = set()
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            least: dict[str, int] = {}
+            for chunk in map(group.column, range(group.num_columns)):
+                is_known = chunk.statistics is not None and chunk.statistics.has_null_count
+                nulls = chunk.statistics.null_count if is_known else 1
+                name = chunk.path_in_schema
+                least[name] = nulls
+            for field in self.schema:
+                # A null is one in each part; so is an empty list.
+                parts = [
+                    nulls
+                    for name, nulls in least.items()
+                    if name == field.name or name.startswith(f'{field.name}.')
+                ]
+                if field.nullable and min(parts, default=1):
+                    with_nulls.add(field.name)
+        return metadata.num_rows, with_nulls
+
+    def batches(self, columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
+        for number in range(self._file.num_row_groups):
+            group = self._file.metadata.row_group(number)
+            if start >= group.num_rows:
+                start -= group.num_rows
+                continue
+            mean = max(1, group.total_byte_size // max(1, group.num_rows))
+            size = max(1, min(MAX_BATCH, BATCH_BYTES // mean))
+            for batch in self._file.iter_batches(size, [number], columns):
+                if start < batch.num_rows:
+                    yield batch.slice(start)
+                start = max(0, start - batch.num_rows)
+
+
+class _Arrow(_Table):
+    def __init__(self, file: pa.NativeFile, *, is_stream: bool) -> None:
+        from pyarrow import ipc
+
+        self._reader = ipc.open_stream(file) if is_stream else ipc.open_file(file)
+        self._is_stream = is_stream
+        self.schema = self._reader.schema
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        if self._is_stream:
+            yield from self._reader
+        else:
+            yield from map(self._reader.get_batch, range(self._reader.num_record_batches))
+
+    def count(self) -> tuple[int, set[str]]:
+        rows, with_nulls = 0, set()
+        for batch in self._read():  # Of a mapped file, this reads the sizes alone.
+            rows += batch.num_rows
+            with_nulls |= {
+                name
+                for name, column in zip(batch.schema.names, batch.columns, strict=True)
+                if column.null_count
+            }
+        return rows, with_nulls
+
+    def batches(self, columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
+        for batch in self._read():
+            size = max(1, min(MAX_BATCH, BATCH_BYTES // max(1, batch.nbytes // max(1, batch.num_rows))))
+            for first in range(start, batch.num_rows, size):
+                yield batch.select(columns).slice(first, size)
+            start = max(0, start - batch.num_rows)
+
+
+def _check_schema(path: str, schema: pa.Schema, first: str, expected: pa.Schema) -> None:
+    for name in dict.fromkeys([*expected.names, *schema.names]):
+        found, wanted = (
+            _short(each.field(name).type) if name in each.names else 'no column'
+            for each in (schema, expected)
+        )
+        if found != wanted:
+            raise SourceError(path, f'column {name!r}: expected {wanted}, as in {first}, got {found}')
+    if len(set(schema.names)) < len(schema.names):
+        raise SourceError(path, f'expected each column once, got {", ".join(schema.names)}')
+
+
+def _read_facts(schema: pa.Schema) -> tuple[dict[str, Any], Metadata]:
+    """Returns the spec and metadata of the dataset that an Arrow schema comes from; empty if of none."""
+    try:
+        facts = json.loads((schema.metadata or {})[METADATA_KEY])
+        spec, metadata = facts['spec'], facts['metadata']
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return {}, {}
+    is_valid = isinstance(spec, dict) and isinstance(metadata, dict)
+    return (spec, metadata) if is_valid and isinstance(metadata.get('fields', {}), dict) else ({}, {})
+
+
+def _is_type_of(text: Any, column: pa.Field) -> bool:
+    """Tells whether a column holds what `to_arrow` gives for a field of a type."""
+    try:
+        kind = parse_type(text)
+        return kind.word in encoders and arrow_field(column.name, kind, 'bytes').type.equals(column.type)
+    except (TypeError, ValueError):
+        return False
+
+
+def _short(type: pa.DataType) -> str:
+    text = str(type).replace('<element: ', '<item: ')
+    return text if len(text) <= 200 else f'{text[:200]}…'
+
+
+def _as_record(value: Any, *_args: str) -> bytes:
+    return bytes(value)
