@@ -145,7 +145,7 @@ def type_of(type: pa.DataType) -> str:
     """Returns the type of a field for values of an Arrow type; `msgpack` for structs and the like."""
     pa = import_pyarrow()
     if isinstance(type, pa.BaseExtensionType):
-        if type.extension_name == 'arrow.fixed_shape_tensor' and not type.permutation:
+        if type.extension_name == 'arrow.fixed_shape_tensor':
             return array_text(dtype_of(type.value_type), tuple(type.shape))
         return type_of(type.storage_type)
     if pa.types.is_dictionary(type) or pa.types.is_run_end_encoded(type):

@@ -182,9 +182,9 @@ def _elements(column: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None
     if pa.types.is_temporal(column.type):
         size = 4 if column.type.bit_width == 32 else 8
         integers = column.view(pa.int32() if size == 4 else pa.int64()).cast(pa.int64())
-        return (
-            integers.fill_null(np.iinfo(np.int64).min).to_numpy().view(f'{dtype.kind}8[{_unit(column.type)}]')
-        )
+        filled: npt.NDArray[Any] = integers.fill_null(np.iinfo(np.int64).min).to_numpy()  # NaT.
+        times: npt.NDArray[Any] = filled.view(f'{dtype.kind}8[{_unit(column.type)}]')
+        return times
     if column.null_count:
         return None
     if pa.types.is_fixed_size_binary(column.type):

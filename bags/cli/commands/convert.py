@@ -125,23 +125,28 @@ def _print(json: bool, facts: dict[str, Any]) -> None:
 class Format(enum.StrEnum):
     WEBDATASET = 'webdataset'
     FILES = 'files'
+    PARQUET = 'parquet'
 
 
 def export(
     path: Path,
     target: Annotated[str, argument('TARGET', 'A new or empty folder.')],
     format: Annotated[
-        Format, typer.Option(help='webdataset for tars, files for a folder of files.')
+        Format, typer.Option(help='webdataset for tars, files for a folder of files, or parquet.')
     ] = Format.WEBDATASET,
     fields: Fields = None,
-    shard_size: Annotated[str, typer.Option(metavar='BYTES', help='Size of a full tar.')] = '1GiB',
+    shard_size: Annotated[
+        str, typer.Option(metavar='BYTES', help='Size of a full tar or Parquet file.')
+    ] = '1GiB',
     key: Annotated[
         str | None,
         option('--key', metavar='FIELD', help='A field of texts or integers that names the files.'),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Writes a dataset as WebDataset tars, or as a folder of files. Records are written byte for byte.
+    """Writes a dataset as WebDataset tars, as a folder of files, or as Parquet files.
+
+    Pictures, videos and recordings are written byte for byte.
 
     Example: bags export dataset tars
 

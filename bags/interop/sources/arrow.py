@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from bags.dataset.arrow_types import METADATA_KEY, arrow_field, import_pyarrow
+from bags.dataset.arrow_types import METADATA_KEY, arrow_field, import_pyarrow, is_list
 from bags.dataset.metadata import Metadata, metadata_of_fields
 from bags.dataset.registry import encoders
 from bags.dataset.spec import parse_type
@@ -143,6 +143,8 @@ class ArrowSource(Source):
             self.spec[field] = kind + '?' * (name in with_nulls)
             if classes is not None:
                 facts.setdefault(field, {})['classes'] = classes
+            if getattr(column.type, 'permutation', None):
+                self.notes.append(f'field {field!r}: axes are in the order of storage')
             if zone := getattr(column.type, 'tz', None):
                 facts.setdefault(field, {})['timezone'] = zone
                 self.notes.append(f'field {field!r}: times are those of UTC; the zone {zone} is in metadata')
@@ -201,7 +203,7 @@ class ArrowSource(Source):
         head = file.read(6)
         file.seek(0)
         if head[:4] == b'PAR1':
-            return _Parquet(file)
+            return _Parquet(file, is_mapped=is_local)
         if head[:4] == b'FEA1':
             raise SourceError(
                 path, 'is of version 1 of Feather; expected one that write_feather wrote since 2020'
@@ -224,11 +226,11 @@ class _Table:
 
 
 class _Parquet(_Table):
-    def __init__(self, file: pa.NativeFile) -> None:
+    def __init__(self, file: pa.NativeFile, *, is_mapped: bool) -> None:
         import pyarrow.parquet as pq
 
-        # Read a page at a time: a row group may be larger than memory.
-        self._file = pq.ParquetFile(file, pre_buffer=False, buffer_size=1 << 16)
+        # A page is read at a time, not a row group, which may be larger than memory.
+        self._file = pq.ParquetFile(file, pre_buffer=False, buffer_size=0 if is_mapped else 1 << 16)
         self.schema = self._file.schema_arrow
 
     def count(self) -> tuple[int, set[str]]:
@@ -323,12 +325,28 @@ def _read_facts(schema: pa.Schema) -> tuple[dict[str, Any], Metadata]:
 
 
 def _is_type_of(text: Any, column: pa.Field) -> bool:
-    """Tells whether a column holds what `to_arrow` gives for a field of a type."""
+    """Tells whether a column holds what `export` writes for a field of a type."""
     try:
         kind = parse_type(text)
-        return kind.word in encoders and arrow_field(column.name, kind, 'bytes').type.equals(column.type)
+        return kind.word in encoders and _form(arrow_field('', kind, 'bytes').type) == _form(column.type)
     except (TypeError, ValueError):
         return False
+
+
+def _form(type: pa.DataType) -> str:
+    """Returns what is the same of Arrow types that stand for one another."""
+    types = import_pyarrow().types
+    if is_list(type):
+        return f'list of {_form(type.value_type)}'
+    if types.is_struct(type) and type.names == ['bytes', 'path']:
+        return 'bytes'
+    if types.is_binary(type) or types.is_large_binary(type) or types.is_fixed_size_binary(type):
+        return 'bytes'
+    return (
+        'integer'
+        if types.is_integer(type)
+        else str(type).replace('large_', '').replace('<element:', '<item:')
+    )
 
 
 def _short(type: pa.DataType) -> str:
