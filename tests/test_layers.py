@@ -161,8 +161,9 @@ def test_importing_bags_loads_nothing_heavy(kit):
         'grain',
         'jax',
         'apache_beam',
+        'pyarrow',
     }
-    heavy |= {'multiprocessing', 'asyncio', 'pandas', 'pyarrow', 'cv2', 'bagz', 'granular', 'hypothesis', 'pytest'}
+    heavy |= {'multiprocessing', 'asyncio', 'pandas', 'cv2', 'bagz', 'granular', 'hypothesis', 'pytest'}
     assert not loaded & heavy
     assert {'numpy', 'msgpack', 'zstandard'} <= loaded
 

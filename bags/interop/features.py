@@ -97,7 +97,7 @@ def schema_with_features(schema: pa.Schema, types: Spec, metadata: Metadata) -> 
         extension = None
         if kind.sequence:
             feature, stored = {'feature': feature, '_type': 'List'}, pa.list_(stored)
-        elif 'shape' in feature:
+        elif '_type' in feature and 'shape' in feature:
             name = f'datasets.features.features.{feature["_type"]}ExtensionType'
             arguments = json.dumps([feature['shape'], feature['dtype']])
             extension = {'ARROW:extension:name': name, 'ARROW:extension:metadata': arguments}

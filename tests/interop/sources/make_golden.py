@@ -154,8 +154,7 @@ def make_hf():
         for index in range(5)
     ]
     data = datasets.Dataset.from_list(rows, features=features)
-    data = data.cast_column('audio', Audio(decode=False)).cast_column('video', Video(decode=False))
-    data = data.cast_column('image', Image(decode=False)).cast_column('images', List(Image(decode=False)))
+    data = data.cast_column('audio', Audio()).cast_column('video', Video())
     (GOLDEN / 'hf/hub/data').mkdir(parents=True)
     for number in range(2):
         shard = data.shard(2, number, contiguous=True)
@@ -166,7 +165,8 @@ def make_hf():
     # With what the library itself reads from the files.
     found = datasets.load_dataset('parquet', data_dir=str(GOLDEN / 'hf/hub/data'), split='train')
     assert found.features == data.features
-    assert datasets.load_from_disk(GOLDEN / 'hf/saved')[:] == found[:]
+    found = found.cast_column('audio', Audio(decode=False)).cast_column('video', Video(decode=False))
+    found = found.cast_column('image', Image(decode=False)).cast_column('images', List(Image(decode=False)))
     (GOLDEN / 'hf/expected.json').write_text(json.dumps(list(found), default=as_text))
 
 
