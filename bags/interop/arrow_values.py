@@ -187,7 +187,7 @@ def _elements(column: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None
         return times
     if column.null_count:
         return None
-    if pa.types.is_fixed_size_binary(column.type):
+    if pa.types.is_fixed_size_binary(column.type) or (_is_binary(column.type) and dtype.kind not in 'SU'):
         data = b''.join(column.to_pylist())
         return np.frombuffer(data, dtype) if len(data) == len(column) * dtype.itemsize else None
     if dtype.kind in 'SU':

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import sys
 from typing import Any
 
 from bags.dataset.arrow_types import MEDIA, import_pyarrow
@@ -59,12 +60,15 @@ def write_parquet(
         ):
             group: list[Any] = []
             while batch is not None:
-                limit = batch.num_rows if shard_length is None else min(batch.num_rows, shard_length - rows)
+                size = sum(part.nbytes for part in group)
+                mean = max(1, batch.nbytes // batch.num_rows)
+                left = (shard_size - file.tell() - size) // mean + 1
+                limit = min(batch.num_rows, max(1, left), (shard_length or sys.maxsize) - rows)
                 group.append(batch.slice(0, limit))
                 rows += limit
                 advance(limit, group[-1].nbytes)
                 batch = batch.slice(limit) if limit < batch.num_rows else next(batches, None)
-                size = sum(part.nbytes for part in group)
+                size += group[-1].nbytes
                 is_full = rows == shard_length or file.tell() + size >= shard_size
                 if size >= ROW_GROUP_BYTES or is_full or batch is None:
                     writer.write_table(pa.Table.from_batches(group))
