@@ -56,7 +56,7 @@ bench-tables: ## writes the tables of README from benchmarks/results
 	$(PYTHON) -m benchmarks.render
 
 # Each file runs in its own process: PyTorch forks, which Grain's threads do not survive.
-test-adapters: .venv-adapters/ready ## the tests of datasets with PyTorch, Grain, JAX and Beam; installs 2 GB first
+test-adapters: .venv-adapters/ready ## the tests of datasets with PyTorch, Grain, JAX, Beam and Ray; installs 2 GB first
 	.venv-adapters/bin/python -m pytest -n 2 --dist loadfile tests/adapters $(ARGS)
 
 # Without the formats: they use no threads, and the codecs have no recent wheels.

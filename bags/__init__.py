@@ -5,6 +5,7 @@
     datasets   `bags.open` and the readers and writers of one folder or of many
     views      `select`, `concat`, `join`, `windows`: datasets over others
     frameworks `bags.torch`, `bags.grain`, `bags.jax`: batches for PyTorch, Grain and JAX
+    pipelines  `bags.beam`, `bags.ray`: sources and sinks for Apache Beam and Ray Data
 
 Each but the errors is imported when it is first used, so that importing bags takes next to no time.
 """
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from bags import beam as beam
     from bags import grain as grain
     from bags import jax as jax
+    from bags import ray as ray
     from bags import torch as torch
     from bags.authoring.copy import Copied, copy
     from bags.authoring.from_numpy import from_numpy
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from bags.loader.loader import Loader
     from bags.loader.normalize import Normalize, normalize
     from bags.maintenance.consolidate import consolidate
+    from bags.maintenance.create_index import create_index
     from bags.maintenance.findings import Damage, Note
     from bags.maintenance.info import BagInfo, DatasetInfo, Distribution, FieldInfo, info
     from bags.maintenance.metadata import set_metadata
@@ -112,6 +115,7 @@ __all__ = [
     'consolidate',
     'convert',
     'copy',
+    'create_index',
     'cut_clips',
     'decoders',
     'encoders',
@@ -168,6 +172,7 @@ _HOMES = {
     'loader.loader': ('Loader',),
     'loader.normalize': ('Normalize', 'normalize'),
     'maintenance.consolidate': ('consolidate',),
+    'maintenance.create_index': ('create_index',),
     'maintenance.findings': ('Damage', 'Note'),
     'maintenance.info': ('BagInfo', 'DatasetInfo', 'Distribution', 'FieldInfo', 'info'),
     'maintenance.metadata': ('set_metadata',),
@@ -181,8 +186,8 @@ _HOMES = {
     'media.video': ('Video',),
 }
 
-# Of these the last three are not in `__all__`: `from bags import *` would hide the packages of these names.
-_MODULES = ('bag', 'beam', 'samplers', 'grain', 'jax', 'torch')
+# Of these the last four are not in `__all__`: `from bags import *` would hide the packages of these names.
+_MODULES = ('bag', 'beam', 'samplers', 'grain', 'jax', 'ray', 'torch')
 
 
 if not TYPE_CHECKING:  # A misspelled name is an error for type checkers.

@@ -22,13 +22,14 @@ LAYERS = [
     {'dataset'},
     {'samplers', 'maintenance'},
     {'authoring', 'interop', 'loader'},
-    {'torch', 'jax', 'grain', 'beam'},
+    {'torch', 'jax', 'grain', 'beam', 'ray'},
     {'cli'},
 ]
 """From the lowest. A module imports its own package and lower layers, also inside functions."""
 PURE = [
-    'bag/options.py', 'bag/sharding.py', 'dataset/batch.py', 'dataset/record_ranges.py',
-    'dataset/refs.py', 'dataset/selection.py', 'dataset/shard_index.py', 'dataset/spec.py', 'errors.py',
+    'bag/options.py', 'bag/sharding.py', 'dataset/batch.py', 'dataset/byte_ranges.py',
+    'dataset/record_ranges.py', 'dataset/refs.py', 'dataset/selection.py', 'dataset/shard_index.py',
+    'dataset/spec.py', 'errors.py',
     'loader/collate.py', 'loader/schedule.py', 'media/timeline.py',
     'samplers/permutation.py', 'storage/ranges.py', 'validation.py',
 ]  # fmt: skip
@@ -161,6 +162,7 @@ def test_importing_bags_loads_nothing_heavy(kit):
         'grain',
         'jax',
         'apache_beam',
+        'ray',
         'pyarrow',
     }
     heavy |= {'multiprocessing', 'asyncio', 'pandas', 'cv2', 'bagz', 'granular', 'hypothesis', 'pytest'}

@@ -1,25 +1,19 @@
-"""Bases of sources and sinks: sources are split into bundles, and sinks join the outputs of bundles.
-
-Each bundle of a sink writes to a temporary folder, under a name of its own. One that is retried writes under
-another name, and what its first attempt left is removed in the end. Renaming may be retried too.
-"""
+"""Bases of sources and sinks: sources are split into bundles, and sinks join the outputs of bundles."""
 
 from __future__ import annotations
 
 import abc
-import errno
-import uuid
-from bisect import bisect_left
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from apache_beam.io import iobase, range_trackers
 
+from bags.dataset.byte_ranges import split
+from bags.dataset.commit import begin, commit
 from bags.storage import Store, store_for
 
-__all__ = ['FolderSink', 'Output', 'SequenceSource', 'split']
-
-PREFIX = '.unfinished-'
+__all__ = ['FolderSink', 'Output', 'SequenceSource']
 
 
 class SequenceSource(iobase.BoundedSource, abc.ABC):  # type: ignore[misc]
@@ -62,37 +56,6 @@ class SequenceSource(iobase.BoundedSource, abc.ABC):  # type: ignore[misc]
         return range_trackers.OffsetRangeTracker(start_position or 0, stop)
 
 
-def split(
-    start: int, stop: int, bundle_size: int, bytes_before: Callable[[int], int]
-) -> Iterator[tuple[int, int, int]]:
-    """Splits a range of indices into bundles of about equal bytes, also where records differ in length.
-
-    Args:
-        start, stop: The range.
-        bundle_size: Bytes of a bundle, about: the bytes of the range are divided evenly.
-        bytes_before: Returns the bytes before an index, which grow with it; called a few times a bundle.
-
-    Yields:
-        Start, stop and bytes of each bundle, none of them empty.
-    """
-    if start >= stop:
-        return
-    first = bytes_before(start)
-    total = bytes_before(stop) - first
-    count = max(1, min(stop - start, round(total / max(1, bundle_size))))
-    begin, size = start, first
-    for number in range(1, count + 1):
-        goal = first + total * number // count
-        # The index nearest to the goal.
-        end = stop if number == count else bisect_left(range(stop), goal, begin, stop, key=bytes_before)
-        if begin < end < stop and goal - bytes_before(end - 1) < bytes_before(end) - goal:
-            end -= 1
-        if end > begin:
-            reached = bytes_before(end)
-            yield begin, end, reached - size
-            begin, size = end, reached
-
-
 class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
     """Base of the sinks: the outputs of bundles become files or folders with consecutive numbers.
 
@@ -129,9 +92,7 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
         store, folder = self._store()
         store.make_folder(folder)
         self.check_absent(store, folder)
-        path = store.join(folder, f'{PREFIX}{uuid.uuid4().hex}')
-        store.make_folder(path)
-        return path
+        return begin(store, folder)
 
     def open_writer(self, init_result: str, uid: str) -> iobase.Writer:
         store, _ = self._store()
@@ -149,10 +110,8 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
         store, folder = self._store()
         paths = sorted(writer_results)
         targets = [store.join(folder, name) for name in self.names(len(paths))]
-        for output in zip(paths, targets, strict=True):
-            for path, target in self.moves(*output):
-                _move(store, path, target)
-        _remove_folder(store, init_result)
+        outputs = zip(paths, targets, strict=True)
+        commit(store, init_result, itertools.chain.from_iterable(itertools.starmap(self.moves, outputs)))
         return targets
 
 
@@ -171,44 +130,3 @@ class Output(iobase.Writer):  # type: ignore[misc]
     def close(self) -> str:
         self._writer.close()
         return self._path
-
-
-def _move(store: Store, path: str, target: str) -> None:
-    if not _exists(store, path):
-        if not _exists(store, target):
-            raise FileNotFoundError(errno.ENOENT, 'was removed before it was finalized', path)
-        return
-    names = _names(store, path)
-    # On an object store, a file of the same size may be the copy that an earlier attempt made to rename it.
-    if _exists(store, target) and (
-        not store.is_remote or (names is None and store.stat(target).size != store.stat(path).size)
-    ):
-        raise FileExistsError(errno.EEXIST, 'exists already', target)
-    if names is None or not store.is_remote:
-        store.rename(path, target)
-        return
-    # Object stores rename single files only: refs.bag last, without which a folder is not complete.
-    for name in sorted(names, key=lambda name: (name != 'spec.json', name == 'refs.bag', name)):
-        store.rename(store.join(path, name), store.join(target, name))
-
-
-def _exists(store: Store, path: str) -> bool:
-    return store.exists(path) or _names(store, path) is not None
-
-
-def _names(store: Store, path: str) -> list[str] | None:
-    """Lists a folder; None if it is not one, or empty."""
-    try:
-        return store.names(path) or None
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
-def _remove_folder(store: Store, folder: str) -> None:
-    for name in _names(store, folder) or ():
-        path = store.join(folder, name)
-        if _names(store, path) is None and store.exists(path):
-            store.remove(path)
-        else:
-            _remove_folder(store, path)
-    store.remove_folder(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Unpack
@@ -14,14 +13,12 @@ from apache_beam.transforms.display import DisplayDataItem
 
 from bags.beam.bundles import FolderSink, Output, SequenceSource
 from bags.dataset.base import Datapoint
-from bags.dataset.encoder import bind_encoders
-from bags.dataset.field_writer import Compression, field_compressions
-from bags.dataset.folder import ReadOptions
+from bags.dataset.commit import check_absent, check_options, shard_names
+from bags.dataset.field_writer import Compression
+from bags.dataset.open import OpenOptions
 from bags.dataset.open import open as open_dataset
 from bags.dataset.selection import Fields, select_fields
-from bags.dataset.shard_list import shard_numbers
 from bags.dataset.sharded_writer import GB
-from bags.dataset.spec import check_names, parse_spec
 from bags.dataset.writer import DatasetWriter
 from bags.storage import Store
 from bags.validation import at_least, refuse_unknown
@@ -32,16 +29,10 @@ READ_BYTES = 1 << 22  # Of datapoints that are read at a time, about.
 MAX_READ_DATAPOINTS = 1024
 
 
-class OpenOptions(ReadOptions, total=False):
+class Options(OpenOptions, total=False):
     """Options of `bags.open`."""
 
-    decoders: Mapping[str, Callable[..., Any]] | None
-    cache_index: bool
     raw: bool
-    shard_start: int
-    shard_step: int
-    filesystem: Any
-    storage_options: Mapping[str, Any] | None
 
 
 class ReadDataset(beam.PTransform):  # type: ignore[misc]
@@ -57,10 +48,10 @@ class ReadDataset(beam.PTransform):  # type: ignore[misc]
         self,
         directory: str | os.PathLike[str],
         fields: Fields = None,
-        **options: Unpack[OpenOptions],
+        **options: Unpack[Options],
     ) -> None:
         super().__init__()
-        refuse_unknown(options, OpenOptions.__annotations__)
+        refuse_unknown(options, Options.__annotations__)
         self._source = DatasetSource(os.fspath(directory), fields, options)
 
     def expand(self, pbegin: Any) -> Any:
@@ -124,10 +115,7 @@ class WriteDataset(beam.PTransform):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         shard_size = at_least('shard_size', shard_size, 1)
-        types = parse_spec(spec)
-        check_names(types)
-        bind_encoders(types, encoders)
-        field_compressions(compression, types)
+        check_options(spec, encoders, compression)
         self._sink = DatasetSink(
             os.fspath(directory), shard_size, spec=dict(spec), encoders=encoders, compression=compression,
             filesystem=filesystem, storage_options=storage_options,
@@ -145,11 +133,10 @@ class DatasetSink(FolderSink):
         self._shard_size = shard_size
 
     def check_absent(self, store: Store, folder: str) -> None:
-        if 'spec.json' in store.names(folder) or shard_numbers(store, folder):
-            raise FileExistsError(errno.EEXIST, 'a dataset exists already', folder)
+        check_absent(store, folder)
 
     def names(self, count: int) -> list[str]:
-        return [f'{number:06}' for number in range(count)]
+        return shard_names(count)
 
     def output(self, path: str) -> Output:
         writer = DatasetWriter(path, **self._options)

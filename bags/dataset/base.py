@@ -17,15 +17,17 @@ from bags.concurrency import map_concurrently
 from bags.dataset.address import Address, merge_columns, merge_ranges
 from bags.dataset.arrow import arrow_dataset, read_batches
 from bags.dataset.arrow_types import Media
-from bags.dataset.batch import Column
+from bags.dataset.batch import Column, spread
 from bags.dataset.columns import read_column, read_records, read_values
 from bags.dataset.display import as_html, as_text, heading
+from bags.dataset.key_index import KeyIndex, Matches, as_key, check_key_field, open_key_index
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.record_ranges import RecordRanges
 from bags.dataset.records import Records
 from bags.dataset.selection import Fields, PerRowItems, Selection, select_fields, select_whole
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, as_indices, check_index, offsets_of
+from bags.storage import Hints, Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,6 +98,13 @@ class Dataset(abc.ABC):
     def _part_lengths(self) -> list[int]:
         """Returns the number of datapoints of each shard, or of each dataset of a `concat`."""
         return [len(self)]
+
+    def _bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
+        """Returns about how many bytes the datapoints before an index take on disk, of some fields or of all.
+
+        Of views all datapoints count alike.
+        """
+        return self.size * index // max(1, len(self))
 
     @property
     def metadata(self) -> Metadata:
@@ -333,6 +342,67 @@ class Dataset(abc.ABC):
         """Returns an Arrow stream of all fields, a PyCapsule: Arrow's protocol between libraries."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
+    def find(self, field: str, key: str | bytes | int) -> int:
+        """Returns the index of the first datapoint that has a key, without reading the other datapoints.
+
+        It needs the index of the field that `bags.create_index` writes. Slices, `select`, `concat` and `join`
+        look in the datasets below; the result counts in the view. An index is opened when it is first used.
+
+        Args:
+            field: A field of type `utf8`, `bytes`, `int` or `uint`.
+            key: A value of this type.
+
+        Raises:
+            KeyError: No datapoint has the key, or no such field.
+            TypeError: The key is not of the field's type, the field is of another type, or this is a view of
+                windows, whose datapoints share the keys of others.
+            FileNotFoundError: There is no index.
+            CorruptError: The index is damaged, or the dataset has changed since it was made.
+        """
+        row = self._find_first(field, as_key(key, field, check_key_field(self, field)))
+        if row < 0:
+            raise KeyError(f'{self!r}: field {field!r}: no datapoint has the key {key!r:.80}')
+        return row
+
+    def find_many(self, field: str, keys: Iterable[str] | Iterable[bytes] | Iterable[int]) -> Int64s:
+        """Returns the index of the first datapoint that has each key, int64 (n,); reads them together.
+
+        Raises:
+            KeyError: No datapoint has one of the keys; names the first such key.
+            TypeError, FileNotFoundError, CorruptError: As `find`; also TypeError for a key alone.
+        """
+        kind = check_key_field(self, field)
+        if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+            raise TypeError(f'find_many: expected several keys, got {keys!r:.80}')
+        asked: list[Any] = list(keys)
+        counts, rows = self._match(field, [as_key(key, field, kind) for key in asked])
+        missing = np.flatnonzero(counts == 0)
+        if len(missing):
+            some = f'{asked[missing[0]]!r:.80}' + (f' and {len(missing) - 1} others' * (len(missing) > 1))
+            raise KeyError(f'{self!r}: field {field!r}: no datapoint has the key {some}')
+        firsts: Int64s = rows[np.cumsum(counts) - counts]
+        return firsts
+
+    def _match(self, field: str, keys: list[bytes]) -> Matches:
+        """Returns all datapoints that have each key, as `as_key` returns it."""
+        return self._key_index(field).match(self, field, keys)
+
+    def _find_first(self, field: str, key: bytes) -> int:
+        """Returns the first datapoint that has a key; -1 if none has."""
+        return self._key_index(field).first(self, field, key)
+
+    def _key_index(self, field: str) -> KeyIndex:
+        known: dict[str, KeyIndex] = vars(self).setdefault('_key_indexes', {})
+        if field not in known:
+            known[field] = open_key_index(self, field, *self._index_place())
+        return known[field]
+
+    def _index_place(self) -> tuple[Store, str, Hints]:
+        """Returns the folder of the index files, and how to read them."""
+        raise TypeError(
+            f'find: {self!r:.200} has no keys of its own: use find of the dataset that it is made of'
+        )
+
     def _item_offsets(self, field: str) -> Int64s:
         """Returns the number of items before each datapoint, and of all; remembered."""
         known: dict[str, Int64s] = vars(self).setdefault('_known_offsets', {})
@@ -341,7 +411,8 @@ class Dataset(abc.ABC):
         return known[field]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != '_known_offsets'}
+        dropped = ('_known_offsets', '_key_indexes', '_known_places')
+        return {name: value for name, value in vars(self).items() if name not in dropped}
 
     def _expect(self, field: str, *, is_sequence: bool) -> None:
         select_fields(field, self._types)
@@ -396,6 +467,10 @@ class View(Dataset):
     def _is_unfinished(self) -> bool:
         return any(dataset.unfinished for dataset in self._datasets)
 
+    def _find_first(self, field: str, key: bytes) -> int:
+        rows = self._match(field, [key]).rows
+        return int(rows[0]) if len(rows) else -1
+
     def close(self) -> None:
         for dataset in self._datasets:
             dataset.close()
@@ -427,6 +502,21 @@ class Select(View):
 
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         return self._datasets[0]._resolve(self._below(indices), selection)
+
+    def _match(self, field: str, keys: list[bytes]) -> Matches:
+        counts, rows = self._datasets[0]._match(field, keys)
+        owners = np.repeat(np.arange(len(keys)), counts)
+        if isinstance(self._indices, range):
+            places, rest = np.divmod(rows - self._indices.start, self._indices.step)
+            there = (rest == 0) & (places >= 0) & (places < len(self._indices))
+            return Matches.sorted(owners[there], places[there], len(keys))
+        known: tuple[Int64s, Int64s] | None = vars(self).get('_known_places')
+        if known is None:
+            order = np.argsort(self._indices, kind='stable')
+            known = self._known_places = self._indices[order], order
+        starts = known[0].searchsorted(rows, 'left')
+        found = known[0].searchsorted(rows, 'right') - starts
+        return Matches.sorted(np.repeat(owners, found), known[1][spread(starts, found)], len(keys))
 
     def _row(self, index: int, selection: Selection | None) -> Datapoint:
         below = self._datasets[0]

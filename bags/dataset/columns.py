@@ -20,7 +20,7 @@ from bags.dataset.selection import FrameSelection, Items, PerRowItems, select_ma
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, offsets_of
 
-__all__ = ['read_column', 'read_records', 'read_values']
+__all__ = ['read_column', 'read_records', 'read_stored', 'read_values']
 
 Asked = Items | Literal[True]
 Values = npt.NDArray[Any] | list[Any]
@@ -69,6 +69,20 @@ def read_records(field: Field, refs: Any, items: Asked) -> list[bytes | None]:
         return list(field.bag.read(members))
     field.check(refs, None)
     return _where_present(refs, field.bag.read) if field.kind.optional else list(field.bag.read(refs))
+
+
+def read_stored(field: Field, refs: Any, items: Asked) -> list[Any]:
+    """Returns records undecoded, a list of them for each sequence; frames, where those are asked for."""
+    if _are_frames(items):
+        return _frames(field, refs, items)
+    if not field.kind.sequence:
+        return read_records(field, refs, items)
+    firsts, counts = refs
+    field.check(firsts, counts)
+    present = (firsts != MISSING) | (counts > 0)
+    members, counts = _members(field, firsts, counts, items)
+    parts = _cut(list(field.bag.read(members)), counts)
+    return [part if there else None for part, there in zip(parts, present.tolist(), strict=True)]
 
 
 def _where_present(refs: Int64s, read: Callable[[Int64s], list[Any]]) -> list[Any]:

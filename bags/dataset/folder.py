@@ -376,14 +376,20 @@ class Folder:
             raise CorruptError(self.path, None, f'{detail}: {INDEX} is stale: run bags consolidate')
         raise CorruptError(self.path, None, f'{detail}: it has changed since the dataset was opened')
 
-    def size(self) -> int:
-        """Bytes of all bags, and limits beside them, as they are now, or as they are known."""
+    def size(self, fields: Iterable[str] | None = None) -> int:
+        """Bytes of the bags of some fields or of all, and limits beside them, now, or as they are known."""
+        asked = None if fields is None else {'refs', *fields}
+
+        def counts(name: str) -> bool:
+            stem, end = os.path.splitext(name)
+            is_asked = asked is None or stem.removeprefix('limits.') in asked
+            return end in ('.bag', '.bagz', '.idx') and is_asked
+
         if self.known is not None and self.store.is_remote:
-            ends = ('.bag', '.bagz', '.idx')
-            return sum(size for name, size in self.known.sizes.items() if name.endswith(ends))
+            return sum(size for name, size in self.known.sizes.items() if counts(name))
         total = 0
         for name in self.store.names(self.path):
-            if name.endswith(('.bag', '.bagz', '.idx')):
+            if counts(name):
                 try:
                     total += self.store.stat(self.store.join(self.path, name)).size
                 except FileNotFoundError:

@@ -15,7 +15,18 @@ from bags.dataset.shard_list import list_shards
 from bags.dataset.sharded_reader import ShardedDatasetReader
 from bags.dataset.views import join
 
-__all__ = ['open', 'open_with_known_decoders']
+__all__ = ['OpenOptions', 'open', 'open_with_known_decoders']
+
+
+class OpenOptions(ReadOptions, total=False):
+    """Options of `open` for adapters that open a dataset themselves."""
+
+    decoders: Mapping[str, Callable[..., Any]] | None
+    cache_index: bool
+    shard_start: int
+    shard_step: int
+    filesystem: Any
+    storage_options: Mapping[str, Any] | None
 
 
 def open(

@@ -29,7 +29,7 @@ from bags.dataset.selection import PerRowItems, Selection, select_fields, select
 from bags.errors import CorruptError
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, check_index
-from bags.storage import store_to_read
+from bags.storage import Hints, Store, store_to_read
 
 __all__ = ['DatasetReader']
 
@@ -131,8 +131,14 @@ class DatasetReader(Dataset):
     def _is_unfinished(self) -> bool:
         return self._folder.is_unfinished()
 
+    def _index_place(self) -> tuple[Store, str, Hints]:
+        options = self._folder.options
+        hints = Hints(mapped=options.mapped, max_parallelism=options.max_parallelism)
+        return self._folder.store, self._folder.path, hints
+
     def close(self) -> None:
         self._refs = self._fields = ClosedHandle(f'bags.DatasetReader({self._folder.path!r})')
+        self._key_indexes = self._fields
         self._row_functions = {}
 
     # One row: by a generated function where the files are mapped; else, and for errors, as a batch of one.
@@ -248,14 +254,13 @@ class DatasetReader(Dataset):
             firsts, _ = select_many(items, firsts, counts)
         return open_record(reader.bag, int(firsts[0]))
 
-    def _bytes_before(self, index: int) -> int:
-        """Returns about how many bytes the datapoints before an index take on disk."""
+    def _bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
         if index >= self._length:
-            return self.size
+            return self._folder.size(fields)
         refs, total = self._refs.row(index), 0
         if self._refs.bag is not None:
             total = self._refs.bag.where(index)[0] + index * ENTRY
-        for name in self._types:
+        for name in self._types if fields is None else fields:
             field = self._fields[name]
             bag, ref = field.bag, refs[field.place]
             missing = ref >= bag.count or (field.kind.sequence and not refs[field.place + 1])

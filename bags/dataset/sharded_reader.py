@@ -26,7 +26,7 @@ from bags.dataset.shard_list import ShardList, length_by_size, list_shards
 from bags.dataset.spec import Spec, union
 from bags.errors import CorruptError, SpecError
 from bags.indexing import Int64s, check_index
-from bags.storage import Store, store_to_read
+from bags.storage import Hints, Store, store_to_read
 from bags.validation import at_least
 
 __all__ = ['ShardedDatasetReader']
@@ -192,7 +192,7 @@ class ShardedDatasetReader(Dataset):
         self._layout = Concatenated(lengths)
         self._lengths_of_shards = lengths
         self.is_remote = self._store.is_remote
-        self._sizes: list[int] | None = None
+        self._sizes: dict[tuple[str, ...] | None, list[int]] = {}
         store, path, options, schemas = self._store, self.directory, self._options, self._schemas
         unseen = [after] if after is not None else []
         root = self._folder(first)
@@ -234,10 +234,10 @@ class ShardedDatasetReader(Dataset):
     def size(self) -> int:
         return sum(self._shard_sizes())
 
-    def _shard_sizes(self) -> list[int]:
-        if self._sizes is None:
-            self._sizes = [self._folder(shard).size() for shard in self._shards]
-        return self._sizes
+    def _shard_sizes(self, fields: tuple[str, ...] | None = None) -> list[int]:
+        if fields not in self._sizes:
+            self._sizes[fields] = [self._folder(shard).size(fields) for shard in self._shards]
+        return self._sizes[fields]
 
     @property
     def shards(self) -> int:
@@ -274,13 +274,16 @@ class ShardedDatasetReader(Dataset):
         row: Datapoint = reader._row(within, selection)
         return row
 
-    def _bytes_before(self, index: int) -> int:
-        """Returns about how many bytes the datapoints before an index take on disk."""
+    def _bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
+        sizes = self._shard_sizes(fields)
         if index >= len(self):
-            return self.size
+            return sum(sizes)
         shard, within = self._layout.one(index)
-        before: int = self._readers[shard]._bytes_before(within)
-        return sum(self._shard_sizes()[:shard]) + before
+        reader = self._readers[shard]
+        # A shard may lack optional fields.
+        own = None if fields is None else tuple(name for name in fields if name in reader._types)
+        before: int = reader._bytes_before(within, own)
+        return sum(sizes[:shard]) + before
 
     def __repr__(self) -> str:
         start, step = self._share
@@ -293,8 +296,16 @@ class ShardedDatasetReader(Dataset):
     def _is_unfinished(self) -> bool:
         return any(self._folder(shard).is_unfinished() for shard in (self._first, *self._shards))
 
+    def _index_place(self) -> tuple[Store, str, Hints]:
+        if self._share != (0, 1):
+            raise TypeError(f'find: {self!r:.200}: expected all shards, as the index of a field is of all')
+        # Beside the first shard, Bags 0.x and Granular would take it for a shard.
+        folder = self._store.join(self.directory, self._first.name)
+        hints = Hints(mapped=self._options.mapped, max_parallelism=self._options.max_parallelism)
+        return self._store, folder, hints
+
     def close(self) -> None:
-        self._readers = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
+        self._readers = self._key_indexes = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
 
     def __getstate__(self) -> dict[str, Any]:
         return {

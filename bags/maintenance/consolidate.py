@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 from collections.abc import Iterator, Mapping
@@ -10,6 +11,8 @@ from typing import Any
 from bags.bag.options import LimitsStorage, ReaderOptions
 from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder
+from bags.dataset.key_index import is_index
+from bags.dataset.metadata import STATISTICS
 from bags.dataset.schema import SchemaCache
 from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index, numbered
 from bags.dataset.spec import Spec, union
@@ -106,15 +109,23 @@ def index_damage(location: Location) -> Iterator[Damage]:
         ]
     except (BagsError, ValueError, OSError):
         return  # Reported with the shard, or it is being written.
-    if [(types, shard) for shard in shards] != found:
+    listed = [dataclasses.replace(shard, sizes=_sizes(shard)) for shard in shards]
+    if [(types, shard) for shard in listed] != found:
         yield Damage(path, None, None, 'differs from the shards: run bags consolidate')
+
+
+def _sizes(shard: Shard) -> dict[str, int]:
+    """Returns the sizes of its files, but of those made of the data at any time, which say so themselves."""
+    return {
+        name: size for name, size in sorted(shard.sizes.items()) if name != STATISTICS and not is_index(name)
+    }
 
 
 def _describe(
     store: Store, path: str, options: ReaderOptions, schemas: SchemaCache, shard: Shard
 ) -> tuple[Spec, Shard]:
     """Returns the spec of a shard, and what `shards.json` holds of it."""
-    files = dict(sorted(shard.sizes.items()))
+    files = _sizes(shard)
     is_closed = any(name == 'refs.bag' or name.endswith('.idx') for name in files)
     if not is_closed or any(name == MARK or name.startswith('limits.') for name in files):
         detail = 'expected a finished shard, got one that is being written, or whose writer ended early'

@@ -18,6 +18,7 @@ from bags.dataset.spec import Spec
 from bags.dataset.unfinished import is_temporary
 from bags.errors import SpecError
 from bags.maintenance.consolidate import index_damage
+from bags.maintenance.create_index import key_index_damage
 from bags.maintenance.findings import Finding, Note
 from bags.maintenance.location import Location, locate
 from bags.maintenance.verify_bag import Check, Result
@@ -120,6 +121,8 @@ def _steps(location: Location, decode: bool, schemas: SchemaCache) -> Iterator[F
         yield from missing_shards(location.path, location.parts)
         for name in filter(is_temporary, store.names(location.path)):
             yield Note(store.join(location.path, name), None, TEMPORARY)
+    if not store.is_remote or decode:
+        yield from key_index_damage(location)
     first_spec = _spec(location, schemas)
     for path in location.parts:
         folder = Folder(store, path, options)

@@ -1,6 +1,5 @@
 """Beam's direct runner reads and writes bags and datasets, in one process and in several."""
 
-import itertools
 import os
 import random
 
@@ -14,7 +13,6 @@ from apache_beam.testing.util import assert_that, equal_to  # noqa: E402
 
 import bags  # noqa: E402
 from bags.beam import ReadDataset, ReadFromBag, ReadFromBagz, WriteDataset, WriteToBag, WriteToBagz  # noqa: E402
-from bags.beam.bundles import split  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings('ignore')
 MODES = ['in_memory', 'multi_processing']
@@ -288,13 +286,6 @@ def check(bundles, sizes, more):
     assert len(taken) == 10
     assert max(taken) < 1.2 * sum(taken) / 10
     assert min(taken) > 0.8 * sum(taken) / 10
-
-
-def test_splits_cover_every_range():
-    for start, stop, desired in itertools.product((0, 3), (3, 4, 50), (1, 7, 1000)):
-        found = list(split(start, stop, desired, lambda index: index * index))
-        assert [index for a, b, _ in found for index in range(a, b)] == list(range(start, stop))
-        assert all(a < b for a, b, _ in found)
 
 
 def test_ranges_are_split_while_they_are_read(tmp_path):

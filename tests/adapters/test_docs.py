@@ -1,4 +1,4 @@
-"""The blocks `py` of the documentation run: those with PyTorch, Grain, JAX, Beam and torchcodec."""
+"""The blocks `py` of the documentation run: those with PyTorch, Grain, JAX, Beam, Ray and torchcodec."""
 
 import importlib
 import os
@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r'^```py\n(.*?)^```', re.DOTALL | re.MULTILINE)
 EVERY_BLOCK = re.compile(r'^```py(?:thon)?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 """Of recipes, whose blocks with PyTorch go on from those without."""
+RAY_WARNS = 'ignore::DeprecationWarning:ray.data.context'
+"""Ray sets options of its own that it has deprecated."""
 DOCUMENTS = [path for path in sorted(ROOT.glob('docs/**/*.md')) if BLOCK.search(path.read_text('utf-8'))]
 
 
@@ -35,7 +37,7 @@ def test_blocks_run(path, tmp_path):
     script = tmp_path / path.with_suffix('.py').name
     script.write_text('\n'.join(lines), 'utf-8')
     done = subprocess.run(
-        [sys.executable, '-W', 'error', script],
+        [sys.executable, '-W', 'error', '-W', RAY_WARNS, script],
         check=False,
         cwd=tmp_path,
         capture_output=True,

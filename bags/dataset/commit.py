@@ -1,0 +1,112 @@
+"""Datasets that parallel tasks write: shards with temporary names, which are renamed when all are written.
+
+Each task writes to a temporary folder, under a name of its own. One that is retried writes under another
+name, and what its first attempt left is removed in the end. Renaming may be retried too.
+"""
+
+from __future__ import annotations
+
+import errno
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from bags.dataset.encoder import bind_encoders
+from bags.dataset.field_writer import Compression, field_compressions
+from bags.dataset.shard_list import shard_numbers
+from bags.dataset.spec import check_names, parse_spec
+from bags.storage import Store
+
+__all__ = ['begin', 'check_absent', 'check_options', 'commit', 'remove_folder', 'shard_names']
+
+PREFIX = '.unfinished-'
+
+
+def check_options(
+    spec: Mapping[str, str], encoders: Mapping[str, Callable[..., Any]] | None, compression: Compression
+) -> None:
+    """Checks what a `DatasetWriter` will be given, before any task is started.
+
+    Raises:
+        SpecError: The spec is invalid.
+    """
+    types = parse_spec(spec)
+    check_names(types)
+    bind_encoders(types, encoders)
+    field_compressions(compression, types)
+
+
+def check_absent(store: Store, folder: str) -> None:
+    """Raises FileExistsError where there is a dataset already."""
+    if 'spec.json' in store.names(folder) or shard_numbers(store, folder):
+        raise FileExistsError(errno.EEXIST, 'a dataset exists already', folder)
+
+
+def shard_names(count: int) -> list[str]:
+    """Returns the names of the shards of a dataset."""
+    return [f'{number:06}' for number in range(count)]
+
+
+def begin(store: Store, folder: str) -> str:
+    """Makes a temporary folder in the folder of the outputs, and returns its path."""
+    path = store.join(folder, f'{PREFIX}{uuid.uuid4().hex}')
+    store.make_folder(path)
+    return path
+
+
+def commit(store: Store, unfinished: str, moves: Iterable[tuple[str, str]]) -> None:
+    """Renames files or folders, and removes all else in the temporary folder.
+
+    Args:
+        store: Where they are.
+        unfinished: The temporary folder, as `begin` returned it.
+        moves: Paths in it, and their new paths.
+
+    Raises:
+        FileExistsError: A path exists, and is not from an earlier attempt.
+    """
+    for path, target in moves:
+        _move(store, path, target)
+    remove_folder(store, unfinished)
+
+
+def _move(store: Store, path: str, target: str) -> None:
+    if not _exists(store, path):
+        if not _exists(store, target):
+            raise FileNotFoundError(errno.ENOENT, 'was removed before it was finalized', path)
+        return
+    names = _names(store, path)
+    # On an object store, a file of the same size may be the copy that an earlier attempt made to rename it.
+    if _exists(store, target) and (
+        not store.is_remote or (names is None and store.stat(target).size != store.stat(path).size)
+    ):
+        raise FileExistsError(errno.EEXIST, 'exists already', target)
+    if names is None or not store.is_remote:
+        store.rename(path, target)
+        return
+    # Object stores rename single files only: refs.bag last, without which a folder is not complete.
+    for name in sorted(names, key=lambda name: (name != 'spec.json', name == 'refs.bag', name)):
+        store.rename(store.join(path, name), store.join(target, name))
+
+
+def _exists(store: Store, path: str) -> bool:
+    return store.exists(path) or _names(store, path) is not None
+
+
+def _names(store: Store, path: str) -> list[str] | None:
+    """Lists a folder; None if it is not one, or empty."""
+    try:
+        return store.names(path) or None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def remove_folder(store: Store, folder: str) -> None:
+    """Removes a folder and all that is in it."""
+    for name in _names(store, folder) or ():
+        path = store.join(folder, name)
+        if _names(store, path) is None and store.exists(path):
+            store.remove(path)
+        else:
+            remove_folder(store, path)
+    store.remove_folder(folder)

@@ -1,0 +1,134 @@
+"""Writing a sharded dataset from Ray Data: tasks write shards, which appear when all are written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ray.data import Datasink
+from ray.data.block import BlockAccessor
+
+from bags.dataset.commit import begin, check_absent, check_options, commit, remove_folder, shard_names
+from bags.dataset.field_writer import Compression
+from bags.dataset.sharded_writer import GB
+from bags.dataset.spec import parse_spec
+from bags.dataset.writer import DatasetWriter
+from bags.ray.columns import as_datapoint
+from bags.storage import Store, store_for
+from bags.validation import at_least, at_least_or_none
+
+__all__ = ['DatasetSink', 'write']
+
+
+def write(
+    directory: str | os.PathLike[str],
+    spec: Mapping[str, str],
+    encoders: Mapping[str, Callable[..., Any]] | None = None,
+    shard_size: int = 10 * GB,
+    *,
+    min_rows_per_shard: int | None = None,
+    compression: Compression = None,
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> DatasetSink:
+    """Returns a datasink that writes a sharded dataset: `data.write_datasink(bags.ray.write('out', spec))`.
+
+    Each task writes a shard, or several if it is larger than one, under a temporary name. When all are
+    written, the shards appear; a task that is retried leaves nothing behind. The order of datapoints is
+    arbitrary, unless `DataContext.execution_options.preserve_order` is set.
+
+    Args:
+        directory: The dataset, which must not exist: path or URL. All nodes of a cluster must reach it.
+        spec, encoders, compression, filesystem, storage_options: As in `bags.DatasetWriter`.
+        shard_size: Bytes from which on a shard is full.
+        min_rows_per_shard: Datapoints that Ray collects for a task, about; it takes its own blocks of 128 MiB
+            unless given.
+
+    Raises:
+        SpecError: The spec is invalid.
+    """
+    check_options(spec, encoders, compression)
+    shard_size = at_least('shard_size', shard_size, 1)
+    min_rows = at_least_or_none('min_rows_per_shard', min_rows_per_shard, 1)
+    storage = {'filesystem': filesystem, 'storage_options': storage_options}
+    store, path = store_for(directory, **storage)
+    # Workers may have another current folder.
+    folder = os.fspath(directory) if store.is_remote else os.path.abspath(path)
+    return DatasetSink(
+        folder, shard_size, min_rows, storage, spec=dict(spec), encoders=encoders, compression=compression
+    )
+
+
+class DatasetSink(Datasink):  # type: ignore[misc]
+    """A sharded dataset as a sink; the options are those of `DatasetWriter`."""
+
+    def __init__(
+        self, folder: str, shard_size: int, min_rows: int | None, storage: dict[str, Any], **options: Any
+    ) -> None:
+        self._folder, self._shard_size, self._min_rows = folder, shard_size, min_rows
+        self._storage, self._options = storage, options
+        self._unfinished: str | None = None
+        """The temporary folder of a job that is under way."""
+
+    def get_name(self) -> str:
+        return 'Bags'
+
+    @property
+    def min_rows_per_write(self) -> int | None:
+        return self._min_rows
+
+    def _store(self) -> tuple[Store, str]:
+        return store_for(self._folder, **self._storage)
+
+    def on_write_start(self, schema: Any = None) -> None:
+        store, folder = self._store()
+        store.make_folder(folder)
+        check_absent(store, folder)
+        self._unfinished = begin(store, folder)
+
+    def write(self, blocks: Iterable[Any], ctx: Any) -> list[str]:
+        """Writes blocks as shards, and returns their paths in the temporary folder."""
+        types, paths = parse_spec(self._options['spec']), []
+        with contextlib.ExitStack() as shard:
+            writer = None
+            for block in blocks:
+                for row in BlockAccessor.for_block(block).iter_rows(public_row_format=True):
+                    if writer is None:
+                        writer = shard.enter_context(self._new_shard())
+                        paths.append(writer.directory)
+                    writer.append(as_datapoint(row, types))
+                    if writer.size >= self._shard_size:
+                        shard.close()
+                        writer = None
+        return paths
+
+    def _new_shard(self) -> DatasetWriter:
+        store, _ = self._store()
+        assert self._unfinished is not None
+        path = store.join(self._unfinished, uuid.uuid4().hex)
+        return DatasetWriter(path, **self._options, **self._storage)
+
+    def on_write_complete(self, write_result: Any) -> None:
+        """Renames the shards to consecutive numbers."""
+        paths = [path for task in write_result.write_returns for path in task]
+        if self._unfinished is None:
+            self.on_write_start()
+        if not paths:
+            with self._new_shard() as writer:
+                paths.append(writer.directory)
+        store, folder = self._store()
+        targets = [store.join(folder, name) for name in shard_names(len(paths))]
+        # From here on an error leaves the shards where they are: some are renamed.
+        unfinished, self._unfinished = self._unfinished, None
+        assert unfinished is not None
+        commit(store, unfinished, zip(paths, targets, strict=True))
+
+    def on_write_failed(self, error: Exception) -> None:
+        """Removes what was written, as far as that is possible: tasks may still be running."""
+        if self._unfinished is not None:
+            with contextlib.suppress(OSError):
+                remove_folder(self._store()[0], self._unfinished)
+            self._unfinished = None
