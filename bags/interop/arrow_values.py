@@ -148,7 +148,9 @@ def _restored(parts: Any) -> npt.NDArray[Any]:
 
 
 def _arrays(column: pa.Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> list[Any] | None:
-    """Returns lists of lists as arrays; None where they differ in shape, but for the first length of -1."""
+    """Returns lists of lists as arrays; None where they differ in shape, but for the first length."""
+    if -1 in shape[1:]:
+        return None
     pa = import_pyarrow()
     present = column.is_valid().to_numpy(zero_copy_only=False)
     level = column.drop_null()
