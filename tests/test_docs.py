@@ -18,7 +18,7 @@ DOCUMENTS = [ROOT / 'README.md', *sorted((ROOT / 'docs').glob('**/*.md'))]
 BLOCK = re.compile(r'^```python\n(.*?)^```', re.DOTALL | re.MULTILINE)
 TYPED_BLOCK = re.compile(r'^```py(?:thon)?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 """Also the blocks with PyTorch, Grain and JAX, which tests/adapters/test_docs.py runs."""
-FRAMEWORKS = ('apache_beam', 'grain', 'jax', 'ray', 'torch', 'torchcodec')
+FRAMEWORKS = ('apache_beam', 'grain', 'jax', 'pyarrow', 'ray', 'torch', 'torchcodec')
 
 
 def test_the_documents_install_the_version_they_describe():
