@@ -92,6 +92,8 @@ class ArrowSource(Source):
         SourceError: No file can be read, or their columns differ.
     """
 
+    loads_in_threads = False  # Batches are converted as a whole, in `entries`.
+
     def __init__(self, paths: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
         try:
             import_pyarrow()
