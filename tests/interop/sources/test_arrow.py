@@ -357,3 +357,16 @@ except bags.MissingDependencyError as exc:
         kit.python(code, GOLDEN / 'saved').decode().strip()
         == "pyarrow is needed for this: pip install 'bags[hf]'"
     )
+
+
+@pytest.mark.parametrize('name', WRITERS)
+def test_urls(name, tmp_path):
+    import fsspec
+
+    table = pa.table({'id': range(3000), 'note': [None, 'x', ''] * 1000})
+    WRITERS[name](table, tmp_path / name)
+    fsspec.filesystem('memory').pipe_file(f'/tables/{name}', (tmp_path / name).read_bytes())
+    done = bags.convert(f'memory://tables/{name}', tmp_path / 'out')
+    assert done.spec == {'id': 'int(8)', 'note': 'utf8?'}
+    with bags.open(tmp_path / 'out') as dataset:
+        assert pa.table(dataset).to_pydict() == table.to_pydict()
