@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks import cold, data, datasets, loading, records, remote, report, scale
 from benchmarks.peers import PEERS, is_installed
 
-PARTS = ('records', 'cold', 'datasets', 'loading', 'windows', 'scale', 'remote', 'video')
+PARTS = ('records', 'cold', 'datasets', 'loading', 'windows', 'planning', 'scale', 'remote', 'video')
 
 
 def main() -> None:
@@ -53,6 +53,10 @@ def main() -> None:
             from benchmarks import windows  # Writes videos with PyAV.
 
             windows.main(output, quick=options.quick)
+        elif part == 'planning':
+            from benchmarks import planning  # Imports bags, which is not needed for the peers.
+
+            planning.main(output, quick=options.quick)
         else:
             module = {'datasets': datasets, 'loading': loading, 'scale': scale, 'remote': remote}[part]
             module.main(output, quick=options.quick)

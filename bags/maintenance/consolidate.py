@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,6 @@ from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder
 from bags.dataset.key_index import is_index
 from bags.dataset.metadata import STATISTICS
-from bags.dataset.schema import SchemaCache
 from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index, numbered
 from bags.dataset.spec import Spec, union
 from bags.dataset.unfinished import MARK
@@ -65,11 +63,10 @@ def consolidate(
     names = list(numbered(sizes, path).values())
     if not names:
         raise FileNotFoundError(errno.ENOENT, 'no shard folder here: expected 000000, 000001, …', path)
-    schemas = SchemaCache(None, True)
     with show_progress('consolidating', len(names), 'shards', show=progress) as advance:
 
         def describe(name: str) -> tuple[Spec, Shard]:
-            found = _describe(store, store.join(path, name), options, schemas, Shard(name, sizes[name]))
+            found = _describe(store, store.join(path, name), options, Shard(name, sizes[name]))
             advance(1, sum(sizes[name].values()))
             return found
 
@@ -100,16 +97,16 @@ def index_damage(location: Location) -> Iterator[Damage]:
     for file, stat in store.walk(location.path).items():
         folder, _, name = file.rpartition('/')
         sizes.setdefault(folder, {})[name] = stat.size
-    options, schemas = ReaderOptions(limits_storage=LimitsStorage.IN_MEMORY), SchemaCache(None, True)
+    options = ReaderOptions(limits_storage=LimitsStorage.IN_MEMORY)
     try:
         found = [
-            _describe(store, part, options, schemas, Shard(name, sizes.get(name, {})))
+            _describe(store, part, options, Shard(name, sizes.get(name, {})))
             for part in location.parts
             for name in [os.path.basename(part)]
         ]
     except (BagsError, ValueError, OSError):
         return  # Reported with the shard, or it is being written.
-    listed = [dataclasses.replace(shard, sizes=_sizes(shard)) for shard in shards]
+    listed = [shard._replace(sizes=_sizes(shard)) for shard in shards]
     if [(types, shard) for shard in listed] != found:
         yield Damage(path, None, None, 'differs from the shards: run bags consolidate')
 
@@ -121,9 +118,7 @@ def _sizes(shard: Shard) -> dict[str, int]:
     }
 
 
-def _describe(
-    store: Store, path: str, options: ReaderOptions, schemas: SchemaCache, shard: Shard
-) -> tuple[Spec, Shard]:
+def _describe(store: Store, path: str, options: ReaderOptions, shard: Shard) -> tuple[Spec, Shard]:
     """Returns the spec of a shard, and what `shards.json` holds of it."""
     files = _sizes(shard)
     is_closed = any(name == 'refs.bag' or name.endswith('.idx') for name in files)
@@ -133,7 +128,7 @@ def _describe(
     folder = Folder(store, path, options)
     try:
         refs = folder.open_refs()
-        types = folder.schema(schemas).types
+        types = folder.schema().types
     except FileNotFoundError as exc:
         raise CorruptError(path, None, f'shard without {os.path.basename(exc.filename or "")}') from exc
     counts = {} if refs is None else {'refs.bag': refs.count}

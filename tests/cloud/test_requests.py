@@ -58,7 +58,7 @@ def test_a_folder(folder, s3_storage, proxy):
     with proxy.counted() as opening:
         dataset = bags.open(folder, storage_options=s3_storage.through(proxy))
     assert len(dataset) == COUNT
-    assert len(opening) <= 6
+    assert len(opening) <= 5
     with proxy.counted() as cold:
         assert dataset[12_345] == make_row(12_345)
     assert max(kinds(cold).values()) <= 3  # Rounds: the end of each file, the rest of its limits, the record.
