@@ -227,13 +227,74 @@ def _elements(flat: npt.NDArray[Any]) -> pa.Array:
 # Queries.
 
 
+class Scan:
+    """Some columns and rows of a dataset, read when they are asked for: what queries expect of a scanner.
+
+    A `pyarrow.dataset.Scanner` would read ahead in a thread of its own, which aborts a process that ends
+    meanwhile: the thread waits for Python.
+
+    Args:
+        dataset: The dataset.
+        columns: Names of the columns, all unless given.
+        filter: An expression of pyarrow that is true of the rows; it may use other columns.
+        media: As in `Dataset.to_arrow`.
+    """
+
+    def __init__(self, dataset: Any, columns: Sequence[str] | None, filter: Any, media: Media) -> None:
+        if not isinstance(columns, list | tuple | None):
+            raise TypeError(f'columns: expected a list of names, got {columns!r:.80}')
+        names = list(dataset._types) if columns is None else list(select_fields(columns, dataset._types))
+        # The text of an expression has the names of all columns that it uses.
+        used = [] if filter is None else [name for name in dataset._types if name in str(filter)]
+        self._dataset, self._names, self._filter, self._media = dataset, names, filter, media
+        self._read = list(dict.fromkeys([*names, *used])) or list(dataset._types)[:1]
+        types = {name: dataset._types[name] for name in names}
+        self.projected_schema = arrow_schema(types, media, dataset.metadata)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yields record batches."""
+        pa = import_pyarrow()
+        for batch in read_batches(self._dataset, self._read, self._media, None):
+            if self._filter is None:
+                yield batch.select(self._names)
+                continue
+            table = pa.Table.from_batches([batch]).filter(self._filter)
+            yield from table.select(self._names).to_batches()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Returns them as a reader."""
+        schema = self.projected_schema
+        batches = (batch.replace_schema_metadata(schema.metadata) for batch in self.to_batches())
+        return import_pyarrow().RecordBatchReader.from_batches(schema, batches)
+
+    def to_table(self) -> pa.Table:
+        """Returns them as a table."""
+        return self.to_reader().read_all()
+
+    def head(self, num_rows: int) -> pa.Table:
+        """Returns the first rows as a table."""
+        pa, found, count = import_pyarrow(), [], 0
+        for batch in self.to_reader():
+            found.append(batch.slice(0, num_rows - count))
+            count += len(found[-1])
+            if count >= num_rows:
+                break
+        return pa.Table.from_batches(found, self.projected_schema)
+
+    def count_rows(self) -> int:
+        """Returns the number of rows."""
+        if self._filter is None:
+            return len(self._dataset)
+        return sum(batch.num_rows for batch in self.to_batches())
+
+
 def arrow_dataset(dataset: Any, media: Media) -> Any:
     """Returns a dataset of pyarrow that reads the fields of a query; see `Dataset.to_arrow_dataset`."""
     import_pyarrow()
     from pyarrow import dataset as pyarrow_dataset
 
     class ArrowDataset(pyarrow_dataset.Dataset):  # type: ignore[misc, unused-ignore]
-        """What DuckDB and Polars ask for a scanner of the columns that they need."""
+        """What DuckDB and Polars ask for the columns that they need."""
 
         def __init__(self) -> None:
             pass  # That of pyarrow refuses to make one.
@@ -243,19 +304,7 @@ def arrow_dataset(dataset: Any, media: Media) -> Any:
             return arrow_schema(dataset._types, media, dataset.metadata)
 
         def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
-            # A filter may use other columns than those it returns; its text has the names of all of them.
-            asked = dataset._types if columns is None else columns
-            names = [
-                name
-                for name in dataset._types
-                if name in asked or (filter is not None and name in str(filter))
-            ]
-            options = {key: options[key] for key in options.keys() & {'use_threads', 'memory_pool'}}
-            reader = read_batches(dataset, names, media, None)
-            return pyarrow_dataset.Scanner.from_batches(reader, columns=columns, filter=filter, **options)
-
-        def count_rows(self, filter: Any = None, **options: Any) -> int:
-            return len(dataset) if filter is None else self.scanner([], filter, **options).count_rows()
+            return Scan(dataset, columns, filter, media)
 
         def __reduce__(self) -> Any:
             return arrow_dataset, (dataset, media)

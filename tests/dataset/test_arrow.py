@@ -319,6 +319,13 @@ def test_to_arrow_dataset_has_the_same_values(dataset):
     assert table.count_rows() == len(dataset)
     assert table.to_table() == pa.table(dataset)
     assert table.to_table(columns=['text', 'id']).column_names == ['text', 'id']
+    import pyarrow.compute as pc
+
+    values = getattr(dataset, 'values', dataset).column('id')
+    some = table.to_table(columns=['text'], filter=pc.field('id') > 2)
+    assert (some.num_rows, some.column_names) == ((values > 2).sum(), ['text'])
+    assert table.count_rows(filter=pc.field('id') > 2) == (values > 2).sum()
+    assert table.head(3, columns=['id'])['id'].to_pylist() == values[:3].tolist()
     if not hasattr(dataset, 'values'):
         again = pickle.loads(pickle.dumps(table))
         assert again.schema == table.schema
