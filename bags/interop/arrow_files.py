@@ -65,6 +65,8 @@ class _Parquet(Table):
     def __init__(self, file: pa.NativeFile, *, is_mapped: bool) -> None:
         import pyarrow.parquet as pq
 
+        # Threads that read files of Python may abort the process when it ends.
+        self._is_mapped = is_mapped
         # A page is read at a time, not a row group, which may be larger than memory.
         self._file = pq.ParquetFile(file, pre_buffer=False, buffer_size=0 if is_mapped else 1 << 16)
         self.schema = self._file.schema_arrow
@@ -98,7 +100,7 @@ class _Parquet(Table):
                 continue
             mean = max(1, group.total_byte_size // max(1, group.num_rows))
             size = max(1, min(MAX_BATCH, BATCH_BYTES // mean))
-            for batch in self._file.iter_batches(size, [number], columns):
+            for batch in self._file.iter_batches(size, [number], columns, use_threads=self._is_mapped):
                 if start < batch.num_rows:
                     yield batch.slice(start)
                 start = max(0, start - batch.num_rows)

@@ -1,4 +1,4 @@
-"""`bags.export`: writes a dataset as WebDataset tars, a folder of files, or Parquet files."""
+"""`bags.export`: writes a dataset as WebDataset tars, a folder of files, Parquet files, or for LeRobot."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from bags.interop.extensions import (
     file_name,
     type_of,
 )
-from bags.interop.parquet import write_parquet
+from bags.interop.lerobot import write_lerobot
+from bags.interop.table_export import write_parquet
 from bags.progress import Advance
 from bags.progress import progress as show_progress
 from bags.validation import at_least, at_least_or_none, one_of
@@ -55,7 +56,7 @@ def export(
     dataset: Any,
     target: str | os.PathLike[str],
     *,
-    format: Literal['webdataset', 'files', 'parquet'] = 'webdataset',
+    format: Literal['webdataset', 'files', 'parquet', 'lerobot'] = 'webdataset',
     fields: Fields = None,
     shard_size: int = 1 << 30,
     shard_length: int | None = None,
@@ -64,6 +65,9 @@ def export(
     key: str | None = None,
 ) -> int:
     """Writes the datapoints of a dataset as files of media, their records unchanged, or as Parquet files.
+
+    With the format 'lerobot', they become the episodes of a LeRobot dataset of version 3; the names of files
+    below are of the first two formats.
 
     File names are `KEY.FIELD.EXTENSION`: the field `__key__`, or the index of the datapoint; the field; and
     an extension that fits the type, unless the field ends in one. Numbers become text; arrays, and sequences
@@ -78,7 +82,7 @@ def export(
     Args:
         dataset: A reader, a view, or the path of a dataset.
         target: A folder, which must be new or empty: path or URL.
-        format: 'webdataset' for tars `000000.tar`, …, 'files' for a folder of files, or 'parquet'.
+        format: 'webdataset' for tars `000000.tar`, …, 'files' for a folder of files, 'parquet' or 'lerobot'.
         fields: Which fields; all unless given.
         shard_size, shard_length: Bytes and datapoints from which on a tar or Parquet file is full.
         progress: Show a bar: True, False, or None for on terminals.
@@ -92,7 +96,10 @@ def export(
     Raises:
         FileExistsError: The target is not empty.
         MissingDependencyError: pyarrow, for Parquet, is not installed.
-        SourceError: A key that is no valid file name, or the key of two datapoints (in tars: in a row).
+        SourceError: A key that is no valid file name, or the key of two datapoints (in tars: in a row); for
+            LeRobot, sequences of a datapoint that differ in length.
+        TypeError: A field that LeRobot has no feature for.
+        ValueError: For LeRobot, metadata without a frame rate.
     """
     if isinstance(dataset, str | os.PathLike):
         with open_with_known_decoders(dataset) as opened:
@@ -101,7 +108,7 @@ def export(
                 shard_length=shard_length, progress=progress, storage_options=storage_options, key=key,
             )  # fmt: skip
     check_dataset('export', dataset)
-    one_of('format', format, ('webdataset', 'files', 'parquet'))
+    one_of('format', format, ('webdataset', 'files', 'parquet', 'lerobot'))
     shard_size = at_least('shard_size', shard_size, 1)
     shard_length = at_least_or_none('shard_length', shard_length, 1)
     if key is not None:
@@ -124,6 +131,8 @@ def export(
         with show_progress('exporting', len(dataset), 'datapoints', show=progress) as advance:
             if format == 'parquet':
                 return write_parquet(fs, root, dataset, names, shard_size, shard_length, written, advance)
+            if format == 'lerobot':
+                return write_lerobot(dataset, names, fs, root, written, advance)
             if metadata := metadata_of_fields(dataset.metadata, names):
                 written.add(path := posixpath.join(root, METADATA))
                 fs.pipe_file(path, dump_metadata(metadata, dataset._types))

@@ -39,6 +39,7 @@ class Format(NamedTuple):
 
 
 FORMATS: dict[str, Format] = {
+    'lerobot': Format('lerobot', ('*.parquet',), 'meta/info.json'),
     'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf')),
     'zarr': Format('zarr', ('*.zarr', '*.zarr.zip')),
     'npz': Format('npz', ('*.npz',)),
@@ -46,6 +47,7 @@ FORMATS: dict[str, Format] = {
     'arrow': Format(
         'arrow', ('*.arrow', '*.feather', '*.ipc', 'state.json', 'dataset_info.json', 'dataset_dict.json')
     ),
+    'mcap': Format('mcap', ('*.mcap', '*.db3', '*.bag', 'metadata.yaml')),
 }
 """By name, in the order in which they are tried."""
 _BESIDE = ('readme*', 'license*', '*.md', '_success')

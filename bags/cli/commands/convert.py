@@ -126,13 +126,15 @@ class Format(enum.StrEnum):
     WEBDATASET = 'webdataset'
     FILES = 'files'
     PARQUET = 'parquet'
+    LEROBOT = 'lerobot'
 
 
 def export(
     path: Path,
     target: Annotated[str, argument('TARGET', 'A new or empty folder.')],
     format: Annotated[
-        Format, typer.Option(help='webdataset for tars, files for a folder of files, or parquet.')
+        Format,
+        typer.Option(help='webdataset for tars, files for a folder of files, parquet, lerobot for LeRobot.'),
     ] = Format.WEBDATASET,
     fields: Fields = None,
     shard_size: Annotated[
@@ -144,9 +146,9 @@ def export(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Writes a dataset as WebDataset tars, as a folder of files, or as Parquet files.
+    """Writes a dataset as WebDataset tars, a folder of files, Parquet files, or for LeRobot.
 
-    Pictures, videos and recordings are written byte for byte.
+    Media are not changed.
 
     Example: bags export dataset tars
 

@@ -131,7 +131,7 @@ def _datasets(group: Any) -> dict[str, Any]:
 
     found: dict[str, Any] = {}
 
-    def visit(name: str, value: Any) -> None:  # Links to elsewhere are not visited.
+    def visit(name: str | bytes, value: Any) -> None:  # Links to elsewhere are not visited.
         if isinstance(value, h5py.Dataset) and value.shape is not None:
             if value.external or (
                 value.is_virtual and {part.file_name for part in value.virtual_sources()} - {'.'}
@@ -139,7 +139,7 @@ def _datasets(group: Any) -> dict[str, Any]:
                 raise SourceError(
                     value.file.filename, f'expected values in this file, {value.name!r} refers to others'
                 )
-            found[name] = value
+            found[name if isinstance(name, str) else name.decode(errors='replace')] = value
 
     group.visititems(visit)
     return found

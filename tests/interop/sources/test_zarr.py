@@ -45,6 +45,12 @@ def test_groups_in_a_folder(tmp_path, version):
         assert dataset[2]['a'][0].tolist() == [10, 10]
 
 
+def test_attributes_may_have_any_words(tmp_path):
+    root = zarr.open_group(tmp_path / 'a.zarr', mode='w')
+    root.create_array('x', data=np.arange(5), attributes={'object': 'pickle'})
+    assert open_source(tmp_path / 'a.zarr').spec == {'x': 'array(int64,5)'}
+
+
 def test_ends_that_do_not_fit(tmp_path):
     root = zarr.open_group(tmp_path / 'a.zarr', mode='w')
     root.create_array('data/x', data=np.arange(5))
