@@ -12,10 +12,8 @@ import io
 import json
 import shutil
 import sys
-import wave
-
-
 import tempfile
+import wave
 from pathlib import Path
 
 import numpy as np
