@@ -14,7 +14,7 @@ from bags.errors import CorruptError, SourceError, SpecError
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.folders import FolderSource, list_files
-from bags.interop.source import Source
+from bags.interop.source import Source, list_paths
 from bags.interop.webdataset import TarSource, is_tar
 from bags.validation import one_of
 
@@ -39,6 +39,12 @@ class Format(NamedTuple):
 
 
 FORMATS: dict[str, Format] = {
+    'mds': Format('mds', ('*.mds', '*.mds.*'), 'index.json'),
+    'litdata': Format('litdata', ('*.bin',), 'index.json'),
+    'tfds': Format('tfds', ('*.tfrecord*', '*.array_record*'), 'features.json'),
+    'tfrecord': Format('tfrecord', ('*.tfrecord*', '*.tfrec')),
+    'array_record': Format('array_record', ('*.array_record*', '*.arrayrecord*')),
+    'bagz': Format('bagz', ('*.bagz', '*.bag')),
     'lerobot': Format('lerobot', ('*.parquet',), 'meta/info.json'),
     'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf')),
     'zarr': Format('zarr', ('*.zarr', '*.zarr.zip')),
@@ -100,15 +106,20 @@ def _open(
     storage_options: Mapping[str, Any] | None,
     on_error: str,
 ) -> Source:
+    if any(letter in path for path in paths for letter in '*?[') and not any('@' in path for path in paths):
+        # Where there is an @, the rest is for bagz to expand.
+        if not (found := list_paths(paths, storage_options)):
+            raise FileNotFoundError(errno.ENOENT, 'no files to import', ', '.join(paths))
+        paths = found
     root = paths[0].rstrip('/') if len(paths) == 1 else None
     names = [] if root is None or is_tar(root) else list_files(root, storage_options)
     metadata: Metadata = {}
     if (
         METADATA in names
         and len(names) > 1
-        and (found := _read_metadata(f'{root}/{METADATA}', storage_options))
+        and (content := _read_metadata(f'{root}/{METADATA}', storage_options))
     ):
-        metadata = found
+        metadata = content
         names.remove(METADATA)
     if layout is not None:
         format = 'folder'
@@ -157,7 +168,7 @@ def _format_of(names: list[str], paths: list[str]) -> str:
             found = marker in names and any(_fits(format, name) for name in names)
         if found:
             return format
-    return 'webdataset' if all(is_tar(name) or '*' in name for name in names or paths) else 'folder'
+    return 'webdataset' if all(map(is_tar, names or paths)) else 'folder'
 
 
 def _read_metadata(path: str, storage_options: Mapping[str, Any] | None) -> Metadata | None:
