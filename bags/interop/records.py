@@ -156,7 +156,7 @@ def _detail(exc: Exception) -> str:
 
 
 def type_of_numbers(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
-    """Returns the type of a field of numbers, or of arrays if they have a shape; -1 is a length that varies."""
+    """Returns the type of a field of numbers, or of arrays with a shape; -1 is a length that varies."""
     if shape:
         return f'array({",".join((dtype.name, *map(str, shape)))})'.replace('-1', '?')
     words = {'b': 'bool', 'i': f'int({dtype.itemsize})', 'u': f'uint({dtype.itemsize})'}
