@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.errors import MissingDependencyError, SourceError
-from bags.formats.signatures import HEAD_BYTES, identify
-from bags.interop.arrays import PADDED, natural_order
+from bags.interop.arrays import natural_order, picture_type
 from bags.interop.source import Source, list_paths, name_fields
 
 __all__ = ['McapSource', 'open_source']
@@ -118,7 +117,7 @@ class McapSource(Source):
         for _, _, message in _messages(path, reader, store, {topic}):
             for number, leaf in enumerate(leaves):
                 if leaf.kind == 'bytes' and leaf.path[-1] == 'data':
-                    found = PADDED.get(identify(_get(message, leaf)[:HEAD_BYTES]), 'bytes')
+                    found = picture_type(_get(message, leaf)) or 'bytes'
                     leaves[number] = leaf._replace(kind=found)
             return
 
