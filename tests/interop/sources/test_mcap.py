@@ -83,7 +83,8 @@ def test_folders_of_rosbag2(tmp_path, plugin):
     record(tmp_path / 'in/run_11', [7.0], '/other', plugin)
     source = open_source(tmp_path / 'in')
     assert source.spec == {
-        'other.data': 'float(8)[]?', 'other_time': 'int(8)[]?', 'value.data': 'float(8)[]?', 'value_time': 'int(8)[]?',
+        'other.data': 'float(8)[]?', 'other_time': 'int(8)[]?',
+        'value.data': 'float(8)[]?', 'value_time': 'int(8)[]?',
     }  # fmt: skip
     bags.convert(source, tmp_path / 'out')
     with bags.open(tmp_path / 'out') as dataset:
