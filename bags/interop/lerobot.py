@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,15 +49,6 @@ MAX_DEPTH_BITS = 12
 PIXELS = ['height', 'width', 'channels']
 
 
-class Feature(NamedTuple):
-    """What becomes of a field."""
-
-    kind: str
-    """'number', 'string', 'image', 'video', or 'fact', which is a column of the table of episodes."""
-    dtype: str
-    shape: tuple[int, ...]
-
-
 def write_lerobot(
     dataset: Dataset, names: list[str], fs: Any, root: str, written: set[str], advance: Advance
 ) -> int:
@@ -91,20 +82,20 @@ def write_lerobot(
     return len(written)
 
 
-def _feature(name: str, dataset: Dataset) -> Feature:
+def _feature(name: str, dataset: Dataset) -> dict[str, Any]:
+    """Returns the feature of a field; the shape of pictures is found out later."""
     kind = dataset._types[name]
     fixed = fixed_dtype(kind.word, kind.args, decoders)
+    feature: dict[str, Any] = {'names': dataset.metadata.get('fields', {}).get(name, {}).get('names')}
     if not kind.optional:
         if kind.word in VIDEO_WORDS and not kind.sequence:
-            return Feature('video', 'video', ())
+            return feature | {'dtype': 'video', 'shape': [], 'names': PIXELS}
         if kind.sequence and kind.word in (*PICTURE_TYPES, 'jpg'):
-            return Feature('image', 'image', ())
+            return feature | {'dtype': 'image', 'shape': [], 'names': PIXELS}
         if kind.word == 'utf8' and (kind.sequence or name in TASKS):
-            return Feature('string', 'string', (1,))
+            return feature | {'dtype': 'string', 'shape': [1]}
         if fixed is not None and kind.sequence and fixed[0].kind in 'biuf' and len(fixed[1]) <= 5:
-            return Feature('number', fixed[0].name, fixed[1] or (1,))
-    if not kind.sequence and (kind.word == 'utf8' or (fixed is not None and not fixed[1])):
-        return Feature('fact', kind.word, ())
+            return feature | {'dtype': fixed[0].name, 'shape': list(fixed[1]) or [1]}
     raise TypeError(
         f'export: field {name!r}: expected numbers, texts, images or a video for each frame, as '
         f'LeRobot has them, got type {kind.text}; leave it out with fields='
@@ -126,11 +117,8 @@ class _Writer:
         if not isinstance(self._fps, int | float) or not self._fps > 0:
             found = f'fields with rates {sorted(rates)}' if rates else 'none'
             raise ValueError(f"export: expected the frames per second as 'fps' in the metadata, got {found}")
-        self._features: dict[str, dict[str, Any]] = {}
-        for name, feature in self._fields.items():
-            if feature.kind not in ('fact', 'video') and name not in (*TASKS, 'timestamp'):
-                named = self._about.get(name, {}).get('names')
-                self._features[name] = {'dtype': feature.dtype, 'shape': list(feature.shape), 'names': named}
+        made = (*TASKS, 'timestamp')
+        self._features = {name: each for name, each in self._fields.items() if name not in made}
         self._tasks: dict[str, int] = {}
         self._episodes: list[dict[str, Any]] = []
         self._frames = 0
@@ -147,23 +135,21 @@ class _Writer:
         facts: dict[str, Any] = {}
         lengths: dict[str, int] = {}
         values: dict[str, Any] = {}
-        if wanted := [name for name, feature in self._fields.items() if feature.kind != 'video']:
+        videos = [name for name, feature in self._fields.items() if feature['dtype'] == 'video']
+        if wanted := [name for name in self._fields if name not in videos]:
             (batch,) = self._dataset[index : index + 1].to_arrow(wanted, media='bytes')
-            values = dict(zip(wanted, batch.columns, strict=True))
-        for name, feature in self._fields.items():
-            if feature.kind == 'video':
-                (record,) = self._dataset._records(np.array([index]), name, None)
-                record = bytes(record or b'')
-                size += len(record)
-                times, end = self._add_video(f'{where}, field {name!r}', name, index, record)
-                lengths[name] = len(times)
-                place = {**_place(index), 'from_timestamp': float(times[0]), 'to_timestamp': end}
-                facts |= {f'videos/{name}/{key}': value for key, value in place.items()}
-            elif feature.kind == 'fact':
-                facts[name] = values[name][0].as_py()
-            elif self._dataset._types[name].sequence:
-                values[name] = values[name].flatten()
-                lengths |= {name: len(values[name])} if name not in TASKS[1:] else {}
+            for name, column in zip(wanted, batch.columns, strict=True):
+                values[name] = column.flatten() if self._dataset._types[name].sequence else column
+                if name not in TASKS[1:]:
+                    lengths[name] = len(values[name])
+        for name in videos:
+            (found,) = self._dataset._records(np.array([index]), name, None)
+            record = bytes(found or b'')
+            size += len(record)
+            times, end = self._add_video(f'{where}, field {name!r}', name, index, record)
+            lengths[name] = len(times)
+            place = {**_place(index), 'from_timestamp': float(times[0]), 'to_timestamp': end}
+            facts |= {f'videos/{name}/{key}': value for key, value in place.items()}
         if len(set(lengths.values())) != 1 or 0 in lengths.values():
             detail = ', '.join(f'{count} in {name!r}' for name, count in lengths.items())
             raise SourceError(where, f'expected fields of one length, got {detail or "none"}')
@@ -222,9 +208,10 @@ class _Writer:
             'video.fps': self._fps, 'has_audio': False, 'is_depth_map': False,
         }  # fmt: skip
         info |= self._about.get(name, {}).get('info') or (DEPTH if bits > 8 else {})
-        feature = {'dtype': 'video', 'shape': shape, 'names': PIXELS, 'info': info}
-        if (first := self._features.setdefault(name, feature)['shape']) != shape:
-            raise SourceError(where, f'expected frames of shape {first}, got {shape}')
+        feature = self._features[name]
+        if feature['shape'] not in ([], shape):
+            raise SourceError(where, f'expected frames of shape {feature["shape"]}, got {shape}')
+        feature |= {'shape': shape, 'info': info}
         self._write(VIDEO_PATH.format(video_key=name, **_place(index)), record)
         return times, timeline.end * timeline.time_base[0] / timeline.time_base[1]
 
@@ -234,17 +221,16 @@ class _Writer:
 
         columns: dict[str, Any] = {}
         for name, feature in self._features.items():
-            kind, shape = self._fields[name].kind, feature['shape']
-            if kind == 'number':
-                columns[name] = values[name].cast(_arrow_type(feature['dtype'], shape))
-            elif kind == 'string':
-                columns[name] = values[name]
-            elif kind == 'image':
+            dtype, shape = feature['dtype'], feature['shape']
+            if dtype == 'image':
                 names = pa.array([f'frame-{number:06}' for number in range(count)])
                 columns[name] = pa.StructArray.from_arrays([values[name], names], ['bytes', 'path'])
                 if not shape:
                     shape += [*self._dataset[index, name][name][0].shape, 1][:3]
-                    feature['names'] = PIXELS
+            elif dtype != 'video':
+                columns[name] = values[name]
+                if dtype != 'string':
+                    columns[name] = values[name].cast(_arrow_type(dtype, shape))
         frames = np.arange(count)
         columns['timestamp'] = values.get('timestamp', pa.array(frames / self._fps)).cast(pa.float32())
         columns['frame_index'] = pa.array(frames)
@@ -286,12 +272,12 @@ class _Writer:
         for name, feature in self._features.items():
             if feature.get('info', {}).get('is_depth_map'):  # In its unit.
                 found |= {name: kept} if (kept := self._about.get(name, {}).get('stats')) else {}
-            elif self._fields[name].kind != 'string':
+            elif feature['dtype'] != 'string':
                 names.append(name)
         for name, stats in statistics(self._dataset, names, progress=False).items() if names else ():
             values = {key: getattr(stats, key) for key in ('min', 'max', 'mean', 'std')}
             values |= {QUANTILES[key]: value for key, value in stats.quantiles.items() if key in QUANTILES}
-            if self._fields[name].kind != 'number':
+            if self._features[name]['dtype'] in ('image', 'video'):
                 values = {key: np.asarray(value).reshape(-1, 1, 1) / 255 for key, value in values.items()}
             found[name] = {key: np.atleast_1d(value).tolist() for key, value in values.items()}
             found[name]['count'] = [int(np.max(stats.count, initial=0))]

@@ -35,8 +35,6 @@ KNOWN_VIDEOS = 16
 COUNTERS = ('index', 'frame_index')
 """Features that follow from the place of a frame."""
 TYPES = {'video': 'video', 'image': 'image[]', 'string': 'utf8[]'}
-IN_EPISODES = {'bool': 'bool', 'int64': 'int(8)', 'double': 'float(8)', 'string': 'utf8'}
-"""The types of columns of the table of episodes that become fields."""
 _PLACES = re.compile(r'[^{}]|\{(episode_index|episode_chunk|chunk_index|file_index|video_key)(:0?\dd)?\}')
 
 
@@ -86,8 +84,8 @@ class LeRobotSource(Source):
         self._episodes = self._read_episodes()
         super().__init__('lerobot', {}, len(self._episodes))
         with reading(f'{self._root}/{INFO}', 'facts of LeRobot'):
-            names = dict.fromkeys([*info['features'], *self._episodes.column_names])
-            types = {name: kind for name in names if (kind := self._type(name))}
+            types = {name: kind for name in info['features'] if (kind := self._type(name))}
+            types = {'tasks': 'utf8[]', **types, 'episode_index': 'int(8)'}
             self._fields = name_fields(types, self.notes)
             self.spec = {field: types[name] for name, field in self._fields.items()}
             self.notes.append(f'{" and ".join(map(repr, COUNTERS))} are left out: they count the frames')
@@ -164,15 +162,7 @@ class LeRobotSource(Source):
     def _type(self, name: str) -> str | None:
         if name in COUNTERS:
             return None
-        if name == 'episode_index':
-            return 'int(8)'
-        feature = self._info['features'].get(name)
-        if feature is None:
-            if name == 'tasks':
-                return 'utf8[]'
-            found = IN_EPISODES.get(str(self._episodes.schema.field(name).type))
-            is_place = name == 'length' or '/' in name or name.startswith('dataset_')
-            return None if is_place or found is None else f'{found}?'
+        feature = self._info['features'][name]
         dtype, shape = feature['dtype'], tuple(feature['shape'])
         if dtype in TYPES:
             return TYPES[dtype]
