@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,15 +25,7 @@ from bags.formats.scalars import MAX_VALUE_SIZE, check_value_size
 from bags.formats.signatures import HEAD_BYTES, identify
 from bags.interop.source import Source, name_fields
 
-__all__ = [
-    'Array',
-    'ArraySource',
-    'Shape',
-    'natural_order',
-    'picture_type',
-    'split_episodes',
-    'type_of_arrays',
-]
+__all__ = ['ArraySource', 'natural_order', 'picture_type', 'split_episodes', 'type_of_arrays']
 
 BLOCK_BYTES = 1 << 24
 """Of an array that is read at a time, where items are its rows."""
@@ -43,16 +35,6 @@ ITEMS = {'utf8', 'bytes', 'jpeg', 'png'}
 Shape = tuple[int, ...]
 _Facts = tuple[str, Shape, bool]
 """Kind and shape of an array, and whether its first dimension is the length of its datapoint."""
-
-
-class Array(Protocol):
-    """An array in a file, of which rows are read, or all: `array[()]`."""
-
-    @property
-    def shape(self) -> Shape: ...
-    @property
-    def dtype(self) -> Any: ...
-    def __getitem__(self, key: Any, /) -> Any: ...
 
 
 class ArraySource(Source):
@@ -96,8 +78,11 @@ class ArraySource(Source):
         self._types = parse_spec(self.spec)
 
     @abc.abstractmethod
-    def open(self, record: Any) -> AbstractContextManager[Mapping[str, Array]]:
-        """Opens the arrays of a datapoint; errors in the file become a SourceError, also inside of `with`."""
+    def open(self, record: Any) -> AbstractContextManager[Mapping[str, Any]]:
+        """Opens the arrays of a datapoint; errors in the file become a SourceError, also inside of `with`.
+
+        They have `shape` and `dtype`, and give rows for a slice, and all of them for `()`.
+        """
 
     def name(self, entry: Any) -> str:
         return str(entry)
@@ -113,7 +98,7 @@ class ArraySource(Source):
                 if name in arrays and field in self.spec
             }
 
-    def _kind_and_shape(self, name: str, array: Array) -> tuple[str, Shape]:
+    def _kind_and_shape(self, name: str, array: Any) -> tuple[str, Shape]:
         """Returns the dtype of numbers; of others, the type of the first item that there is."""
         dtype, shape = np.dtype(array.dtype), tuple(array.shape)
         is_rows = dtype == np.uint8 and len(shape) == 2  # Of pictures, perhaps.
@@ -125,7 +110,7 @@ class ArraySource(Source):
         kind = self._kinds.get(key, 'uint8' if is_rows else 'utf8')
         return kind, shape[:1] if is_rows and kind in ITEMS else shape
 
-    def _value(self, entry: Any, name: str, array: Array) -> Any:
+    def _value(self, entry: Any, name: str, array: Any) -> Any:
         """Returns an array as the type of its field wants it; large ones as an iterator over their rows."""
         kind = self._types[self._fields[name]]
         try:
@@ -147,7 +132,7 @@ class ArraySource(Source):
                     yield _item(row, word)
 
 
-def _kind_of_items(array: Array) -> str:
+def _kind_of_items(array: Any) -> str:
     """Returns the type of items by the first one, which may be a row of bytes; '' if there is none."""
     _check_size(array.shape[1:], array.dtype)
     first = np.asarray(array[:1] if array.shape else array[()])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.errors import MissingDependencyError, SourceError
-from bags.interop.arrays import Array, ArraySource, natural_order, split_episodes
+from bags.interop.arrays import ArraySource, natural_order, split_episodes
 from bags.interop.extensions import KEY
 from bags.interop.source import list_paths, reading
 
@@ -36,10 +36,6 @@ class HDF5Source(ArraySource):
 
     Attributes of a file that has several datapoints, and of its `data`, become metadata; so do the names of
     datapoints in its `mask`.
-
-    Args:
-        paths: The files.
-        storage_options: As in `bags.open`, for URLs.
     """
 
     def __init__(self, paths: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
@@ -77,7 +73,7 @@ class HDF5Source(ArraySource):
         return f'{entry.path}, {entry.group}' if entry.group else entry.path
 
     @contextmanager
-    def open(self, record: Episode) -> Iterator[Mapping[str, Array]]:
+    def open(self, record: Episode) -> Iterator[dict[str, Any]]:
         with self._file(record.path) as file:
             group = file[record.group or '/']
             arrays: dict[str, Any] = dict(_datasets(group))

@@ -11,6 +11,7 @@ import itertools
 import keyword
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,18 +70,19 @@ class McapSource(Source):
         self._paths: list[str] = []
         types: dict[str, str] = {}
         leaves: dict[str, list[Leaf]] = {}
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for path in paths:
             try:
                 with _open(path) as reader:
-                    for topic, kind in sorted({(each.topic, each.msgtype) for each in reader.connections}):
+                    topics = {(each.topic, each.msgtype) for each in reader.connections}
+                    for topic, kind in sorted(topics):
                         if (first := types.setdefault(topic, kind)) != kind:
                             detail = f'expected messages of one type, got {first} and {kind}'
                             raise SourceError(path, f'topic {topic!r}: {detail}')
-                        counts[topic] = counts.get(topic, 0) + 1
                         if topic not in leaves and kind in reader.typestore.fielddefs:
                             leaves[topic] = _leaves_of_topic(reader, topic, kind)
                 self._paths.append(path)
+                counts.update(topic for topic, _ in topics)
             except SourceError as exc:
                 self.damaged.append((exc.name, exc.detail))
         if not leaves:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.interop.arrays import Array, ArraySource, Shape, natural_order
+from bags.interop.arrays import ArraySource, natural_order
 from bags.interop.extensions import KEY
 from bags.interop.source import list_paths, reading
 
@@ -24,19 +24,14 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = No
 
 
 class NpzSource(ArraySource):
-    """The arrays of each file as a datapoint.
-
-    Args:
-        paths: The files.
-        storage_options: As in `bags.open`, for URLs.
-    """
+    """The arrays of each file as a datapoint."""
 
     def __init__(self, paths: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
         self._storage_options = dict(storage_options or {})
         super().__init__('npz', paths)
 
     @contextmanager
-    def open(self, record: str) -> Iterator[Mapping[str, Array]]:
+    def open(self, record: str) -> Iterator[dict[str, Any]]:
         import fsspec
 
         with (
@@ -51,7 +46,7 @@ class NpzSource(ArraySource):
 class _Member:
     """An array in a file, which is read whole when a part of it is."""
 
-    shape: Shape
+    shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
     def __init__(self, arrays: Any, name: str) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from bags.errors import MissingDependencyError
-from bags.interop.arrays import Array, ArraySource, Shape, split_episodes
+from bags.interop.arrays import ArraySource, split_episodes
 from bags.interop.source import list_paths, reading
 
 __all__ = ['ZarrSource', 'open_source']
@@ -31,12 +31,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = No
 
 
 class ZarrSource(ArraySource):
-    """The rows of arrays in `data` between `meta/episode_ends`, or the arrays of groups, as datapoints.
-
-    Args:
-        paths: The outermost groups.
-        storage_options: As in `bags.open`, for URLs.
-    """
+    """The rows of arrays in `data` between `meta/episode_ends`, or the arrays of groups, as datapoints."""
 
     def __init__(self, paths: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
         self._arrays: dict[str, dict[str, Any]] = {}
@@ -69,7 +64,7 @@ class ZarrSource(ArraySource):
         return f'{entry.path}, {entry.group}{rows}' if entry.group else entry.path
 
     @contextmanager
-    def open(self, record: Episode) -> Iterator[Mapping[str, Array]]:
+    def open(self, record: Episode) -> Iterator[dict[str, Any]]:
         group = f'{record.group}/' if record.group else ''
         with reading(self.name(record), 'Zarr'):
             yield {
@@ -84,7 +79,7 @@ class _Rows:
 
     def __init__(self, array: Any, start: int, stop: int) -> None:
         self._array, self._start = array, start
-        self.shape: Shape = (stop - start, *array.shape[1:])
+        self.shape: tuple[int, ...] = (stop - start, *array.shape[1:])
         self.dtype = array.dtype
 
     def __getitem__(self, key: Any) -> Any:
