@@ -95,16 +95,9 @@ class LeRobotSource(Source):
         return f'{self._root}, episode {entry.number}'
 
     def _path(self, key: str, facts: Mapping[str, Any], place: str, video_key: str = '') -> str:
-        """Returns the path of a file of an episode.
+        """Returns the path of a file of an episode by the template `key`.
 
-        Args:
-            key: Of the template in info.json.
-            facts: The facts of the episode.
-            place: What the columns with its place in version 3 begin with.
-            video_key: The name of a video.
-
-        Raises:
-            SourceError: It is outside the dataset.
+        In version 3, its place is in the columns that begin with `place`.
         """
         template, number = str(self._info.get(key)), facts['episode_index']
         with reading(f'{self._root}/{INFO}', 'LeRobot'):
@@ -168,15 +161,19 @@ class LeRobotSource(Source):
             return TYPES[dtype]
         if dtype not in np.sctypeDict:
             return 'json[]'  # Lists of annotations.
-        return type_of_arrays({dtype}, {() if shape == (1,) else shape}) + '[]'
+        return type_of_arrays({dtype}, {shape if shape != (1,) else ()}) + '[]'
 
     def _describe(self) -> dict[str, Any]:
         info, fields = self._info, {}
         stats = self._json('meta/stats.json') if self._fs.exists(f'{self._root}/meta/stats.json') else {}
         tasks = self._table(f'{self._root}/meta/tasks.{"parquet" if self._is_v3 else "jsonl"}')
         # The other column is an index of pandas, which may have no name.
-        rows = [(row.pop('task_index'), *row.values()) for row in tasks.to_pylist()]
-        classes = [name for _, name, *_ in sorted(rows)]
+        rows = sorted((row.pop('task_index'), *row.values()) for row in tasks.to_pylist())
+        classes = [name for number, (index, name, *_) in enumerate(rows) if index == number]
+        if not stats:
+            self.notes.append(
+                'statistics of episodes are left out; bags.statistics makes those of all'
+            )
         for name, feature in info['features'].items():
             if name not in self._fields:
                 continue
@@ -186,7 +183,7 @@ class LeRobotSource(Source):
             facts = {'names': names, 'stats': stats.get(name), 'info': feature.get('info')}
             if self.spec[self._fields[name]].endswith('[]'):
                 facts['rate'] = info['fps']
-            if name == 'task_index':
+            if name == 'task_index' and len(classes) == len(rows):
                 facts['classes'] = classes
             fields[self._fields[name]] = {key: fact for key, fact in facts.items() if fact}
         kept = 'fps', 'robot_type', 'splits', 'codebase_version'
@@ -252,7 +249,7 @@ class LeRobotSource(Source):
 
 def _values(column: pa.ChunkedArray, feature: Mapping[str, Any]) -> Any:
     """Returns the values of a feature in an episode: an array, shape (frames, *shape), or a list."""
-    dtype, shape = feature['dtype'], tuple(feature['shape'])
+    dtype, shape = feature['dtype'], feature['shape']
     if dtype == 'image':
         return [item['bytes'] for item in column.to_pylist()]
     if dtype not in np.sctypeDict:
@@ -263,4 +260,4 @@ def _values(column: pa.ChunkedArray, feature: Mapping[str, Any]) -> Any:
     if values.null_count:
         raise ValueError(f'expected a value in each row, got {values.null_count} missing ones')
     array = values.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
-    return array.reshape(len(column), *(() if shape == (1,) else shape))
+    return array.reshape(len(column), *(shape if shape != [1] else ()))

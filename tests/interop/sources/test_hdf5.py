@@ -1,8 +1,6 @@
 """HDF5 files of ALOHA and robomimic: every value is what h5py gives."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import h5py
@@ -150,18 +148,3 @@ def test_large_arrays_are_read_in_parts(tmp_path, monkeypatch):
     with bags.open(tmp_path / 'out') as dataset, h5py.File(GOLDEN / 'aloha/episode_2.hdf5') as file:
         assert np.array_equal(dataset[1]['action'], file['action'][:])
         assert len(dataset[1]['observations.images.cam_high']) == 4
-
-
-def test_without_h5py(tmp_path):
-    code = f"""
-import sys
-sys.modules['h5py'] = None
-import bags
-try:
-    bags.convert({str(GOLDEN / 'aloha')!r}, {str(tmp_path / 'out')!r})
-except bags.MissingDependencyError as exc:
-    assert 'bags[hdf5]' in str(exc), exc
-else:
-    raise AssertionError
-"""
-    subprocess.run([sys.executable, '-c', code], check=True)

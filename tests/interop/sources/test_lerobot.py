@@ -198,18 +198,3 @@ bags.convert({str(source)!r}, {str(tmp_path / 'out')!r}, workers=1)
     bags.convert(source, tmp_path / 'again')
     with bags.open(tmp_path / 'out', raw=True) as resumed, bags.open(tmp_path / 'again', raw=True) as again:
         assert list(resumed) == list(again)
-
-
-def test_without_pyarrow(tmp_path):
-    code = f"""
-import sys
-sys.modules['pyarrow'] = None
-import bags
-try:
-    bags.convert({str(V3)!r}, {str(tmp_path / 'out')!r})
-except bags.MissingDependencyError as exc:
-    assert 'bags[lerobot]' in str(exc), exc
-else:
-    raise AssertionError
-"""
-    subprocess.run([sys.executable, '-c', code], check=True)

@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -130,18 +128,3 @@ def test_not_a_recording(tmp_path):
     (tmp_path / 'a.mcap').write_bytes(b'nothing')
     with pytest.raises(bags.SourceError, match=r'a.mcap: cannot be read as messages of ROS: File magic'):
         open_source(tmp_path / 'a.mcap')
-
-
-def test_without_rosbags(tmp_path):
-    code = f"""
-import sys
-sys.modules['rosbags'] = None
-import bags
-try:
-    bags.convert({str(GOLDEN)!r}, {str(tmp_path / 'out')!r})
-except bags.MissingDependencyError as exc:
-    assert 'bags[mcap]' in str(exc), exc
-else:
-    raise AssertionError
-"""
-    subprocess.run([sys.executable, '-c', code], check=True)
