@@ -86,7 +86,7 @@ def reading(path: str, format: str) -> Iterator[None]:
     """Converts the errors of a library that reads a file to a SourceError."""
     try:
         yield
-    except (SourceError, MissingDependencyError):
+    except (SourceError, FileNotFoundError, MissingDependencyError):
         raise
     except Exception as exc:  # Of a damaged file, libraries raise also KeyError, RuntimeError, MemoryError, …
         raise SourceError(path, f'cannot be read as {format}: {str(exc) or type(exc).__name__}') from exc

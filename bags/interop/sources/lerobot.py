@@ -110,6 +110,10 @@ class LeRobotSource(Source):
                 raise ValueError(f'{key}: expected paths in the dataset, got {path!r}')
         return f'{self._root}/{path}'
 
+    def _expect(self, path: str) -> None:
+        if not self._fs.exists(path):
+            raise SourceError(path, 'is not there, as the facts of episodes say')
+
     def _json(self, name: str) -> dict[str, Any]:
         path = f'{self._root}/{name}'
         with reading(path, 'JSON'):
@@ -124,6 +128,7 @@ class LeRobotSource(Source):
         import pyarrow.json
 
         with reading(path, 'a table'):
+            self._expect(path)
             if path.endswith('.jsonl'):
                 with self._fs.open(path, 'rb') as lines:
                     return pa.json.read_json(lines)
@@ -171,9 +176,7 @@ class LeRobotSource(Source):
         rows = sorted((row.pop('task_index'), *row.values()) for row in tasks.to_pylist())
         classes = [name for number, (index, name, *_) in enumerate(rows) if index == number]
         if not stats:
-            self.notes.append(
-                'statistics of episodes are left out; bags.statistics makes those of all'
-            )
+            self.notes.append('statistics of episodes are left out; bags.statistics makes those of all')
         for name, feature in info['features'].items():
             if name not in self._fields:
                 continue
@@ -230,6 +233,7 @@ class LeRobotSource(Source):
         """Returns the video of an episode: the path of its file, or a part of it."""
         path = self._path('video_path', facts, f'videos/{name}', name)
         count = facts['length']
+        self._expect(path)
         with reading(path, f'video of episode {facts["episode_index"]}'), self._fs.open(path, 'rb') as file:
             decoder = self._decoders(path).over(file)
             times = decoder.timeline.seconds(decoder.timeline.ticks)
