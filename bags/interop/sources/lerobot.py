@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bags.dataset.metadata import MAX_METADATA_BYTES
 from bags.errors import MissingDependencyError, SourceError
 from bags.interop.arrays import type_of_arrays
 from bags.interop.arrow_files import open_table
@@ -117,6 +118,8 @@ class LeRobotSource(Source):
     def _json(self, name: str) -> dict[str, Any]:
         path = f'{self._root}/{name}'
         with reading(path, 'JSON'):
+            if (size := self._fs.size(path) or 0) > MAX_METADATA_BYTES:
+                raise ValueError(f'expected at most {MAX_METADATA_BYTES} bytes, got {size}')
             found = json.loads(self._fs.cat_file(path), parse_constant=lambda _: None)
             if not isinstance(found, dict):
                 raise ValueError(f'expected an object, got {found!r:.80}')

@@ -1,6 +1,8 @@
 """Recordings of ROS: every value is what the reader of the MCAP library gives."""
 
+import contextlib
 import io
+import itertools
 import json
 from pathlib import Path
 
@@ -128,3 +130,22 @@ def test_not_a_recording(tmp_path):
     (tmp_path / 'a.mcap').write_bytes(b'nothing')
     with pytest.raises(bags.SourceError, match=r'a.mcap: cannot be read as messages of ROS: File magic'):
         open_source(tmp_path / 'a.mcap')
+
+
+def test_code_in_names_and_definitions_is_not_run(tmp_path):
+    """rosbags makes Python of the types that a recording defines, and runs that."""
+    ran = tmp_path / 'ran'
+    code = f'open({str(ran)!r}, "w")'
+    names = [f'a/msg/B:\n  x={code}\nclass C', f"a/msg/B'+{code}+'", f'a/msg/B"""\n{code}\n"""', 'a/msg/B']
+    definitions = [
+        f'float64 x={code}', f'string X={code}', f'string X=\'"+{code}+"', f'float64[{code}] x',
+        f'float64 x:\n{code}', f'float64 x\n{"=" * 80}\nMSG: a/C:\n x={code}\nfloat64 y',
+    ]  # fmt: skip
+    for number, (name, definition) in enumerate(itertools.product(names, definitions)):
+        path = tmp_path / f'{number}.bag'
+        with Writer1(path) as writer:
+            connection = writer.add_connection('/value', name, msgdef=definition, md5sum='0' * 32)
+            writer.write(connection, 1, bytes(8))
+        with contextlib.suppress(bags.SourceError):
+            bags.convert(path, tmp_path / f'out {number}')
+        assert not ran.exists(), (name, definition)
