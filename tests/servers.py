@@ -258,12 +258,13 @@ class WebServer:
     Attributes:
         url: Where it is.
         requests: What was asked for so far: method, path, the Range.
-        encodings: The Accept-Encoding of these requests.
+        sent_headers: The headers of these requests.
         sent: Bytes of bodies that clients took.
         behaviour: What it does otherwise: 'ignore' (ranges), 'no suffix' (`bytes=-5` gets the whole file),
             'no 416' (an empty file is sent as a whole), 'no size' (`Content-Range: bytes 0-4/*`), 'chunked'
-            (no Content-Length), 'gzip' (compresses, whether asked to or not), 'cut' (half of the body), 'page'
-            (an HTML page for every path that does not exist), '403' (for them).
+            (no Content-Length), 'gzip' (compresses, whether asked to or not), 'cut' (half of the body),
+            'page' (an HTML page for every path that does not exist), '403' (for them), 'more' (a body that is
+            too long).
         headers: Headers of every response that has a body.
         validators: Which of ETag and Last-Modified it sends.
         redirect: A status, and the address of the server to ask instead.
@@ -278,7 +279,7 @@ class WebServer:
         self.redirect: tuple[int, str] | None = None
         self.statuses: list[int] = []
         self.requests: list[tuple[str, str, str]] = []
-        self.encodings: list[str] = []
+        self.sent_headers: list[Any] = []
         self.sent = 0
         self.lock = threading.Lock()
         web = self
@@ -326,7 +327,7 @@ class WebServer:
     def log(self, handler: Any) -> None:
         with self.lock:
             self.requests.append((handler.command, handler.path, handler.headers.get('Range', '')))
-            self.encodings.append(handler.headers.get('Accept-Encoding', ''))
+            self.sent_headers.append(handler.headers)
 
     def serve(self, handler: Any) -> None:
         self.log(handler)
@@ -364,8 +365,10 @@ class WebServer:
     def answer(self, handler: Any, status: int, data: bytes, headers: dict[str, str] | None = None) -> None:
         handler.send_response(status)
         headers = dict(headers or {})
-        if data and 'gzip' in self.behaviour:
+        if status < 300 and data and 'gzip' in self.behaviour:
             data, headers['Content-Encoding'] = gzip.compress(data), 'gzip'
+        if status == 206 and 'more' in self.behaviour:
+            data += bytes(32 << 20)
         if data and 'chunked' in self.behaviour:
             headers['Transfer-Encoding'] = 'chunked'
             pieces = [data[start : start + 1000] for start in range(0, len(data), 1000)]

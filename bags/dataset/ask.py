@@ -21,13 +21,18 @@ MAX_SHARDS = 1 << 16
 CONSOLIDATE = 'a web server does not list its files, so run bags.consolidate where they are'
 
 
-def names_in(store: Store, folder: str) -> set[str]:
+def names_in(store: Store, folder: str, *ends: str) -> set[str]:
     """Returns the names of what is in a dataset folder.
+
+    Args:
+        store: Where it is.
+        folder: The folder.
+        *ends: As in `ask_for_folder`.
 
     Raises:
         FileNotFoundError, NotADirectoryError: There is no such folder.
     """
-    return set(store.names(folder) if store.can_list else ask_for_folder(store, folder))
+    return set(store.names(folder) if store.can_list else ask_for_folder(store, folder, None, *ends))
 
 
 def files_below(store: Store, folders: Sequence[str], root: str) -> dict[str, Stat]:
@@ -48,13 +53,14 @@ def files_below(store: Store, folders: Sequence[str], root: str) -> dict[str, St
     }
 
 
-def ask_for_folder(store: Store, folder: str, spec: bytes | None = None) -> dict[str, Stat]:
+def ask_for_folder(store: Store, folder: str, spec: bytes | None = None, *ends: str) -> dict[str, Stat]:
     """Asks for the files that a folder of datapoints can have.
 
     Args:
         store: Where it is.
         folder: The folder.
         spec: Its spec.json, if that has been read.
+        *ends: Suffixes of more files that a field can have, such as 'index'.
 
     Raises:
         FileNotFoundError: It has no spec.json.
@@ -64,8 +70,9 @@ def ask_for_folder(store: Store, folder: str, spec: bytes | None = None) -> dict
     fields: list[str] = []
     with contextlib.suppress(BagsError):  # Raises where the spec is used.
         fields = list(parse_schema(spec).types)
-    names = ['spec.json', METADATA, 'refs.bag', 'limits.refs.bag', MARK, checksums_name('refs.bag')]
-    found = _ask(store, folder, [*names, *(f'{name}.{end}' for name in fields for end in ('bag', 'zdict'))])
+    names = [METADATA, 'refs.bag', 'limits.refs.bag', MARK, checksums_name('refs.bag')]
+    names += [f'{name}.{end}' for name in fields for end in ('bag', 'zdict', *ends)]
+    found = {'spec.json': Stat(len(spec)), **_ask(store, folder, names)}
     more: list[str] = []
     for name in fields:
         if f'{name}.bag' not in found:

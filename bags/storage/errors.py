@@ -187,7 +187,9 @@ def map_fsspec_error(path: str, exc: Exception) -> Exception:
         return PreconditionError(text)
     if isinstance(exc, IsADirectoryError | NotADirectoryError):
         return type(exc)(exc.errno or errno.EISDIR, text, path)
-    status = getattr(exc, 'status', None) or getattr(exc, 'code', None)  # aiohttp's; gcsfs's.
+    if name == 'TooManyRedirects':
+        return error_for_status(path, 302, text)
+    status = exc.status if hasattr(exc, 'status') else getattr(exc, 'code', None)  # aiohttp's; gcsfs's.
     if str(status).isdigit():
         return error_for_status(path, int(str(status)), text)
     if 'not satisfiable' in text:

@@ -301,8 +301,10 @@ async def _request(filesystem: Any, url: str, asked: range | None) -> tuple[Stat
         headers['Range'] = f'bytes={asked.start}{stop}'
     session = await filesystem.set_session()
     async with session.get(filesystem.encode_url(url), headers=headers, **options) as response:
-        response.raise_for_status()
         headers, status = response.headers, response.status
+        if status == 416 and headers.get('Content-Range') == 'bytes */0':
+            return Stat(0), b''
+        response.raise_for_status()
         if status not in (200, 206):
             raise error_for_status(url, status, response.reason or '')
         if headers.get('Content-Encoding', 'identity') != 'identity':

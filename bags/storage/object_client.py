@@ -110,9 +110,21 @@ class ObjectClient(abc.ABC):
             return with_retries(self.policy, self.map_error, self._get, path, None, count, None)
         except (RangeError, UnsupportedError):
             # The object is empty, or the store knows no ranges from the end.
-            head = with_retries(self.policy, self.map_error, self.get_stat, path)
+            head = self._web_head(path) if self.is_web else self.head(path)
         first = max(0, head.size - count)
         return head, self.fetch(path, [first], [head.size], head)[0] if head.size else b''
+
+    def _web_head(self, path: str) -> Stat:
+        try:
+            return with_retries(self.policy, self.map_error, self._get, path, 0, 1, None)[0]
+        except RangeError:
+            return Stat(0)
+        except UnsupportedError:
+            # Some servers send an empty file as a whole.
+            head = with_retries(self.policy, self.map_error, self.get_stat, path)
+            if head.size:
+                raise
+            return head
 
     def fetch(self, path: str, starts: Sequence[int], stops: Sequence[int], head: Stat) -> list[bytes]:
         """Returns non-empty byte ranges of an object, with concurrent requests.

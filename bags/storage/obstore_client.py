@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from bags.errors import MissingDependencyError
 from bags.storage.base import Stat
-from bags.storage.errors import encoded_error, map_obstore_error
+from bags.storage.errors import TransientError, encoded_error, map_obstore_error
 from bags.storage.object_client import PART_SIZE, ObjectClient, web_version
 from bags.storage.obstore_options import ObstoreSettings
 from bags.storage.retry import RetryPolicy
@@ -90,8 +90,9 @@ class ObstoreClient(ObjectClient):
             options['if_match'] = f'"{version}"'
         with self.semaphore:
             found = obstore.get(store, key, options=options)
-            head = self._web_stat(path, found) if self.is_web else _stat(found.meta)
-            return head, found.buffer().to_bytes()
+            if self.is_web:
+                return self._web_stat(path, found), _read(found)
+            return _stat(found.meta), found.buffer().to_bytes()
 
     def get_stat(self, path: str) -> Stat:
         if self.is_web:
@@ -130,6 +131,17 @@ class ObstoreClient(ObjectClient):
     def copy_object(self, path: str, target: str) -> None:
         store, key = self._store(path, 'write')
         obstore.copy(store, key, self._store(target)[1])
+
+
+def _read(found: Any) -> bytes:
+    """Returns the bytes of a range, and reads no more if a server sends more."""
+    (start, stop), parts, size = found.range, [], 0
+    for part in found.stream():
+        parts.append(part)
+        size += len(part)
+        if size > stop - start:
+            raise TransientError(f'expected {stop - start} bytes, got more')
+    return b''.join(parts)
 
 
 def _stat(meta: Mapping[str, Any]) -> Stat:
