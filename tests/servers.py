@@ -267,6 +267,7 @@ class WebServer:
             too long).
         headers: Headers of every response that has a body.
         validators: Which of ETag and Last-Modified it sends.
+        page: The body where a file does not exist.
         redirect: A status, and the address of the server to ask instead.
         statuses: Statuses of the next responses, instead of what was asked for.
     """
@@ -276,6 +277,7 @@ class WebServer:
         self.behaviour = set(behaviour)
         self.headers: dict[str, str] = {}
         self.validators = {'ETag', 'Last-Modified'}
+        self.page = b'no such file'
         self.redirect: tuple[int, str] | None = None
         self.statuses: list[int] = []
         self.requests: list[tuple[str, str, str]] = []
@@ -340,7 +342,7 @@ class WebServer:
             return self.answer(handler, status, b'', {'Location': url + handler.path})
         file = self.root / urllib.parse.unquote(handler.path).lstrip('/')
         if not file.is_file() and 'page' not in self.behaviour:
-            return self.answer(handler, 403 if '403' in self.behaviour else 404, b'no such file')
+            return self.answer(handler, 403 if '403' in self.behaviour else 404, self.page)
         data = file.read_bytes() if file.is_file() else b'<html>'
         asked, changed = handler.headers.get('Range', ''), file.stat().st_mtime if file.is_file() else 0
         headers = dict(self.headers)
@@ -381,10 +383,11 @@ class WebServer:
         if data and 'cut' in self.behaviour:
             data, handler.close_connection = data[: len(data) // 2], True
         for start in range(0, len(data), 1 << 16):
-            handler.wfile.write(data[start : start + (1 << 16)])
-            handler.wfile.flush()
+            piece = data[start : start + (1 << 16)]
             with self.lock:
-                self.sent += len(data[start : start + (1 << 16)])
+                self.sent += len(piece)
+            handler.wfile.write(piece)
+            handler.wfile.flush()
 
 
 ELSEWHERE = {

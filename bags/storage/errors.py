@@ -121,7 +121,8 @@ XML_ERROR = re.compile(r'<Code>(.*?)</Code>.*?<Message>(.*?)</Message>', re.DOTA
 SYSTEM_ERROR = re.compile(r'(?:message|error): "([^"]+)"')  # Only in the details of an error.
 REDIRECT = re.compile('redirect without LOCATION|error following redirect')
 NO_RANGE = re.compile('non-partial response|Range request not supported')  # Or the object is empty.
-NO_HEADER = re.compile('CONTENT_RANGE|Content-Length Header missing')
+NO_HEADER = re.compile('CONTENT_RANGE')
+FSSPEC_CAN = re.compile('Content-Length Header missing|invalid utf-8 sequence')  # In an error page.
 NO_CREDENTIALS = re.compile(
     r'metadata endpoint|169\.254\.169\.254|metadata\.google\.internal|latest/api/token|credential',
     re.IGNORECASE,
@@ -147,6 +148,9 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
         return PreconditionError(text)
     if NO_RANGE.search(text):
         return no_ranges_error(path)
+    if FSSPEC_CAN.search(text):
+        reason = ' '.join(text.split())[:300]
+        return UnsupportedError(path, f"{reason} (storage option client='fsspec' does without)")
     if isinstance(exc, known.NotSupportedError) or NO_HEADER.search(text):
         return UnsupportedError(path, ' '.join(text.split())[:300])
     if isinstance(exc, PermissionError | FileExistsError | TypeError | AttributeError):

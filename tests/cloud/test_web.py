@@ -353,11 +353,22 @@ def test_ranges_without_content_length(tmp_path, options):
     write_folder(tmp_path / 'one')
     with WebServer(tmp_path, 'chunked') as web:
         if options['storage_options']['client'] == 'obstore':
-            with pytest.raises(OSError, match='Content-Length') as caught:
+            with pytest.raises(OSError, match=r"Content-Length.*client='fsspec'") as caught:
                 bags.open(f'{web.url}/one', **options)
             assert caught.value.errno == errno.EOPNOTSUPP
         else:
             assert bags.open(f'{web.url}/one', **options)[2]['id'] == 2
+
+
+def test_error_pages_of_other_encodings(web, options):
+    web.page = 'nicht verfügbar'.encode('latin-1')
+    write_folder(web.root / 'one')
+    if options['storage_options']['client'] == 'obstore':
+        with pytest.raises(OSError, match="client='fsspec'"):
+            bags.open(f'{web.url}/one', **options)
+        assert len(web.requests) < 10
+    else:
+        assert bags.open(f'{web.url}/one', **options)[2]['id'] == 2
 
 
 def test_cut_bodies(tmp_path, options):
