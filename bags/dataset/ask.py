@@ -107,7 +107,9 @@ def ask_for_shards(store: Store, directory: str) -> dict[str, dict[str, int]]:
             if 'spec.json' not in sizes:
                 is_last = True
             elif is_last:
-                raise CorruptError(directory, None, f'has a shard {name}, but none before it: {CONSOLIDATE}')
+                raise CorruptError(
+                    directory, None, f'has shard {name}, but not the one before: {CONSOLIDATE}'
+                )
             else:
                 shards[name] = sizes
         count *= 2
