@@ -8,13 +8,15 @@ import operator
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, Self, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from bags.concurrency import map_concurrently
 from bags.dataset.address import Address, merge_columns, merge_ranges
+from bags.dataset.arrow import arrow_dataset, read_batches
+from bags.dataset.arrow_types import Media
 from bags.dataset.batch import Column, spread
 from bags.dataset.columns import read_column, read_records, read_values
 from bags.dataset.display import as_html, as_text, heading
@@ -26,6 +28,9 @@ from bags.dataset.selection import Fields, PerRowItems, Selection, select_fields
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, as_indices, check_index, offsets_of
 from bags.storage import Hints, Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ['Datapoint', 'Dataset', 'Indices', 'Select', 'View', 'check_dataset']
 
@@ -287,6 +292,55 @@ class Dataset(abc.ABC):
         if file is None:
             raise ValueError(f'{address.reader!r}, datapoint {number}: field {field!r} has no value')
         return file
+
+    # Arrow.
+
+    def to_arrow(
+        self, fields: Fields = None, *, media: Media = None, batch_size: int | None = None
+    ) -> pa.RecordBatchReader:
+        """Returns an Arrow reader of record batches, each read when it is asked for.
+
+        `pa.table(dataset)`, `polars.DataFrame(dataset)` and DuckDB's `from dataset` take all fields; with
+        `dataset.to_arrow(fields)` in place of the dataset, those fields. Of other fields nothing is read.
+
+        Numbers, bools, texts and times have Arrow's types; float16 becomes float32. Arrays are lists of a
+        fixed size, nested as deep as their shape (`?` in a shape: of any size), and sequences lists. `array`
+        is a struct of dtype, shape and data; `json` its text; pictures, `bytes` and all other types their
+        records. Missing values are null. Decoders that the dataset was opened with are not used.
+
+        Args:
+            fields: As in `batch`; no frames of videos.
+            media: What stands for a picture, a video or a recording: 'bytes', or 'location', a struct of
+                path, offset and length in bytes. By default the location of `video` and `audio`, which are
+                lazy, and the bytes of the others.
+            batch_size: Datapoints of a batch; by default as many as take about 16 MiB, at most 65,536.
+
+        Raises:
+            KeyError, TypeError: As `batch`.
+            MissingDependencyError: pyarrow is not installed.
+            ValueError: When a batch is read: locations in a compressed bag, or a value that Arrow cannot
+                hold.
+            CorruptError: When a batch is read: damaged data.
+        """
+        return read_batches(self, fields, media, batch_size)
+
+    def to_arrow_dataset(self, *, media: Media = None) -> Any:
+        """Returns a `pyarrow.dataset.Dataset`, for queries that read only the fields that they use.
+
+        With `table = dataset.to_arrow_dataset()`, DuckDB's `select max(score) from table` and
+        `polars.scan_pyarrow_dataset(table)` read the field `score` alone.
+
+        Args:
+            media: As in `to_arrow`.
+
+        Raises:
+            MissingDependencyError: pyarrow is not installed.
+        """
+        return arrow_dataset(self, media)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Returns an Arrow stream of all fields, a PyCapsule: Arrow's protocol between libraries."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def find(self, field: str, key: str | bytes | int) -> int:
         """Returns the index of the first datapoint that has a key, without reading the other datapoints.
