@@ -9,6 +9,7 @@ from typing import Any
 
 from bags.bag.options import LimitsStorage, ReaderOptions
 from bags.concurrency import map_concurrently
+from bags.dataset.ask import files_below
 from bags.dataset.folder import Folder
 from bags.dataset.key_index import is_index
 from bags.dataset.metadata import STATISTICS
@@ -94,7 +95,7 @@ def index_damage(location: Location) -> Iterator[Damage]:
         yield Damage(path, None, None, str(exc).removeprefix(f'{path}: '))
         return
     sizes: dict[str, dict[str, int]] = {}
-    for file, stat in store.walk(location.path).items():
+    for file, stat in files_below(store, location.parts, location.path).items():
         folder, _, name = file.rpartition('/')
         sizes.setdefault(folder, {})[name] = stat.size
     options = ReaderOptions(limits_storage=LimitsStorage.IN_MEMORY)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bags.dataset.ask import names_in
 from bags.dataset.key_index import KeyIndex, check_key_field, dump_key_index, index_name, is_index
 from bags.dataset.open import open as open_dataset
 from bags.errors import CorruptError
@@ -68,7 +69,7 @@ def create_index(
 def key_index_damage(location: Location) -> Iterator[Damage]:
     """Yields what is wrong with the indexes of a dataset. One that is stale is not damaged."""
     store, folder = location.store, location.parts[0]
-    for name in sorted(filter(is_index, store.names(folder))):
+    for name in sorted(filter(is_index, names_in(store, folder, 'index'))):
         path = store.join(folder, name)
         try:
             KeyIndex(store.open(path, Hints())).check()
