@@ -1,4 +1,4 @@
-"""The base of readers and views: public methods over one primitive, which resolves datapoints to folders."""
+"""The base of readers and views: their public methods. `bags.dataset.address` has what they are made of."""
 
 from __future__ import annotations
 
@@ -7,52 +7,40 @@ import itertools
 import operator
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Self, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from bags.concurrency import map_concurrently
-from bags.dataset.address import Address, merge_columns, merge_ranges
-from bags.dataset.batch import Column, spread
-from bags.dataset.columns import read_column, read_records, read_values
+from bags.dataset.address import Address, Addressable, Datapoint
+from bags.dataset.batch import spread
+from bags.dataset.columns import read_column
 from bags.dataset.display import as_html, as_text, heading
-from bags.dataset.key_index import KeyIndex, Matches, as_key, check_key_field, open_key_index
+from bags.dataset.key_index import Matches, find_keys, sort_matches
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
-from bags.dataset.record_ranges import RecordRanges
 from bags.dataset.records import Records
-from bags.dataset.selection import Fields, PerRowItems, Selection, select_fields, select_whole
+from bags.dataset.selection import Fields, Selection, select_fields, select_whole
 from bags.dataset.spec import Spec
-from bags.indexing import Int64s, as_indices, check_index, offsets_of
-from bags.storage import Hints, Store
+from bags.indexing import Int64s, as_indices, check_index
 
 __all__ = ['Datapoint', 'Dataset', 'Indices', 'Select', 'View', 'check_dataset']
 
-Datapoint = dict[str, Any]
-"""A value for each field."""
 Indices = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
 """Several datapoints: a list, a range or an array of integers."""
 
 
-class Dataset(abc.ABC):
+class Dataset(Addressable):
     """A sequence of datapoints that can be read in parts: a reader, or a view of other datasets.
 
     Every dataset is a random-access source for Grain and a map-style dataset for PyTorch. It is thread-safe,
     fork-safe and picklable, and its `repr` identifies it.
     """
 
-    _types: Spec
-    """The type of each field, parsed."""
-    is_remote: bool = False
-    """Whether reads wait for a network."""
     _unfinished: bool | None = None
     """None: not known yet."""
 
     # To be defined by readers and views.
-
-    @abc.abstractmethod
-    def __len__(self) -> int: ...
 
     @property
     @abc.abstractmethod
@@ -86,10 +74,6 @@ class Dataset(abc.ABC):
     def _directories(self) -> list[str]:
         """Returns the paths of the datasets that it reads from, each once."""
 
-    @abc.abstractmethod
-    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        """Returns the rows of folders that datapoints come down to, reading no payload."""
-
     def _part_lengths(self) -> list[int]:
         """Returns the number of datapoints of each shard, or of each dataset of a `concat`."""
         return [len(self)]
@@ -105,60 +89,6 @@ class Dataset(abc.ABC):
     def metadata(self) -> Metadata:
         """What its author says of it and of its fields, as values of JSON; empty if nothing."""
         return {}
-
-    # Reading: resolve to addresses, read each folder, put the results in order.
-
-    def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
-        """Returns what `read`, a function of `bags.dataset.columns`, gives for each field."""
-        addresses = self._resolve(indices, selection)
-        found = map_concurrently(
-            lambda address: address.reader._read(address.rows, address.selection, read),
-            addresses,
-            self.is_remote,
-        )
-        return merge_columns(addresses, found, list(selection))
-
-    def _rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
-        columns = self._read(indices, selection, read_values)
-        if not columns:
-            return [{} for _ in range(len(indices))]
-        return [dict(zip(selection, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-    def _row(self, index: int, selection: Selection | None) -> Datapoint:
-        """Returns one datapoint; overridden where there is a faster way."""
-        index = check_index(index, len(self))
-        asked = dict.fromkeys(self._types, True) if selection is None else selection
-        return self._rows(np.array([index], np.int64), asked)[0]
-
-    def _records(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
-        """Returns records undecoded: of a plain field, or one item of each sequence."""
-        asked = True if items is None else PerRowItems(items, np.ones(len(items), np.int64))
-        found: Any = self._read(indices, {field: asked}, read_records)[field]
-        return list(found)
-
-    def _lengths(self, indices: Int64s, field: str) -> Int64s:
-        """Returns the items of sequences, without reading payload."""
-        addresses = self._resolve(indices, {field: True})
-        found = map_concurrently(
-            lambda address: {
-                field: address.reader._item_counts(address.rows, field, address.selection[field])
-            },
-            addresses,
-            self.is_remote,
-        )
-        lengths = merge_columns(addresses, found, [field])[field]
-        assert isinstance(lengths, np.ndarray)
-        return lengths
-
-    def _record_ranges(self, indices: Int64s, field: str) -> RecordRanges | None:
-        """Returns where the records of a field lie; None if its values are made of decoded frames."""
-        if not len(indices):
-            return None
-        addresses = self._resolve(indices, {field: True})
-        found = [
-            address.reader._ranges_of(address.rows, field, address.selection[field]) for address in addresses
-        ]
-        return None if None in found else merge_ranges(addresses, found)
 
     # Public access.
 
@@ -305,10 +235,7 @@ class Dataset(abc.ABC):
             FileNotFoundError: There is no index.
             CorruptError: The index is damaged, or the dataset has changed since it was made.
         """
-        row = self._find_first(field, as_key(key, field, check_key_field(self, field)))
-        if row < 0:
-            raise KeyError(f'{self!r}: field {field!r}: no datapoint has the key {key!r:.80}')
-        return row
+        return int(find_keys(self, field, [key])[0])
 
     def find_many(self, field: str, keys: Iterable[str] | Iterable[bytes] | Iterable[int]) -> Int64s:
         """Returns the index of the first datapoint that has each key, int64 (n,); reads them together.
@@ -317,48 +244,9 @@ class Dataset(abc.ABC):
             KeyError: No datapoint has one of the keys; names the first such key.
             TypeError, FileNotFoundError, CorruptError: As `find`; also TypeError for a key alone.
         """
-        kind = check_key_field(self, field)
         if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
             raise TypeError(f'find_many: expected several keys, got {keys!r:.80}')
-        asked: list[Any] = list(keys)
-        counts, rows = self._match(field, [as_key(key, field, kind) for key in asked])
-        missing = np.flatnonzero(counts == 0)
-        if len(missing):
-            some = f'{asked[missing[0]]!r:.80}' + (f' and {len(missing) - 1} others' * (len(missing) > 1))
-            raise KeyError(f'{self!r}: field {field!r}: no datapoint has the key {some}')
-        firsts: Int64s = rows[np.cumsum(counts) - counts]
-        return firsts
-
-    def _match(self, field: str, keys: list[bytes]) -> Matches:
-        """Returns all datapoints that have each key, as `as_key` returns it."""
-        return self._key_index(field).match(self, field, keys)
-
-    def _find_first(self, field: str, key: bytes) -> int:
-        """Returns the first datapoint that has a key; -1 if none has."""
-        return self._key_index(field).first(self, field, key)
-
-    def _key_index(self, field: str) -> KeyIndex:
-        known: dict[str, KeyIndex] = vars(self).setdefault('_key_indexes', {})
-        if field not in known:
-            known[field] = open_key_index(self, field, *self._index_place())
-        return known[field]
-
-    def _index_place(self) -> tuple[Store, str, Hints]:
-        """Returns the folder of the index files, and how to read them."""
-        raise TypeError(
-            f'find: {self!r:.200} has no keys of its own: use find of the dataset that it is made of'
-        )
-
-    def _item_offsets(self, field: str) -> Int64s:
-        """Returns the number of items before each datapoint, and of all; remembered."""
-        known: dict[str, Int64s] = vars(self).setdefault('_known_offsets', {})
-        if field not in known:
-            known[field] = offsets_of(self.lengths(field))
-        return known[field]
-
-    def __getstate__(self) -> dict[str, Any]:
-        dropped = ('_known_offsets', '_key_indexes', '_known_places')
-        return {name: value for name, value in vars(self).items() if name not in dropped}
+        return find_keys(self, field, keys)
 
     def _expect(self, field: str, *, is_sequence: bool) -> None:
         select_fields(field, self._types)
@@ -413,10 +301,6 @@ class View(Dataset):
     def _is_unfinished(self) -> bool:
         return any(dataset.unfinished for dataset in self._datasets)
 
-    def _find_first(self, field: str, key: bytes) -> int:
-        rows = self._match(field, [key]).rows
-        return int(rows[0]) if len(rows) else -1
-
     def close(self) -> None:
         for dataset in self._datasets:
             dataset.close()
@@ -449,20 +333,19 @@ class Select(View):
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         return self._datasets[0]._resolve(self._below(indices), selection)
 
-    def _match(self, field: str, keys: list[bytes]) -> Matches:
-        counts, rows = self._datasets[0]._match(field, keys)
-        owners = np.repeat(np.arange(len(keys)), counts)
+    def _match(self, field: str, keys: list[bytes | None]) -> Matches:
+        owners, rows = self._datasets[0]._match(field, keys)
         if isinstance(self._indices, range):
             places, rest = np.divmod(rows - self._indices.start, self._indices.step)
             there = (rest == 0) & (places >= 0) & (places < len(self._indices))
-            return Matches.sorted(owners[there], places[there], len(keys))
+            return sort_matches(owners[there], places[there])
         known: tuple[Int64s, Int64s] | None = vars(self).get('_known_places')
         if known is None:
             order = np.argsort(self._indices, kind='stable')
             known = self._known_places = self._indices[order], order
         starts = known[0].searchsorted(rows, 'left')
-        found = known[0].searchsorted(rows, 'right') - starts
-        return Matches.sorted(np.repeat(owners, found), known[1][spread(starts, found)], len(keys))
+        counts = known[0].searchsorted(rows, 'right') - starts
+        return sort_matches(np.repeat(owners, counts), known[1][spread(starts, counts)])
 
     def _row(self, index: int, selection: Selection | None) -> Datapoint:
         below = self._datasets[0]
