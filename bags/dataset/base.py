@@ -1,25 +1,23 @@
-"""The base of readers and views: their public methods. `bags.dataset.address` has what they are made of."""
+"""The base of readers and views: datapoints by index, and slices, which are views."""
 
 from __future__ import annotations
 
 import abc
 import itertools
-import operator
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, Self, SupportsIndex, overload
+from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.address import Address, Addressable, Datapoint
+from bags.dataset.address import Address, Datapoint
 from bags.dataset.batch import spread
-from bags.dataset.columns import read_column
 from bags.dataset.display import as_html, as_text, heading
-from bags.dataset.key_index import Matches, find_keys, sort_matches
+from bags.dataset.field_access import FieldAccess
+from bags.dataset.key_index import Matches, sort_matches
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
-from bags.dataset.records import Records
 from bags.dataset.selection import Fields, Selection, select_fields, select_whole
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, as_indices, check_index
@@ -30,7 +28,7 @@ Indices = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
 """Several datapoints: a list, a range or an array of integers."""
 
 
-class Dataset(Addressable):
+class Dataset(FieldAccess):
     """A sequence of datapoints that can be read in parts: a reader, or a view of other datasets.
 
     Every dataset is a random-access source for Grain and a map-style dataset for PyTorch. It is thread-safe,
@@ -92,11 +90,6 @@ class Dataset(Addressable):
 
     # Public access.
 
-    @property
-    def spec(self) -> dict[str, str]:
-        """The type of each field, sorted by field."""
-        return {name: kind.text for name, kind in self._types.items()}
-
     @overload
     def __getitem__(self, key: slice | tuple[slice, Fields]) -> Dataset: ...
 
@@ -146,115 +139,6 @@ class Dataset(Addressable):
     def _getitems(self, indices: Iterable[SupportsIndex]) -> list[Datapoint]:
         """The same under the name that Grain calls."""
         return self.__getitems__(indices)
-
-    def batch(self, indices: Iterable[SupportsIndex], fields: Fields = None) -> dict[str, Any]:
-        """Returns columns of values.
-
-        Args:
-            indices: The datapoints, in any order, with repeats; negative ones count from the end.
-            fields: A name, names, or a mapping of names to True, False, or the items (a range, slice or
-                list) of a sequence; all fields unless given.
-
-        Returns:
-            The columns in the order asked. Of types whose values have one size, a new array (B, *shape);
-            of sequences of those, a `Ragged`; else a list. An optional plain field gives a list with None.
-
-        Raises:
-            IndexError, KeyError, TypeError: No such datapoint, field or selection.
-            CorruptError, DecodeError: Damaged data.
-        """
-        return self._read(as_indices(indices, len(self)), select_fields(fields, self._types), read_column)
-
-    def column(self, field: str) -> Any:
-        """Returns the values of a field of all datapoints, as `batch` returns them."""
-        return self.batch(range(len(self)), field)[field]
-
-    def lengths(self, field: str) -> Int64s:
-        """Returns the number of items in each datapoint of a sequence field, int64 (len,), without payload.
-
-        A missing sequence has none.
-        """
-        self._expect(field, is_sequence=True)
-        return self._lengths(np.arange(len(self)), field)
-
-    def field(self, field: str) -> Records:
-        """Returns the records of a plain field as a sequence of bytes, one a datapoint (None: missing)."""
-        self._expect(field, is_sequence=False)
-        return Records(self, field)
-
-    def items(self, field: str) -> Records:
-        """Returns the records of all items of a sequence field as one sequence of bytes."""
-        self._expect(field, is_sequence=True)
-        return Records(self, field)
-
-    def owner(self, field: str, item: SupportsIndex) -> int:
-        """Returns the datapoint of an item, counted over all datapoints as in `items`."""
-        return self.items(field).locate(item)[0]
-
-    def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
-        """Opens a record as a seekable binary file, read on demand.
-
-        Args:
-            index: The datapoint.
-            field: Its field.
-            item: Which item, if the field is a sequence.
-
-        Raises:
-            IndexError, KeyError: No such datapoint, item or field.
-            TypeError: An item of a plain field, or none of a sequence.
-            ValueError: The value is missing.
-        """
-        select_fields(field, self._types)
-        kind, number = self._types[field], check_index(index, len(self))
-        if kind.sequence != (item is not None):
-            what = 'an item, as it is a sequence' if kind.sequence else 'no item, as it is no sequence'
-            raise TypeError(f'field {field!r} of type {kind.text}: expected {what}')
-        asked = True if item is None else [operator.index(item)]
-        (address,) = self._resolve(np.array([number], np.int64), {field: asked})
-        file: BinaryIO | None = address.reader._open_file(
-            int(address.rows[0]), field, address.selection[field]
-        )
-        if file is None:
-            raise ValueError(f'{address.reader!r}, datapoint {number}: field {field!r} has no value')
-        return file
-
-    def find(self, field: str, key: str | bytes | int) -> int:
-        """Returns the index of the first datapoint that has a key, without reading the other datapoints.
-
-        It needs the index of the field that `bags.create_index` writes. Slices, `select`, `concat` and `join`
-        look in the datasets below; the result counts in the view. An index is opened when it is first used.
-
-        Args:
-            field: A field of type `utf8`, `bytes`, `int` or `uint`.
-            key: A value of this type.
-
-        Raises:
-            KeyError: No datapoint has the key, or no such field.
-            TypeError: The key is not of the field's type, the field is of another type, or this is a view of
-                windows, whose datapoints share the keys of others.
-            FileNotFoundError: There is no index.
-            CorruptError: The index is damaged, or the dataset has changed since it was made.
-        """
-        return int(find_keys(self, field, [key])[0])
-
-    def find_many(self, field: str, keys: Iterable[str] | Iterable[bytes] | Iterable[int]) -> Int64s:
-        """Returns the index of the first datapoint that has each key, int64 (n,); reads them together.
-
-        Raises:
-            KeyError: No datapoint has one of the keys; names the first such key.
-            TypeError, FileNotFoundError, CorruptError: As `find`; also TypeError for a key alone.
-        """
-        if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
-            raise TypeError(f'find_many: expected several keys, got {keys!r:.80}')
-        return find_keys(self, field, keys)
-
-    def _expect(self, field: str, *, is_sequence: bool) -> None:
-        select_fields(field, self._types)
-        if self._types[field].sequence != is_sequence:
-            what, instead = ('a sequence', 'field()') if is_sequence else ('a plain', 'items()')
-            raise TypeError(
-                f'field {field!r} of type {self._types[field].text}: expected {what} field; see {instead}'
-            )
 
     def __str__(self) -> str:
         """A heading and a line for each field; `repr` is one line."""

@@ -49,6 +49,10 @@ FORMATS: dict[str, Format] = {
     'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf')),
     'zarr': Format('zarr', ('*.zarr', '*.zarr.zip')),
     'npz': Format('npz', ('*.npz',)),
+    'parquet': Format('arrow', ('*.parquet', '*.parq', '*.pq', 'dataset_infos.json')),
+    'arrow': Format(
+        'arrow', ('*.arrow', '*.feather', '*.ipc', 'state.json', 'dataset_info.json', 'dataset_dict.json')
+    ),
     'mcap': Format('mcap', ('*.mcap', '*.db3', '*.bag', 'metadata.yaml')),
 }
 """By name, in the order in which they are tried."""

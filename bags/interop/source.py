@@ -35,6 +35,8 @@ class Source(abc.ABC):
     damaged: list[tuple[str, str]]
     """Files that are left out because they are damaged, and why; `open_source` raises for the first unless it
     is to skip them."""
+    loads_in_threads: bool = True
+    """Whether `load` takes long, so that several threads are worth their start."""
     encoders: Mapping[str, Callable[..., Any]]
     """Encoders by type in place of those of bags, for values that are records already."""
 

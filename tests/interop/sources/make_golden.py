@@ -5,10 +5,15 @@
 Without arguments it writes all of them.
 """
 
+import datetime as dt
+import decimal
+import hashlib
 import io
+import json
 import shutil
 import sys
 import tempfile
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +94,101 @@ def make_npz():
             task='pick',
             **({'score': np.float32(0.5)} if number else {}),
         )
+
+
+def make_hf():
+    """A dataset with most features, as Parquet on a hub and as save_to_disk writes it, and what they hold.
+
+    It needs the package datasets, which the tests do without.
+    """
+    import datasets
+    from datasets import Array2D, Audio, ClassLabel, Image, LargeList, List, Value, Video
+
+    file_type = {'bytes': Value('binary'), 'path': Value('string')}
+    features = datasets.Features({
+        'amount': Value('decimal128(10, 2)'),
+        'audio': file_type,
+        'big': LargeList(Value('int64')),
+        'day': Value('date32'),
+        'grid': Array2D((2, 3), 'float32'),
+        'half': Value('float16'),
+        'id': Value('int32'),
+        'image': Image(),
+        'images': List(Image()),
+        'label': ClassLabel(names=['cat', 'dog']),
+        'labels': List(ClassLabel(names=['a', 'b'])),
+        'meta data': {'a': Value('int64'), 'b': List(Value('string'))},
+        'nested': List(List(Value('int64'))),
+        'note': Value('string'),
+        'objects': List({'box': List(Value('float32'), length=4), 'kind': ClassLabel(names=['x', 'y'])}),
+        'raw': Value('binary'),
+        'rows': Array2D((None, 3), 'int64'),
+        'tags': List(Value('string')),
+        'vector': List(Value('float32'), length=4),
+        'video': file_type,
+        'when': Value('timestamp[us, tz=UTC]'),
+    })  # fmt: skip
+    rows = [
+        {
+            'amount': decimal.Decimal(f'{index}.25'),
+            'audio': {'bytes': wav(index), 'path': f'{index}.wav'},
+            'big': [index, -index],
+            'day': dt.date(2026, 1, 1 + index),
+            'grid': (np.arange(6, dtype='f4').reshape(2, 3) / 3 + index).tolist(),
+            'half': index / 4,
+            'id': index,
+            'image': {'bytes': jpeg(index), 'path': f'{index}.jpg'},
+            'images': [{'bytes': jpeg(item), 'path': None} for item in range(1 + index % 2)],
+            'label': index % 2,
+            'labels': [1, 0],
+            'meta data': {'a': index, 'b': None if index else ['x']},
+            'nested': [[index], [], [1, 2]],
+            'note': None if index % 3 == 1 else f'note {index}',
+            'objects': [{'box': [0.0, 1.0, 2.0, index], 'kind': 1}],
+            'raw': bytes([0, index]),
+            'rows': [[index, 1, 2]] * (1 + index % 2),
+            'tags': [f'tag {index}', 'ü'],
+            'vector': [index, 0.5, 1.0, 2.0],
+            'video': {'bytes': film(index), 'path': None},
+            'when': dt.datetime(2026, 1, 1, 12, index, tzinfo=dt.UTC),
+        }
+        for index in range(5)
+    ]
+    data = datasets.Dataset.from_list(rows, features=features)
+    data = data.cast_column('audio', Audio()).cast_column('video', Video())
+    (GOLDEN / 'hf/hub/data').mkdir(parents=True)
+    for number in range(2):
+        shard = data.shard(2, number, contiguous=True)
+        shard.to_parquet(GOLDEN / f'hf/hub/data/train-{number:05}-of-00002.parquet', batch_size=2)
+    data.save_to_disk(GOLDEN / 'hf/saved', num_shards=2)
+    few = data.select([0]).select_columns(['id', 'label'])
+    datasets.DatasetDict({'train': few, 'test': few}).save_to_disk(GOLDEN / 'hf/splits')
+    # With what the library itself reads from the files.
+    found = datasets.load_dataset('parquet', data_dir=str(GOLDEN / 'hf/hub/data'), split='train')
+    assert found.features == data.features
+    found = found.cast_column('audio', Audio(decode=False)).cast_column('video', Video(decode=False))
+    found = found.cast_column('image', Image(decode=False)).cast_column('images', List(Image(decode=False)))
+    (GOLDEN / 'hf/expected.json').write_text(json.dumps(list(found), default=as_text))
+
+
+def as_text(value):
+    """Bytes as a digest, and times and decimals as text."""
+    return hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else str(value)
+
+
+def wav(seed):
+    file = io.BytesIO()
+    with wave.open(file, 'wb') as writer:
+        writer.setparams((1, 2, 8000, 0, 'NONE', ''))
+        writer.writeframes(np.random.default_rng(seed).bytes(40))
+    return file.getvalue()
+
+
+def film(seed):
+    import bags
+
+    frames = np.full((2, 16, 16, 3), 40 * seed, np.uint8)
+    return bags.encoders['mp4'](frames, '10')
 
 
 def make_lerobot():
@@ -318,6 +418,7 @@ def plain(value):
 
 
 FORMATS = {
+    'hf': (make_hf, 'hf'),
     'hdf5': (make_hdf5, 'aloha', 'robomimic.hdf5'),
     'lerobot': (make_lerobot, 'lerobot_v3', 'lerobot_v2', 'lerobot.npz'),
     'mcap': (make_mcap, 'recording.mcap', 'recording.json'),
