@@ -150,8 +150,9 @@ def dump_key_index(dataset: Any, field: str, advance: Callable[[int], None] | No
     digest = digest_function()
     parts = [np.empty((2, 0), np.uint64)]
     for some, keys in read_keys(dataset, field):
-        there = [(digest(key), row) for row, key in zip(some.tolist(), keys, strict=True) if key is not None]
-        parts.append(np.array(there, np.uint64).reshape(-1, 2).T)
+        there = np.array([key is not None for key in keys])
+        hashes = np.fromiter((digest(key) for key in keys if key is not None), np.uint64)
+        parts.append(np.stack([hashes, some[there].astype(np.uint64)]))
         if advance is not None:
             advance(len(keys))
     table = np.concatenate(parts, 1)
