@@ -40,20 +40,20 @@ from bags.storage import File, Hints, Store
 from bags.storage.memory_file import MemoryFile
 
 __all__ = [
+    'INDEX_SUFFIX',
+    'KEY_TYPES',
     'KeyIndex',
     'Matches',
     'check_key_field',
     'dump_key_index',
     'find_keys',
     'index_in_memory',
-    'index_name',
-    'is_index',
-    'key_types',
     'open_key_index',
     'read_keys',
     'sort_matches',
 ]
 
+INDEX_SUFFIX = '.index'
 MAGIC = b'bags key index 1'
 FOOTER = struct.Struct('<16s24sQQQ')
 BLOCK = 256
@@ -79,22 +79,7 @@ def sort_matches(places: Int64s, rows: Int64s) -> Matches:
     return places[order], rows[order]
 
 
-def index_name(field: str) -> str:
-    """Returns the name of the index of a field."""
-    return f'{field}.index'
-
-
-def is_index(name: str) -> bool:
-    """Tells by its name whether a file is the index of a field."""
-    return name.endswith('.index')
-
-
 # Keys: bytes, which are equal where the values are.
-
-
-def key_types(kind: FieldType) -> tuple[type, ...]:
-    """Returns the Python types of the keys of a field."""
-    return KEY_TYPES[kind.word]
 
 
 def check_key_field(dataset: Any, field: str) -> FieldType:
@@ -276,7 +261,7 @@ def open_key_index(dataset: Any, field: str, store: Store, folder: str, hints: H
         FileNotFoundError: There is none.
         CorruptError: It is damaged, or stale.
     """
-    path = store.join(folder, index_name(field))
+    path = store.join(folder, field + INDEX_SUFFIX)
     try:
         index = KeyIndex(store.open(path, hints))
     except FileNotFoundError:
@@ -294,7 +279,7 @@ def find_keys(dataset: Any, field: str, keys: Iterable[Any]) -> Int64s:
     kind = check_key_field(dataset, field)
     asked = list(keys)
     for key in asked:
-        if not isinstance(key, key_types(kind)) or isinstance(key, bool):
+        if not isinstance(key, KEY_TYPES[kind.word]) or isinstance(key, bool):
             raise TypeError(
                 f'field {field!r} of type {kind.text}: expected a key of this type, got {key!r:.80}'
             )

@@ -12,7 +12,7 @@ from bags.dataset.absent import Absent, Present, as_optional, optional_field
 from bags.dataset.address import Address
 from bags.dataset.base import Datapoint, Dataset, Select
 from bags.dataset.batch import spread
-from bags.dataset.key_index import Matches, check_key_field, index_in_memory, key_types, read_keys
+from bags.dataset.key_index import KEY_TYPES, Matches, check_key_field, index_in_memory, read_keys
 from bags.dataset.selection import Selection, divide
 from bags.indexing import Int64s, check_index
 
@@ -65,7 +65,7 @@ def join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) ->
         ValueError: Several have one, and `many` is not set.
     """
     first, *others = datasets
-    if len({key_types(check_key_field(dataset, on)) for dataset in datasets}) > 1:
+    if len({KEY_TYPES[check_key_field(dataset, on).word] for dataset in datasets}) > 1:
         kinds = [dataset.spec[on] for dataset in datasets]
         raise TypeError(f'join: field {on!r}: expected keys of one type in all datasets, got {kinds}')
     keys = [key for _, some in read_keys(first, on) for key in some]
