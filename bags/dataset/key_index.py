@@ -283,7 +283,10 @@ def find_keys(dataset: Any, field: str, keys: Iterable[Any]) -> Int64s:
             raise TypeError(
                 f'field {field!r} of type {kind.text}: expected a key of this type, got {key!r:.80}'
             )
-    places, rows = dataset._match(field, list(map(_as_key, asked)))
+    found: Matches = dataset._match(field, list(map(_as_key, asked)))
+    places, rows = found
+    if len(asked) == len(rows) == 1:  # `find` of a key that one datapoint has.
+        return rows
     missing = np.flatnonzero(np.bincount(places, minlength=len(asked)) == 0)
     if len(missing):
         some = f'{asked[missing[0]]!r:.80}' + (f' and {len(missing) - 1} others' * (len(missing) > 1))
