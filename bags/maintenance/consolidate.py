@@ -11,7 +11,7 @@ from bags.bag.options import LimitsStorage, ReaderOptions
 from bags.concurrency import map_concurrently
 from bags.dataset.ask import files_below
 from bags.dataset.folder import Folder
-from bags.dataset.key_index import is_index
+from bags.dataset.key_index import INDEX_SUFFIX
 from bags.dataset.metadata import STATISTICS
 from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index, numbered
 from bags.dataset.spec import Spec, union
@@ -115,7 +115,9 @@ def index_damage(location: Location) -> Iterator[Damage]:
 def _sizes(shard: Shard) -> dict[str, int]:
     """Returns the sizes of its files, but of those made of the data at any time, which say so themselves."""
     return {
-        name: size for name, size in sorted(shard.sizes.items()) if name != STATISTICS and not is_index(name)
+        name: size
+        for name, size in sorted(shard.sizes.items())
+        if name != STATISTICS and not name.endswith(INDEX_SUFFIX)
     }
 
 
