@@ -14,5 +14,5 @@ export default defineConfig({
       output: {entryFileNames: chunk => chunk.name === 'worker' ? 'worker.js' : 'assets/[name]-[hash].js'},
     },
   },
-  test: {include: ['tests/**/*.test.ts'], globalSetup: 'tests/setup.ts'},
+  test: {include: ['tests/**/*.test.ts'], globalSetup: 'tests/setup.ts', testTimeout: 60_000, hookTimeout: 60_000, fileParallelism: false},
 });

@@ -116,6 +116,100 @@ def write_damaged(folder):
     path.write_bytes(path.read_bytes()[:-11])
 
 
+def film(frames, height=192, width=256, fps=30):
+    """Frames whose first row of 16 blocks is their number in binary, over noise, which makes the film large."""
+    rng = np.random.default_rng(1)
+    noise = rng.integers(60, 190, (8, height, width, 3), np.uint8)
+    for number in range(frames):
+        frame = noise[number % 8].copy()
+        for bit in range(16):
+            frame[:24, bit * 16 : bit * 16 + 16] = 255 if number >> bit & 1 else 0
+        yield frame
+
+
+def write_mp4(path, frames, codec='libx264', fps=30):
+    import av
+
+    with av.open(path, 'w', format='mp4', options={'movflags': 'faststart'}) as container:
+        stream = container.add_stream(codec, rate=fps, options={'g': '15', 'bf': '0'} if codec == 'libx264' else {})
+        stream.height, stream.width = frames[0].shape[:2]
+        stream.pix_fmt = 'yuv420p'
+        for frame in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, 'rgb24')))
+        container.mux(stream.encode())
+    return path
+
+
+def write_media(folder):
+    spec = {
+        'action': 'array(float32,2)[]', 'camera': 'jpeg(90)[]', 'caption': 'utf8', 'clips': 'mp4[]', 'depth': 'png',
+        'film': 'mp4', 'gyro': 'float(4)[]', 'gyro_time': 'float(8)[]', 'heat': 'array(float32,24,32)', 'info': 'json',
+        'label': 'int(1)', 'old': 'mp4?', 'sound': 'wav', 'tokens': 'array(uint16,?)', 'words': 'utf8[]', 'zipped': 'mp4?',
+    }  # fmt: skip
+    metadata = {'fields': {
+        'action': {'rate': 10, 'names': ['shoulder', 'elbow'], 'unit': 'rad'}, 'camera': {'rate': 5},
+        'gyro': {'times': 'gyro_time'}, 'label': {'classes': ['cat', 'dog', 'owl']},
+    }}  # fmt: skip
+    frames = list(film(600))
+    path = write_mp4(str(folder / 'film.mp4'), frames)
+    parts = [write_mp4(str(folder / f'clip{k}.mp4'), frames[k * 45 : k * 45 + 45]) for k in range(4)]
+    old = write_mp4(str(folder / 'old.mp4'), frames[:20], 'mpeg4')
+    rng = np.random.default_rng(2)
+    times = np.arange(200) / 10
+    x, y = np.meshgrid(np.linspace(-2, 2, 160), np.linspace(-2, 2, 120))
+    time = np.arange(16000 * 4) / 16000
+    sweep = (0.4 * np.sin(2 * np.pi * (200 * time + 300 * time**2)) * 32767).astype(np.int16)
+    with bags.DatasetWriter(folder / 'media', spec, metadata=metadata, compression=['zipped']) as writer:
+        for index in range(4):
+            writer.append({
+                'action': np.stack([np.sin(times + index), np.cos(2 * times)], 1).astype(np.float32),
+                'camera': [np.full((90, 120, 3), (k * 2, 90, 255 - k * 2), np.uint8) for k in range(100)],
+                'caption': ['A robot arm puts a cup on a shelf.', '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>',
+                            'Ein längerer Text über viele Zeilen. ' * 40, ''][index],
+                'clips': parts, 'depth': (500 + 4000 * np.exp(-x**2 - y**2)).astype(np.uint16) * (x > -1.8), 'film': path,
+                'gyro': np.sin(np.arange(50)), 'gyro_time': np.sort(rng.random(50) * 20), 'heat': rng.random((24, 32), np.float32),
+                'info': {'robot': {'name': 'arm 7', 'joints': [1, 2, 3]}, 'notes': ['<b>bold?</b>'], 'ok': True},
+                'label': index % 3, 'old': old if index == 1 else None, 'sound': (sweep[:, None], 16000),
+                'tokens': rng.integers(0, 50000, 300).astype(np.uint16), 'words': 'the cup is on the shelf now'.split(),
+                'zipped': parts[0] if index == 2 else None,
+            })  # fmt: skip
+
+
+def write_photos(folder):
+    rng = np.random.default_rng(3)
+    spec = {'id': 'int(8)', 'image': 'png', 'label': 'int(1)', 'text': 'utf8'}
+    metadata = {'fields': {'label': {'classes': ['cat', 'dog', 'owl', 'fox']}}}
+    pixels = []
+    with bags.ShardedDatasetWriter(folder / 'photos', spec, shard_length=128, metadata=metadata, compression=['text']) as writer:
+        for index in range(500):
+            image = np.kron(rng.integers(0, 256, (12, 16, 3), np.uint8), np.ones((16, 16, 1), np.uint8))
+            image += rng.integers(0, 6, image.shape, np.uint8)
+            pixels.append(image[5, 7].tolist())
+            writer.append({'id': index, 'image': image, 'label': index % 4, 'text': f'photo {index} of ' + 'a fox' * (index % 2) + 'an owl' * (index % 3)})
+    bags.consolidate(folder / 'photos')
+    return pixels
+
+
+def write_million(folder, count=1_000_000):
+    rng = np.random.default_rng(4)
+    arrays = {
+        'id': np.arange(count),
+        'score': rng.random(count, np.float32),
+        'state': np.cumsum(rng.normal(size=(count, 16)).astype(np.float32), 1),
+    }
+    bags.from_numpy(arrays, folder / 'million', progress=False)
+
+
+def write_strange(folder):
+    """Names that only other writers give to fields."""
+    with bags.DatasetWriter(folder / 'strange', {'a': 'utf8', 'b': 'int(8)'}) as writer:
+        for index in range(3):
+            writer.append({'a': '</span><script>window.hacked=1</script>', 'b': index})
+    name = '<img src=x onerror=window.hacked=1>'
+    os.rename(folder / 'strange' / 'a.bag', folder / 'strange' / f'{name}.bag')
+    (folder / 'strange' / 'spec.json').write_text(json.dumps({name: 'utf8', 'b': 'int(8)'}))
+
+
 def main():
     folder = Path(sys.argv[1])
     shutil.rmtree(folder, ignore_errors=True)
@@ -123,6 +217,10 @@ def main():
     rows = write_values(folder)
     write_unclosed(folder)
     write_damaged(folder)
+    write_media(folder)
+    write_million(folder)
+    write_strange(folder)
+    (folder / 'pixels.json').write_text(json.dumps(write_photos(folder)))
     (folder / 'expected.json').write_text(json.dumps(rows))
 
 

@@ -32,9 +32,8 @@ export class RangeServer {
       const range = request.headers.range;
       const note = (bytes: number) => started.asked.push({method: request.method!, path, range, bytes});
       const name = Object.keys(folders).find(name => path.startsWith(`${prefix}/${name}/`));
-      const inside = name === undefined ? '' : normalize(path.slice(prefix.length + name.length + 2));
-      let file = name === undefined || inside.startsWith('..') ? '' : join(folders[name], inside);
-      if (file.endsWith('/')) file += 'index.html';
+      const inside = name === undefined ? '' : normalize(`./${path.slice(prefix.length + name.length + 2)}${path.endsWith('/') ? 'index.html' : ''}`);
+      const file = name === undefined || inside.startsWith('..') ? '' : join(folders[name], inside);
       if (!file || !existsSync(file) || !statSync(file).isFile()) {
         note(0);
         response.writeHead(404, headers).end();

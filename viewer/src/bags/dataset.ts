@@ -255,6 +255,11 @@ export class Dataset {
     return type.sequence ? values : values[0];
   }
 
+  /** The bag of a field that a datapoint's records are in. */
+  bagOf(index: number, field: string): Promise<Bag> {
+    return this.shardOf(index).folder.bag(field);
+  }
+
   /** Yields the values of a plain field for consecutive datapoints, in runs that are read at once. */
   async *column(field: string, rows = 1 << 14): AsyncGenerator<{first: number; values: unknown[]}> {
     const type = this.type(field);

@@ -1,0 +1,184 @@
+// The page: its header, and the view that the URL names.
+
+import {useEffect, useMemo, useState} from 'preact/hooks';
+
+import {Dataset} from '../bags/dataset';
+import {RangeCache} from '../bags/ranges';
+import {DatapointPage} from './datapoint';
+import {FieldsPage} from './fields';
+import {filterRows} from './filter';
+import {bytesText, countText} from './format';
+import {defaultFields, Grid} from './grid';
+import {startWorker, useLoaded} from './load';
+import {downloadMarks, useMarks} from './marks';
+import {dataUrl, linkTo, navigate, type Route, useRoute} from './route';
+
+export function App() {
+  const url = useMemo(dataUrl, []);
+  useEffect(() => { void startWorker(); }, []);
+  return url ? <Opened url={url} /> : <Ask />;
+}
+
+/** Asks for a dataset, where the URL names none. */
+function Ask() {
+  const [text, setText] = useState('');
+  const open = (event: Event) => {
+    event.preventDefault();
+    location.search = `?data=${encodeURIComponent(text.trim())}`;
+  };
+  return (
+    <main class="ask">
+      <h1>Look at a dataset</h1>
+      <p>The address of a folder that <code>bags</code> wrote, on any web server that answers GET with Range; on another host than
+        this page, one that sends <code>Access-Control-Allow-Origin</code> and <code>Access-Control-Expose-Headers: Content-Range</code>.</p>
+      <form onSubmit={open}>
+        <input value={text} onInput={event => setText(event.currentTarget.value)} placeholder="https://host/episodes" aria-label="Address" required />
+        <button>Open</button>
+      </form>
+    </main>
+  );
+}
+
+function Opened({url}: {url: string}) {
+  const cache = useMemo(() => new RangeCache(), []);
+  const loaded = useLoaded(() => Dataset.open(url, cache), [url]);
+  if (loaded.state === 'loading') return <main class="ask"><p class="notice">Opening {url} …</p></main>;
+  if (loaded.state === 'error') {
+    return <main class="ask"><h1>Not opened</h1><p class="failure" role="alert">{loaded.error.message}</p></main>;
+  }
+  return <Viewer dataset={loaded.value} />;
+}
+
+function Viewer({dataset}: {dataset: Dataset}) {
+  const route = useRoute();
+  const {marks, toggle, clear} = useMarks(dataset.url);
+  const [progress, setProgress] = useState(0);
+  const filtered = useFiltered(dataset, route.filter, setProgress);
+  const rows = filtered.state === 'ready' ? filtered.value : null;
+  const name = decodeURIComponent(dataset.url.replace(/\/$/, '').split('/').pop() ?? '');
+  useEffect(() => { document.title = `${route.view === 'datapoint' ? `${route.at} · ` : ''}${name} · bags`; });
+  return (
+    <div class="app">
+      <header class="bar">
+        <a class="title" href={linkTo({view: 'grid'})}>{name}</a>
+        <span class="faint summary">
+          {countText(dataset.length, 'datapoint')}{dataset.shardCount > 1 ? ` in ${countText(dataset.shardCount, 'shard')}` : ''}
+          {rows && `, ${rows.length.toLocaleString('en')} pass`}
+        </span>
+        <Jump dataset={dataset} route={route} />
+        <FilterBox text={route.filter} busy={filtered.state === 'loading' ? progress : null}
+          error={filtered.state === 'error' ? filtered.error.message : null} />
+        <nav>
+          {route.view === 'grid' && <Choice dataset={dataset} route={route} />}
+          <a href={linkTo({view: route.view === 'fields' ? 'grid' : 'fields'})}>{route.view === 'fields' ? 'Grid' : 'Fields'}</a>
+          {marks.size > 0 && <>
+            <button onClick={() => downloadMarks(marks)} title="A list that bags.select takes">★ {marks.size} ↓</button>
+            <button onClick={clear} title="Remove all marks">✕</button>
+          </>}
+          <Theme />
+        </nav>
+      </header>
+      {route.view === 'datapoint' && route.at < dataset.length
+        ? <DatapointPage dataset={dataset} route={route} rows={rows} marked={marks.has(route.at)} toggleMark={toggle} />
+        : route.view === 'datapoint' ? <p class="notice" role="alert">There is no datapoint {route.at}: there are {dataset.length}.</p>
+          : route.view === 'fields' ? <FieldsPage dataset={dataset} />
+            : <Grid dataset={dataset} route={route} rows={rows} marks={marks} toggleMark={toggle} />}
+      <Traffic dataset={dataset} />
+    </div>
+  );
+}
+
+/** Runs the filter; null rows without one. */
+function useFiltered(dataset: Dataset, text: string, report: (part: number) => void) {
+  return useLoaded(async () => {
+    if (!text) return null;
+    report(0);
+    return filterRows(dataset, text, part => {
+      report(part);
+      return new URLSearchParams(location.hash.slice(1)).get('filter') === text;
+    });
+  }, [dataset, text]);
+}
+
+function Jump({dataset, route}: {dataset: Dataset; route: Route}) {
+  const go = (event: Event) => {
+    event.preventDefault();
+    const input = (event.currentTarget as HTMLFormElement).elements.namedItem('index') as HTMLInputElement;
+    const index = Math.trunc(Number(input.value.replace(/[,_ ]/g, '')));
+    const at = Math.min(dataset.length - 1, index < 0 ? dataset.length + index : index);
+    if (Number.isFinite(at) && at >= 0) navigate({at, t: 0});
+    input.value = '';
+  };
+  return (
+    <form onSubmit={go}>
+      <input name="index" class="jump" inputMode="numeric" autocomplete="off" aria-label="Go to datapoint"
+        placeholder={`Go to ${route.at.toLocaleString('en')} …`} />
+    </form>
+  );
+}
+
+function FilterBox({text, busy, error}: {text: string; busy: number | null; error: string | null}) {
+  const [draft, setDraft] = useState(text);
+  useEffect(() => setDraft(text), [text]);
+  const apply = (event: Event) => {
+    event.preventDefault();
+    navigate({filter: draft.trim(), at: 0});
+  };
+  return (
+    <form class="filter" onSubmit={apply}>
+      <input value={draft} onInput={event => setDraft(event.currentTarget.value)} aria-label="Filter" autocomplete="off"
+        placeholder="Filter: id >= 10 and text ~ word" class={error ? 'wrong' : ''} />
+      {busy !== null && text && <span class="faint">{Math.round(100 * busy)} %</span>}
+      {error && text && <span class="failure" role="alert" title={error}>{error}</span>}
+    </form>
+  );
+}
+
+function Choice({dataset, route}: {dataset: Dataset; route: Route}) {
+  const chosen = route.fields ?? defaultFields(dataset);
+  const toggle = (name: string) => {
+    const next = [...dataset.spec.keys()].filter(other => other === name ? !chosen.includes(name) : chosen.includes(other));
+    navigate({fields: next}, true);
+  };
+  return (
+    <details class="choice">
+      <summary>Shown</summary>
+      <div>
+        {[...dataset.spec].map(([name, type]) => (
+          <label key={name}>
+            <input type="checkbox" checked={chosen.includes(name)} onChange={() => toggle(name)} /> {name} <code>{type.text}</code>
+          </label>
+        ))}
+      </div>
+    </details>
+  );
+}
+
+function Theme() {
+  const [theme, setTheme] = useState<string | null>(() => {
+    try {
+      return localStorage.getItem('bags theme');
+    } catch {
+      return null;
+    }
+  });
+  const dark = theme ? theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+  useEffect(() => {
+    document.documentElement.dataset.theme = dark ? 'dark' : 'light';
+    dispatchEvent(new Event('theme'));
+    try {
+      if (theme) localStorage.setItem('bags theme', theme);
+    } catch { /* A private window. */ }
+  }, [dark, theme]);
+  return <button onClick={() => setTheme(dark ? 'light' : 'dark')} aria-label={dark ? 'Light theme' : 'Dark theme'}>{dark ? '☀' : '☾'}</button>;
+}
+
+/** What was read so far, by the page itself. */
+function Traffic({dataset}: {dataset: Dataset}) {
+  const [, update] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => update(count => count + 1), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return <footer class="faint">{bytesText(dataset.cache.bytes)} in {countText(dataset.cache.requests, 'request')}</footer>;
+}
