@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from bags.loader.loader import Loader
     from bags.loader.normalize import Normalize, normalize
     from bags.maintenance.consolidate import consolidate
+    from bags.maintenance.create_index import create_index
     from bags.maintenance.findings import Damage, Note
     from bags.maintenance.info import BagInfo, DatasetInfo, Distribution, FieldInfo, info
     from bags.maintenance.metadata import set_metadata
@@ -114,6 +115,7 @@ __all__ = [
     'consolidate',
     'convert',
     'copy',
+    'create_index',
     'cut_clips',
     'decoders',
     'encoders',
@@ -170,6 +172,7 @@ _HOMES = {
     'loader.loader': ('Loader',),
     'loader.normalize': ('Normalize', 'normalize'),
     'maintenance.consolidate': ('consolidate',),
+    'maintenance.create_index': ('create_index',),
     'maintenance.findings': ('Damage', 'Note'),
     'maintenance.info': ('BagInfo', 'DatasetInfo', 'Distribution', 'FieldInfo', 'info'),
     'maintenance.metadata': ('set_metadata',),

@@ -37,12 +37,13 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item], max_th
     the calling thread does all items.
 
     Raises:
-        BaseException: The first error of `work`, once all threads have ended. Pending items are not begun.
+        BaseException: An error of `work`, once all threads have ended; of several, that of the first item.
+            Pending items are not begun.
     """
     if min(max_threads, len(items)) < 2 or sys.is_finalizing():
         return [work(item) for item in items]
     results: list[Any] = [None] * len(items)
-    errors: list[BaseException] = []
+    errors: dict[int, BaseException] = {}  # By item.
     # Each thread takes items until it takes a None.
     pending: deque[int | None] = deque([*range(1, len(items)), *[None] * max_threads])
 
@@ -52,7 +53,7 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item], max_th
                 results[index] = work(items[index])
                 index = None if errors else pending.popleft()
         except BaseException as exc:
-            errors.append(exc)
+            errors[index or 0] = exc
 
     threads: list[threading.Thread] = []
     try:
@@ -70,16 +71,18 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item], max_th
         for thread in threads:
             thread.join()
     except BaseException as exc:  # Ctrl-C while threads are started or joined.
-        errors.append(exc)
+        errors[-1] = exc
         raise
     if errors:
-        raise errors[0]
+        raise errors[min(errors)]
     return results
 
 
 def map_concurrently(work: Callable[[Item], Result], items: Sequence[Item], concurrent: bool) -> list[Result]:
     """Returns the results of `work` for all items, in order; in threads if `concurrent`, else one by one."""
-    return map_in_threads(work, items, MAX_WAITING_THREADS if concurrent else 1)
+    if not concurrent:
+        return [work(item) for item in items]
+    return map_in_threads(work, items, MAX_WAITING_THREADS)
 
 
 def split(count: int, parts: int) -> list[slice]:

@@ -9,7 +9,9 @@ from pathlib import Path
 from benchmarks import cold, data, datasets, loading, records, remote, report, scale
 from benchmarks.peers import PEERS, is_installed
 
-PARTS = ('records', 'cold', 'datasets', 'loading', 'windows', 'scale', 'remote', 'video')
+PARTS = (
+    'records', 'cold', 'datasets', 'loading', 'windows', 'planning', 'scale', 'remote', 'video', 'imports',
+)  # fmt: skip
 
 
 def main() -> None:
@@ -49,10 +51,18 @@ def main() -> None:
 
             video.main(output, quick=options.quick)
             audio.main(output, quick=options.quick)
+        elif part == 'imports':
+            from benchmarks import imports  # Uses Pillow.
+
+            imports.main(output, quick=options.quick)
         elif part == 'windows':
             from benchmarks import windows  # Writes videos with PyAV.
 
             windows.main(output, quick=options.quick)
+        elif part == 'planning':
+            from benchmarks import planning  # Imports bags, which is not needed for the peers.
+
+            planning.main(output, quick=options.quick)
         else:
             module = {'datasets': datasets, 'loading': loading, 'scale': scale, 'remote': remote}[part]
             module.main(output, quick=options.quick)

@@ -83,12 +83,18 @@ def neighbours(reader: Any) -> Callable[[Any], None]:
 
 
 def build(path: Path, count: int) -> None:
+    """Writes the numbers from 0 on."""
+    write_numbers(path, np.arange(count))
+
+
+def write_numbers(path: Path, numbers: np.ndarray) -> None:
     """Writes a dataset of one int field with numpy, in seconds instead of minutes."""
     path.mkdir()
     (path / 'spec.json').write_text(json.dumps({'id': 'int(8)'}))
+    count = len(numbers)
     refs = np.zeros(count, np.dtype([('array', 'u1'), ('tag', 'u1'), ('id', '>u4')]))
     refs['array'], refs['tag'], refs['id'] = 0x91, 0xCE, np.arange(count)
-    for name, records in (('refs', refs), ('id', np.arange(count, dtype='<i8'))):
+    for name, records in (('refs', refs), ('id', numbers.astype('<i8'))):
         limits = np.arange(1, count + 1, dtype='<u8') * records.itemsize
         with open(path / f'{name}.bag', 'wb') as file:
             records.tofile(file)

@@ -3,31 +3,34 @@
 A window has two frames of 256 × 256, ten states at 200 Hz and 16 actions at 50 Hz; a batch has 64 windows in
 random order, of episodes of ten seconds. Frames are arrays or jpegs of a sequence, or of videos in H.264. By
 hand, the items of a window are computed, the datapoint is read with them, and the values are stacked.
+
+If `LEROBOT_PYTHON` names a Python in which LeRobot is installed, such windows of a recording that it wrote,
+with all streams at 30 Hz: its dataset and the view read the same video files.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
 import bags
+from benchmarks.lerobot_windows import DELTA_TIMESTAMPS, LeRobot, draw, states_of
 from benchmarks.timing import Candidate, time_interleaved
 
 SECONDS, SIZE, BATCH = 10, 256, 64
 EPISODES = {'array(uint8,256,256,3)[]': 4, 'jpeg[]': 20, 'video(30)': 20}
 """By the type of frames."""
 FACTS = {'fields': {'camera': {'rate': 30}, 'state': {'rate': 200}, 'action': {'rate': 50}}}
-FLOORS = {'by hand': 0.8}
+FLOORS = {'by hand': 0.8, 'lerobot': 2.0}
 
 
 def write(path, kind):
-    """Writes the episodes: noise that moves, so that frames have a usual size."""
-    noise = np.random.default_rng(0).integers(0, 60, (SIZE + 30 * SECONDS, SIZE, 3)).astype(np.uint8)
-    noise += np.linspace(0, 190, len(noise), dtype=np.uint8)[:, None, None]
-    frames = np.stack([noise[start : start + SIZE] for start in range(30 * SECONDS)])
+    """Writes the episodes."""
+    frames = draw()
     spec = {'camera': kind, 'state': 'array(float32,7)[]', 'action': 'array(float32,7)[]'}
     with bags.DatasetWriter(path, spec, metadata=FACTS) as writer:
         for index in range(EPISODES[kind]):
@@ -79,26 +82,64 @@ class ByHand:
         return {name: np.stack([each[name] for each in found]) for name in found[0]}
 
 
-CANDIDATES = {'bags': Windows, 'by hand': ByHand}
+def compare(output, title, made, places, quick):
+    """Prints the rates of batches of places."""
+    starts = range(0, len(places) - BATCH, BATCH)
+    batches = itertools.cycle([places[start : start + BATCH] for start in starts])
+    candidates = {name: Candidate(each.batch, BATCH, before=batches.__next__) for name, each in made.items()}
+    timings = time_interleaved(candidates, seconds=2 if quick else 8, min_rounds=5)
+    output.compare(title, timings, 'bags', FLOORS)
+
+
+def check_equal(batch, other, rounding=0):
+    """Checks that batches have equal windows; decoders may round a colour up or down."""
+    for name in ('camera', 'state', 'action'):
+        if not np.allclose(batch[name], other[name], rtol=0, atol=rounding if name == 'camera' else 0):
+            raise AssertionError(f'{name}: expected equal windows')
+
+
+def beside_hand(output, folder, quick):
+    """Prints a table for each kind of frames."""
+    for number, (kind, episodes) in enumerate(EPISODES.items()):
+        path = folder / str(number)
+        write(path, kind)
+        made = {'bags': Windows(path), 'by hand': ByHand(path)}
+        places = np.random.default_rng(1).permutation(episodes * 30 * SECONDS).tolist()
+        check_equal(*(each.batch(places[:BATCH]) for each in made.values()))
+        compare(output, f'{BATCH} windows, frames of {kind}', made, places, quick)
+
+
+def beside_lerobot(output, folder, quick):
+    """Prints a table, or what is missing."""
+    python = os.environ.get('LEROBOT_PYTHON')
+    if not python:
+        print('windows: not beside LeRobot: LEROBOT_PYTHON names no Python in which it is installed')
+        return
+    lerobot = LeRobot(python, folder)
+    try:
+        lerobot.batch([0])  # Once it is there, the recording is written.
+        spec = {'camera': 'video', 'state': 'array(float32,7)[]', 'action': 'array(float32,7)[]'}
+        with bags.DatasetWriter(folder / 'bags', spec) as writer:
+            for episode, video in enumerate(lerobot.videos()):
+                states = states_of(episode)
+                writer.append({'camera': video, 'state': states, 'action': -states})
+        windows = bags.windows(
+            bags.open(folder / 'bags'),
+            {name: bags.times(*offsets, fill='exact') for name, offsets in DELTA_TIMESTAMPS.items()},
+            every='camera', times={'state': 30, 'action': 30},
+        )  # fmt: skip
+        places = np.random.default_rng(1).permutation(len(windows)).tolist()
+        check_equal(windows.batch([0]), lerobot.first(), rounding=2)
+        compare(
+            output, f'{BATCH} windows of a recording of LeRobot', {'bags': windows, 'lerobot': lerobot},
+            places, quick,
+        )  # fmt: skip
+    finally:
+        lerobot.close()
 
 
 def main(output, *, quick):
-    """Prints a table for each kind of frames."""
-    for kind, episodes in EPISODES.items():
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / 'episodes'
-            write(path, kind)
-            made = {name: make(path) for name, make in CANDIDATES.items()}
-            random = np.random.default_rng(1)
-            places = random.permutation(episodes * 30 * SECONDS).tolist()
-            starts = range(0, len(places) - BATCH, BATCH)
-            batches = itertools.cycle([places[start : start + BATCH] for start in starts])
-            found = {name: each.batch(places[:BATCH]) for name, each in made.items()}
-            for name in ('camera', 'state', 'action'):
-                if not np.array_equal(found['bags'][name], found['by hand'][name]):
-                    raise AssertionError(f'{name}: expected equal windows')
-            candidates = {
-                name: Candidate(each.batch, BATCH, before=batches.__next__) for name, each in made.items()
-            }
-            timings = time_interleaved(candidates, seconds=2 if quick else 8, min_rounds=5)
-            output.compare(f'{BATCH} windows, frames of {kind}', timings, 'bags', FLOORS)
+    """Prints the tables."""
+    with tempfile.TemporaryDirectory() as folder:
+        beside_hand(output, Path(folder), quick)
+        beside_lerobot(output, Path(folder), quick)

@@ -26,7 +26,6 @@ from bags.dataset.refs import MISSING
 from bags.dataset.spec import Spec
 from bags.errors import CorruptError
 from bags.indexing import Int64s, offsets_of
-from bags.storage import store_to_read
 from bags.storage.range_file import RangeFile
 
 __all__ = ['ChunkReader', 'ComputedFields', 'has_checksums']
@@ -216,15 +215,14 @@ def has_checksums(bag: BagFile) -> bool:
     """Returns whether the records of a bag have checksums."""
     if bag.checksums is not None or bag.options is None:
         return bag.checksums is not None
-    store, _ = store_to_read(bag.path, bag.options)
-    return store.exists(checksums_name(bag.path))
+    return bag.options.store_of(bag.path).exists(checksums_name(bag.path))
 
 
 def _open_checked(bag: BagFile) -> BagFile:
     """Opens a bag again, to compare its records with their checksums."""
     assert bag.options is not None
     options = merge(ReaderOptions, bag.options, {'checksum': True})
-    checked = open_bag(store_to_read(bag.path, options)[0], bag.path, options)
+    checked = open_bag(options.store_of(bag.path), bag.path, options)
     checked.codec = bag.codec
     return checked
 

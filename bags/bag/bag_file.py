@@ -41,7 +41,7 @@ class BagFile:
         count: Number of records.
         end: Number of bytes that the records can take.
         codec: Decompresses records; None where they are stored as they are.
-        memory: Whether to read the whole table now and keep it.
+        memory: Whether to read the whole table now and keep it, where that takes requests.
         checksums: Those of the records, if they are to be compared: at every read, or once for each block of
             records of one length, which are used where they are in the file.
     """
@@ -68,7 +68,7 @@ class BagFile:
         self.options: ReaderOptions | None = None
         """How to open it again in another process."""
         self.ends: Int64s | BlockTable
-        if memory:
+        if memory or (limits.is_remote and offset >= limits.cached_from):  # The latter came with its size.
             self.ends = np.frombuffer(bytes(limits.read(offset, offset + count * ENTRY)), '<i8')
         elif limits.buffer is not None:
             self.ends = np.frombuffer(limits.buffer, '<i8', count, offset)
@@ -96,7 +96,6 @@ class BagFile:
         if in_memory and codec is None and count:
             length, last = int(self.ends[0]), int(self.ends[count - 1])
             self.length = length if last == length * count <= end else 0
-        self._verified: VerifiedBlocks | None = None
 
     @property
     def size(self) -> int:
@@ -291,27 +290,26 @@ class BagFile:
 
     # Many records as an array.
 
+    @cached_attribute
     def verified(self) -> VerifiedBlocks:
-        """Returns the blocks of limits that are multiples of `length`."""
-        if self._verified is None:
-            ends, length, checksums, buffer = self.ends, self.length, self.checksums, self.file.buffer
+        """The blocks of limits that are multiples of `length`."""
+        ends, length, checksums, buffer = self.ends, self.length, self.checksums, self.file.buffer
 
-            def has_length(start: int, stop: int) -> bool:
-                expected = np.arange(start + 1, stop + 1) * length
-                holds = bool((ends[start:stop] == expected).all())
-                if holds and checksums is not None and buffer is not None:
-                    places = range(start * length, stop * length, length)
-                    return checksums.holds(start, [buffer[place : place + length] for place in places])
-                return holds
+        def has_length(start: int, stop: int) -> bool:
+            expected = np.arange(start + 1, stop + 1) * length
+            holds = bool((ends[start:stop] == expected).all())
+            if holds and checksums is not None and buffer is not None:
+                places = range(start * length, stop * length, length)
+                return checksums.holds(start, [buffer[place : place + length] for place in places])
+            return holds
 
-            self._verified = VerifiedBlocks(self.count, has_length)
-        return self._verified
+        return VerifiedBlocks(self.count, has_length)
 
     def fixed(self, indices: Int64s, length: int) -> npt.NDArray[np.uint8] | None:
         """Returns records of one length as a new array (n, length); None if a record has another length."""
         chosen = as_slice(indices)
         in_blocks = self.length == length > 0 < len(indices)
-        if in_blocks and (self._verified or self.verified()).holds(chosen):
+        if in_blocks and self.verified.holds(chosen):
             table = np.ndarray((self.count, length), np.uint8, self.file.buffer)
             if isinstance(chosen, slice):
                 self.file.expect(np.array([chosen.start * length]), np.array([chosen.stop * length]))

@@ -14,7 +14,6 @@ from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
 from bags.bag.zstd import codec_for
 from bags.errors import CorruptError
 from bags.storage import File, Hints, Stat, Store
-from bags.storage.base import Buffer
 
 __all__ = ['limits_name', 'open_bag', 'parse_tail']
 
@@ -43,7 +42,7 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
     placement = options.limits_placement
     starts = placement is LimitsPlacement.STARTS
     separate = placement in (LimitsPlacement.SEPARATE, LimitsPlacement.IDX)
-    beside = limits_name(path, placement)
+    beside = limits_name(path, placement) if separate or not store.is_remote else ''
     memory = options.limits_storage is LimitsStorage.IN_MEMORY
     codec = codec_for(path, options.compression, options.max_record_size)
     hints = Hints(options.access_pattern, options.cache_policy, options.mapped, options.max_parallelism)
@@ -55,7 +54,7 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
         try:
             # The limits are opened before the records: each record is written before its limit, so every
             # limit in the file has its record.
-            if separate or not store.is_remote:
+            if separate or (not store.is_remote and store.exists(beside)):
                 try:
                     limits = store.open(beside, plain)
                 except FileNotFoundError:
@@ -81,14 +80,16 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
         except IsADirectoryError:
             detail = 'expected a bag, which is a file, got a folder (bags.open opens datasets)'
             raise IsADirectoryError(errno.EISDIR, detail, path) from None
-        except CorruptError as exc:
+        except (CorruptError, EOFError) as exc:
             # Maybe not damaged: a writer may have closed the bag, or resumed it, while it was being opened.
             # The next attempt then opens another file.
             before = None if limits is None else (limits.size, limits.version)
             if not store.is_remote and _stat(store, beside) != before:
                 continue
             if store.is_remote or str(exc) == previous:
-                raise
+                if isinstance(exc, CorruptError):
+                    raise
+                raise CorruptError(path, None, str(exc)) from exc
             previous = str(exc)
         else:
             bag.options = options
@@ -124,13 +125,14 @@ def parse_tail(file: File, starts: bool) -> tuple[int, int]:
 
     Raises:
         CorruptError: The file cannot end with a table.
+        EOFError: A writer has just cut off its end.
     """
     size = file.size
     if not size:
         return 0, 0
     if size < ENTRY:
         raise _bad_tail(file.path, f'{size} bytes are too few to hold limits')
-    last = bytes(_fetch(file, size - ENTRY, size))
+    last = bytes(file.fetch(size - ENTRY, size))
     end = int.from_bytes(last, 'little')
     if end >= MAX_LIMIT:
         raise _bad_tail(file.path, f'expected a limit at its end, got {last!r}; is it cut off, or not a bag?')
@@ -141,7 +143,7 @@ def parse_tail(file: File, starts: bool) -> tuple[int, int]:
         raise _bad_tail(file.path, f'the limits take {size - end} bytes, not a multiple of {ENTRY}')
     # A remote file costs a request here, for what every read of a record checks anyway.
     if starts or end >= file.cached_from:
-        first = int.from_bytes(_fetch(file, end, end + ENTRY), 'little')
+        first = int.from_bytes(file.fetch(end, end + ENTRY), 'little')
         if starts and first:
             raise _bad_tail(file.path, f'expected limits that begin with 0, got {first}')
         if first > end:
@@ -157,14 +159,6 @@ def _bad_tail(path: str, detail: str, record: int | None = None) -> CorruptError
     return CorruptError(path, None, 'not a bag: it has no valid limits at its end')
 
 
-def _fetch(file: File, start: int, stop: int) -> Buffer:
-    """Reads the end of a file, which a writer may cut off at any time."""
-    try:
-        return file.fetch(start, stop)
-    except EOFError as exc:
-        raise CorruptError(file.path, None, str(exc)) from exc
-
-
 def _is_closed(file: File, limits: File, starts: bool) -> bool:
     """Returns whether a bag that has limits beside it is closed after all.
 
@@ -176,11 +170,11 @@ def _is_closed(file: File, limits: File, starts: bool) -> bool:
     """
     try:
         end, count = parse_tail(file, starts)
-    except CorruptError:
+    except (CorruptError, EOFError):
         return False
     if not count:
         return False
-    tail = np.frombuffer(_fetch(file, file.size - count * ENTRY, file.size), '<i8')
+    tail = np.frombuffer(file.fetch(file.size - count * ENTRY, file.size), '<i8')
     if not ((tail[1:] >= tail[:-1]).all() and tail[0] >= 0 and tail[-1] == end):
         return False
     ends = np.frombuffer(limits.read(0, limits.size // ENTRY * ENTRY), '<i8')
@@ -189,7 +183,7 @@ def _is_closed(file: File, limits: File, starts: bool) -> bool:
     # A part of the limits that the writer was appending can look like a table, with the records before it.
     last = int(ends[-1]) if len(ends) else 0
     appended = bytes(ENTRY * starts) + ends.tobytes()
-    if 0 <= file.size - last < len(appended) and appended.startswith(bytes(_fetch(file, last, file.size))):
+    if 0 <= file.size - last < len(appended) and appended.startswith(bytes(file.fetch(last, file.size))):
         return False
     raise CorruptError(
         file.path, None, f'has {count} limits at its end that differ from the {len(ends)} in {limits.path}'

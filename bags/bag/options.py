@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, TypeVar
 
+from bags.storage import Store, store_for
 from bags.storage.base import AccessPattern, CachePolicy, Choice
 from bags.validation import at_least, at_least_or_none
 
@@ -227,6 +228,10 @@ class ReaderOptions:
 
     __setattr__ = _set_option
 
+    def store_of(self, path: str) -> Store:
+        """Returns the store that a path is read from."""
+        return store_for(path, self.filesystem, self.storage_options, self.cache, self.cache_size)[0]
+
 
 @dataclasses.dataclass
 class WriterOptions:
@@ -260,5 +265,6 @@ def merge(kind: type[Options], options: Options | None, keywords: Mapping[str, o
     for name, value in keywords.items():
         if name not in vars(merged):
             raise TypeError(f'{name!r} is not an option; the options are: {", ".join(vars(merged))}')
-        setattr(merged, name, value)
+        if value is not vars(merged)[name]:
+            setattr(merged, name, value)
     return merged

@@ -16,7 +16,6 @@ from bags.bag.zstd import Buffer
 from bags.concurrency import CPU_COUNT, FifoCache, map_concurrently, max_open_bags
 from bags.errors import CorruptError
 from bags.indexing import Int64s
-from bags.storage import store_to_read
 
 __all__ = ['Indices', 'Shards', 'global_indices']
 
@@ -46,8 +45,7 @@ class Shards:
     ) -> None:
         self.paths = paths
         self.options = options
-        store, _ = store_to_read(paths[0], options)
-        self.store = store
+        self.store = store = options.store_of(paths[0])
         lengths: list[int] = []
         self.lengths = lengths
         """Records of each bag."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bags.cli.commands.convert import export, import_
-from bags.cli.commands.copy import consolidate, copy, prefetch
+from bags.cli.commands.copy import consolidate, copy, index, prefetch
 from bags.cli.commands.info import info, statistics
 from bags.cli.commands.show import cat, head, show, tail
 from bags.cli.commands.trace import trace
@@ -19,7 +19,7 @@ __all__ = ['build_app']
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     'Show': (cat, head, info, show, statistics, tail, trace),
-    'Copy and convert': (consolidate, copy, export, import_, prefetch),
+    'Copy and convert': (consolidate, copy, export, import_, index, prefetch),
     'Check and repair': (recover, verify),
 }
 """The commands of each panel of `bags --help`: to add one, add it here."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bags.concurrency import FifoCache
 from bags.dataset.batch import Column
 from bags.dataset.field import Field
 from bags.dataset.record_ranges import RecordRanges, Source
@@ -15,6 +16,8 @@ from bags.dataset.selection import Selection
 from bags.indexing import Int64s
 
 __all__ = ['Absent', 'Widened', 'divide_fields']
+
+MAX_FIELDS = 1024
 
 
 def divide_fields(selection: Selection, names: Any) -> tuple[Selection, Selection]:
@@ -33,12 +36,12 @@ class Absent:
     _folder = None
 
     def __init__(self, find: Callable[[str], Any]) -> None:
-        self._find = find
+        self._fields: dict[str, Field] = FifoCache(lambda name: find(name)._fields[name], MAX_FIELDS)
 
     def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
         missing, columns = np.full(len(indices), MISSING, np.int64), {}
         for name, items in selection.items():
-            field: Field = self._find(name)._fields[name]
+            field = self._fields[name]
             refs = (missing, np.zeros_like(missing)) if field.kind.sequence else missing
             columns[name] = read(field, refs, items)
         return columns
@@ -47,7 +50,7 @@ class Absent:
         return np.zeros(len(rows), np.int64)
 
     def _ranges_of(self, rows: Int64s, field: str, items: Any) -> RecordRanges:
-        source = Source(self._find(field)._fields[field].bag, False)
+        source = Source(self._fields[field].bag, False)
         zeros = np.zeros(len(rows), np.int64)
         return RecordRanges([source], zeros, np.full(len(rows), MISSING, np.int64), zeros)
 

@@ -1,209 +1,232 @@
-"""Where the windows of `bags.windows` are: the anchors in each datapoint, and their times."""
+"""Where windows are: their anchors in each datapoint, and the items of each field that they take."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bags.dataset.base import Dataset
-from bags.dataset.clocks import EPSILON, Clock, RateClock, Recordings, Seconds, TableClock, count_items
+from bags.dataset.clocks import EPSILON, Clock, RateClock, Recordings, Seconds, count_items
 from bags.dataset.registry import fixed_dtype
 from bags.dataset.selection import VIDEO_WORDS
 from bags.dataset.spans import Padding, Span, Steps, Times
 from bags.indexing import Int64s, offsets_of
 
-__all__ = ['Anchors', 'is_recording', 'no_items']
+__all__ = ['NO_BOUNDS', 'Anchors', 'Located', 'no_items']
 
+NO_BOUNDS = (-math.inf, math.inf)
 MAX_WINDOWS = 1 << 53
-
 ROWS_AT_ONCE = 1024
 """Datapoints whose times are read together to find where windows begin and end."""
 
 
+class Located(NamedTuple):
+    """The items of windows of a field; those of a datapoint without items are padding, at places -1."""
+
+    places: Int64s
+    """In the sequence of each window, (W, n); for linear fill (W, 2 n): items before the times, and after."""
+    is_pad: npt.NDArray[np.bool_]
+    weights: Seconds | None = None
+    """For linear fill, how much of the items after is taken, 0 to 1, shape (W, n)."""
+
+
+class Layout(NamedTuple):
+    """The windows of all datapoints."""
+
+    counts: Int64s
+    """Anchors of each datapoint with and without windows."""
+    firsts: Int64s
+    """The first anchor of each datapoint that has a window."""
+    offsets: Int64s
+    """The windows before each datapoint, and of all."""
+
+
+@dataclasses.dataclass
 class Anchors:
-    """The anchors of windows in the datapoints of a dataset, found when they are first asked for.
+    """The anchors of windows in the datapoints of a dataset, found when they are first asked for."""
 
-    Args:
-        dataset, spans, every, stride, bounds, padding, clocks: As for `TimeWindows`.
-    """
+    dataset: Dataset
+    spans: dict[str, Span]
+    """What a window takes of each field."""
+    every: str | float
+    """The field whose items are the anchors, or the seconds from one to the next."""
+    stride: int
+    """Items of `every` from one anchor to the next."""
+    padding: Padding = 'edge'
+    """What becomes of windows that leave their datapoint."""
+    bounds: tuple[float, float] = NO_BOUNDS
+    """Where anchors may be in a datapoint, in seconds."""
+    clocks: dict[str, Clock | None] = dataclasses.field(default_factory=dict)
+    """When the items of each field happen; None where nothing says so."""
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        spans: dict[str, Span],
-        every: str | float,
-        stride: int,
-        bounds: tuple[float, float] | None,
-        padding: Padding,
-        clocks: dict[str, Clock | None],
-    ) -> None:
-        self.dataset, self.spans, self.clocks = dataset, spans, clocks
-        self.recordings = {name: Recordings(dataset, name) for name in spans if is_recording(dataset, name)}
-        for clock in clocks.values():
-            if isinstance(clock, TableClock):
-                clock.check_counts()
-        self._every, self._stride, self._bounds, self._padding = every, stride, bounds, padding
-        self.clock: Clock | None = clocks[every] if isinstance(every, str) else None
+    def __post_init__(self) -> None:
+        self.recordings = {
+            name: Recordings(self.dataset, name)
+            for name in self.spans
+            if self.dataset._types[name].word == 'audio' and not self.dataset._types[name].sequence
+        }
+        self._clock = self.clocks.get(self.every) if isinstance(self.every, str) else None
         """When anchors are; None where nothing says so, or it is not known yet."""
-        self._known: tuple[Int64s, Int64s] | None = None
+        self._known: Layout | None = None
 
-    def layout(self) -> tuple[Int64s, Int64s]:
-        """Returns the first anchor of each datapoint, and the windows before each, and of all."""
+    def layout(self) -> Layout:
+        """Returns where windows are.
+
+        Raises:
+            ValueError: Fields that go together have sequences of different lengths, or a window no items.
+        """
         if self._known is None:
-            dataset = self.dataset
-            if isinstance(self._every, float):
-                self.clock = self._make_grid()
-            if isinstance(self._every, str) and self.clock is None:
-                counts = count_items(dataset, self._every)
-            elif isinstance(self.clock, RateClock):
-                counts = self.clock.counts(np.arange(len(dataset)))
+            rows = np.arange(len(self.dataset))
+            blocks = np.array_split(rows, max(1, -(-len(rows) // ROWS_AT_ONCE)))
+            if isinstance(self.every, str):
+                counts = count_items(self.dataset, self.every)
             else:
-                assert isinstance(self._every, str)
-                counts = count_items(dataset, self._every)
-            firsts, lasts = np.zeros(len(dataset), np.int64), counts - 1
-            by_index = [name for name in self.spans if self.is_by_index(name)]
-            for name in by_index:
-                self._check_lengths(name, counts)
-            if self._bounds is not None or (self._padding == 'drop' and self.spans):
-                for start in range(0, len(dataset), ROWS_AT_ONCE):
-                    rows = np.arange(start, min(start + ROWS_AT_ONCE, len(dataset)))
-                    low, high = self._allowed(rows, counts[rows])
-                    firsts[rows] = np.maximum(firsts[rows], low)
-                    lasts[rows] = np.minimum(lasts[rows], high)
-            firsts = -(-firsts // self._stride) * self._stride
-            windows = np.maximum((lasts - firsts) // self._stride + 1, 0)
+                self._clock = self._make_grid(self.every, blocks)
+                counts = self._clock.counts(rows)
             for name in self.spans:
-                self._check_items(name, windows > 0)
-            self._known = firsts, offsets_of(windows)
+                if self._is_by_index(name) and name != self.every:
+                    self._expect_counts(name, counts)
+            if self.padding != 'drop' and self.bounds == NO_BOUNDS:
+                blocks = [rows]  # Nothing is read of them.
+            allowed = [self._allowed(block, counts[block]) for block in blocks]
+            firsts, lasts = (np.concatenate(parts) for parts in zip(*allowed, strict=True))
+            firsts = -(-firsts // self.stride) * self.stride
+            windows = np.maximum((lasts - firsts) // self.stride + 1, 0)
+            for name in self.spans:
+                kind = self.dataset._types[name]
+                if kind.sequence and kind.word not in VIDEO_WORDS and not self._is_by_index(name):
+                    self._expect_items(name, rows[windows > 0])
+            self._known = Layout(counts, firsts, offsets_of(windows))
         return self._known
 
-    def is_by_index(self, name: str) -> bool:
+    def places_of(self, indices: Int64s) -> tuple[Int64s, Int64s, Seconds]:
+        """Returns the datapoints of windows, and their anchors and the times of these; NaN without times."""
+        _, firsts, offsets = self.layout()
+        rows = offsets.searchsorted(indices, 'right') - 1
+        anchors = firsts[rows] + (indices - offsets[rows]) * self.stride
+        if self._clock is None:
+            return rows, anchors, np.full(len(rows), np.nan)
+        return rows, anchors, self._clock.at(rows, anchors[:, None])[:, 0]
+
+    def locate(self, name: str, rows: Int64s, anchors: Int64s, moments: Seconds) -> Located:
+        """Finds the items of a field that windows take, from what `places_of` returns."""
+        span, clock = self.spans[name], self.clocks[name]
+        counts = (self.layout().counts[rows] if clock is None else clock.counts(rows))[:, None]
+        if not counts.all():
+            self._expect_items(name, rows)
+        if isinstance(span, Steps):
+            if not self._is_by_index(name):
+                assert clock is not None
+                anchors = clock.before(rows, moments[:, None] - 2 * EPSILON)[:, 0] + 1
+            places = anchors[:, None] + np.arange(span.start, span.stop)
+            return Located(np.clip(places, 0, counts - 1), (places < 0) | (places >= counts))
+        assert clock is not None
+        wanted = moments[:, None] + np.array(span.offsets)
+        before = clock.before(rows, wanted)
+        low, high = np.maximum(before, 0), np.minimum(before + 1, counts - 1)
+        low_times, high_times = clock.at(rows, low), clock.at(rows, high)
+        start, stop = clock.extent(rows)
+        slack = (span.tolerance or 0.0) + EPSILON
+        is_pad = (counts == 0) | (wanted < start[:, None] - slack) | (wanted > stop[:, None] + slack)
+        if span.fill == 'previous':
+            is_pad |= before < 0
+            places, gap = low, wanted - low_times
+        else:
+            is_low = wanted - low_times <= high_times - wanted + EPSILON
+            places = np.where(is_low | (before == counts - 1), low, high)
+            gap = np.minimum(abs(wanted - low_times), abs(high_times - wanted))
+        if span.tolerance is not None:
+            missing = ~is_pad & (gap > slack)
+            if missing.any() and span.gaps == 'raise':
+                window, item = np.argwhere(missing)[0].tolist()
+                raise ValueError(
+                    f'windows: datapoint {rows[window]}: field {name!r} has no item within '
+                    f'{span.tolerance} s of {wanted[window, item]:.6f} s'
+                )
+            is_pad |= missing
+        if span.fill != 'linear':
+            return Located(np.where(counts > 0, places, -1), is_pad)
+        distance = high_times - low_times
+        is_between = (distance > 0) & (wanted - low_times > EPSILON)  # Else the item at this time as it is.
+        weights = np.divide(wanted - low_times, distance, out=np.zeros_like(wanted), where=is_between)
+        places = np.where(counts > 0, np.concatenate([low, high], 1), -1)
+        return Located(places, is_pad, np.clip(weights, 0, 1))
+
+    def _is_by_index(self, name: str) -> bool:
         """Tells whether item i of a field belongs to anchor i."""
-        span = self.spans[name]
-        return isinstance(span, Steps) and (
-            name == self._every or self.clocks[name] is None or self.clock is None
+        return isinstance(self.spans[name], Steps) and (
+            name == self.every or self._clock is None or self.clocks[name] is None
         )
 
-    def _check_lengths(self, name: str, counts: Int64s) -> None:
-        if name == self._every or not self.dataset._types[name].sequence:
-            return
-        if not isinstance(self._every, str):
-            raise ValueError(f'windows: field {name!r}: steps need times, or every= a field of as many items')
+    def _expect_counts(self, name: str, counts: Int64s) -> None:
         others = count_items(self.dataset, name)
         if (others != counts).any():
             index = int((others != counts).argmax())
             raise ValueError(
-                f'windows: expected sequences of one length, got {counts[index]} items of {self._every!r} '
+                f'windows: expected sequences of one length, got {counts[index]} items of {self.every!r} '
                 f'and {others[index]} of {name!r} in datapoint {index}'
             )
 
-    def _check_items(self, name: str, has_windows: npt.NDArray[np.bool_]) -> None:
-        """Checks, by the refs, that there is an item to take wherever a window needs one."""
+    def _expect_items(self, name: str, rows: Int64s) -> None:
+        """Checks that there are items to take of datapoints, unless zeros can stand for them."""
         kind = self.dataset._types[name]
-        if not kind.sequence or kind.word in VIDEO_WORDS or self.can_be_empty(name):
-            return
-        bad = has_windows & (self.dataset._lengths(np.arange(len(self.dataset)), name) == 0)
-        if bad.any():
-            raise no_items(int(bad.argmax()), name)
+        if self.padding != 'zero' or fixed_dtype(kind.word, kind.args) is None:
+            lacking = rows[count_items(self.dataset, name, rows) == 0]
+            if len(lacking):
+                raise no_items(int(lacking[0]), name)
 
-    def can_be_empty(self, name: str) -> bool:
-        """Tells whether windows of a field without items are zeros."""
-        kind = self.dataset._types[name]
-        return self._padding == 'zero' and fixed_dtype(kind.word, kind.args) is not None
-
-    def _make_grid(self) -> Clock:
+    def _make_grid(self, seconds: float, blocks: list[Int64s]) -> Clock:
         """Returns the clock of anchors at a constant distance, over the times of all fields."""
-        dataset, every = self.dataset, self._every
-        assert isinstance(every, float)
-        low, high = np.full(len(dataset), np.inf), np.full(len(dataset), -np.inf)
-        for start in range(0, len(dataset), ROWS_AT_ONCE):
-            rows = np.arange(start, min(start + ROWS_AT_ONCE, len(dataset)))
+        low, high = np.full((2, len(self.dataset)), np.nan)
+        for rows in blocks:
             for name in self.spans:
                 first, last = self._extent(name, rows)
-                low[rows], high[rows] = np.minimum(low[rows], first), np.maximum(high[rows], last)
-        if self._bounds is not None:
-            low = np.where(np.isfinite(low), self._bounds[0] if math.isfinite(self._bounds[0]) else low, low)
-        counts = np.where(high >= low, np.floor((high - low + EPSILON) / every) + 1, 0)
+                low[rows], high[rows] = np.fmin(low[rows], first), np.fmax(high[rows], last)
+        if self.bounds[0] > -math.inf:
+            low = np.where(np.isfinite(low), self.bounds[0], low)
+        counts = np.where(high >= low, np.floor((high - low + EPSILON) / seconds) + 1, 0)
         if counts.sum() > MAX_WINDOWS:
-            raise ValueError(f'windows: every={every!r} s makes {counts.sum():.3g} windows')
-        return RateClock(dataset, '', 1 / every, np.where(counts > 0, low, 0.0), counts.astype(np.int64))
+            raise ValueError(f'windows: every={seconds!r} s makes {counts.sum():.3g} windows')
+        return RateClock(self.dataset, '', 1 / seconds, np.nan_to_num(low), counts.astype(np.int64))
 
     def _extent(self, name: str, rows: Int64s) -> tuple[Seconds, Seconds]:
-        """Returns the times of the first and the last item in datapoints; infinite where there is none."""
-        if name in self.recordings:
-            audios = self.recordings[name].of(rows)
-            starts = [audios[row].start if audios[row] else np.inf for row in rows.tolist()]
-            stops = [
-                audios[row].start + audios[row].duration if audios[row] else -np.inf for row in rows.tolist()
-            ]
-            return np.array(starts), np.array(stops)
-        clock = self.clocks[name]
-        assert clock is not None
-        counts = clock.counts(rows)
-        first, last = np.full(len(rows), np.inf), np.full(len(rows), -np.inf)
-        some = np.flatnonzero(counts)
-        first[some] = clock.at(rows[some], np.zeros((len(some), 1), np.int64))[:, 0]
-        last[some] = clock.at(rows[some], counts[some, None] - 1)[:, 0]
-        return first, last
+        source = self.recordings.get(name) or self.clocks[name]
+        assert source is not None
+        return source.extent(rows)
 
     def _allowed(self, rows: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
         """Returns the first and last anchors of datapoints within the bounds, and of whole windows."""
         low, high = np.zeros(len(rows), np.int64), counts - 1
-        after, before = np.full(len(rows), -np.inf), np.full(len(rows), np.inf)
-        if self._bounds is not None:
-            after, before = np.maximum(after, self._bounds[0]), np.minimum(before, self._bounds[1])
-        for name, span in self.spans.items() if self._padding == 'drop' else ():
-            if self.is_by_index(name):
-                assert isinstance(span, Steps)
-                low = np.maximum(low, -span.start)
-                high = np.minimum(high, counts - span.stop)
-                continue
+        after, before = (np.full(len(rows), bound) for bound in self.bounds)
+        for name, span in self.spans.items() if self.padding == 'drop' else ():
+            clock = self.clocks.get(name)
             if isinstance(span, Times):
                 first, last = self._extent(name, rows)
                 slack = span.tolerance or 0.0
                 early = 0.0 if span.fill == 'previous' else slack
                 after = np.maximum(after, first - min(span.offsets) - early)
                 before = np.minimum(before, last - max(span.offsets) + slack)
-                continue
-            clock = self.clocks[name]
-            assert clock is not None
-            items = clock.counts(rows)
-            if span.start < 0:  # The last item that step 0 must come after.
-                there = np.flatnonzero(items > -span.start - 1)
-                least = np.full(len(rows), np.inf)
-                at = np.full((len(there), 1), -span.start - 1)
-                least[there] = clock.at(rows[there], at)[:, 0] + 2 * EPSILON
-                after = np.maximum(after, least)
-            if span.stop > 0:  # The last item that step 0 can be.
-                there = np.flatnonzero(items >= span.stop)
-                most = np.full(len(rows), -np.inf)
-                most[there] = clock.at(rows[there], items[there, None] - span.stop)[:, 0]
-                before = np.minimum(before, most)
+            elif clock is None or self._is_by_index(name):
+                low, high = np.maximum(low, -span.start), np.minimum(high, counts - span.stop)
+            else:
+                # The last item that step 0 must come after, and the last one that it can be.
+                ends = np.stack([np.full(len(rows), -span.start - 1), clock.counts(rows) - span.stop], 1)
+                first, last = clock.at(rows, ends).T
+                if span.start < 0:
+                    after = np.maximum(after, first + 2 * EPSILON)
+                if span.stop > 0:
+                    before = np.minimum(before, last)
+        lacks_items = np.isnan(after) | np.isnan(before)
+        after[lacks_items], before[lacks_items] = np.inf, -np.inf
         if (after > -np.inf).any() or (before < np.inf).any():
-            clock = self.clock
-            if clock is None:
-                raise ValueError(f'windows: nothing says when the items of {self._every!r} happen')
-            low = np.maximum(low, clock.before(rows, after[:, None] - 2 * EPSILON)[:, 0] + 1)
-            high = np.minimum(high, clock.before(rows, before[:, None])[:, 0])
-            high[(after == np.inf) | (before == -np.inf)] = -1
+            assert self._clock is not None
+            low = np.maximum(low, self._clock.before(rows, after[:, None] - 2 * EPSILON)[:, 0] + 1)
+            high = np.minimum(high, self._clock.before(rows, before[:, None])[:, 0])
         return low, high
-
-    def places_of(self, indices: Int64s) -> tuple[Int64s, Int64s, Seconds]:
-        """Returns the datapoints, anchors and times of windows, each of shape (W,)."""
-        firsts, offsets = self.layout()
-        rows = offsets.searchsorted(indices, 'right') - 1
-        anchors = firsts[rows] + (indices - offsets[rows]) * self._stride
-        if self.clock is None:
-            return rows, anchors, np.full(len(rows), np.nan)
-        return rows, anchors, self.clock.at(rows, anchors[:, None])[:, 0]
-
-
-def is_recording(dataset: Dataset, name: str) -> bool:
-    """Tells whether windows of a field are stretches of samples."""
-    kind = dataset._types[name]
-    return kind.word == 'audio' and not kind.sequence
 
 
 def no_items(row: int, name: str) -> ValueError:

@@ -8,22 +8,29 @@ import operator
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, Self, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from bags.concurrency import map_concurrently
 from bags.dataset.address import Address, merge_columns, merge_ranges
-from bags.dataset.batch import Column
+from bags.dataset.arrow import arrow_dataset, read_batches
+from bags.dataset.arrow_types import Media
+from bags.dataset.batch import Column, spread
 from bags.dataset.columns import read_column, read_records, read_values
 from bags.dataset.display import as_html, as_text, heading
+from bags.dataset.key_index import KeyIndex, Matches, as_key, check_key_field, open_key_index
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.record_ranges import RecordRanges
 from bags.dataset.records import Records
 from bags.dataset.selection import Fields, PerRowItems, Selection, select_fields, select_whole
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, as_indices, check_index, offsets_of
+from bags.storage import Hints, Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ['Datapoint', 'Dataset', 'Indices', 'Select', 'View', 'check_dataset']
 
@@ -286,6 +293,116 @@ class Dataset(abc.ABC):
             raise ValueError(f'{address.reader!r}, datapoint {number}: field {field!r} has no value')
         return file
 
+    # Arrow.
+
+    def to_arrow(
+        self, fields: Fields = None, *, media: Media = None, batch_size: int | None = None
+    ) -> pa.RecordBatchReader:
+        """Returns an Arrow reader of record batches, each read when it is asked for.
+
+        `pa.table(dataset)`, `polars.DataFrame(dataset)` and DuckDB's `from dataset` take all fields; with
+        `dataset.to_arrow(fields)` in place of the dataset, those fields. Of other fields nothing is read.
+
+        Numbers, bools, texts and times have Arrow's types; float16 becomes float32. Arrays are lists of a
+        fixed size, nested as deep as their shape (`?` in a shape: of any size), and sequences lists. `array`
+        is a struct of dtype, shape and data; `json` its text; pictures, `bytes` and all other types their
+        records. Missing values are null. Decoders that the dataset was opened with are not used.
+
+        Args:
+            fields: As in `batch`; no frames of videos.
+            media: What stands for a picture, a video or a recording: 'bytes', or 'location', a struct of
+                path, offset and length in bytes. By default the location of `video` and `audio`, which are
+                lazy, and the bytes of the others.
+            batch_size: Datapoints of a batch; by default as many as take about 16 MiB, at most 65,536.
+
+        Raises:
+            KeyError, TypeError: As `batch`.
+            MissingDependencyError: pyarrow is not installed.
+            ValueError: When a batch is read: locations in a compressed bag, or a value that Arrow cannot
+                hold.
+            CorruptError: When a batch is read: damaged data.
+        """
+        return read_batches(self, fields, media, batch_size)
+
+    def to_arrow_dataset(self, *, media: Media = None) -> Any:
+        """Returns a `pyarrow.dataset.Dataset`, for queries that read only the fields that they use.
+
+        With `table = dataset.to_arrow_dataset()`, DuckDB's `select max(score) from table` and
+        `polars.scan_pyarrow_dataset(table)` read the field `score` alone.
+
+        Args:
+            media: As in `to_arrow`.
+
+        Raises:
+            MissingDependencyError: pyarrow is not installed.
+        """
+        return arrow_dataset(self, media)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Returns an Arrow stream of all fields, a PyCapsule: Arrow's protocol between libraries."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def find(self, field: str, key: str | bytes | int) -> int:
+        """Returns the index of the first datapoint that has a key, without reading the other datapoints.
+
+        It needs the index of the field that `bags.create_index` writes. Slices, `select`, `concat` and `join`
+        look in the datasets below; the result counts in the view. An index is opened when it is first used.
+
+        Args:
+            field: A field of type `utf8`, `bytes`, `int` or `uint`.
+            key: A value of this type.
+
+        Raises:
+            KeyError: No datapoint has the key, or no such field.
+            TypeError: The key is not of the field's type, the field is of another type, or this is a view of
+                windows, whose datapoints share the keys of others.
+            FileNotFoundError: There is no index.
+            CorruptError: The index is damaged, or the dataset has changed since it was made.
+        """
+        row = self._find_first(field, as_key(key, field, check_key_field(self, field)))
+        if row < 0:
+            raise KeyError(f'{self!r}: field {field!r}: no datapoint has the key {key!r:.80}')
+        return row
+
+    def find_many(self, field: str, keys: Iterable[str] | Iterable[bytes] | Iterable[int]) -> Int64s:
+        """Returns the index of the first datapoint that has each key, int64 (n,); reads them together.
+
+        Raises:
+            KeyError: No datapoint has one of the keys; names the first such key.
+            TypeError, FileNotFoundError, CorruptError: As `find`; also TypeError for a key alone.
+        """
+        kind = check_key_field(self, field)
+        if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+            raise TypeError(f'find_many: expected several keys, got {keys!r:.80}')
+        asked: list[Any] = list(keys)
+        counts, rows = self._match(field, [as_key(key, field, kind) for key in asked])
+        missing = np.flatnonzero(counts == 0)
+        if len(missing):
+            some = f'{asked[missing[0]]!r:.80}' + (f' and {len(missing) - 1} others' * (len(missing) > 1))
+            raise KeyError(f'{self!r}: field {field!r}: no datapoint has the key {some}')
+        firsts: Int64s = rows[np.cumsum(counts) - counts]
+        return firsts
+
+    def _match(self, field: str, keys: list[bytes]) -> Matches:
+        """Returns all datapoints that have each key, as `as_key` returns it."""
+        return self._key_index(field).match(self, field, keys)
+
+    def _find_first(self, field: str, key: bytes) -> int:
+        """Returns the first datapoint that has a key; -1 if none has."""
+        return self._key_index(field).first(self, field, key)
+
+    def _key_index(self, field: str) -> KeyIndex:
+        known: dict[str, KeyIndex] = vars(self).setdefault('_key_indexes', {})
+        if field not in known:
+            known[field] = open_key_index(self, field, *self._index_place())
+        return known[field]
+
+    def _index_place(self) -> tuple[Store, str, Hints]:
+        """Returns the folder of the index files, and how to read them."""
+        raise TypeError(
+            f'find: {self!r:.200} has no keys of its own: use find of the dataset that it is made of'
+        )
+
     def _item_offsets(self, field: str) -> Int64s:
         """Returns the number of items before each datapoint, and of all; remembered."""
         known: dict[str, Int64s] = vars(self).setdefault('_known_offsets', {})
@@ -294,7 +411,8 @@ class Dataset(abc.ABC):
         return known[field]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != '_known_offsets'}
+        dropped = ('_known_offsets', '_key_indexes', '_known_places')
+        return {name: value for name, value in vars(self).items() if name not in dropped}
 
     def _expect(self, field: str, *, is_sequence: bool) -> None:
         select_fields(field, self._types)
@@ -349,6 +467,10 @@ class View(Dataset):
     def _is_unfinished(self) -> bool:
         return any(dataset.unfinished for dataset in self._datasets)
 
+    def _find_first(self, field: str, key: bytes) -> int:
+        rows = self._match(field, [key]).rows
+        return int(rows[0]) if len(rows) else -1
+
     def close(self) -> None:
         for dataset in self._datasets:
             dataset.close()
@@ -380,6 +502,21 @@ class Select(View):
 
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         return self._datasets[0]._resolve(self._below(indices), selection)
+
+    def _match(self, field: str, keys: list[bytes]) -> Matches:
+        counts, rows = self._datasets[0]._match(field, keys)
+        owners = np.repeat(np.arange(len(keys)), counts)
+        if isinstance(self._indices, range):
+            places, rest = np.divmod(rows - self._indices.start, self._indices.step)
+            there = (rest == 0) & (places >= 0) & (places < len(self._indices))
+            return Matches.sorted(owners[there], places[there], len(keys))
+        known: tuple[Int64s, Int64s] | None = vars(self).get('_known_places')
+        if known is None:
+            order = np.argsort(self._indices, kind='stable')
+            known = self._known_places = self._indices[order], order
+        starts = known[0].searchsorted(rows, 'left')
+        found = known[0].searchsorted(rows, 'right') - starts
+        return Matches.sorted(np.repeat(owners, found), known[1][spread(starts, found)], len(keys))
 
     def _row(self, index: int, selection: Selection | None) -> Datapoint:
         below = self._datasets[0]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bags.indexing import offsets_of
 
-__all__ = ['Column', 'Ragged', 'convert', 'join_columns', 'spread', 'take']
+__all__ = ['Column', 'Ragged', 'as_list', 'convert', 'join_columns', 'spread', 'take']
 
 
 @dataclasses.dataclass(eq=False)

@@ -7,7 +7,7 @@ all its fields share.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, View
-from bags.dataset.columns import read_column, read_values
+from bags.dataset.columns import read_values
 from bags.dataset.metadata import check_facts
 from bags.dataset.selection import VIDEO_WORDS, FrameSelection
 from bags.dataset.views import Concat, Join
@@ -36,12 +36,7 @@ VIDEOS_AT_ONCE = 1024
 
 
 class Clock(ABC):
-    """When the items of a field happen. Times rise from item to item.
-
-    Args:
-        dataset: The dataset.
-        field: Its field.
-    """
+    """When the items of a field happen. Times rise from item to item."""
 
     def __init__(self, dataset: Dataset, field: str) -> None:
         self.dataset = dataset
@@ -53,30 +48,31 @@ class Clock(ABC):
 
     @abstractmethod
     def at(self, rows: Int64s, items: Int64s) -> Seconds:
-        """Returns the times of items, shape (W, n), of the datapoints `rows`, shape (W,)."""
+        """Returns the times of items, shape (W, n), of the datapoints `rows`; NaN for those not there."""
 
     @abstractmethod
     def before(self, rows: Int64s, times: Seconds) -> Int64s:
         """Returns the last item at or before each time, shape (W, n); -1 where there is none."""
 
+    def extent(self, rows: Int64s) -> tuple[Seconds, Seconds]:
+        """Returns the times of the first and the last item, shape (W,); NaN where there is none."""
+        ends = np.stack([np.zeros(len(rows), np.int64), self.counts(rows) - 1], 1)
+        first, last = self.at(rows, ends).T
+        return first, last
+
 
 class RateClock(Clock):
-    """Items at a constant rate.
+    """Items at a constant rate, in items per second.
 
-    Args:
-        dataset, field: As for `Clock`.
-        rate: Items per second.
-        start: The time of the first item; of each datapoint, shape (datapoints,), if they differ.
-        counts: The number of items of each datapoint, shape (datapoints,), if they are not those of `field`.
+    `start` is the time of the first item, or that of each datapoint; `counts` are the items of each, if they
+    are not those of the field.
     """
 
     def __init__(
         self, dataset: Dataset, field: str, rate: float, start: float | Seconds, counts: Int64s | None = None
     ) -> None:
         super().__init__(dataset, field)
-        self._rate = rate
-        self._start = start
-        self._counts = counts
+        self._rate, self._start, self._counts = rate, start, counts
 
     def counts(self, rows: Int64s) -> Int64s:
         if self._counts is None:
@@ -87,8 +83,8 @@ class RateClock(Clock):
         return self._start[rows, None] if isinstance(self._start, np.ndarray) else self._start
 
     def at(self, rows: Int64s, items: Int64s) -> Seconds:
-        found: Seconds = self._starts(rows) + items / self._rate
-        return found
+        is_there = (items >= 0) & (items < self.counts(rows)[:, None])
+        return np.where(is_there, self._starts(rows) + items / self._rate, np.nan)
 
     def before(self, rows: Int64s, times: Seconds) -> Int64s:
         places = (times - self._starts(rows) + EPSILON) * self._rate
@@ -98,27 +94,32 @@ class RateClock(Clock):
 
 
 class TableClock(Clock):
-    """Items whose times are read: from a field of times, or out of videos.
+    """Items whose times are read: from the field `times`, in units of `scale` seconds, or out of videos."""
 
-    Args:
-        dataset, field: As for `Clock`.
-        times: The field of times; None for the timestamps of the videos of `field`.
-        scale: Seconds of one unit of the times.
-    """
-
-    def __init__(self, dataset: Dataset, field: str, times: str | None, scale: float) -> None:
+    def __init__(self, dataset: Dataset, field: str, times: str | None = None, scale: float = 1.0) -> None:
         super().__init__(dataset, field)
-        self._times = times
-        self._scale = scale
+        self._times, self._scale = times, scale
         self._known: dict[int, Seconds] = {}
         self._held = 0
+        if times is not None and dataset._types[field].word not in VIDEO_WORDS:
+            rows = np.arange(len(dataset))
+            self._expect(rows, dataset._lengths(rows, field), dataset._lengths(rows, times))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), '_known': {}, '_held': 0}
+
+    def _expect(self, rows: Int64s, counts: Int64s, others: Int64s) -> None:
+        if (counts != others).any():
+            place = int((counts != others).argmax())
+            raise ValueError(
+                f'windows: datapoint {rows[place]}: expected a time in {self._times!r} for each of the '
+                f'{counts[place]} items of {self.field!r}, got {others[place]}'
+            )
 
     def _tables(self, rows: Int64s) -> dict[int, Seconds]:
-        """Returns the times of all items of datapoints."""
-        known = self._known
-        wanted = np.unique(rows).tolist()
-        tables = {row: known[row] for row in wanted if row in known}
-        missing = [row for row in wanted if row not in tables]
+        """Returns the times of all items of datapoints, with a NaN behind the last."""
+        tables = {row: self._known.get(row) for row in np.unique(rows).tolist()}
+        missing = [row for row, table in tables.items() if table is None]
         if missing:
             found = dict(zip(missing, self._read(np.array(missing, np.int64)), strict=True))
             size = sum(map(len, found.values()))
@@ -127,77 +128,58 @@ class TableClock(Clock):
             self._known.update(found)
             self._held += size
             tables.update(found)
-        return tables
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), '_known': {}, '_held': 0}
+        return tables  # type: ignore[return-value]
 
     def _read(self, rows: Int64s) -> list[Seconds]:
-        if self._times is None:
-            asked: Any = {self.field: FrameSelection('timestamps')}
-            return [
-                np.empty(0) if times is None else times
-                for times in self.dataset._read(rows, asked, read_values)[self.field]
-            ]
-        columns: Any = self.dataset._read(rows, {self._times: True}, read_column)[self._times]
-        tables = []
-        for row, column in zip(rows.tolist(), columns, strict=True):
-            times = np.asarray([] if column is None else column, np.float64) * self._scale
-            wrong = ~np.isfinite(times)
-            wrong[1:] |= ~(times[1:] > times[:-1])
-            if wrong.any():
+        asked: Any = (
+            {self.field: FrameSelection('timestamps')} if self._times is None else {self._times: True}
+        )
+        (columns,) = self.dataset._read(rows, asked, read_values).values()
+        tables = [
+            np.append(np.asarray(() if column is None else column, np.float64) * self._scale, np.nan)
+            for column in columns
+        ]
+        for row, table in zip(rows.tolist(), tables, strict=True):
+            wrong = ~np.isfinite(table[:-1])
+            wrong[1:] |= ~(table[1:-1] > table[:-2])
+            if self._times is not None and wrong.any():
                 item = int(wrong.argmax())
                 raise ValueError(
                     f'windows: datapoint {row}: expected times in {self._times!r} that rise, got '
-                    f'{times[item]} s as item {item}' + (f' after {times[item - 1]} s' if item else '')
+                    f'{table[item]} s as item {item}' + (f' after {table[item - 1]} s' if item else '')
                 )
-            tables.append(times)
+        if self._times is not None and self.dataset._types[self.field].word in VIDEO_WORDS:
+            counts = np.array([len(table) - 1 for table in tables], np.int64)
+            self._expect(rows, count_items(self.dataset, self.field, rows), counts)
         return tables
-
-    def check_counts(self) -> None:
-        """Checks that each item has a time, by the refs.
-
-        Raises:
-            ValueError: Some datapoint has another number of times than of items.
-        """
-        if self._times is None or self.dataset._types[self.field].word in VIDEO_WORDS:
-            return
-        rows = np.arange(len(self.dataset))
-        counts, others = (self.dataset._lengths(rows, name) for name in (self.field, self._times))
-        if (counts != others).any():
-            row = int((counts != others).argmax())
-            raise ValueError(
-                f'windows: datapoint {row}: expected a time in {self._times!r} for each of the '
-                f'{counts[row]} items of {self.field!r}, got {others[row]}'
-            )
 
     def counts(self, rows: Int64s) -> Int64s:
         tables = self._tables(rows)
-        return np.array([len(tables[row]) for row in rows.tolist()], np.int64)
+        return np.array([len(tables[row]) - 1 for row in rows.tolist()], np.int64)
+
+    def _look_up(self, rows: Int64s, values: npt.NDArray[Any], find: Callable[..., Any]) -> Any:
+        tables = self._tables(rows)
+        found = [find(tables[row], part) for row, part in zip(rows.tolist(), values, strict=True)]
+        return np.array(found).reshape(values.shape)
 
     def at(self, rows: Int64s, items: Int64s) -> Seconds:
-        tables = self._tables(rows)
-        found = [tables[row][part] for row, part in zip(rows.tolist(), items, strict=True)]
-        return np.stack(found) if found else np.empty(items.shape)
+        found: Seconds = self._look_up(rows, items, lambda table, part: table[part.clip(-1, len(table) - 1)])
+        return found
 
     def before(self, rows: Int64s, times: Seconds) -> Int64s:
-        tables = self._tables(rows)
-        order = np.argsort(rows, kind='stable')
-        found = np.empty(times.shape, np.int64)
-        cuts = np.flatnonzero(np.diff(rows[order])) + 1
-        for places in np.split(order, cuts) if len(order) else []:
-            table = tables[int(rows[places[0]])]
-            found[places] = table.searchsorted(times[places] + EPSILON, 'right') - 1
-        return found
+        found = self._look_up(
+            rows, times + EPSILON, lambda table, part: table.searchsorted(part, 'right') - 1
+        )
+        return found.astype(np.int64, copy=False)  # type: ignore[no-any-return]
 
 
 def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock | None:
     """Returns the clock of a field; None if nothing says when its items happen.
 
-    Args:
-        dataset: The dataset.
-        field: A sequence field, or a field of videos.
-        source: The field of its times, or its rate, instead of what the metadata says.
+    `source` is the field of its times, or its rate, instead of what the metadata says.
+
+    Raises:
+        TypeError, ValueError: No such times, invalid metadata, or another number of times than of items.
     """
     own = _facts_of(dataset, field, 'rate', 'start', 'times') if source is None else {}
     if isinstance(source, str) or 'times' in own:
@@ -213,59 +195,43 @@ def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock 
     if source is not None or 'rate' in own:
         rate = own['rate'] if source is None else source
         return RateClock(dataset, field, float(rate), float(own.get('start', 0)))
-    return TableClock(dataset, field, None, 1.0) if dataset._types[field].word in VIDEO_WORDS else None
+    return TableClock(dataset, field) if dataset._types[field].word in VIDEO_WORDS else None
 
 
 def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
-    """Returns some facts that metadata has of a field.
-
-    Raises:
-        TypeError, ValueError: They are invalid, or the datasets of a concat differ in them.
-    """
-    found = list(_facts_of_parts(dataset, field))
-    for facts in found:
+    """Returns some facts that metadata has of a field, after checking them."""
+    if not isinstance(dataset, View):
+        facts = dataset.metadata.get('fields', {}).get(field, {})
         check_facts(field, facts, dataset._types)
-    said = [{key: facts[key] for key in keys if key in facts} for facts in found]
-    for other in said:
-        if other != said[0]:
+        return {key: facts[key] for key in keys if key in facts}
+    parts = dataset._datasets if isinstance(dataset, Concat) else dataset._datasets[:1]
+    if isinstance(dataset, Join):
+        parts = [dataset._owners[field]]
+    found = [_facts_of(part, field, *keys) for part in parts if field in part._types]
+    for other in found:
+        if other != found[0]:
             raise ValueError(
                 f'windows: field {field!r}: expected one {", ".join(keys)} in the metadata of all datasets, '
-                f'got {said[0]} and {other}; a bags.concat of windows may have several'
+                f'got {found[0]} and {other}; a bags.concat of windows may have several'
             )
-    return said[0]
+    return found[0] if found else {}
 
 
-def _facts_of_parts(dataset: Dataset, field: str) -> Iterator[Any]:
-    if isinstance(dataset, Join):
-        yield from _facts_of_parts(dataset._owners[field], field)
-    elif isinstance(dataset, View):
-        parts = dataset._datasets if isinstance(dataset, Concat) else dataset._datasets[:1]
-        for part in parts:
-            if field in part._types:
-                yield from _facts_of_parts(part, field)
-    else:
-        yield dataset.metadata.get('fields', {}).get(field, {})
-
-
-def count_items(dataset: Dataset, field: str) -> Int64s:
-    """Returns the items of each datapoint's sequence, or the frames of its videos, shape (datapoints,)."""
+def count_items(dataset: Dataset, field: str, rows: Int64s | None = None) -> Int64s:
+    """Returns the items of the sequences, or the frames of the videos, of datapoints, or of all."""
+    rows = np.arange(len(dataset)) if rows is None else rows
     if dataset._types[field].word not in VIDEO_WORDS:
-        return dataset._lengths(np.arange(len(dataset)), field)
-    counts = []
-    for start in range(0, len(dataset), VIDEOS_AT_ONCE):
-        indices = np.arange(start, min(start + VIDEOS_AT_ONCE, len(dataset)))
-        found: Any = dataset._read(indices, {field: FrameSelection(None)}, read_values)[field]
+        return dataset._lengths(rows, field)
+    counts: list[int] = []
+    for start in range(0, len(rows), VIDEOS_AT_ONCE):
+        some = rows[start : start + VIDEOS_AT_ONCE]
+        found: Any = dataset._read(some, {field: FrameSelection(None)}, read_values)[field]
         counts += [count or 0 for count in found]
     return np.array(counts, np.int64)
 
 
 class Recordings:
-    """The recordings of a field. Those read last stay open.
-
-    Args:
-        dataset: The dataset.
-        field: A field of type `audio`.
-    """
+    """The recordings of a field of type `audio`. Those read last stay open."""
 
     def __init__(self, dataset: Dataset, field: str) -> None:
         self.dataset = dataset
@@ -284,6 +250,13 @@ class Recordings:
             recent = [*known.items(), *((row, found[row]) for row in missing)]
             self._open = dict(recent[-MAX_OPEN_RECORDINGS:])
         return found
+
+    def extent(self, rows: Int64s) -> tuple[Seconds, Seconds]:
+        """Returns the times at which recordings begin and end, shape (W,); NaN where there is none."""
+        found = self.of(rows)
+        audios = [found[row] for row in rows.tolist()]
+        starts = np.array([audio.start if audio else np.nan for audio in audios])
+        return starts, starts + np.array([audio.duration if audio else np.nan for audio in audios])
 
     def close(self) -> None:
         """Lets the files be closed once no one else uses them."""

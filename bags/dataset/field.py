@@ -164,9 +164,9 @@ class Field:
         decoder, count = self.decoder, len(indices)
         if count <= MAX_SINGLE_ITEMS and decoder.length <= MAX_SINGLE_BYTES and not self.bag.is_remote:
             table = self.table
-            if table is not None and all(map(self.bag.verified().verify, indices)):
+            if table is not None and all(map(self.bag.verified.verify, indices)):
                 return table[indices]
-            values = [self.value(int(index)) for index in indices]
+            values = list(map(self.value, map(int, indices)))
         else:
             chosen = np.asarray(indices, np.int64)
             array = self.array(chosen)

@@ -12,7 +12,7 @@ from bags.concurrency import map_concurrently
 from bags.dataset.field import Field
 from bags.dataset.folder import Folder
 from bags.dataset.refs import MISSING, RefsFormat
-from bags.dataset.schema import Schema
+from bags.dataset.schema import DecoderCache, Schema
 from bags.dataset.spec import FieldType
 from bags.errors import CorruptError
 
@@ -25,18 +25,20 @@ class OpenFields(dict[str, Field]):
     Args:
         folder: Where their bags are.
         schema: Their types.
+        decoders: What makes values of their records.
         refs: What refers to their records; None in a folder of Granular.
     """
 
-    def __init__(self, folder: Folder, schema: Schema, refs: BagFile | None) -> None:
+    def __init__(self, folder: Folder, schema: Schema, decoders: DecoderCache, refs: BagFile | None) -> None:
         self._folder = folder
         self._schema = schema
+        self._decoders = decoders
         self._refs = refs
         self._last_row: tuple[int, ...] | None = None
 
     def __missing__(self, name: str) -> Field:
         schema, kind = self._schema, self._schema.types[name]
-        decoder = schema.decoder(name, self._folder.path)
+        decoder = self._decoders.get(name, kind, self._folder.starts, self._folder.path)
         bag = self._folder.open_bag(name)
         length = decoder.length
         if length and bag.codec is None and bag.count * length != bag.size - bag.count * ENTRY:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,23 +19,25 @@ MIN_RECORDS_FOR_THREADS = 64
 THREADS = 16
 
 
-def fingerprint(dataset: Any) -> str:
+def fingerprint(dataset: Any, fields: Sequence[str] | None = None) -> str:
     """Returns a hash of the spec, the length, and the first bytes of a few records of a dataset.
+
+    With `fields`, of these fields alone.
 
     Copies of a dataset have the same hash, also in other shards. So do datasets that differ only in records
     that are not among these few.
     """
     digest = hashlib.blake2b(digest_size=12)
     length = len(dataset)
-    types = getattr(dataset, '_types', None)
-    if types is None:
+    if getattr(dataset, '_types', None) is None:
         digest.update(repr((type(dataset).__name__, length)).encode())
         return digest.hexdigest()
-    digest.update(repr((dataset.spec, length)).encode())
+    spec = dataset.spec if fields is None else {name: dataset.spec[name] for name in fields}
+    digest.update(repr((spec, length)).encode())
     indices = sorted({step * (length - 1) // (DATAPOINTS - 1) for step in range(DATAPOINTS)})
-    records = [(index, name) for name in types for index in indices if length]
-    threads = THREADS if len(records) > MIN_RECORDS_FOR_THREADS else 1
-    for head in map_in_threads(lambda record: _head(dataset, *record), records, threads):
+    records = [(index, name) for name in spec for index in indices if length]
+    is_slow = len(records) > MIN_RECORDS_FOR_THREADS or getattr(dataset, 'is_remote', False)
+    for head in map_in_threads(lambda record: _head(dataset, *record), records, THREADS if is_slow else 1):
         digest.update(head)
     return digest.hexdigest()
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NoReturn, TypedDict, cast
+from collections.abc import Iterable
+from typing import NoReturn
 
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import checksums_name
-from bags.bag.limits import BlockTable
 from bags.bag.open import open_bag
 from bags.bag.options import (
     CompressionAutoDetect,
@@ -22,78 +20,19 @@ from bags.bag.options import (
     merge,
 )
 from bags.bag.zstd import check_dictionary, codec_for
-from bags.concurrency import cached_attribute, map_concurrently
+from bags.concurrency import cached_attribute, map_in_threads
 from bags.dataset.metadata import METADATA
-from bags.dataset.schema import Schema, SchemaCache
+from bags.dataset.schema import Schema, parse_schema
 from bags.dataset.shard_index import INDEX, Shard
-from bags.dataset.spec import Spec
+from bags.dataset.spec import Spec, load_spec
 from bags.dataset.unfinished import MARK, is_temporary
 from bags.errors import BagsError, CorruptError, SpecError
-from bags.formats.scalars import MAX_VALUE_SIZE
-from bags.storage import Store, store_to_read
-from bags.storage.base import AccessPattern, CachePolicy
+from bags.storage import Hints, Store
 from bags.storage.memory_file import MemoryFile
-from bags.validation import refuse_unknown
 
-__all__ = ['Folder', 'ReadOptions', 'is_being_made', 'not_a_folder', 'open_store']
+__all__ = ['Folder', 'is_being_made', 'not_a_folder']
 
 MAX_REFS_IN_MEMORY = 1 << 26  # Bytes of the refs of a remote folder that are read as a whole.
-
-
-@dataclasses.dataclass
-class FolderOptions(ReaderOptions):
-    """Options of the readers of bags, and those of datasets alone."""
-
-    max_value_size: int = MAX_VALUE_SIZE
-
-
-class ReadOptions(TypedDict, total=False):
-    """How the bags of a dataset are read: options of `bags.open` and the readers."""
-
-    access_pattern: AccessPattern | Literal['system', 'random', 'sequential']
-    """The order of reads announced to the kernel, for local files."""
-    cache_policy: CachePolicy | Literal['system', 'drop_after_read', 'direct_io']
-    """How local files use the page cache."""
-    mapped: bool
-    """Read local files through a map (the default); False reads with `pread`, for network file systems."""
-    max_parallelism: int
-    """Most threads that one call uses for reads and decompression."""
-    max_record_size: int
-    """Most bytes that a zstd frame may announce; 1 GiB unless given."""
-    max_value_size: int
-    """Most bytes that an image, a video, samples or a tree may take when decoded; 1 GiB unless given."""
-    cache: str | os.PathLike[str] | None
-    """A local folder that keeps what is read from an object store."""
-    cache_size: int | None
-    """Most bytes that this folder may take; None for no bound."""
-    checksum: bool
-    """Compare every record that is read with its checksum; False unless given."""
-
-
-def open_store(
-    directory: str | os.PathLike[str],
-    cache_index: bool,
-    filesystem: Any,
-    storage_options: Mapping[str, Any] | None,
-    options: Mapping[str, Any],
-) -> tuple[Store, str, FolderOptions]:
-    """Returns the store of a dataset, its path there, and how its bags are read.
-
-    Raises:
-        TypeError: An option that a dataset does not have.
-        ValueError: An option of the cache without a cache.
-    """
-    if options:
-        refuse_unknown(options, ReadOptions.__annotations__)
-    if 'cache_size' in options and options.get('cache') is None:
-        raise ValueError('cache_size: has no effect without cache')
-    keywords = {**options, 'filesystem': filesystem, 'storage_options': storage_options}
-    made = cast('FolderOptions', merge(ReaderOptions, FolderOptions(), keywords))
-    store, path = store_to_read(directory, made)
-    is_local = not store.is_remote or made.cache is not None
-    if cache_index and not (is_local and made.mapped):
-        made.limits_storage = LimitsStorage.IN_MEMORY
-    return store, path, made
 
 
 def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
@@ -126,9 +65,9 @@ class Folder:
         """Whether Bags 0.x wrote it, as far as is known: `open_refs` finds out."""
         self._spec: bytes | None = None
         self._refs: BagFile | None = None
-        """What was read by `look`."""
+        """What `look` has read."""
         self._version: str | None = None
-        """Of its spec.json, if it is local: a dataset that replaces this one has another."""
+        """Of its spec.json, if it is local and was read by `look`."""
         self._begun: BagFile | None = None
         """Refs that a writer has begun, without a datapoint so far."""
 
@@ -139,10 +78,37 @@ class Folder:
             return set(self.known.sizes)
         return set(self.store.names(self.path))
 
-    def pin(self) -> None:
-        """Has what is opened later be of this dataset, and not of one that replaces it."""
+    def look(self, refs: bool = True) -> None:
+        """Reads what opening the folder needs, once; what fails raises where it is used.
+
+        Of a local folder that is the spec, whose version tells this dataset from one that replaces it while
+        fields are opened; of a remote one also the refs, unless `refs` is False, at the same time.
+        """
+        if self._spec is not None:
+            return
+        if self.store.is_remote:
+            names = ['spec.json', 'refs.bag'] if refs else ['spec.json']
+            if self.known is None and 'names' not in vars(self):
+                names.append('')
+            if self.options.cache is not None:
+                self.learn()
+            map_in_threads(self._look_at, names, len(names))
+            return
         with contextlib.suppress(OSError):
-            self._version = self.store.stat(self.store.join(self.path, 'spec.json')).version
+            file = self.store.open(self.store.join(self.path, 'spec.json'), Hints(mapped=False))
+            self._spec, self._version = bytes(file.fetch(0, file.size)), file.version
+
+    def _look_at(self, name: str) -> None:
+        path = self.store.join(self.path, name)
+        with contextlib.suppress(OSError, BagsError):
+            if name == 'refs.bag':
+                # Only a reader of the whole folder wants all limits in memory.
+                options = merge(ReaderOptions, self.options, {'limits_storage': LimitsStorage.ON_DISK})
+                self._refs = open_bag(self.store, path, options)
+            elif name:
+                self._spec = self.store.read(path)
+            else:
+                self.names = set(self.store.names(self.path))
 
     def check_pinned(self) -> None:
         """Raises a CorruptError if another dataset has replaced this one."""
@@ -162,42 +128,23 @@ class Folder:
         """Whether Granular wrote it."""
         return 'refs.bag' not in self.names and any(name.endswith('.idx') for name in self.names)
 
-    def schema(self, schemas: SchemaCache) -> Schema:
-        """Returns the schema of its spec.
+    def schema(self) -> Schema:
+        """Returns its spec, and the layout of its refs.
 
         Raises:
             SpecError: The spec.json is invalid, or has types that Granular does not have.
         """
         path = self.store.join(self.path, 'spec.json')
         data = self.store.read(path) if self._spec is None else self._spec
-        schema = schemas.get(data, path, self.starts)
+        try:
+            schema = parse_schema(data)
+        except SpecError:
+            load_spec(data, path)  # Raises with the path.
+            raise
         for name, kind in schema.types.items():
             if (kind.sequence or kind.optional) and self.granular:
                 raise SpecError(name, 'a plain type, as Granular has no other', kind.text, self.path)
         return schema
-
-    def look(self) -> None:
-        """Reads what opening a remote folder needs, at once; what fails raises where it is used."""
-        self.learn()
-        works: list[Callable[[], object]] = [self._look_at_refs, self._look_at_spec]
-        if self.known is None:
-            works.append(lambda: self.names)
-
-        def attempt(work: Callable[[], object]) -> None:
-            try:
-                work()
-            except (OSError, BagsError):
-                pass
-
-        map_concurrently(attempt, works, True)
-
-    def _look_at_refs(self) -> None:
-        # Only a reader of the whole folder wants all limits in memory.
-        options = merge(ReaderOptions, self.options, {'limits_storage': LimitsStorage.ON_DISK})
-        self._refs = open_bag(self.store, self.store.join(self.path, 'refs.bag'), options)
-
-    def _look_at_spec(self) -> None:
-        self._spec = self.store.read(self.store.join(self.path, 'spec.json'))
 
     def open_refs(self) -> BagFile | None:
         """Opens the refs, and finds out who wrote them; None if Granular did, which has none.
@@ -207,7 +154,7 @@ class Folder:
             CorruptError: It has a spec, but no refs, or refs that cannot be right.
         """
         path = self.store.join(self.path, 'refs.bag')
-        if self._refs is None and self.options.cache is not None:
+        if self.options.cache is not None:
             self.learn()
         try:
             refs = self._refs or open_bag(self.store, path, self.options)
@@ -216,26 +163,22 @@ class Folder:
         except NotADirectoryError:
             raise not_a_folder(self.path) from None
         except FileNotFoundError:
-            if 'spec.json' not in self.names:
-                detail = 'no spec.json'
-                if any(name.isdigit() for name in self.names):
-                    detail += ', but shard folders (bags.open opens both)'
-                path = self.store.join(self.path, 'spec.json')
-                raise FileNotFoundError(errno.ENOENT, detail, path) from None
-            if self.granular:
+            if 'spec.json' in self.names and self.granular:
                 return None
-            if is_being_made(self.names, self.store.is_remote):
-                raise FileNotFoundError(
-                    errno.ENOENT, 'no refs yet in a dataset that is being made', path
-                ) from None
-            raise CorruptError(
-                self.path, None, 'has a spec.json, but neither refs.bag nor the .idx of Granular'
-            ) from None
-        if self._begins_with_start(refs):
+            raise self._without_refs(path) from None
+        is_legacy = refs.count > 0
+        if refs.count > 1:
+            # The last limits come with the size. If all rows have the length of the last one, there is no
+            # more to ask for: with a start before them, there would be a row less.
+            before, last = refs.ends[refs.count - 2 : refs.count].tolist()
+            is_legacy = not last or last != (last - before) * refs.count
+        if is_legacy and not int(refs.ends[0:1][0]):
             # No refs record is empty, so this table begins with a start: Bags 0.x wrote it.
             self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.STARTS})
             self.starts = True
             refs = open_bag(self.store, path, self.options)
+            if self.store.is_remote:
+                self._refs = refs
         if not refs.count:
             # Asked of what was opened first: its writer may have closed it since.
             if refs.limits.path != refs.file.path or self.names & {'limits.refs.bag', MARK}:
@@ -246,6 +189,17 @@ class Folder:
             spec = self._spec or self.store.read(self.store.join(self.path, 'spec.json'))
             refs.checksums.check_companion(spec, 'spec.json')
         return refs
+
+    def _without_refs(self, path: str) -> Exception:
+        """Returns the error of a folder that has neither refs nor those files of Granular's."""
+        if 'spec.json' not in self.names:
+            detail = 'no spec.json'
+            if any(name.isdigit() for name in self.names):
+                detail += ', but shard folders (bags.open opens both)'
+            return FileNotFoundError(errno.ENOENT, detail, self.store.join(self.path, 'spec.json'))
+        if is_being_made(self.names, self.store.is_remote):
+            return FileNotFoundError(errno.ENOENT, 'no refs yet in a dataset that is being made', path)
+        return CorruptError(self.path, None, 'has a spec.json, but neither refs.bag nor the .idx of Granular')
 
     def keep(self, refs: BagFile) -> BagFile:
         """Returns refs in memory; of very large ones only the limits are."""
@@ -260,21 +214,10 @@ class Folder:
             self._begun = kept
         return kept
 
-    def _begins_with_start(self, refs: BagFile) -> bool:
-        if not refs.count:
-            return False
-        if isinstance(refs.ends, BlockTable) and refs.count > 1:
-            # The last limits come with the size. If all rows have the length of the last one, there is no
-            # more to ask for: with a start before them, there would be a row less.
-            before, last = refs.ends[refs.count - 2 : refs.count].tolist()
-            if last and last == (last - before) * refs.count:
-                return False
-        return not int(refs.ends[0:1][0])
-
-    def length(self, schemas: SchemaCache) -> int:
+    def length(self) -> int:
         """Returns the number of datapoints, reading no more than that takes."""
         refs = self.open_refs()
-        return self.shortest(self.schema(schemas).types) if refs is None else refs.count
+        return self.shortest(self.schema().types) if refs is None else refs.count
 
     def shortest(self, types: Spec) -> int:
         """Returns the records of the field that has the fewest."""
@@ -348,11 +291,10 @@ class Folder:
 
     def learn(self) -> None:
         """Has the cache learn the versions of all files, in one request."""
-        if self.options.cache is not None:
-            from bags.storage.cache.store import CachedStore
+        from bags.storage.cache.store import CachedStore
 
-            if isinstance(self.store, CachedStore):
-                self.store.learn(self.path)
+        if isinstance(self.store, CachedStore):
+            self.store.learn(self.path)
 
     def _check_known(self, bag: BagFile) -> None:
         """Checks a bag against the size and number of records that an index or a listing has.

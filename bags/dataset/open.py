@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Unpack
 
 from bags.dataset.base import Dataset
-from bags.dataset.folder import Folder, ReadOptions, open_store
+from bags.dataset.folder import Folder
+from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.reader import DatasetReader
 from bags.dataset.registry import decoders as builtin_decoders
-from bags.dataset.schema import SchemaCache
-from bags.dataset.shard_list import list_shards
+from bags.dataset.schema import DecoderCache
+from bags.dataset.shard_list import list_remote_shards
 from bags.dataset.sharded_reader import ShardedDatasetReader
 from bags.dataset.views import join
 
@@ -88,18 +89,19 @@ def open(
             raise ValueError('open: expected a path, or several, got none')
         return join(parts, replace=True)
     store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
-    schemas = SchemaCache(decoders, raw, made.max_value_size)
-    shards = None
+    known = DecoderCache(decoders, raw, made.max_value_size)
+    folder, shards = Folder(store, path, made), None
     if store.is_remote:
-        shards = list_shards(store, path)
-        is_folder = shards.single
+        shards = list_remote_shards(store, path)
+        is_folder, folder.names = 'spec.json' in shards.files, set(shards.files)
     else:
         is_folder = store.exists(store.join(path, 'spec.json'))
     if not is_folder:
-        return ShardedDatasetReader._over(store, path, made, schemas, shards, shard_start, shard_step)
+        reader = ShardedDatasetReader.__new__(ShardedDatasetReader)
+        return reader._over(store, path, made, known, shards, shard_start, shard_step)
     if (shard_start, shard_step) != (0, 1):
         raise ValueError(f'{path}: shard_start and shard_step have no effect on a dataset of one folder')
-    return DatasetReader._over(Folder(store, path, made), schemas)
+    return DatasetReader.__new__(DatasetReader)._over(folder, known)
 
 
 class _KnownDecoders(dict[str, Any]):

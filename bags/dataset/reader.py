@@ -6,30 +6,31 @@ import copy
 import io
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO, Unpack
+from typing import Any, BinaryIO, Self, Unpack
 
 import numpy as np
 
 from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions, merge
-from bags.concurrency import ClosedHandle, map_concurrently
+from bags.concurrency import ClosedHandle, cached_attribute, map_concurrently
 from bags.dataset.address import Address
 from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.batch import Column
 from bags.dataset.fields import OpenFields
-from bags.dataset.folder import Folder, ReadOptions, open_store
+from bags.dataset.folder import Folder
 from bags.dataset.metadata import Metadata, read_metadata
+from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.record import open_record
 from bags.dataset.record_ranges import RecordRanges, Source
 from bags.dataset.refs import MISSING, BadRef
 from bags.dataset.refs_reader import RefsReader
 from bags.dataset.row_function import RowFunction, make_row_function
-from bags.dataset.schema import SchemaCache
+from bags.dataset.schema import DecoderCache
 from bags.dataset.selection import PerRowItems, Selection, select_fields, select_items, select_many
 from bags.errors import CorruptError
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, check_index
-from bags.storage import store_to_read
+from bags.storage import Hints, Store
 
 __all__ = ['DatasetReader']
 
@@ -70,37 +71,28 @@ class DatasetReader(Dataset):
         **options: Unpack[ReadOptions],
     ) -> None:
         store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
-        self._start(Folder(store, path, made), SchemaCache(decoders, raw, made.max_value_size))
+        self._over(Folder(store, path, made), DecoderCache(decoders, raw, made.max_value_size))
 
-    @classmethod
-    def _over(cls, folder: Folder, schemas: SchemaCache) -> DatasetReader:
-        """Returns the reader of a folder."""
-        reader = cls.__new__(cls)
-        reader._start(folder, schemas)
-        return reader
-
-    def _start(self, folder: Folder, schemas: SchemaCache) -> None:
+    def _over(self, folder: Folder, decoders: DecoderCache) -> Self:
+        """Makes this the reader of a folder."""
         self.is_remote = folder.store.is_remote
-        if self.is_remote:
-            folder.look()
-        else:
-            folder.pin()
+        folder.look()
         refs = folder.open_refs()
         in_memory = folder.options.limits_storage is LimitsStorage.IN_MEMORY
         if self.is_remote and in_memory and refs is not None:
             refs = folder.keep(refs)
-        schema = folder.schema(schemas)
+        schema = folder.schema()
         self._types = schema.types
         self._folder = folder
-        self._schemas = schemas
+        self._decoders = decoders
         self._length = folder.shortest(self._types) if refs is None else refs.count
         self._refs: Any = RefsReader(
             folder.path if refs is None else refs.path, refs, schema.format, self._length
         )
-        self._fields: Any = OpenFields(folder, schema, refs)
-        self._metadata: Metadata | None = None
+        self._fields: Any = OpenFields(folder, schema, decoders, refs)
         self._row_functions: dict[Any, RowFunction] = {}
         """By the names of the fields; None: all."""
+        return self
 
     def __len__(self) -> int:
         return self._length
@@ -120,9 +112,11 @@ class DatasetReader(Dataset):
 
     @property
     def metadata(self) -> Metadata:
-        if self._metadata is None:
-            self._metadata = read_metadata(self._folder.store, self._folder.path)
         return copy.deepcopy(self._metadata)
+
+    @cached_attribute
+    def _metadata(self) -> Metadata:
+        return read_metadata(self._folder.store, self._folder.path)
 
     def __repr__(self) -> str:
         state = ', unfinished' if self.unfinished else ''
@@ -131,8 +125,14 @@ class DatasetReader(Dataset):
     def _is_unfinished(self) -> bool:
         return self._folder.is_unfinished()
 
+    def _index_place(self) -> tuple[Store, str, Hints]:
+        options = self._folder.options
+        hints = Hints(mapped=options.mapped, max_parallelism=options.max_parallelism)
+        return self._folder.store, self._folder.path, hints
+
     def close(self) -> None:
         self._refs = self._fields = ClosedHandle(f'bags.DatasetReader({self._folder.path!r})')
+        self._key_indexes = self._fields
         self._row_functions = {}
 
     # One row: by a generated function where the files are mapped; else, and for errors, as a batch of one.
@@ -271,14 +271,13 @@ class DatasetReader(Dataset):
         return {
             'path': folder.path,
             'options': merge(ReaderOptions, folder.options, {'limits_placement': LimitsPlacement.TAIL}),
-            'schemas': self._schemas,
+            'decoders': self._decoders,
             'length': self._length,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         options = state['options']
-        store, _ = store_to_read(state['path'], options)
-        self._start(Folder(store, state['path'], options), state['schemas'])
+        self._over(Folder(options.store_of(state['path']), state['path'], options), state['decoders'])
         self._pin(state['length'])
 
     def _pin(self, length: int) -> None:

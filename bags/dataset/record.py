@@ -9,7 +9,6 @@ from bags.bag.bag_file import BagFile
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.errors import DecodeError
-from bags.storage import store_to_read
 from bags.storage.range_file import RangeFile
 
 __all__ = ['Record', 'open_record']
@@ -54,7 +53,7 @@ class Record:
         path, options = self._again
         if self.bag is None:
             assert options is not None
-            self.bag = open_bag(store_to_read(path, options)[0], path, options)
+            self.bag = open_bag(options.store_of(path), path, options)
         return open_record(self.bag, self.index)
 
     def error(self, exc: Exception) -> DecodeError:

@@ -10,7 +10,7 @@ import numpy as np
 from bags.bag.bag_file import BagFile
 from bags.bag.limits import BlockTable
 from bags.bag.verified import VerifiedBlocks, as_slice
-from bags.concurrency import map_concurrently
+from bags.concurrency import cached_attribute, map_concurrently
 from bags.dataset.refs import RefsFormat
 from bags.errors import CorruptError
 from bags.indexing import Int64s, check_index
@@ -39,21 +39,19 @@ class RefsReader:
         """By fields, the blocks in which datapoint i has record i of each field."""
         self.is_table = bag is not None and bag.length == format.stride
         """Whether the refs seem to be a table of rows of one length, in memory."""
-        self._verified: VerifiedBlocks | None = None
         self._get: Callable[[int], bytes] | None = None
 
+    @cached_attribute
     def verified(self) -> VerifiedBlocks:
-        """Returns the blocks of rows that have the limits and tags of the format."""
-        if self._verified is None:
-            bag, format = self.bag, self.format  # Not self: a cycle would keep the file open.
-            assert bag is not None
-            table = np.ndarray((bag.count, format.stride), np.uint8, bag.file.buffer)
-            limits = bag.verified()
-            self._verified = VerifiedBlocks(
-                bag.count,
-                lambda start, stop: limits.holds(slice(start, stop)) and format.has_tags(table[start:stop]),
-            )
-        return self._verified
+        """The blocks of rows that have the limits and tags of the format."""
+        bag, format = self.bag, self.format  # Not self: a cycle would keep the file open.
+        assert bag is not None
+        table = np.ndarray((bag.count, format.stride), np.uint8, bag.file.buffer)
+        limits = bag.verified
+        return VerifiedBlocks(
+            bag.count,
+            lambda start, stop: limits.holds(slice(start, stop)) and format.has_tags(table[start:stop]),
+        )
 
     def row(self, index: int) -> tuple[int, ...]:
         """Returns the refs of a datapoint, one integer for a plain field, first and count for a sequence.
@@ -85,7 +83,7 @@ class RefsReader:
             return dict.fromkeys(names, indices)
         if self.is_table and len(indices):
             rows = as_slice(indices)
-            if (self._verified or self.verified()).holds(rows):
+            if self.verified.holds(rows):
                 identity = self._identity.get(names) or self._identity_blocks(names)
                 if identity is not None and not identity.any_bad and identity.holds(rows):
                     return dict.fromkeys(names, indices)

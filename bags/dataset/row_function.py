@@ -38,7 +38,7 @@ def make_row_function(fields: Sequence[Field], refs: RefsReader) -> RowFunction:
     if refs.bag is None:
         lines.append(' = '.join([*numbers, 'index']))
     else:
-        verified = refs.verified()
+        verified = refs.verified
         scope |= {
             'states': verified.states,
             'verify': verified.verify,
@@ -73,7 +73,7 @@ def _lines(field: Field, i: int, r: str, numbers: list[str], scope: dict[str, An
     read = f'read{i}(({"".join(f"{number}, " for number in numbers)}))'
     scope |= {f'count{i}': bag.count, f'read{i}': field.read, f'table{i}': table}
     if table is not None:
-        blocks = bag.verified()
+        blocks = bag.verified
         scope |= {f'states{i}': blocks.states, f'verify{i}': blocks.verify, f'item{i}': table.item}
     if table is not None and field.kind.sequence:
         most = min(1 << SHIFT, MAX_SPAN_BYTES // decoder.length)

@@ -1,11 +1,11 @@
-"""A spec made ready for reading: how refs are held, and how the records of each field become values."""
+"""What a spec means to a reader: the layout of its refs, and how records of its types become values."""
 
 from __future__ import annotations
 
 import functools
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -16,11 +16,27 @@ from bags.dataset.spec import FieldType, Spec, load_spec
 from bags.errors import SpecError
 from bags.formats.scalars import MAX_VALUE_SIZE, decode_legacy_int
 
-__all__ = ['Decoder', 'Decoders', 'Schema', 'SchemaCache']
+__all__ = ['Decoder', 'DecoderCache', 'Schema', 'parse_schema']
 
 SMALL = 64  # Values of one size up to this are quicker decoded from bytes than from a buffer.
 
-Decoders = Mapping[str, Callable[..., Any]] | None
+
+class Schema(NamedTuple):
+    """A parsed spec, and the layout of its refs."""
+
+    types: Spec
+    format: RefsFormat
+
+
+@functools.lru_cache(64)
+def parse_schema(data: bytes) -> Schema:
+    """Returns the schema of a spec.json; ten thousand shards share one.
+
+    Raises:
+        SpecError: It is invalid.
+    """
+    types = load_spec(data, None)
+    return Schema(types, RefsFormat(types))
 
 
 class Decoder:
@@ -82,93 +98,53 @@ def _decoder_for(
     return decoder
 
 
-class Schema:
-    """What a spec means to a reader.
+class DecoderCache:
+    """Decoders by type: those of ten thousand shards are made once.
 
     Args:
-        types: The spec.
-        decoders: The functions by word; the built-in ones unless given.
+        functions: The functions by word; the built-in ones unless given.
         raw: Give records instead of values.
-        legacy: Bags 0.x wrote the folder, so every `int` is unsigned.
         max_value_size: Bytes that the value of a record may take.
     """
 
     def __init__(
         self,
-        types: Spec,
-        decoders: Decoders,
-        raw: bool,
-        legacy: bool,
-        format: RefsFormat | None = None,
+        functions: Mapping[str, Callable[..., Any]] | None,
+        raw: bool = False,
         max_value_size: int = MAX_VALUE_SIZE,
     ) -> None:
-        self.types = types
-        self.format = RefsFormat(types) if format is None else format
-        self.functions: Mapping[str, Callable[..., Any]] = registry.decoders if decoders is None else decoders
-        if legacy and self.functions.get('int') is registry.decoders['int']:
-            self.functions = {**self.functions, 'int': decode_legacy_int}
-        self._raw = raw
-        self._max_value_size = max_value_size
-        self._decoders: dict[str, Decoder] = {}
+        if functions is not None and not isinstance(functions, Mapping):
+            raise TypeError(f'decoders: expected functions by word, got {type(functions).__name__}')
+        self.functions = functions
+        self.raw = raw
+        self.max_value_size = max_value_size
+        self._known: dict[tuple[FieldType, bool], Decoder] = {}
 
-    def decoder(self, name: str, where: object) -> Decoder:
+    def get(self, name: str, kind: FieldType, legacy: bool, where: object) -> Decoder:
         """Returns the decoder of a field.
+
+        Args:
+            name, kind: The field and its type.
+            legacy: Bags 0.x wrote the folder, so every `int` is unsigned.
+            where: The folder, for the message.
 
         Raises:
             SpecError: A word without a function, or arguments that a built-in type cannot have.
         """
-        known = self._decoders.get(name)
+        known = self._known.get((kind, legacy))
         if known is not None:
             return known
-        kind = self.types[name]
+        functions = registry.decoders if self.functions is None else self.functions
+        if legacy and functions.get('int') is registry.decoders['int']:
+            functions = {**functions, 'int': decode_legacy_int}
         try:
-            decoder = _decoder_for(kind, self.functions, self._raw, self._max_value_size)
+            decoder = _decoder_for(kind, functions, self.raw, self.max_value_size)
         except KeyError:
-            raise SpecError(name, registry.known_types(kind, self.functions), kind.text, where) from None
+            raise SpecError(name, registry.known_types(kind, functions), kind.text, where) from None
         except ValueError as exc:
             raise SpecError.of_type(name, kind.text, exc, where) from exc
-        self._decoders[name] = decoder
+        self._known[kind, legacy] = decoder
         return decoder
 
-
-class SchemaCache:
-    """Schemas by the content of spec.json: ten thousand shards share one.
-
-    Args:
-        decoders, raw, max_value_size: As for `Schema`.
-    """
-
-    def __init__(self, decoders: Decoders, raw: bool, max_value_size: int = MAX_VALUE_SIZE) -> None:
-        if decoders is not None and not isinstance(decoders, Mapping):
-            raise TypeError(f'decoders: expected functions by word, got {type(decoders).__name__}')
-        self.decoders = decoders
-        self.raw = raw
-        self.max_value_size = max_value_size
-        self._known: dict[tuple[bytes, bool], Schema] = {}
-
-    def get(self, data: bytes, where: object, legacy: bool = False) -> Schema:
-        """Returns the schema of a spec.json.
-
-        Raises:
-            SpecError: It is invalid.
-        """
-        known = self._known.get((data, legacy))
-        if known is None:
-            try:
-                types, format = _parse(data)
-            except SpecError:
-                load_spec(data, where)  # Raises with the path.
-                raise
-            known = self._known[data, legacy] = Schema(
-                types, self.decoders, self.raw, legacy, format, self.max_value_size
-            )
-        return known
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return SchemaCache, (self.decoders, self.raw, self.max_value_size)
-
-
-@functools.lru_cache(64)
-def _parse(data: bytes) -> tuple[Spec, RefsFormat]:
-    types = load_spec(data, None)
-    return types, RefsFormat(types)
+        return DecoderCache, (self.functions, self.raw, self.max_value_size)

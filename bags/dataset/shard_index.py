@@ -15,10 +15,9 @@ compared with those of a shard when it is first read.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from bags.dataset.spec import Spec, parse_spec
 from bags.errors import CorruptError
@@ -30,12 +29,11 @@ FORMAT = 'bags shards 1'
 MAX_NUMBER = (1 << 63) - 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(NamedTuple):
     """A shard folder as a listing or shards.json describes it."""
 
     name: str
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int] = {}
     """Bytes of each file; empty if not known."""
     length: int | None = None
     """Datapoints; None without shards.json."""

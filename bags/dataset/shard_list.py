@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 from bags.bag.limits import ENTRY
 from bags.dataset.folder import is_being_made, not_a_folder
@@ -12,11 +12,10 @@ from bags.dataset.spec import Spec
 from bags.errors import BagsError, CorruptError
 from bags.storage import Store
 
-__all__ = ['ShardList', 'length_by_size', 'list_shards', 'shard_numbers']
+__all__ = ['ShardList', 'length_by_size', 'list_local_shards', 'list_remote_shards', 'shard_numbers']
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ShardList:
+class ShardList(NamedTuple):
     """The shards of a dataset, in order."""
 
     shards: list[Shard]
@@ -25,8 +24,8 @@ class ShardList:
     """The spec in shards.json; None without one."""
     after: str | None = None
     """The name that a shard after the last would have, on an object store with shards.json: to check it."""
-    single: bool = False
-    """Whether there is a spec.json: then this is not a sharded dataset, but a dataset folder."""
+    files: frozenset[str] = frozenset()
+    """The files beside the shards, from a listing. With a spec.json this is a dataset of one folder."""
     is_unfinished: bool = False
     """Whether shards at the end are incomplete, and left out."""
 
@@ -40,17 +39,13 @@ def shard_numbers(store: Store, directory: str) -> dict[int, str]:
     return numbered(store.names(directory), directory)
 
 
-def list_shards(store: Store, directory: str) -> ShardList:
-    """Returns the shards of a dataset, without incomplete ones at the end, which are being written.
+def list_local_shards(store: Store, directory: str) -> ShardList:
+    """Returns the shards of a local dataset, without incomplete ones at the end, which are being written.
 
     Raises:
-        FileNotFoundError: The folder does not exist.
-        CorruptError: Two shards have the same number, or the shards.json on an object store is damaged.
+        FileNotFoundError, NotADirectoryError: The folder does not exist, or is a file.
+        CorruptError: Two shards have the same number.
     """
-    return _list_remote(store, directory) if store.is_remote else _list_local(store, directory)
-
-
-def _list_local(store: Store, directory: str) -> ShardList:
     try:
         found = store.names(directory)
     except NotADirectoryError:
@@ -61,9 +56,12 @@ def _list_local(store: Store, directory: str) -> ShardList:
         if listed is not None:
             return listed
     count = len(names)
-    while names and is_being_made(store.names(store.join(directory, names[-1]))):
+    while names:
+        folder = store.join(directory, names[-1])
+        if store.exists(store.join(folder, 'refs.bag')) or not is_being_made(store.names(folder)):
+            break
         names.pop()
-    return ShardList([Shard(name, {}) for name in names], is_unfinished=len(names) < count)
+    return ShardList(list(map(Shard, names)), is_unfinished=len(names) < count)
 
 
 def _read_local_index(store: Store, directory: str, names: list[str]) -> ShardList | None:
@@ -83,31 +81,35 @@ def _read_local_index(store: Store, directory: str, names: list[str]) -> ShardLi
     return ShardList(shards, types)
 
 
-def _list_remote(store: Store, directory: str) -> ShardList:
+def list_remote_shards(store: Store, directory: str) -> ShardList:
+    """As `list_local_shards`, on an object store: from shards.json, or with one listing of all files.
+
+    Raises:
+        FileNotFoundError: The folder does not exist.
+        CorruptError: Two shards have the same number, or shards.json is damaged.
+    """
     path = store.join(directory, INDEX)
     try:
-        data = store.read(path)
+        types, shards = load_index(store.read(path), path)
+        last = shards[-1].name
+        return ShardList(shards, types, str(int(last) + 1).rjust(len(last), '0'))
     except FileNotFoundError:
-        return _walk(store, directory)
-    types, shards = load_index(data, path)
-    last = shards[-1].name
-    return ShardList(shards, types, str(int(last) + 1).rjust(len(last), '0'))
-
-
-def _walk(store: Store, directory: str) -> ShardList:
-    """Lists all files below a folder of an object store, with one request."""
-    files = store.walk(directory)
+        files = store.walk(directory)
     folders: dict[str, dict[str, int]] = {}
+    beside: list[str] = []
     for name, stat in files.items():
         folder, slash, file = name.partition('/')
-        if slash and '/' not in file:
+        if not slash:
+            beside.append(name)
+        elif '/' not in file:
             folders.setdefault(folder, {})[file] = stat.size
-    shards = [Shard(name, folders[name]) for name in numbered(folders, directory).values()]
+    names = list(numbered(folders, directory).values())
     # Refs are uploaded last: shards at the end without refs are being written, or were left incomplete.
-    count = len(shards)
-    while shards and is_being_made(shards[-1].sizes, is_remote=True):
-        shards.pop()
-    return ShardList(shards, single='spec.json' in files, is_unfinished=len(shards) < count)
+    count = len(names)
+    while names and 'refs.bag' not in folders[names[-1]] and is_being_made(folders[names[-1]], True):
+        names.pop()
+    shards = list(map(Shard, names, map(folders.__getitem__, names)))
+    return ShardList(shards, files=frozenset(beside), is_unfinished=len(shards) < count)
 
 
 def length_by_size(shard: Shard, format: RefsFormat) -> int | None:

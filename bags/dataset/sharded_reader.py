@@ -6,40 +6,36 @@ import contextlib
 import copy
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Unpack
+from collections.abc import Callable, Mapping
+from typing import Any, Self, Unpack
 
 from bags.bag.options import ReaderOptions
 from bags.bag.sharding import Concatenated
-from bags.concurrency import ClosedHandle, FifoCache, map_concurrently, max_open_bags
+from bags.concurrency import ClosedHandle, FifoCache, cached_attribute, map_concurrently, max_open_bags
 from bags.dataset.absent import Absent, Widened
 from bags.dataset.address import Address, group_by_part
 from bags.dataset.base import Datapoint, Dataset
-from bags.dataset.folder import Folder, ReadOptions, open_store
+from bags.dataset.folder import Folder
 from bags.dataset.metadata import Metadata, read_metadata
+from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.reader import DatasetReader
-from bags.dataset.refs import RefsFormat
-from bags.dataset.schema import SchemaCache
+from bags.dataset.schema import DecoderCache
 from bags.dataset.selection import Selection
 from bags.dataset.shard_index import INDEX, Shard
-from bags.dataset.shard_list import ShardList, length_by_size, list_shards
+from bags.dataset.shard_list import ShardList, length_by_size, list_local_shards, list_remote_shards
 from bags.dataset.spec import Spec, union
-from bags.errors import CorruptError, SpecError
+from bags.errors import BagsError, CorruptError, SpecError
 from bags.indexing import Int64s, check_index
-from bags.storage import Store, store_to_read
+from bags.storage import Hints, Store
 from bags.validation import at_least
 
 __all__ = ['ShardedDatasetReader']
 
-
-@contextlib.contextmanager
-def _missing_is_damage(path: str) -> Iterator[None]:
-    """Turns files that are missing in a shard into a CorruptError."""
-    try:
-        yield
-    except FileNotFoundError as exc:
-        name = os.path.basename(exc.filename or 'spec.json')
-        raise CorruptError(path, None, f'shard without {name}') from exc
+STATE = (
+    *('directory', '_options', '_decoders', '_shards', '_share', '_first', '_last', '_after'),
+    *('_unfinished', '_types', '_lengths_of_shards'),
+)
+"""Attributes of a reader that other processes need."""
 
 
 class ShardedDatasetReader(Dataset):
@@ -72,40 +68,25 @@ class ShardedDatasetReader(Dataset):
         **options: Unpack[ReadOptions],
     ) -> None:
         store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
-        self._start(
-            store, path, made, SchemaCache(decoders, raw, made.max_value_size), None, shard_start, shard_step
-        )
+        known = DecoderCache(decoders, raw, made.max_value_size)
+        self._over(store, path, made, known, None, shard_start, shard_step)
 
-    @classmethod
     def _over(
-        cls,
-        store: Store,
-        path: str,
-        options: ReaderOptions,
-        schemas: SchemaCache,
-        listed: ShardList | None,
-        shard_start: int,
-        shard_step: int,
-    ) -> ShardedDatasetReader:
-        """Returns the reader of shards that may be listed already."""
-        reader = cls.__new__(cls)
-        reader._start(store, path, options, schemas, listed, shard_start, shard_step)
-        return reader
-
-    def _start(
         self,
         store: Store,
         path: str,
         options: ReaderOptions,
-        schemas: SchemaCache,
+        decoders: DecoderCache,
         listed: ShardList | None,
         shard_start: int,
         shard_step: int,
-    ) -> None:
-        shard_start = at_least('shard_start', shard_start, 0)
-        shard_step = at_least('shard_step', shard_step, 1)
-        self._store, self.directory, self._options, self._schemas = store, path, options, schemas
-        listed = list_shards(store, path) if listed is None else listed
+    ) -> Self:
+        """Makes this the reader of shards, which may be listed already."""
+        if (shard_start, shard_step) != (0, 1):
+            shard_start = at_least('shard_start', shard_start, 0)
+            shard_step = at_least('shard_step', shard_step, 1)
+        if listed is None:
+            listed = (list_remote_shards if store.is_remote else list_local_shards)(store, path)
         if not listed.shards:
             detail = 'no dataset here: expected spec.json, or shard folders 000000, 000001, …'
             if store.exists(store.join(path, 'spec.json')):
@@ -113,119 +94,105 @@ class ShardedDatasetReader(Dataset):
             elif store.is_remote and path.endswith(('.bag', '.bagz')):
                 detail += ' (bags.bag.Reader opens a bag alone)'
             raise FileNotFoundError(errno.ENOENT, detail, path)
-        self._unfinished = listed.is_unfinished or None
-        chosen = listed.shards[shard_start::shard_step]
+        self.directory, self._options, self._decoders = path, options, decoders
         # With more workers than shards, some have none to read; they still have the spec.
-        first, share = listed.shards[0], (shard_start, shard_step)
+        self._shards = listed.shards[shard_start::shard_step]
+        self._share = shard_start, shard_step
+        self._first, self._last, self._after = listed.shards[0], listed.shards[-1], listed.after
+        self._unfinished = listed.is_unfinished or None
+        self._set_store(store)
         if listed.types is not None:
-            lengths = [shard.length or 0 for shard in chosen]
-            self._finish(chosen, lengths, listed.types, first, listed.after, share, listed.shards[-1])
-            return
-        works: list[Callable[[], Any]] = [lambda: self._open_shard(first)]
-        last = listed.shards[-1]
+            self._types = listed.types
+            self._lengths_of_shards = [shard.length or 0 for shard in self._shards]
+        else:
+            try:
+                self._types, self._lengths_of_shards = self._look_into_shards()
+            except FileNotFoundError as exc:
+                raise _missing_file(exc) from exc
+        return self
+
+    def _set_store(self, store: Store) -> None:
+        self._store, self.is_remote = store, store.is_remote
+        self._sizes: dict[tuple[str, ...] | None, list[int]] = {}
+        self._root = Folder(store, store.join(self.directory, self._first.name), self._options, self._first)
+        if not store.is_remote:
+            self._root.look()
+
+    def _look_into_shards(self) -> tuple[Spec, list[int]]:
+        """Returns the fields of all shards, and the datapoints of each that is read."""
+        root, first, last = self._root, self._first, self._last
+        is_remote = self._store.is_remote
+        root.look()
+        types, format = root.schema()
         # Later shards may have more fields, which are optional; then their spec.json is longer.
         if last.sizes.get('spec.json', -1) != first.sizes.get('spec.json'):
-            works.append(lambda: self._types_of(last))
-        opened, *found = map_concurrently(lambda work: work(), works, self._store.is_remote)
-        types = opened._types
-        for other in filter(None, found):
-            types = union(types, other) or types  # Other differences raise where the shard is read.
-        lengths = self._lengths_of(chosen, opened, types)
-        self._finish(chosen, lengths, types, first, None, share, listed.shards[-1])
-        if shard_start == 0 and types == opened._types:
-            self._readers[0] = opened
-
-    def _folder(self, shard: Shard) -> Folder:
-        return Folder(self._store, self._store.join(self.directory, shard.name), self._options, shard)
-
-    def _types_of(self, shard: Shard) -> Spec | None:
-        """Returns the spec of a shard; None if it cannot be read, which raises where the shard is read."""
-        with contextlib.suppress(OSError, SpecError):
-            return self._folder(shard).schema(self._schemas).types
-        return None
-
-    def _lengths_of(self, shards: list[Shard], opened: DatasetReader, types: Spec) -> list[int]:
-        """Returns the datapoints of each shard: by the sizes of its files if they tell, else by its refs."""
-        lengths: dict[str, int | None] = {os.path.basename(opened.directory): len(opened)}
-        if self._store.is_remote and types == opened._types:
-            format = RefsFormat(types)
+            folder = self._folder(last)
+            folder.look(refs=False)
+            with contextlib.suppress(OSError, BagsError):  # Raises where the shard is read.
+                other = folder.schema().types
+                types = types if types == other else union(types, other) or types
+        by_size = False
+        if is_remote and types == format.spec:
             # Whether rows have one length is seen in a shard that has some.
-            sample = next((shard for shard in shards if shard.sizes.get('refs.bag')), None)
-            if sample is not None and sample is not opened._folder.known:
-                opened = self._open_shard(sample)
-            if sample is None or (
-                not opened._folder.starts and len(opened) == length_by_size(sample, format)
-            ):
-                lengths |= {shard.name: length_by_size(shard, format) for shard in shards}
-        rest = [shard for shard in shards if lengths.get(shard.name) is None]
+            sample, folder = first, root
+            if not first.sizes.get('refs.bag'):
+                sample = next((shard for shard in self._shards if shard.sizes.get('refs.bag')), first)
+                folder = self._folder(sample)
+            refs = folder.open_refs()
+            by_size = refs is None or (not folder.starts and refs.count == length_by_size(sample, format))
 
         def count(shard: Shard) -> int:
-            folder = self._folder(shard)
-            with _missing_is_damage(folder.path):
-                return folder.length(self._schemas)
+            length = length_by_size(shard, format) if by_size else None
+            return self._folder(shard).length() if length is None else length
 
-        counts = map_concurrently(count, rest, self._store.is_remote)
-        lengths |= zip((shard.name for shard in rest), counts, strict=True)
-        return [lengths[shard.name] or 0 for shard in shards]
+        return types, map_concurrently(count, self._shards, is_remote)
 
-    def _open_shard(self, shard: Shard) -> DatasetReader:
-        folder = self._folder(shard)
-        with _missing_is_damage(folder.path):
-            return DatasetReader._over(folder, self._schemas)
+    def _folder(self, shard: Shard) -> Folder:
+        if shard is self._first:
+            return self._root
+        return Folder(self._store, self._store.join(self.directory, shard.name), self._options, shard)
 
-    def _finish(
-        self,
-        shards: list[Shard],
-        lengths: list[int],
-        types: Spec,
-        first: Shard,
-        after: str | None,
-        share: tuple[int, int],
-        last: Shard,
-    ) -> None:
-        self._shards = shards
-        self._last = last
-        self._types = types
-        self._first = first
-        self._after = after
-        self._share = share
-        self._layout = Concatenated(lengths)
-        self._lengths_of_shards = lengths
-        self.is_remote = self._store.is_remote
-        self._sizes: dict[tuple[str, ...] | None, list[int]] = {}
-        store, path, options, schemas = self._store, self.directory, self._options, self._schemas
-        unseen = [after] if after is not None else []
-        root = self._folder(first)
-        if not store.is_remote:
-            root.pin()
+    @cached_attribute
+    def _layout(self) -> Concatenated:
+        """Which shard a datapoint is in."""
+        return Concatenated(self._lengths_of_shards)
 
-        def find(_field: str) -> DatasetReader:
-            return DatasetReader._over(Folder(store, store.join(path, last.name), options, last), schemas)
+    @cached_attribute
+    def _readers(self) -> Any:
+        """The readers of shards by number, each opened when something is first read from it."""
+        store, path, options, decoders = self._store, self.directory, self._options, self._decoders
+        types, lengths, shards = self._types, self._lengths_of_shards, self._shards
+        root, first, last = self._root, self._first, self._last
+        unseen = [self._after] if self._after is not None else []
 
-        def make(number: int) -> DatasetReader | Widened:  # Not a method: a cycle would keep files open.
-            folder = Folder(store, store.join(path, shards[number].name), options, shards[number])
+        # Not methods: a cycle would keep files open.
+        def open_shard(shard: Shard) -> DatasetReader:
+            is_first = shard is first
+            folder = root if is_first else Folder(store, store.join(path, shard.name), options, shard)
+            try:
+                return DatasetReader.__new__(DatasetReader)._over(folder, decoders)
+            except FileNotFoundError as exc:
+                raise _missing_file(exc) from exc
 
-            def work(look: bool) -> DatasetReader | None:
-                if look:
-                    _check_after(store, path, unseen)
-                    return None
-                with _missing_is_damage(folder.path):
-                    return DatasetReader._over(folder, schemas)
-
+        def make(number: int) -> DatasetReader | Widened:
             # The look for a shard after the last goes with the first requests of another.
-            reader, *_ = map_concurrently(work, [False, True] if unseen else [False], True)
-            assert reader is not None
+            works: list[Callable[[], Any]] = [lambda: open_shard(shards[number])]
+            if unseen:
+                works.append(lambda: _check_after(store, path, unseen))
+            reader: DatasetReader = map_concurrently(lambda work: work(), works, True)[0]
             root.check_pinned()
+            folder = reader._folder
             if union(types, reader._types) != types:
                 texts = {name: kind.text for name, kind in types.items()}
                 raise SpecError(None, f'that of the other shards, {texts}', reader.spec, folder.path)
             if store.is_remote and len(reader) != lengths[number]:
                 folder.refuse(f'expected {lengths[number]} datapoints, got {len(reader)}')
             reader._pin(lengths[number])
-            return reader if len(reader._types) == len(types) else Widened(reader, Absent(find))
+            if len(reader._types) == len(types):
+                return reader
+            return Widened(reader, Absent(lambda _field: open_shard(last)))
 
-        self._metadata: Metadata | None = None
-        self._readers: Any = FifoCache(make, max_open_bags() // (len(types) + 1))
+        return FifoCache(make, max_open_bags() // (len(types) + 1))
 
     def __len__(self) -> int:
         return self._layout.total
@@ -245,16 +212,18 @@ class ShardedDatasetReader(Dataset):
 
     @property
     def metadata(self) -> Metadata:
-        if self._metadata is None:
-            self._metadata = read_metadata(self._store, self._store.join(self.directory, self._first.name))
         return copy.deepcopy(self._metadata)
+
+    @cached_attribute
+    def _metadata(self) -> Metadata:
+        return read_metadata(self._store, self._root.path)
 
     def _directories(self) -> list[str]:
         return [self.directory]
 
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         if not len(indices):  # Any shard knows what an empty column of a type is.
-            reader = self._open_shard(self._last)
+            reader = DatasetReader.__new__(DatasetReader)._over(self._folder(self._last), self._decoders)
             if self._shards and self._readers[0]._types == self._types:
                 reader = self._readers[0]
             return [Address(reader, indices, selection, None)]
@@ -296,32 +265,24 @@ class ShardedDatasetReader(Dataset):
     def _is_unfinished(self) -> bool:
         return any(self._folder(shard).is_unfinished() for shard in (self._first, *self._shards))
 
+    def _index_place(self) -> tuple[Store, str, Hints]:
+        if self._share != (0, 1):
+            raise TypeError(f'find: {self!r:.200}: expected all shards, as the index of a field is of all')
+        # Beside the first shard, Bags 0.x and Granular would take it for a shard.
+        folder = self._store.join(self.directory, self._first.name)
+        hints = Hints(mapped=self._options.mapped, max_parallelism=self._options.max_parallelism)
+        return self._store, folder, hints
+
     def close(self) -> None:
-        self._readers = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
+        self._readers = self._key_indexes = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
+        self._root._refs = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            'directory': self.directory,
-            'options': self._options,
-            'schemas': self._schemas,
-            'shards': self._shards,
-            'lengths': self._lengths_of_shards,
-            'types': self._types,
-            'first': self._first,
-            'after': self._after,
-            'share': self._share,
-            'last': self._last,
-            'unfinished': self._unfinished,
-        }
+        return {name: vars(self)[name] for name in STATE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.directory, self._options = state['directory'], state['options']
-        self._store, _ = store_to_read(self.directory, self._options)
-        self._schemas = state['schemas']
-        self._unfinished = state['unfinished']
-        self._finish(
-            *(state[name] for name in ('shards', 'lengths', 'types', 'first', 'after', 'share', 'last')),
-        )
+        vars(self).update(state)
+        self._set_store(self._options.store_of(self.directory))
 
 
 class _Shard:
@@ -343,6 +304,12 @@ class _Shard:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dataset._readers[self._number], name)
+
+
+def _missing_file(exc: FileNotFoundError) -> CorruptError:
+    """Returns the error of a file that is missing in a shard."""
+    folder, name = os.path.split(exc.filename or 'spec.json')
+    return CorruptError(folder, None, f'shard without {name}')
 
 
 def _check_after(store: Store, path: str, unseen: list[str]) -> None:

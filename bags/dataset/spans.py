@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from typing import Any, Literal, SupportsIndex
 
 import numpy as np
@@ -14,19 +13,7 @@ from bags.dataset.selection import VIDEO_WORDS
 from bags.dataset.spec import FieldType, parse_type
 from bags.validation import integer, one_of
 
-__all__ = [
-    'Padding',
-    'Span',
-    'Steps',
-    'Times',
-    'check_bounds',
-    'check_spans',
-    'count_of',
-    'positive',
-    'steps',
-    'times',
-    'types_of',
-]
+__all__ = ['Padding', 'Span', 'Steps', 'Times', 'check_bounds', 'positive', 'steps', 'times', 'types_of']
 
 Fill = Literal['nearest', 'previous', 'linear', 'exact']
 Padding = Literal['edge', 'zero', 'drop']
@@ -50,6 +37,11 @@ class Times:
     tolerance: float | None
     gaps: Literal['raise', 'pad']
 
+    @property
+    def count(self) -> int:
+        """Number of items of a window."""
+        return len(self.offsets)
+
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
@@ -57,6 +49,11 @@ class Steps:
 
     start: int
     stop: int
+
+    @property
+    def count(self) -> int:
+        """Number of items of a window."""
+        return self.stop - self.start
 
 
 Span = Times | Steps
@@ -93,10 +90,8 @@ def times(
     one_of('times: gaps', gaps, ('raise', 'pad'))
     if tolerance is not None and not _seconds('times: tolerance', tolerance) >= 0:
         raise ValueError(f'times: tolerance: expected at least 0 s, got {tolerance!r}')
-    if len(found) > MAX_OFFSETS:
-        raise ValueError(f'times: expected at most {MAX_OFFSETS} offsets, got {len(found)}')
-    if not found:
-        raise ValueError('times: expected at least one offset in seconds, got none')
+    if not 0 < len(found) <= MAX_OFFSETS:
+        raise ValueError(f'times: expected 1 to {MAX_OFFSETS} offsets in seconds, got {len(found)}')
     if rate is not None:
         rate = positive('times: rate', rate, 'items per second')
         if len(found) != 2 or found[1] < found[0]:
@@ -141,11 +136,6 @@ def positive(what: str, value: Any, unit: str) -> float:
     return number
 
 
-def count_of(span: Span) -> int:
-    """Returns the number of items of a window."""
-    return len(span.offsets) if isinstance(span, Times) else span.stop - span.start
-
-
 def types_of(name: str, kind: FieldType, span: Span, padding: Padding) -> tuple[FieldType, FieldType]:
     """Returns the types of a field of windows and of its mask.
 
@@ -157,20 +147,14 @@ def types_of(name: str, kind: FieldType, span: Span, padding: Padding) -> tuple[
         if not isinstance(span, Times) or not is_stretch or span.is_range or span.fill != 'nearest':
             raise TypeError(f'windows: field {name!r} of type audio: expected times(start, stop), got {span}')
         return parse_type('array'), parse_type('array')
-    count = count_of(span)
-    mask = parse_type(f'array(bool,{count})')
-    linear = isinstance(span, Times) and span.fill == 'linear'
-    if kind.word in VIDEO_WORDS:
-        if linear:
-            raise TypeError(f'windows: field {name!r} of type {kind.text}: frames have no linear fill')
-        return parse_type('array'), mask
-    if not kind.sequence:
-        raise TypeError(f'windows: expected sequences, videos or audio, got {name!r} of type {kind.text}')
+    mask = parse_type(f'array(bool,{span.count})')
     fixed = fixed_dtype(kind.word, kind.args)
-    if linear and (fixed is None or fixed[0].kind != 'f'):
+    if isinstance(span, Times) and span.fill == 'linear' and (fixed is None or fixed[0].kind != 'f'):
         raise TypeError(f'windows: field {name!r} of type {kind.text}: linear fill needs floats')
+    if kind.word in VIDEO_WORDS:
+        return parse_type('array'), mask
     if fixed is not None and fixed[0].kind in 'biufc':
-        shape = ','.join(map(str, (fixed[0].newbyteorder('=').name, count, *fixed[1])))
+        shape = ','.join(map(str, (fixed[0].newbyteorder('=').name, span.count, *fixed[1])))
         return parse_type(f'array({shape})'), mask
     if padding == 'zero' and fixed is None and kind.word not in ('array', *PICTURES):
         raise TypeError(f"windows: field {name!r} of type {kind.text}: padding='zero' needs arrays")
@@ -178,25 +162,13 @@ def types_of(name: str, kind: FieldType, span: Span, padding: Padding) -> tuple[
     return parse_type(f'{kind.word}{args}[]'), mask
 
 
-def check_bounds(value: Any) -> tuple[float, float] | None:
-    """Returns the bounds of anchors in seconds; None on either side for no bound."""
-    if value is None:
-        return None
+def check_bounds(value: Any) -> tuple[float, float]:
+    """Returns the bounds of anchors in seconds, infinite where there is none."""
     try:
-        low, high = value
+        low, high = (None, None) if value is None else value
     except (TypeError, ValueError):
         raise TypeError(f'windows: bounds: expected (start, stop) in seconds, got {value!r:.80}') from None
     return (
         -math.inf if low is None else _seconds('windows: bounds', low),
         math.inf if high is None else _seconds('windows: bounds', high),
     )
-
-
-def check_spans(spans: Mapping[str, Any]) -> dict[str, Span]:
-    """Returns what windows take of each field, checked."""
-    for name, span in spans.items():
-        if not isinstance(span, Times | Steps):
-            raise TypeError(
-                f'windows: field {name!r}: expected bags.times(…) or bags.steps(…), got {span!r:.80}'
-            )
-    return dict(spans)

@@ -15,7 +15,11 @@ from bags.errors import SpecError
 
 __all__ = ['FieldType', 'Spec', 'check_names', 'dump_spec', 'load_spec', 'parse_spec', 'parse_type', 'union']
 
-TYPE = re.compile(r'(?P<word>[A-Za-z0-9_+.-]+)(\((?P<args>[^()\[\]]*)\))?(?P<items>\[\])?(?P<optional>\?)?')
+TYPE = re.compile(
+    r'(?P<word>[A-Za-z0-9_+.-]+)'
+    r'(\((?P<args>(?:[^()\[\]]|\[\w*\])*)\))?'  # With brackets as of datetime64[us].
+    r'(?P<items>\[\])?(?P<optional>\?)?'
+)
 NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_.-]*')
 DEVICES = {'con', 'prn', 'aux', 'nul', *(f'{port}{digit}' for port in ('com', 'lpt') for digit in range(10))}
 

@@ -29,7 +29,7 @@ def is_temporary(name: str) -> bool:
 def is_file_of_dataset(name: str) -> bool:
     """Tells by its name whether a file in a dataset folder is a part of the dataset."""
     files = ('spec.json', METADATA, STATISTICS, MARK, SOURCE, INDEX)
-    return name in files or name.endswith(('.bag', '.bagz', '.idx', '.zdict', '.new', SUFFIX))
+    return name in files or name.endswith(('.bag', '.bagz', '.idx', '.index', '.zdict', '.new', SUFFIX))
 
 
 def remove_files(store: Store, folder: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, SupportsIndex
+from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +13,14 @@ from bags.bag.sharding import Concatenated
 from bags.dataset.absent import Absent, divide_fields
 from bags.dataset.address import Address, group_by_part
 from bags.dataset.base import Datapoint, Dataset, Select, View, check_dataset
+from bags.dataset.key_index import Matches
+from bags.dataset.key_join import join_by_key
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.selection import Fields, Selection
 from bags.dataset.spec import union
 from bags.errors import SpecError
-from bags.indexing import Int64s, as_indices, check_index
+from bags.indexing import Int64s, as_indices, check_index, offsets_of
+from bags.validation import one_of
 
 __all__ = ['Concat', 'Join', 'concat', 'join', 'select']
 
@@ -60,6 +63,15 @@ class Concat(View):
         dataset = next(dataset for dataset in self._datasets if field in dataset._types)
         return dataset._resolve(np.empty(0, np.int64), {field: True})[0].reader
 
+    def _match(self, field: str, keys: list[bytes]) -> Matches:
+        owners, rows = [], []
+        for dataset, start in zip(self._datasets, offsets_of(np.array(self._part_lengths())), strict=False):
+            if field in dataset._types:
+                found = dataset._match(field, keys)
+                owners.append(np.repeat(np.arange(len(keys)), found.counts))
+                rows.append(found.rows + start)
+        return Matches.sorted(np.concatenate(owners), np.concatenate(rows), len(keys))
+
     def _part_lengths(self) -> list[int]:
         return [len(dataset) for dataset in self._datasets]
 
@@ -87,7 +99,7 @@ class Join(View):
             if len(dataset) != len(datasets[0]):
                 raise ValueError(
                     f'join: expected datasets of one length, got {len(datasets[0])} datapoints in the first '
-                    f'and {len(dataset)} in dataset {number}'
+                    f'and {len(dataset)} in dataset {number} (on= joins by a field of keys)'
                 )
             for name in dataset._types:
                 if name in self._owners and not replace:
@@ -121,6 +133,9 @@ class Join(View):
         return [
             address for owner, share in self._shares(selection) for address in owner._resolve(indices, share)
         ]
+
+    def _match(self, field: str, keys: list[bytes]) -> Matches:
+        return self._owners[field]._match(field, keys)
 
     def _row(self, index: int, selection: Selection | None) -> Datapoint:
         if self.is_remote:
@@ -186,17 +201,43 @@ def concat(datasets: Iterable[Dataset]) -> Concat:
     return Concat(_check_datasets('concat', datasets))
 
 
-def join(datasets: Iterable[Dataset], replace: bool = False) -> Join:
-    """Returns a view of the fields of several datasets of one length.
+def join(
+    datasets: Iterable[Dataset],
+    replace: bool = False,
+    *,
+    on: str | None = None,
+    how: Literal['inner', 'left'] = 'inner',
+    many: bool = False,
+) -> Join:
+    """Returns a view of the fields of several datasets: of one length, or joined by a field of keys.
+
+    With `on`, the keys of the first dataset are read now, and those of the others unless they have an index
+    (`bags.create_index`); all else is read when it is asked for. The view is in the order of the first
+    dataset. A datapoint without key matches none.
 
     Args:
         datasets: The datasets.
         replace: Take a field that several have from the last of them.
+        on: A field of type `utf8`, `bytes`, `int` or `uint` that all of them have. Integers of different
+            sizes are equal where their values are.
+        how: 'inner' takes the datapoints whose key is in all datasets. 'left' takes all of the first; the
+            fields of the others are then optional.
+        many: Take a datapoint for each datapoint of a later dataset with the key, in their order; of several
+            datasets, for each combination.
 
     Raises:
-        ValueError: Lengths differ, or several have a field and `replace` is not set.
+        ValueError: Without `on`, lengths differ; several have a field and `replace` is not set; with `on`, a
+            key is there more than once in a later dataset and `many` is not set.
+        KeyError, TypeError: With `on`, no such field, or one that has no keys.
+        CorruptError: An index is damaged, or stale.
     """
-    return Join(_check_datasets('join', datasets), replace)
+    found = _check_datasets('join', datasets)
+    one_of('how', how, ('inner', 'left'))
+    if on is not None:
+        return Join(join_by_key(found, on, how == 'left', many), replace)
+    if how != 'inner' or many:
+        raise ValueError("join: how='left' and many=True have no effect without on, a field of keys")
+    return Join(found, replace)
 
 
 def _check_datasets(what: str, datasets: Iterable[Any]) -> list[Dataset]:

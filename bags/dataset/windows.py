@@ -14,83 +14,44 @@ a sequence of clips, holds frames: a value of type `array`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, BinaryIO, Literal, SupportsIndex, overload
+from typing import Any
 
 import numpy as np
 
 from bags.dataset.address import Address
+from bags.dataset.anchors import NO_BOUNDS, Anchors
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.clocks import clock_of, count_items
-from bags.dataset.selection import (
-    VIDEO_WORDS,
-    PerRowItems,
-    Selection,
-    select_fields,
-    select_items,
-    select_many,
-)
-from bags.dataset.spans import Padding, Span, Times, check_bounds, check_spans, positive
+from bags.dataset.clocks import Clock, clock_of
+from bags.dataset.selection import VIDEO_WORDS, PerRowItems, Selection, select_fields, select_many
+from bags.dataset.spans import Padding, Span, Steps, Times, check_bounds, positive
 from bags.dataset.spec import parse_type
 from bags.dataset.time_windows import TimeWindows, WindowsView
-from bags.indexing import Int64s, check_index, offsets_of
+from bags.indexing import Int64s
 from bags.validation import at_least, one_of
 
 __all__ = ['Windows', 'windows']
 
 
 class Windows(WindowsView):
-    """What `bags.windows` returns for stretches of items."""
+    """What `bags.windows` returns for stretches of items: windows of steps from 0, without padding."""
 
     def __init__(
         self, dataset: Dataset, fields: tuple[str, ...], length: int, stride: int, drop_last: bool
     ) -> None:
-        self._fields = fields
+        spans: dict[str, Span] = dict.fromkeys(fields, Steps(0, length))
+        padding: Padding = 'drop' if drop_last else 'edge'
+        anchors = Anchors(dataset, spans, fields[0], stride, padding)
         self._video_fields = {name for name in fields if dataset._types[name].word in VIDEO_WORDS}
-        super().__init__(
-            [dataset],
-            {
-                name: parse_type('array') if name in self._video_fields else kind
-                for name, kind in dataset._types.items()
-            },
-        )
-        self._length = length
-        self._stride = stride
-        self._drop_last = drop_last
-        self._known: tuple[Int64s, Int64s] | None = None
+        frames = dict.fromkeys(self._video_fields, parse_type('array'))
+        super().__init__(anchors, {**dataset._types, **frames})
+        self._fields, self._length, self._drop_last = fields, length, drop_last
         if not self._video_fields:
-            self._layout()  # Reads no payload, and finds sequences of different lengths.
-
-    def _layout(self) -> tuple[Int64s, Int64s]:
-        """Returns the items of each datapoint's sequences, and the windows before each, and of all."""
-        if self._known is None:
-            lengths = count_items(self._datasets[0], self._fields[0])
-            for field in self._fields[1:]:
-                others = count_items(self._datasets[0], field)
-                if (lengths != others).any():
-                    index = int((lengths != others).argmax())
-                    raise ValueError(
-                        f'windows: expected sequences of one length, got {lengths[index]} items '
-                        f'of {self._fields[0]!r} and {others[index]} of {field!r} in datapoint {index}'
-                    )
-            last = lengths - (self._length if self._drop_last else 1)
-            self._known = lengths, offsets_of(np.maximum(last // self._stride + 1, 0))
-        return self._known
-
-    def _origins(self, indices: Int64s) -> tuple[Int64s, Int64s]:
-        rows, starts, _ = self._stretches(indices)
-        return rows, starts
+            anchors.layout()  # Reads no payload, and finds sequences of different lengths.
 
     def _stretches(self, indices: Int64s) -> tuple[Int64s, Int64s, Int64s]:
         """Returns datapoints, first items and numbers of items of windows."""
-        lengths, offsets = self._layout()
-        rows = offsets.searchsorted(indices, 'right') - 1
-        starts = (indices - offsets[rows]) * self._stride
-        if self._drop_last:
-            return rows, starts, np.full(len(rows), self._length)
-        return rows, starts, np.minimum(lengths[rows] - starts, self._length)
-
-    def __len__(self) -> int:
-        return int(self._layout()[1][-1])
+        rows, starts, _ = self._anchors.places_of(indices)
+        return rows, starts, np.minimum(self._anchors.layout().counts[rows] - starts, self._length)
 
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         rows, starts, counts = self._stretches(indices)
@@ -98,55 +59,20 @@ class Windows(WindowsView):
         for name, items in selection.items():
             if name in self._video_fields:
                 below[name] = PerRowItems(starts, counts, are_frames=True)
+            elif name in self._fields and items is True:
+                below[name] = PerRowItems(starts, counts)
             elif name in self._fields:
-                below[name] = self._items_below(items, starts, counts)
+                listed, listed_counts = select_many(items, starts, counts)
+                below[name] = PerRowItems(None, listed_counts, listed)
         return self._datasets[0]._resolve(rows, below)
-
-    def _items_below(self, items: Any, starts: Int64s, counts: Int64s) -> PerRowItems:
-        """Returns items of windows as items of the sequences below."""
-        if items is True:
-            return PerRowItems(starts, counts)
-        if self._drop_last and isinstance(items, range | slice | list):
-            places = np.asarray(select_items(items, self._length), np.int64)
-            counts = np.full(len(starts), len(places))
-            return PerRowItems(None, counts, (starts[:, None] + places).reshape(-1))
-        listed, counts = select_many(items, starts, counts)
-        return PerRowItems(None, counts, listed)
-
-    def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
-        if field in self._fields and item is not None and field not in self._video_fields:
-            item = check_index(item, int(self._stretches(np.array([check_index(index, len(self))]))[2][0]))
-        return super().file(index, field, item)
 
     def __repr__(self) -> str:
         return (
-            f'bags.windows({self._datasets[0]!r}, {self._fields!r}, {self._length}, stride={self._stride}, '
-            f'drop_last={self._drop_last})'
+            f'bags.windows({self._datasets[0]!r}, {self._fields!r}, {self._length}, '
+            f'stride={self._anchors.stride}, drop_last={self._drop_last})'
         )
 
 
-@overload
-def windows(
-    dataset: Dataset,
-    fields: str | Iterable[str],
-    length: int | None = None,
-    stride: int = 1,
-    drop_last: bool = True,
-) -> Windows: ...
-@overload
-def windows(
-    dataset: Dataset,
-    fields: Mapping[str, Span] = ...,
-    length: None = None,
-    stride: int = 1,
-    drop_last: Literal[True] = True,
-    *,
-    every: str | float,
-    bounds: tuple[float | None, float | None] | None = None,
-    padding: Padding = 'edge',
-    times: Mapping[str, str | float] | None = None,
-    **spans: Span,
-) -> TimeWindows: ...
 def windows(
     dataset: Dataset,
     fields: str | Iterable[str] | Mapping[str, Span] = (),
@@ -199,56 +125,66 @@ def windows(
             that needs them. When a window is read: times that do not rise, or no item within the tolerance.
     """
     check_dataset('windows', dataset)
+    stride = at_least('stride', stride, 1)
     if every is not None:
         given = {**(fields if isinstance(fields, Mapping) else {}), **spans}
         if (fields and not isinstance(fields, Mapping)) or length is not None or not drop_last:
             raise TypeError('windows: expected fields with their spans beside every=, not fields and length')
-        return _time_windows(dataset, check_spans(given), every, stride, bounds, padding, times or {})
+        one_of('windows: padding', padding, ('edge', 'zero', 'drop'))
+        if not isinstance(every, str):
+            every = positive('windows: every', every, 'seconds')
+        limits = check_bounds(bounds)
+        clocks = _clocks_of(dataset, given, every, times or {}, limits != NO_BOUNDS)
+        return TimeWindows(Anchors(dataset, given, every, stride, padding, limits, clocks))
     if spans or isinstance(fields, Mapping) or bounds is not None or times or padding != 'edge':
         raise TypeError('windows: bounds, padding, times and spans need every=: a field, or seconds')
     names = tuple(select_fields(fields, dataset._types))
     if not names:
         raise ValueError('windows: expected at least one field, got none')
+    _expect_items(dataset, names, 'sequences or videos')
+    return Windows(dataset, names, at_least('length', length, 1), stride, bool(drop_last))
+
+
+def _expect_items(dataset: Dataset, names: Iterable[str], expected: str) -> None:
     for name in names:
         kind = dataset._types[name]
-        if not kind.sequence and kind.word not in VIDEO_WORDS:
-            raise TypeError(f'windows: expected sequences or videos, got {name!r} of type {kind.text}')
-    length, stride = at_least('length', length, 1), at_least('stride', stride, 1)
-    return Windows(dataset, names, length, stride, bool(drop_last))
+        if not kind.sequence and kind.word not in (*VIDEO_WORDS, *expected.split()):
+            raise TypeError(f'windows: expected {expected}, got {name!r} of type {kind.text}')
 
 
-def _time_windows(
+def _clocks_of(
     dataset: Dataset,
-    spans: dict[str, Span],
+    spans: Mapping[str, Any],
     every: str | float,
-    stride: int,
-    bounds: Any,
-    padding: Padding,
-    sources: Mapping[str, str | float],
-) -> TimeWindows:
-    one_of('windows: padding', padding, ('edge', 'zero', 'drop'))
+    sources: Mapping[str, Any],
+    is_bounded: bool,
+) -> dict[str, Clock | None]:
+    """Checks what windows by time are made of; returns when the items of each field happen."""
     if not spans:
         raise ValueError('windows: expected at least one field with bags.times(…) or bags.steps(…), got none')
-    named = [*spans, *sources, *([every] if isinstance(every, str) else [])]
-    for name in select_fields(named, dataset._types):
-        kind = dataset._types[name]
-        if not kind.sequence and kind.word not in VIDEO_WORDS and kind.word != 'audio':
-            raise TypeError(f'windows: expected sequences, videos or audio, got {name!r} of type {kind.text}')
-    if not isinstance(every, str):
-        every = positive('windows: every', every, 'seconds')
-    elif dataset._types[every].word == 'audio':
+    for name, span in spans.items():
+        if not isinstance(span, Times | Steps):
+            raise TypeError(
+                f'windows: field {name!r}: expected bags.times(…) or bags.steps(…), got {span!r:.80}'
+            )
+    names = list(
+        select_fields([*spans, *sources, *([every] if isinstance(every, str) else [])], dataset._types)
+    )
+    _expect_items(dataset, names, 'sequences, videos or audio')
+    if isinstance(every, str) and dataset._types[every].word == 'audio':
         raise TypeError(f'windows: every: expected a field of items, or seconds, got {every!r} of type audio')
     for name, source in sources.items():
         if not isinstance(source, str):
             positive(f'windows: times of {name!r}', source, 'items per second')
-    clocks = {name: clock_of(dataset, name, sources.get(name)) for name in named}
-    needs_times = not isinstance(every, str) or any(isinstance(span, Times) for span in spans.values())
-    for name, clock in clocks.items():
-        is_timed = name == every or not isinstance(every, str) or isinstance(spans.get(name), Times)
-        if needs_times and is_timed and clock is None and dataset._types[name].word != 'audio':
+    clocks = {name: clock_of(dataset, name, sources.get(name)) for name in names}
+    all_timed = not isinstance(every, str)
+    timed = {name for name, span in spans.items() if all_timed or isinstance(span, Times)}
+    if isinstance(every, str) and (timed or is_bounded):
+        timed.add(every)
+    for name in sorted(timed):
+        if clocks[name] is None and dataset._types[name].word != 'audio':
             raise ValueError(
                 f'windows: field {name!r}: nothing says when its items happen: expected a rate or a field of '
                 f'times in the metadata of the dataset, or in times={{{name!r}: …}}'
             )
-    stride = at_least('stride', stride, 1)
-    return TimeWindows(dataset, spans, every, stride, check_bounds(bounds), padding, clocks)
+    return clocks

@@ -203,7 +203,7 @@ def _as_array(value: Any) -> Array:
 
 
 def _convert(value: Any, dtype: np.dtype[Any]) -> Array:
-    array = _as_array(value)
+    array: Array = value if type(value) is np.ndarray else _as_array(value)
     if array.dtype == dtype:
         return array
     same = array.dtype.newbyteorder('=') == dtype.newbyteorder('=')

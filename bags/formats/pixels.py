@@ -90,4 +90,4 @@ class PixelOptions(NamedTuple):
         pixels = rows[:height, : channels * width].reshape(height, width, channels)
         if channels < all_channels:
             pixels = np.repeat(pixels, all_channels, axis=2)
-        return orientation.apply(pixels)
+        return pixels if orientation == UPRIGHT else orientation.apply(pixels)

@@ -123,7 +123,7 @@ def convert(
             skipped += [(name, detail) for _, name, detail in left_out]
             start = _position(len(writer), [position for position, _, _ in left_out])
             entries = source.entries(start)
-        loaded = _load(source, entries, workers)
+        loaded = _load(source, entries, workers if source.loads_in_threads else 1)
         with show_progress('importing', source.count - start, 'datapoints', show=progress) as advance:
             for position, (name, datapoint) in enumerate(loaded, start):
                 before = writer.size

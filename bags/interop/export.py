@@ -1,4 +1,4 @@
-"""`bags.export`: writes a dataset as WebDataset tars or as a folder of files."""
+"""`bags.export`: writes a dataset as WebDataset tars, a folder of files, Parquet files, or for LeRobot."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ from bags.interop.extensions import (
     file_name,
     type_of,
 )
+from bags.interop.lerobot import write_lerobot
+from bags.interop.table_export import write_parquet
 from bags.progress import Advance
 from bags.progress import progress as show_progress
 from bags.validation import at_least, at_least_or_none, one_of
@@ -54,7 +56,7 @@ def export(
     dataset: Any,
     target: str | os.PathLike[str],
     *,
-    format: Literal['webdataset', 'files'] = 'webdataset',
+    format: Literal['webdataset', 'files', 'parquet', 'lerobot'] = 'webdataset',
     fields: Fields = None,
     shard_size: int = 1 << 30,
     shard_length: int | None = None,
@@ -62,7 +64,10 @@ def export(
     storage_options: Mapping[str, Any] | None = None,
     key: str | None = None,
 ) -> int:
-    """Writes the datapoints of a dataset as files, their records unchanged.
+    """Writes the datapoints of a dataset as files of media, their records unchanged, or as Parquet files.
+
+    With the format 'lerobot', they become the episodes of a LeRobot dataset of version 3; the names of files
+    below are of the first two formats.
 
     File names are `KEY.FIELD.EXTENSION`: the field `__key__`, or the index of the datapoint; the field; and
     an extension that fits the type, unless the field ends in one. Numbers become text; arrays, and sequences
@@ -70,22 +75,31 @@ def export(
     Missing values have no file. Metadata are in `metadata.json`, which `convert` reads. An export that fails
     removes what it wrote.
 
+    Parquet files `000000.parquet`, … have a column for each field, as `Dataset.to_arrow` makes it, with the
+    bytes of pictures, videos and recordings. Their metadata have the types for `convert`, and features for
+    `datasets.load_dataset` of Hugging Face.
+
     Args:
         dataset: A reader, a view, or the path of a dataset.
         target: A folder, which must be new or empty: path or URL.
-        format: 'webdataset' for tars `000000.tar`, …, or 'files' for a folder of files.
+        format: 'webdataset' for tars `000000.tar`, …, 'files' for a folder of files, 'parquet' or 'lerobot'.
         fields: Which fields; all unless given.
-        shard_size, shard_length: Bytes and datapoints from which on a tar is full.
+        shard_size, shard_length: Bytes and datapoints from which on a tar or Parquet file is full.
         progress: Show a bar: True, False, or None for on terminals.
         storage_options: As in `bags.open`, for a URL.
-        key: A field of texts or integers that names the files in place of `__key__`, and is no file itself.
+        key: A field of texts or integers that names the files in place of `__key__`, and is no file itself;
+            not for Parquet.
 
     Returns:
         The number of files that were written.
 
     Raises:
         FileExistsError: The target is not empty.
-        SourceError: A key that is no valid file name, or the key of two datapoints (in tars: in a row).
+        MissingDependencyError: pyarrow, for Parquet, is not installed.
+        SourceError: A key that is no valid file name, or the key of two datapoints (in tars: in a row); for
+            LeRobot, sequences of a datapoint that differ in length.
+        TypeError: A field that LeRobot has no feature for.
+        ValueError: For LeRobot, metadata without a frame rate.
     """
     if isinstance(dataset, str | os.PathLike):
         with open_with_known_decoders(dataset) as opened:
@@ -94,18 +108,18 @@ def export(
                 shard_length=shard_length, progress=progress, storage_options=storage_options, key=key,
             )  # fmt: skip
     check_dataset('export', dataset)
-    one_of('format', format, ('webdataset', 'files'))
+    one_of('format', format, ('webdataset', 'files', 'parquet', 'lerobot'))
     shard_size = at_least('shard_size', shard_size, 1)
     shard_length = at_least_or_none('shard_length', shard_length, 1)
     if key is not None:
         select_whole(key, dataset._types, 'key')
         if (kind := dataset._types[key]).word not in KEYS or kind.sequence:
             raise TypeError(f'key: expected a field of texts or integers, got {key!r} of type {kind.text}')
-    names = [
-        name
-        for name in select_whole(fields, dataset._types, 'export')
-        if name not in (KEY, WRITTEN_EXTENSIONS, key)
-    ]
+        if format == 'parquet':
+            raise TypeError(f'key: expected none for Parquet, whose columns are the fields, got {key!r}')
+    names = select_whole(fields, dataset._types, 'export')
+    if format != 'parquet':
+        names = [name for name in names if name not in (KEY, WRITTEN_EXTENSIONS, key)]
     import fsspec
 
     fs, root = fsspec.core.url_to_fs(os.fspath(target), **(storage_options or {}))
@@ -115,6 +129,10 @@ def export(
     written: set[str] = set()
     try:
         with show_progress('exporting', len(dataset), 'datapoints', show=progress) as advance:
+            if format == 'parquet':
+                return write_parquet(fs, root, dataset, names, shard_size, shard_length, written, advance)
+            if format == 'lerobot':
+                return write_lerobot(dataset, names, fs, root, written, advance)
             if metadata := metadata_of_fields(dataset.metadata, names):
                 written.add(path := posixpath.join(root, METADATA))
                 fs.pipe_file(path, dump_metadata(metadata, dataset._types))

@@ -9,6 +9,7 @@ from bags.formats.signatures import EXTENSIONS, FORMATS
 
 __all__ = [
     'KEY',
+    'LABELS',
     'PICTURE_TYPES',
     'WRITTEN_EXTENSIONS',
     'escape_key',
@@ -39,9 +40,12 @@ _BY_TYPE = {
     'video': 'mp4 m4v mov mkv webm',
     'audio': 'wav flac ogg oga opus mp3 m4a',
     'json': 'json',
+    'array': 'npy',
     'msgpack': 'msgpack mp msg',
     'utf8': 'txt text caption transcript cls cls2 index inx id csv tsv md html xml yaml yml srt',
 }
+LABELS = ('cls', 'cls2', 'class', 'count', 'index', 'inx', 'id')
+"""The extensions of files with an integer, as in WebDataset."""
 PICTURE_TYPES = ('jpeg', 'png', 'webp', 'avif', 'image')
 _TYPES = {extension: kind for kind, names in _BY_TYPE.items() for extension in names.split()}
 _EXTENSIONS = {word: EXTENSIONS[format] for word, format in FORMATS.items()} | {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import io
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -14,12 +15,13 @@ from bags.dataset.spec import parse_type
 from bags.errors import SourceError
 from bags.formats.encoded import BufferFile, check_format
 from bags.formats.signatures import FORMATS, PICTURES, check_end, check_whole, identify
+from bags.formats.trees import decode_msgpack
 from bags.formats.wav import find_samples
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS
 from bags.interop.source import Source
 from bags.media.stored import AUDIO_FORMATS, VIDEO_FORMATS
 
-__all__ = ['Entry', 'FileSource', 'checked_value', 'infer_spec']
+__all__ = ['MEDIA', 'Entry', 'FileSource', 'checked_value', 'infer_spec']
 
 
 class Entry(NamedTuple):
@@ -91,6 +93,8 @@ _FORMATS = {word: (name,) for word, name in FORMATS.items()} | {
     'audio': AUDIO_FORMATS,
     'image': PICTURES,
 }
+MEDIA = frozenset(_FORMATS)
+"""The words of types whose records are files of a format of media."""
 _NUMBERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(('int', 'uint', 'i64', 'u64'), int),
     'float': float,
@@ -113,6 +117,8 @@ def checked_value(name: str, word: str, data: Any) -> Any:
             return _text(data)
         elif word == 'json':
             json.loads(_text(data))
+        elif word == 'msgpack':
+            decode_msgpack(data)
         elif word in _NUMBERS:
             return _NUMBERS[word](str(data, 'utf-8').strip())
         elif word == 'array':
@@ -125,7 +131,18 @@ def checked_value(name: str, word: str, data: Any) -> Any:
 
 def _array(data: bytes) -> Any:
     try:
-        return np.load(io.BytesIO(data), allow_pickle=False)
+        # As np.load, which allocates what the header says before it looks at the number of bytes.
+        file = io.BytesIO(data)
+        version = np.lib.format.read_magic(file)
+        read = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
+        shape, is_fortran, dtype = read(file)
+        elements = memoryview(data)[file.tell() :]
+        if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(elements):
+            raise ValueError(f'{len(elements)} bytes of elements for shape {shape} and {dtype}')
+        array = np.frombuffer(elements, dtype)
+        return array.reshape(shape[::-1]).T if is_fortran else array.reshape(shape)
     except Exception as exc:  # Of a damaged header, also errors of Python's parser.
         raise ValueError(f'expected a .npy file: {exc}') from exc
 

@@ -23,7 +23,7 @@ from typing import Any
 from bags.errors import SourceError
 from bags.interop.extensions import field_of, one_image_field, split_name, type_of, written_extensions
 from bags.interop.files import Entry, FileSource, checked_value, infer_spec
-from bags.interop.metadata import Metadata, read_metadata
+from bags.interop.metadata import Metadata, join, read_metadata
 from bags.validation import one_of
 
 __all__ = ['FolderSource', 'find_layout', 'group', 'list_files']
@@ -101,7 +101,11 @@ class FolderSource(FileSource):
             fields[field] = word, isinstance(file, list), counts[field]
         has_extensions = any(self._extensions(key, files) for key, files in self.groups)
         self.spec = infer_spec(fields, self.count, has_extensions)
-        self._columns = {key: _join(files, metadata) for key, files in self.groups} if metadata.rows else {}
+        self._columns = (
+            {key: join(map(str, files.values()), metadata) for key, files in self.groups}
+            if metadata.rows
+            else {}
+        )
         present = Counter(field for values in self._columns.values() for field in values)
         for field, kind in metadata.types.items():
             if field in self.spec:
@@ -152,23 +156,6 @@ class FolderSource(FileSource):
             return checked_value(path, word, self._cat(name))
         except OSError as exc:
             raise SourceError(path, f'cannot be read: {exc}') from exc
-
-
-def _join(files: Mapping[str, str | list[str]], metadata: Metadata) -> dict[str, str]:
-    """Returns the columns of the files of a datapoint.
-
-    Raises:
-        SourceError: Two of its files have a value for one column.
-    """
-    joined: dict[str, str] = {}
-    for file in files.values():
-        for field, value in metadata.rows.get(str(file), {}).items():
-            if field in joined:
-                raise SourceError(
-                    str(file), f'column {field!r}: another file of its datapoint has a value too'
-                )
-            joined[field] = value
-    return joined
 
 
 def find_layout(names: list[str]) -> str:

@@ -17,12 +17,12 @@ from typing import Any
 from bags.errors import SourceError
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, field_of
 
-__all__ = ['Metadata', 'read_metadata']
+__all__ = ['INTEGER', 'NAMES', 'Metadata', 'join', 'read_metadata']
 
 NAMES = ('metadata.csv', 'metadata.jsonl')
 FILE_NAME = 'file_name'
 
-_INTEGER = re.compile(r'0|-?[1-9][0-9]{0,17}')
+INTEGER = re.compile(r'0|-?[1-9][0-9]{0,17}')
 _FLOAT = re.compile(r'[+-]?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?')
 """Numbers that lose no digits: `007` and identifiers of 20 digits are texts."""
 
@@ -87,6 +87,21 @@ def read_metadata(root: str, names: Iterable[str], read: Callable[[str], bytes])
     return found
 
 
+def join(files: Iterable[str], metadata: Metadata) -> dict[str, str]:
+    """Returns the columns of the files of a datapoint.
+
+    Raises:
+        SourceError: Two of its files have a value for one column.
+    """
+    joined: dict[str, str] = {}
+    for file in files:
+        for field, value in metadata.rows.get(file, {}).items():
+            if field in joined:
+                raise SourceError(file, f'column {field!r}: another file of its datapoint has a value too')
+            joined[field] = value
+    return joined
+
+
 def _parse(path: str, data: bytes) -> list[tuple[int, Any]] | None:
     """Returns the number of each line and its values; None if there is no column `file_name`."""
     try:
@@ -118,7 +133,7 @@ def _type_of(values: list[Any], is_csv: bool) -> str:
     if kinds == {str}:
         if not is_csv:
             return 'utf8'
-        if all(map(_INTEGER.fullmatch, values)):
+        if all(map(INTEGER.fullmatch, values)):
             return 'int(8)'
         return 'float(8)' if all(map(_FLOAT.fullmatch, values)) else 'utf8'
     if kinds == {bool}:

@@ -14,7 +14,7 @@ from bags.errors import CorruptError, SourceError, SpecError
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.folders import FolderSource, list_files
-from bags.interop.source import Source
+from bags.interop.source import Source, list_paths
 from bags.interop.webdataset import TarSource, is_tar
 from bags.validation import one_of
 
@@ -38,7 +38,23 @@ class Format(NamedTuple):
     """
 
 
-FORMATS: dict[str, Format] = {}
+FORMATS: dict[str, Format] = {
+    'mds': Format('mds', ('*.mds', '*.mds.*'), 'index.json'),
+    'litdata': Format('litdata', ('*.bin',), 'index.json'),
+    'tfds': Format('tfds', ('*.tfrecord*', '*.array_record*'), 'features.json'),
+    'tfrecord': Format('tfrecord', ('*.tfrecord*', '*.tfrec')),
+    'array_record': Format('array_record', ('*.array_record*', '*.arrayrecord*')),
+    'bagz': Format('bagz', ('*.bagz', '*.bag')),
+    'lerobot': Format('lerobot', ('*.parquet',), 'meta/info.json'),
+    'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf')),
+    'zarr': Format('zarr', ('*.zarr', '*.zarr.zip')),
+    'npz': Format('npz', ('*.npz',)),
+    'parquet': Format('arrow', ('*.parquet', '*.parq', '*.pq', 'dataset_infos.json')),
+    'arrow': Format(
+        'arrow', ('*.arrow', '*.feather', '*.ipc', 'state.json', 'dataset_info.json', 'dataset_dict.json')
+    ),
+    'mcap': Format('mcap', ('*.mcap', '*.db3', '*.bag', 'metadata.yaml')),
+}
 """By name, in the order in which they are tried."""
 _BESIDE = ('readme*', 'license*', '*.md', '_success')
 """Files that are left out beside those of a format."""
@@ -62,7 +78,8 @@ def open_source(
             names.
         spec: Changes to the spec: a type by field, or None to leave a field out.
         storage_options: As in `bags.open`, for a URL.
-        on_error: 'raise' refuses a damaged tar, 'skip' takes what is before the damage.
+        on_error: 'raise' refuses damaged files, 'skip' leaves them out; of a tar it takes what is before the
+            damage.
 
     Raises:
         FileNotFoundError: Nothing is there.
@@ -89,15 +106,20 @@ def _open(
     storage_options: Mapping[str, Any] | None,
     on_error: str,
 ) -> Source:
+    if any(letter in path for path in paths for letter in '*?[') and not any('@' in path for path in paths):
+        # Where there is an @, the rest is for bagz to expand.
+        if not (found := list_paths(paths, storage_options)):
+            raise FileNotFoundError(errno.ENOENT, 'no files to import', ', '.join(paths))
+        paths = found
     root = paths[0].rstrip('/') if len(paths) == 1 else None
     names = [] if root is None or is_tar(root) else list_files(root, storage_options)
     metadata: Metadata = {}
     if (
         METADATA in names
         and len(names) > 1
-        and (found := _read_metadata(f'{root}/{METADATA}', storage_options))
+        and (content := _read_metadata(f'{root}/{METADATA}', storage_options))
     ):
-        metadata = found
+        metadata = content
         names.remove(METADATA)
     if layout is not None:
         format = 'folder'
@@ -107,6 +129,8 @@ def _open(
             paths = [f'{root}/{name}' for name in names if _fits(format, name)] or [root]
         module = importlib.import_module(f'bags.interop.sources.{FORMATS[format].module}')
         source: Source = module.open_source(paths, storage_options)
+        if on_error == 'raise' and source.damaged:
+            raise SourceError(*source.damaged[0])
     elif format == 'webdataset' or root is None:
         tars = [f'{root}/{name}' for name in names if is_tar(name)]
         source = TarSource(tars or paths, storage_options, on_error)
@@ -144,7 +168,7 @@ def _format_of(names: list[str], paths: list[str]) -> str:
             found = marker in names and any(_fits(format, name) for name in names)
         if found:
             return format
-    return 'webdataset' if all(is_tar(name) or '*' in name for name in names or paths) else 'folder'
+    return 'webdataset' if all(map(is_tar, names or paths)) else 'folder'
 
 
 def _read_metadata(path: str, storage_options: Mapping[str, Any] | None) -> Metadata | None:

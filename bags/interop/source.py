@@ -10,7 +10,7 @@ from typing import Any
 from bags.dataset.metadata import Metadata
 from bags.dataset.spec import NAME
 
-__all__ = ['Source', 'name_fields']
+__all__ = ['Source', 'list_paths', 'name_fields']
 
 _NOT_IN_NAMES = re.compile(r'[^A-Za-z0-9_.-]+')
 
@@ -33,7 +33,10 @@ class Source(abc.ABC):
     notes: list[str]
     """What the import changes, a sentence each: fields that are renamed, types that are replaced."""
     damaged: list[tuple[str, str]]
-    """Files that are left out because they are damaged, and why."""
+    """Files that are left out because they are damaged, and why; `open_source` raises for the first unless it
+    is to skip them."""
+    loads_in_threads: bool = True
+    """Whether `load` takes long, so that several threads are worth their start."""
     encoders: Mapping[str, Callable[..., Any]]
     """Encoders by type in place of those of bags, for values that are records already."""
 
@@ -63,8 +66,23 @@ class Source(abc.ABC):
         """Returns the file and the record of an entry, for errors."""
 
 
+def list_paths(paths: Iterable[str], storage_options: Mapping[str, Any] | None = None) -> list[str]:
+    """Returns paths and URLs, globs of them replaced by what they match, in sorted order."""
+    import fsspec
+
+    files: list[str] = []
+    for each in paths:
+        fs, path = fsspec.core.url_to_fs(each, **(storage_options or {}))
+        is_glob = any(letter in path for letter in '*?[') and not fs.exists(path)
+        found = sorted(fs.glob(path)) if is_glob else [path]
+        files += found if 'file' in fs.protocol else map(fs.unstrip_protocol, found)
+    return files
+
+
 def name_fields(names: Iterable[str], notes: list[str]) -> dict[str, str]:
     """Returns the names of fields by the names in a source: letters, digits and `_.-`, each once.
+
+    A slash becomes a dot.
 
     Args:
         names: In the source.
@@ -73,7 +91,7 @@ def name_fields(names: Iterable[str], notes: list[str]) -> dict[str, str]:
     fields: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:
-        field = _NOT_IN_NAMES.sub('_', name).rstrip('.') or '_'
+        field = _NOT_IN_NAMES.sub('_', name.strip('/').replace('/', '.')).rstrip('.') or '_'
         if not NAME.fullmatch(field):
             field = f'_{field}'
         first, number = field, 2

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.concurrency import FifoCache
+from bags.dataset.base import Dataset
 from bags.dataset.batch import Ragged
 from bags.dataset.selection import Fields, select_fields
 from bags.dataset.spec import Spec, parse_spec
@@ -345,6 +346,8 @@ def _add_columns(batch: Any, columns: Batch, whose: str) -> None:
 
 def types_of(dataset: Any) -> Spec | None:
     """Returns the types of a dataset's fields; None for an object without a spec."""
+    if isinstance(dataset, Dataset):
+        return dataset._types
     spec = getattr(dataset, 'spec', None)
     return None if spec is None else parse_spec(spec)
 

@@ -63,7 +63,8 @@ class LoaderIterator(Iterator[Any]):
 
     def start(self) -> None:
         """Starts to make the batches that are due; else the first `next` does."""
-        self._seek(*self._place())
+        if self._progress.delivered:
+            self._seek(*self._place())
         self._must_start = False
         try:
             with delay_interrupts():
@@ -116,7 +117,8 @@ class LoaderIterator(Iterator[Any]):
         """
         while True:
             made = next(batches)
-            self._loader.unreadable.update((each.datapoint, each) for each in made.skipped)
+            for each in made.skipped:
+                self._loader.unreadable[each.datapoint] = each
             if made.batch is not None:
                 self._empty = 0
                 return made.batch

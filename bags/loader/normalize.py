@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -33,25 +34,24 @@ class Normalize:
         """Returns what normalized columns were before, as floats."""
         return self._apply(batch, lambda values, offset, scale: values * scale + offset)
 
-    def _apply(self, batch: Mapping[str, Any], scaled: Any) -> dict[str, Any]:
-        found = dict(batch)
-        for name, (offset, scale) in self.scales.items():
-            if name not in found:
-                continue
+    def _apply(self, batch: Mapping[str, Any], scaled: Callable[..., Array]) -> dict[str, Any]:
+        found = {
+            name: _changed(batch[name], functools.partial(scaled, offset=offset, scale=scale))
+            for name, (offset, scale) in self.scales.items()
+            if name in batch
+        }
+        return {**batch, **found}
 
-            def change(values: Any, offset: Array = offset, scale: Array = scale) -> Any:
-                if isinstance(values, Ragged):
-                    return dataclasses.replace(values, values=change(values.values))
-                if isinstance(values, list | tuple):
-                    return [change(value) for value in values]
-                if values is None:
-                    return None
-                array = np.asarray(values)
-                dtype = array.dtype if array.dtype == np.float64 else np.dtype(np.float32)
-                return scaled(array, offset, scale).astype(dtype)
 
-            found[name] = change(found[name])
-        return found
+def _changed(values: Any, scaled: Callable[[Array], Array]) -> Any:
+    if values is None:
+        return None
+    if isinstance(values, Ragged):
+        return dataclasses.replace(values, values=_changed(values.values, scaled))
+    if isinstance(values, list | tuple):
+        return [_changed(value, scaled) for value in values]
+    array = np.asarray(values)
+    return scaled(array).astype(np.float64 if array.dtype == np.float64 else np.float32)
 
 
 def normalize(

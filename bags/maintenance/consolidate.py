@@ -10,7 +10,8 @@ from typing import Any
 from bags.bag.options import LimitsStorage, ReaderOptions
 from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder
-from bags.dataset.schema import SchemaCache
+from bags.dataset.key_index import is_index
+from bags.dataset.metadata import STATISTICS
 from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index, numbered
 from bags.dataset.spec import Spec, union
 from bags.dataset.unfinished import MARK
@@ -62,11 +63,10 @@ def consolidate(
     names = list(numbered(sizes, path).values())
     if not names:
         raise FileNotFoundError(errno.ENOENT, 'no shard folder here: expected 000000, 000001, …', path)
-    schemas = SchemaCache(None, True)
     with show_progress('consolidating', len(names), 'shards', show=progress) as advance:
 
         def describe(name: str) -> tuple[Spec, Shard]:
-            found = _describe(store, store.join(path, name), options, schemas, Shard(name, sizes[name]))
+            found = _describe(store, store.join(path, name), options, Shard(name, sizes[name]))
             advance(1, sum(sizes[name].values()))
             return found
 
@@ -97,24 +97,30 @@ def index_damage(location: Location) -> Iterator[Damage]:
     for file, stat in store.walk(location.path).items():
         folder, _, name = file.rpartition('/')
         sizes.setdefault(folder, {})[name] = stat.size
-    options, schemas = ReaderOptions(limits_storage=LimitsStorage.IN_MEMORY), SchemaCache(None, True)
+    options = ReaderOptions(limits_storage=LimitsStorage.IN_MEMORY)
     try:
         found = [
-            _describe(store, part, options, schemas, Shard(name, sizes.get(name, {})))
+            _describe(store, part, options, Shard(name, sizes.get(name, {})))
             for part in location.parts
             for name in [os.path.basename(part)]
         ]
     except (BagsError, ValueError, OSError):
         return  # Reported with the shard, or it is being written.
-    if [(types, shard) for shard in shards] != found:
+    listed = [shard._replace(sizes=_sizes(shard)) for shard in shards]
+    if [(types, shard) for shard in listed] != found:
         yield Damage(path, None, None, 'differs from the shards: run bags consolidate')
 
 
-def _describe(
-    store: Store, path: str, options: ReaderOptions, schemas: SchemaCache, shard: Shard
-) -> tuple[Spec, Shard]:
+def _sizes(shard: Shard) -> dict[str, int]:
+    """Returns the sizes of its files, but of those made of the data at any time, which say so themselves."""
+    return {
+        name: size for name, size in sorted(shard.sizes.items()) if name != STATISTICS and not is_index(name)
+    }
+
+
+def _describe(store: Store, path: str, options: ReaderOptions, shard: Shard) -> tuple[Spec, Shard]:
     """Returns the spec of a shard, and what `shards.json` holds of it."""
-    files = dict(sorted(shard.sizes.items()))
+    files = _sizes(shard)
     is_closed = any(name == 'refs.bag' or name.endswith('.idx') for name in files)
     if not is_closed or any(name == MARK or name.startswith('limits.') for name in files):
         detail = 'expected a finished shard, got one that is being written, or whose writer ended early'
@@ -122,7 +128,7 @@ def _describe(
     folder = Folder(store, path, options)
     try:
         refs = folder.open_refs()
-        types = folder.schema(schemas).types
+        types = folder.schema().types
     except FileNotFoundError as exc:
         raise CorruptError(path, None, f'shard without {os.path.basename(exc.filename or "")}') from exc
     counts = {} if refs is None else {'refs.bag': refs.count}

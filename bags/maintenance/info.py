@@ -23,7 +23,6 @@ from bags.dataset.folder import Folder
 from bags.dataset.open import open as open_dataset
 from bags.dataset.refs import MISSING
 from bags.dataset.refs_reader import RefsReader
-from bags.dataset.schema import SchemaCache
 from bags.dataset.unfinished import MARK
 from bags.indexing import Int64s
 from bags.maintenance.location import Location, locate
@@ -273,7 +272,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
 
 def _sample_folder(folder: Folder, samples: dict[str, _Sample]) -> None:
     refs_bag = folder.open_refs()
-    schema = folder.schema(SchemaCache(None, True))
+    schema = folder.schema()
     count = folder.shortest(schema.types) if refs_bag is None else refs_bag.count
     rows = np.array(_middle(count), np.int64)
     names = [name for name, kind in schema.types.items() if kind.sequence or kind.optional]

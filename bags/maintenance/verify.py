@@ -13,11 +13,12 @@ from bags.bag.options import ReaderOptions
 from bags.concurrency import CPU_COUNT, map_in_threads
 from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
-from bags.dataset.schema import SchemaCache
-from bags.dataset.spec import Spec
+from bags.dataset.schema import DecoderCache
+from bags.dataset.spec import Spec, load_spec
 from bags.dataset.unfinished import is_temporary
 from bags.errors import SpecError
 from bags.maintenance.consolidate import index_damage
+from bags.maintenance.create_index import key_index_damage
 from bags.maintenance.findings import Finding, Note
 from bags.maintenance.location import Location, locate
 from bags.maintenance.verify_bag import Check, Result
@@ -73,20 +74,20 @@ def verify(
     paths = source._directories() if isinstance(source, Dataset) else [source]
     locations = [locate(path, filesystem, storage_options) for path in paths]
     workers = at_least_or_none('workers', workers, 1)
-    found = find_damage(locations, SchemaCache(decoders, False), decode, workers, progress)
+    found = find_damage(locations, DecoderCache(decoders), decode, workers, progress)
     return [finding for finding in found if notes or not isinstance(finding, Note)]
 
 
 def find_damage(
     locations: Sequence[Location],
-    schemas: SchemaCache,
+    decoders: DecoderCache,
     decode: bool,
     workers: int | None,
     progress: bool | None,
 ) -> Iterator[Finding]:
     """Yields damage and notes as they are found."""
     workers = workers or CPU_COUNT
-    steps = itertools.chain.from_iterable(_steps(location, decode, schemas) for location in locations)
+    steps = itertools.chain.from_iterable(_steps(location, decode, decoders) for location in locations)
     with show_progress('verifying', None, 'records', show=progress) as advance:
         while batch := list(itertools.islice(steps, STEPS_PER_WORKER * workers)):
             for result in map_in_threads(_do, batch, workers):
@@ -105,7 +106,7 @@ def _do_all(steps: Iterable[Finding | Check]) -> Result:
     return Result(findings, sum(result.records for result in results), sum(result.size for result in results))
 
 
-def _steps(location: Location, decode: bool, schemas: SchemaCache) -> Iterator[Finding | Check]:
+def _steps(location: Location, decode: bool, decoders: DecoderCache) -> Iterator[Finding | Check]:
     """Yields findings, and checks that find more."""
     store, options = location.store, ReaderOptions()
     beside = location.parts if location.kind == 'bags' else [location.path]
@@ -120,20 +121,22 @@ def _steps(location: Location, decode: bool, schemas: SchemaCache) -> Iterator[F
         yield from missing_shards(location.path, location.parts)
         for name in filter(is_temporary, store.names(location.path)):
             yield Note(store.join(location.path, name), None, TEMPORARY)
-    first_spec = _spec(location, schemas)
+    if not store.is_remote or decode:
+        yield from key_index_damage(location)
+    first_spec = _spec(location)
     for path in location.parts:
         folder = Folder(store, path, options)
-        steps = folder_checks(folder, schemas, decode, first_spec, path == location.parts[-1])
+        steps = folder_checks(folder, decoders, decode, first_spec, path == location.parts[-1])
         if store.is_remote and not decode:
             yield functools.partial(_do_all, steps)
         else:
             yield from steps
 
 
-def _spec(location: Location, schemas: SchemaCache) -> Spec | None:
+def _spec(location: Location) -> Spec | None:
     """Returns the spec of the first shard; None if it has no valid one."""
     path = location.store.join(location.parts[0], 'spec.json')
     try:
-        return schemas.get(location.store.read(path), path).types
+        return load_spec(location.store.read(path), path)
     except (OSError, SpecError):
         return None

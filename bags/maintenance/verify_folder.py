@@ -20,8 +20,8 @@ from bags.dataset.folder import Folder, is_being_made
 from bags.dataset.metadata import read_metadata
 from bags.dataset.refs import MISSING, RefsFormat, dangling
 from bags.dataset.registry import decoders
-from bags.dataset.schema import Schema, SchemaCache
-from bags.dataset.spec import Spec, union
+from bags.dataset.schema import DecoderCache, Schema
+from bags.dataset.spec import FieldType, Spec, union
 from bags.dataset.unfinished import MARK, is_temporary
 from bags.errors import CorruptError, SpecError
 from bags.formats.signatures import FORMATS
@@ -71,12 +71,12 @@ def missing_shards(path: str, shards: list[str]) -> Iterator[Note]:
 
 
 def folder_checks(
-    folder: Folder, schemas: SchemaCache, decode: bool, first_spec: Spec | None, is_last: bool
+    folder: Folder, cache: DecoderCache, decode: bool, first_spec: Spec | None, is_last: bool
 ) -> Iterator[Finding | Check]:
     """Yields the checks of a dataset folder.
 
     Args:
-        folder, schemas: The folder, and the schemas of specs.
+        folder, cache: The folder, and the decoders of types.
         decode: Whether to decode every value.
         first_spec: The spec of the first shard, which the others must have too, but for optional fields.
         is_last: Whether it is the last shard, which a writer may be creating.
@@ -98,7 +98,7 @@ def folder_checks(
         yield Damage(exc.path, None, exc.record, exc.detail)
     spec_path = folder.store.join(folder.path, 'spec.json')
     try:
-        schema = folder.schema(schemas)
+        schema = folder.schema()
     except (FileNotFoundError, SpecError) as exc:
         detail = 'is missing' if isinstance(exc, FileNotFoundError) else str(exc).split(': ', 1)[-1]
         yield Damage(spec_path, None, None, detail)
@@ -118,7 +118,7 @@ def folder_checks(
     except CorruptError as exc:
         yield Damage(exc.path, None, None, exc.detail)
     yield from _file_notes(folder, schema)
-    bags = yield from _field_checks(folder, schema, decode)
+    bags = yield from _field_checks(folder, schema, cache, decode)
     if refs is not None:
         yield from bag_checks(refs, Expected(), decode)
         yield functools.partial(_check_refs, refs, schema.format, bags)
@@ -147,7 +147,7 @@ def _file_notes(folder: Folder, schema: Schema) -> Iterator[Note]:
 
 
 def _field_checks(
-    folder: Folder, schema: Schema, decode: bool
+    folder: Folder, schema: Schema, cache: DecoderCache, decode: bool
 ) -> Generator[Finding | Check, None, dict[str, BagFile]]:
     """Yields the checks of all fields; returns the bags that could be opened."""
 
@@ -164,17 +164,18 @@ def _field_checks(
             yield Damage(bag.path, name, bag.record, bag.detail.removeprefix(f'field {name!r}: '))
             continue
         bags[name] = bag
-        expected = yield from _expected(folder, schema, name, decode)
+        expected = yield from _expected(folder, schema.types[name], name, cache, decode)
         yield from bag_checks(bag, expected, decode)
     return bags
 
 
-def _expected(folder: Folder, schema: Schema, name: str, decode: bool) -> Generator[Finding, None, Expected]:
+def _expected(
+    folder: Folder, kind: FieldType, name: str, cache: DecoderCache, decode: bool
+) -> Generator[Finding, None, Expected]:
     """Yields what is wrong with the type of a field; returns what its records must be."""
-    kind = schema.types[name]
-    function = schema.functions.get(kind.word)
+    function = (decoders if cache.functions is None else cache.functions).get(kind.word)
     try:
-        decoder = schema.decoder(name, folder.path)
+        decoder = cache.get(name, kind, folder.starts, folder.path)
     except SpecError as exc:
         if function is not None:
             path = folder.store.join(folder.path, 'spec.json')

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import io
 import itertools
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bags.formats.ffmpeg import import_av
+from bags.formats.ffmpeg import import_av, open_container
 from bags.indexing import Int64s
 from bags.media.video_decoder import VideoDecoder
 
-__all__ = ['ClipRange', 'PacketCopier', 'plan_clips', 'why_not_copied']
+__all__ = ['ClipRange', 'PacketCopier', 'copy_frames', 'plan_clips', 'why_not_copied']
 
 MP4_CODECS = {'h264', 'hevc', 'vp9', 'av1', 'mpeg4', 'mjpeg'}
 """Codecs that MP4 supports, and of which every packet is a frame."""
@@ -123,20 +124,61 @@ class PacketCopier:
         if len(packets) < stop - start or any(packet.is_corrupt for packet in packets):
             raise ValueError(f'cannot read packets {start} to {stop}')
         times = np.array([packet.pts for packet in packets])
-        shown = np.sort(times)
-        until = np.append(shown[1:], max(shown[0] + length, shown[-1] + 1))
-        decoded = _decoding_times(times, shown, int(until[-1]))
-        durations = dict(zip(shown.tolist(), (until - shown).tolist(), strict=True))
-        file = io.BytesIO()
-        with import_av().open(file, 'w', format='mp4') as container:
-            stream = container.add_stream_from_template(self._stream, opaque=True)
-            for packet, time in zip(packets, decoded.tolist(), strict=True):
-                packet.duration = durations[packet.pts]
-                packet.dts = time - int(shown[0])
-                packet.pts -= int(shown[0])
-                packet.stream = stream
-                container.mux(packet)
-        return file.getvalue()
+        return _write_packets(packets, times, int(times.min()), length, self._stream)
+
+
+def copy_frames(decoder: VideoDecoder, start: int, stop: int) -> bytes:
+    """Copies the packets of some frames to an MP4 of their own, in which they begin at 0.
+
+    If the first is no key frame, the packets from the key frame on come with it; an edit list of the MP4
+    hides their frames.
+
+    Raises:
+        ValueError: Packets cannot be copied, or the frames before `stop` are not without one after it.
+    """
+    _, obstacle = why_not_copied(decoder)
+    timeline, table = decoder.timeline, decoder.packets.table
+    first = int(timeline.starts[start:stop].min())
+    last = int(timeline.packet_of_frame[start:stop].max()) + 1
+    if obstacle or int(timeline.frame_of_packet[first:last].max()) >= stop:
+        obstacle = obstacle or f'some of them refer to a frame after frame {stop - 1}'
+        raise ValueError(f'frames {start} to {stop} cannot be copied: {obstacle}')
+    packets = list(decoder.packets.read(first, last))
+    for packet in packets:
+        packet.time_base = Fraction(*table.time_base)
+    begin = int(timeline.ticks[start])
+    end = int(timeline.ticks[stop]) if stop < len(timeline) else timeline.end
+    file: Any = decoder.file if decoder.packets.header is None else io.BytesIO(decoder.packets.header)
+    file.seek(0)
+    with open_container(file, decoder.packets.name) as container:
+        stream = container.streams[0 if decoder.packets.header is not None else decoder.packets.stream]
+        return _write_packets(packets, table.times[first:last], begin, end - begin, stream)
+
+
+def _write_packets(packets: list[Any], times: Int64s, begin: int, length: int, stream: Any) -> bytes:
+    """Returns an MP4 of packets.
+
+    Args:
+        packets: In decoding order.
+        times: Their presentation times, in ticks.
+        begin: The tick of the first frame that is shown.
+        length: Ticks from there to the end of the last frame.
+        stream: The stream they are from.
+    """
+    shown = np.sort(times)
+    until = np.append(shown[1:], max(begin + length, int(shown[-1]) + 1))
+    decoded = _decoding_times(times, shown, int(until[-1]))
+    durations = dict(zip(shown.tolist(), (until - shown).tolist(), strict=True))
+    file = io.BytesIO()
+    with import_av().open(file, 'w', format='mp4') as container:
+        copy = container.add_stream_from_template(stream, opaque=True)
+        for packet, time, decoding_time in zip(packets, times.tolist(), decoded.tolist(), strict=True):
+            packet.duration = durations[time]
+            packet.dts = decoding_time - begin
+            packet.pts = time - begin
+            packet.stream = copy
+            container.mux(packet)
+    return file.getvalue()
 
 
 def _decoding_times(times: Int64s, shown: Int64s, end: int) -> Int64s:

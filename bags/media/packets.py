@@ -64,10 +64,11 @@ class Packets:
         Raises:
             ValueError: One is missing.
         """
-        new_packet = import_av().Packet
+        from av import Packet
+
         for numbers, begin, end in self.ranges(start, stop):
             self.file.seek(begin)
-            data = memoryview(self.file.read(end - begin))
+            data: Any = memoryview(self.file.read(end - begin))
             for number in numbers:
                 offset, size = int(self.table.offsets[number]), int(self.table.sizes[number])
                 part = data[offset - begin : offset - begin + size]
@@ -75,7 +76,7 @@ class Packets:
                     where = f'{size} bytes at byte {offset}'
                     raise ValueError(f'cut off: expected {where} for packet {number}, got {len(part)}')
                 # Of a size first: a packet over a buffer has no padding, so that decoders read past its end.
-                packet = new_packet(size)
+                packet = Packet(size)
                 packet.update(part)
                 packet.is_keyframe = bool(self.table.keys[number])  # Else PNG adds the picture before.
                 yield packet

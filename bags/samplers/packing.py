@@ -3,10 +3,12 @@
 For one budget, best-fit decreasing over the counts of equal lengths: the longest first, each into the fullest
 bin that has room, all lengths and bins that are equal at once.
 
-For several budgets, a number of bins that could just hold everything is filled in rounds. A round takes the
-next largest datapoints, one for each bin, and gives those that need more of one budget than of the others to
-the bins that have more of it left, and among these the larger to the emptier. What then does not fit is tried
-again with other bins, and at last packed into more bins in the same way.
+For several budgets, the tightest is packed alone. The bins that then exceed another budget are packed again
+for all budgets, or everything is if these are many. For that, a number of bins that could just hold all is
+filled in rounds. A round takes the next largest datapoints, one for each bin, and gives those that need
+more of one budget than of the others to the bins that have more of it left, and among these the larger to
+the emptier. What then does not fit is tried again with other bins, and at last packed into more bins in the
+same way.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ PASSES = 8
 MIN_PLACED = 0.1  # Share of the datapoints left that a pass must place for another one to follow.
 MAX_ROUNDS = 256
 """Datapoints of a bin, on average, above which small ones are packed several at a time."""
+MAX_EXCEEDING = 1 / 16
+"""Share of bins for one budget that are packed again; above it, those for all budgets are fuller."""
 MAX_GROUP_SIZE = 1 / 8  # Of a budget.
 
 
@@ -45,9 +49,23 @@ def pack_bins(lengths: Int64s, budgets: Int64s) -> tuple[Int64s, int]:
     """
     if not len(lengths):
         return np.empty(0, np.int64), 0
+    tightest = int((lengths.sum(0) / budgets).argmax())
+    bins, count = _best_fit(lengths[:, tightest], int(budgets[tightest]))
     if len(budgets) == 1:
-        return _best_fit(lengths[:, 0], int(budgets[0]))
-    return _in_groups(lengths, budgets)
+        return bins, count
+    order = np.argsort(bins, kind='stable')
+    sums = np.add.reduceat(lengths[order], np.flatnonzero(np.diff(bins[order], prepend=-1)), axis=0)
+    exceeds = np.any(sums > budgets, axis=1)
+    if exceeds.mean() > MAX_EXCEEDING:
+        return _in_groups(lengths, budgets)
+    again = exceeds[bins]  # Datapoints.
+    if again.any():
+        bins = (np.cumsum(~exceeds) - 1)[bins]
+        count -= int(exceeds.sum())
+        bins[again], more = _in_groups(lengths[again], budgets)
+        bins[again] += count
+        count += more
+    return bins, count
 
 
 def _best_fit(lengths: Int64s, budget: int) -> tuple[Int64s, int]:

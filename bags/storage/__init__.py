@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from bags.storage.base import File, Hints, Lock, Output, Stat, Store
 from bags.storage.local import LocalStore
 from bags.storage.urls import SCHEMES, locate
 
-__all__ = ['File', 'Hints', 'Lock', 'Output', 'Stat', 'Store', 'store_for', 'store_to_read']
+__all__ = ['File', 'Hints', 'Lock', 'Output', 'Stat', 'Store', 'store_for']
 
 
 def store_for(
     path: str | os.PathLike[str],
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_size: int | None = None,
 ) -> tuple[Store, str]:
     """Returns the store of a path, and the path in that store's own form.
 
@@ -33,6 +35,7 @@ def store_for(
         storage_options: Options of the storage, as s3fs, gcsfs or fsspec call them, and `timeout`,
             `connect_timeout`, `retries`, `concurrency` (see `RetryPolicy`) and `client` ('obstore' or
             'fsspec'; unless given, obstore where it can be used).
+        cache: A local folder that keeps what is read from an object store, of at most `cache_size` bytes.
 
     Raises:
         TypeError: The path is neither a string nor a path object.
@@ -41,7 +44,7 @@ def store_for(
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f'expected a path or a URL, got {path!r:.80}')
     text = os.fspath(path)
-    scheme, url = '', text.rstrip('/')
+    scheme, url = '', text.rstrip('/') or text
     if filesystem is None:
         scheme, url = locate(text) if ':' in text else ('file', text)
         if scheme == 'file' or os.path.exists(text):
@@ -56,23 +59,9 @@ def store_for(
     from bags.storage.connect import clients_for
     from bags.storage.object_store import RemoteStore
 
-    return RemoteStore(clients_for(scheme, filesystem, storage_options or {})), url
-
-
-class CacheOptions(Protocol):
-    """What `store_to_read` needs to know; `bags.bag.options.ReaderOptions` has it."""
-
-    filesystem: Any
-    storage_options: Mapping[str, Any] | None
-    cache: str | os.PathLike[str] | None
-    cache_size: int | None
-
-
-def store_to_read(path: str | os.PathLike[str], options: CacheOptions) -> tuple[Store, str]:
-    """As `store_for`; a remote store is read through the local cache that the options name."""
-    store, path = store_for(path, options.filesystem, options.storage_options)
-    if options.cache is None or not store.is_remote:
-        return store, path
+    store = RemoteStore(clients_for(scheme, filesystem, storage_options or {}))
+    if cache is None:
+        return store, url
     from bags.storage.cache.store import CachedStore
 
-    return CachedStore(store, os.fspath(options.cache), options.cache_size), path
+    return CachedStore(store, os.fspath(cache), cache_size), url

@@ -56,35 +56,32 @@ REGION = re.compile(r"expecting '([a-z0-9-]+)'|x-amz-bucket-region: ([a-z0-9-]+)
 
 def error_for_status(path: str, status: int, reason: str) -> Exception:
     """Returns the error for an HTTP status."""
+    because = ' '.join(reason.split())[:300]
+    because = f': {because}' if because else ''
     if status in (404, 410):
-        return FileNotFoundError(errno.ENOENT, _message('no such file, or no such bucket', reason), path)
+        return FileNotFoundError(errno.ENOENT, f'no such file, or no such bucket{because}', path)
     if status in (401, 403):
-        return PermissionError(errno.EACCES, _message('access denied', reason), path)
+        return PermissionError(errno.EACCES, f'access denied{because}', path)
     if status in (409, 412):
         return PreconditionError(reason)
     if status == 416:
         return RangeError(reason)
     if status == 501:
-        return UnsupportedError(path, _message('status 501', reason))
+        return UnsupportedError(path, f'status 501{because}')
     if status in (408, 425, 429) or status >= 500:
-        return TransientError(_message(f'status {status}', reason))
+        return TransientError(f'status {status}{because}')
     region = REGION.search(reason)
     if status in (301, 302, 307) or region is not None:
         # Only some responses name the region.
         where = f'region {next(filter(None, region.groups()))}' if region is not None else 'another region'
-        reason = _message(f'the bucket is in {where} (storage option region)', reason)
+        reason = f'the bucket is in {where} (storage option region){because}'
         return OSError(errno.EIO, reason, path)
-    return OSError(errno.EIO, _message(f'status {status}', reason), path)
+    return OSError(errno.EIO, f'status {status}{because}', path)
 
 
 def changed_error(path: str, expected: object, got: object) -> CorruptError:
     """Returns the error of an object that was replaced since it was opened."""
     return CorruptError(path, None, f'has changed since it was opened: expected {expected}, got {got}')
-
-
-def _message(what: str, reason: str) -> str:
-    reason = ' '.join(reason.split())
-    return f'{what}: {reason[:300]}' if reason else what
 
 
 # obstore: most facts about an error are only in its text.
@@ -125,7 +122,8 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
     if isinstance(exc, PermissionError | FileExistsError | TypeError | AttributeError):
         return exc
     if NO_CREDENTIALS.search(text):
-        return PermissionError(errno.EACCES, _message('no credentials (anon=True needs none)', text), path)
+        reason = ' '.join(text.split())[:300]
+        return PermissionError(errno.EACCES, f'no credentials (anon=True needs none): {reason}', path)
     if REDIRECT in text:
         return error_for_status(path, 301, text)
     status = STATUS.search(details)

@@ -168,22 +168,28 @@ class FsspecClient(ObjectClient):
             raise FileNotFoundError(path)
         return _stat(info)
 
-    def list_folder(self, folder: str, deep: bool) -> dict[str, Stat | None]:
-        if deep and folder.startswith(('http://', 'https://')):
+    def list_names(self, folder: str) -> list[str]:
+        return list(self._list('ls', folder))
+
+    def list_files(self, folder: str) -> dict[str, Stat]:
+        if folder.startswith(('http://', 'https://')):
             raise UnsupportedError(folder, 'a web server does not list all files below a folder')
+        entries = self._list('find', folder).items()
+        return {name: _stat(entry) for name, entry in entries if entry['type'] != 'directory'}
+
+    def _list(self, method: str, folder: str) -> dict[str, Any]:
         self.filesystem.invalidate_cache()
         try:
-            found = self._call('find' if deep else 'ls', folder, detail=True)
+            found = self._call(method, folder, detail=True)
         except FileNotFoundError:
             return {}  # Object stores have no empty folders; the caller decides whether this is an error.
         prefix = self._inner(folder).strip('/')
         prefix += '/' if prefix else ''
-        names: dict[str, Stat | None] = {}
-        for entry in found.values() if deep else found:
-            name = entry['name'].strip('/')
-            if name.startswith(prefix):  # Some list the folder itself, too.
-                names[name[len(prefix) :]] = None if entry['type'] == 'directory' else _stat(entry)
-        return names
+        # Some list the folder itself, too.
+        entries = {
+            entry['name'].strip('/'): entry for entry in (found.values() if method == 'find' else found)
+        }
+        return {name[len(prefix) :]: entry for name, entry in entries.items() if name.startswith(prefix)}
 
     def put_object(self, path: str, data: bytes, create: bool) -> None:
         options: dict[str, Any] = {}

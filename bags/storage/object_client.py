@@ -66,7 +66,10 @@ class ObjectClient(abc.ABC):
     def get_stat(self, path: str) -> Stat: ...
 
     @abc.abstractmethod
-    def list_folder(self, folder: str, deep: bool) -> dict[str, Stat | None]: ...
+    def list_names(self, folder: str) -> list[str]: ...
+
+    @abc.abstractmethod
+    def list_files(self, folder: str) -> dict[str, Stat]: ...
 
     @abc.abstractmethod
     def put_object(self, path: str, data: bytes, create: bool) -> None:
@@ -128,14 +131,13 @@ class ObjectClient(abc.ABC):
         """Returns size and version of an object."""
         return with_retries(self.policy, self.map_error, self.get_stat, path)
 
-    def listing(self, folder: str, deep: bool) -> dict[str, Stat | None]:
-        """Returns what a folder holds, by name; None for folders. Empty if there is no such folder.
+    def names(self, folder: str) -> list[str]:
+        """Returns the names in a folder. Empty if there is no such folder."""
+        return with_retries(self.policy, self.map_error, self.list_names, folder)
 
-        Args:
-            folder: The folder.
-            deep: Return all files below it instead, by their paths in it.
-        """
-        return with_retries(self.policy, self.map_error, self.list_folder, folder, deep)
+    def files(self, folder: str) -> dict[str, Stat]:
+        """Returns all files below a folder, by their paths in it. Empty if there is no such folder."""
+        return with_retries(self.policy, self.map_error, self.list_files, folder)
 
     # Writing.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import mmap
+import posixpath
 from collections.abc import Iterable
 from typing import BinaryIO
 
@@ -104,6 +105,7 @@ class RemoteStore:
     """An object store: files appear as a whole, folders are prefixes of names, and there are no locks."""
 
     is_remote = True
+    join = staticmethod(posixpath.join)
 
     def __init__(self, clients: Clients) -> None:
         self.clients = clients
@@ -160,25 +162,26 @@ class RemoteStore:
         return self.clients.reader().head(path)
 
     def walk(self, folder: str) -> dict[str, Stat]:
-        return {name: stat for name, stat in self._listing(folder, True).items() if stat is not None}
+        found = self.clients.reader().files(folder)
+        if not found:
+            self._check_made(folder)
+        return found
 
     def names(self, folder: str) -> list[str]:
-        return list(self._listing(folder, False))
-
-    def _listing(self, folder: str, deep: bool) -> dict[str, Stat | None]:
-        found = self.clients.reader().listing(folder, deep)
-        if not found and folder not in self._folders:
-            raise FileNotFoundError(errno.ENOENT, 'no such folder: no object has a name below it', folder)
+        found = self.clients.reader().names(folder)
+        if not found:
+            self._check_made(folder)
         return found
+
+    def _check_made(self, folder: str) -> None:
+        if folder not in self._folders:
+            raise FileNotFoundError(errno.ENOENT, 'no such folder: no object has a name below it', folder)
 
     def make_folder(self, folder: str) -> None:
         self._folders.add(folder)
 
     def remove_folder(self, folder: str) -> None:
         pass  # It disappeared with the last object in it.
-
-    def join(self, folder: str, name: str) -> str:
-        return f'{folder.rstrip("/")}/{name}'
 
     def lock(self, folder: str) -> NoLock:
         return NoLock()

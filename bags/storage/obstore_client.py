@@ -91,15 +91,16 @@ class ObstoreClient(ObjectClient):
     def get_stat(self, path: str) -> Stat:
         return _stat(obstore.head(*self._store(path)))
 
-    def list_folder(self, folder: str, deep: bool) -> dict[str, Stat | None]:
+    def list_names(self, folder: str) -> list[str]:
         store, key = self._store(folder)
-        first = len(key) + 1 if key else 0
-        if deep:
-            found = itertools.chain.from_iterable(obstore.list(store, key or None))
-            return {item['path'][first:]: _stat(item) for item in found}
         level = obstore.list_with_delimiter(store, key or None)
-        names: dict[str, Stat | None] = dict.fromkeys(path[first:] for path in level['common_prefixes'])
-        return names | {item['path'][first:]: _stat(item) for item in level['objects']}
+        paths = [*level['common_prefixes'], *(item['path'] for item in level['objects'])]
+        return [path[len(key) :].lstrip('/') for path in paths]
+
+    def list_files(self, folder: str) -> dict[str, Stat]:
+        store, key = self._store(folder)
+        found = itertools.chain.from_iterable(obstore.list(store, key or None))
+        return {item['path'][len(key) :].lstrip('/'): _stat(item) for item in found}
 
     def put_object(self, path: str, data: bytes, create: bool) -> None:
         store, key = self._store(path, 'write')

@@ -103,7 +103,7 @@ class RangeFile(PositionedFile):
         return self._stop - self._start
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: self.size()}[whence]
+        base = 0 if whence == io.SEEK_SET else self.position if whence == io.SEEK_CUR else self.size()
         if base + offset < 0:
             raise ValueError(f'{self.name}: expected a position of at least 0, got {base + offset}')
         self.position = base + offset

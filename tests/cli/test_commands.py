@@ -49,6 +49,7 @@ def test_help_lists_all(run):
     for name in (
         'cat',
         'consolidate',
+        'index',
         'copy',
         'head',
         'info',
@@ -299,6 +300,18 @@ def test_verify(work, run):
     assert (found['ok'], found['decoded'], len(found['damage'])) == (False, True, 1)
     assert (found['damage'][0]['field'], found['damage'][0]['record']) == ('views', 0)
     assert {note['field'] for note in found['notes']} == {'mask'}
+
+
+def test_index(work, run):
+    count = len(bags.open('episodes'))
+    assert json.loads(run('index', 'episodes', 'id', '--json').stdout) == {
+        'path': 'episodes', 'field': 'id', 'keys': count
+    }  # fmt: skip
+    assert run('index', 'episodes', 'id').stdout == f'episodes: indexed {count} keys of id\n'
+    dataset = bags.open('episodes')
+    assert dataset.find('id', dataset[7, 'id']['id']) == 7
+    assert 'no field' in run('index', 'episodes', 'nope', code=2).stderr
+    assert 'expected keys' in run('index', 'episodes', 'words', code=1).stderr
 
 
 def test_consolidate_and_prefetch(work, run):

@@ -58,7 +58,7 @@ def test_a_folder(folder, s3_storage, proxy):
     with proxy.counted() as opening:
         dataset = bags.open(folder, storage_options=s3_storage.through(proxy))
     assert len(dataset) == COUNT
-    assert len(opening) <= 6
+    assert len(opening) <= 5
     with proxy.counted() as cold:
         assert dataset[12_345] == make_row(12_345)
     assert max(kinds(cold).values()) <= 3  # Rounds: the end of each file, the rest of its limits, the record.
@@ -285,3 +285,53 @@ def test_windows_take_a_round_for_each_field(recordings, s3_storage, proxy):
         assert proxy.most > 0.6 * found['audio.bag']  # All at once, not one after the other.
         expected = bags.windows(local, every='event', **spans).batch(indices)
         assert all(np.array_equal(batch[name], expected[name]) for name in expected)
+
+
+def test_finding_a_key(folder, s3_storage, proxy):
+    """A warm look-up takes a request for a block of the index, and one for the record."""
+    options = {'storage_options': s3_storage.options}
+    assert bags.create_index(folder, 'text', **options) == COUNT
+    assert bags.create_index(folder, 'id', **options) == COUNT
+    dataset = bags.open(folder, storage_options=s3_storage.through(proxy))
+    assert dataset.find('id', 5) == 5
+    with proxy.counted() as opening:
+        assert bags.open(folder, storage_options=s3_storage.through(proxy)).find('id', 5) == 5
+    assert kinds(opening)['id.index'] <= 2
+    for number in (19_999, 7_777, 12):
+        with proxy.counted() as requests:
+            assert dataset.find('id', number) == number
+        assert kinds(requests)['id.index'] <= 1
+        assert len(requests) <= 2
+    with proxy.counted() as requests, pytest.raises(KeyError):
+        dataset.find('id', -1)
+    assert len(requests) <= 1
+    keys = np.random.default_rng(0).integers(0, COUNT, 300)
+    with proxy.counted() as requests:
+        assert dataset.find_many('id', keys).tolist() == keys.tolist()
+    assert len(requests) <= 4
+    assert dataset.find('text', make_row(11)['text']) == 11
+
+
+def test_keys_on_every_storage(storage, tmp_path):
+    root, options = f'{storage.root}/keys', {'storage_options': storage.options}
+    films = [{'id': f'film {n}', 'title': f'title {n}'} for n in range(30)]
+    labels = [{'id': f'film {n}', 'label': n} for n in range(40, 0, -3)]
+    for name, rows in (('films', films), ('labels', labels)):
+        spec = {'id': 'utf8', **({'title': 'utf8'} if name == 'films' else {'label': 'int(8)'})}
+        with bags.ShardedDatasetWriter(f'{root}/{name}', spec, shard_length=12, **options) as writer:
+            for row in rows:
+                writer.append(row)
+    assert bags.create_index(f'{root}/labels', 'id', **options) == len(labels)
+    for more in ({}, {'cache': tmp_path / 'cache'}, {'cache_index': False}):
+        opened = [bags.open(f'{root}/{name}', **options, **more) for name in ('films', 'labels')]
+        assert opened[1].find('id', 'film 7') == 11
+        assert opened[1].find_many('id', ['film 7', 'film 40']).tolist() == [11, 0]
+        numbers = {row['id']: row['label'] for row in labels}
+        expected = [
+            {'id': row['id'], 'label': numbers.get(row['id']), 'title': row['title']} for row in films
+        ]
+        view = bags.join(opened, on='id', how='left')
+        assert list(view) == expected
+        assert view.batch(range(30))['label'] == [row['label'] for row in expected]
+        pairs = bags.join(opened, on='id')
+        assert pairs.__getitems__(range(len(pairs))) == [row for row in expected if row['label'] is not None]

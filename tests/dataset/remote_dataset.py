@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 import bags
+import bags.bag.options
 import bags.bag.reader
+import bags.dataset.options
 import bags.storage
+from bags.storage.cache.store import CachedStore
 from bags.storage.local import LocalStore
 from tests.storage.far import Far
 
@@ -71,15 +74,16 @@ def far(monkeypatch):
     """Has paths behind `far:` be on a storage that is not local."""
     store, original = Counting(), bags.storage.store_for
 
-    def store_for(path, *args):
+    def store_for(path, filesystem=None, storage_options=None, cache=None, cache_size=None):
         text = os.fspath(path)
-        if text.startswith('far:'):
-            return store, text[4:]
-        return (store, text) if store.everything else original(path, *args)
+        if not text.startswith('far:') and not store.everything:
+            return original(path, filesystem, storage_options, cache, cache_size)
+        found = store if cache is None else CachedStore(store, os.fspath(cache), cache_size)
+        return found, text.removeprefix('far:')
 
     store.everything = False
-    monkeypatch.setattr(bags.storage, 'store_for', store_for)
-    monkeypatch.setattr(bags.bag.reader, 'store_for', store_for)
+    for module in (bags.bag.options, bags.bag.reader, bags.dataset.options):
+        monkeypatch.setattr(module, 'store_for', store_for)
     return store
 
 

@@ -328,31 +328,6 @@ def test_frames_and_samples(films, padding):
     assert np.array_equal(one['audio'], batch['audio'][0])
 
 
-def test_samples_are_those_of_lerobot(tmp_path, kit):
-    """By times and by steps, at one rate, also where a window leaves its episode."""
-    golden = json.loads((kit.GOLDEN / 'lerobot-delta-timestamps.json').read_text())
-    spec = {'action': 'float(4)[]', 'state': 'float(4)[]'}
-    facts = {'fields': {'action': {'rate': 10}, 'state': {'rate': 10}}}
-    with bags.DatasetWriter(tmp_path / 'x', spec, metadata=facts) as writer:
-        for index, count in enumerate(golden['episodes']):
-            writer.append(
-                {'action': 1000 * index + np.arange(count), 'state': 100 * index + np.arange(count)}
-            )
-    for action in (bags.times(0.0, 0.4, rate=10, fill='exact'), bags.steps(0, 5)):
-        view = bags.windows(
-            bags.open(tmp_path / 'x'), every='action', state=bags.times(-0.3, -0.1, 0.0), action=action
-        )
-        samples = golden['samples'][1:]
-        assert len(view) == len(samples)
-        batch = view.batch(range(len(view)))
-        for place, (episode, frame, state, state_is_pad, following, action_is_pad) in enumerate(samples):
-            assert view.origin(place) == (episode, frame)
-            assert batch['state'][place].tolist() == state
-            assert batch['state_is_pad'][place].tolist() == state_is_pad
-            assert batch['action'][place].tolist() == following
-            assert batch['action_is_pad'][place].tolist() == action_is_pad
-
-
 def test_windows_without_items(tmp_path):
     """A datapoint that lacks one stream is refused, left out, or filled with zeros."""
     spec = {'camera': 'int(4)[]', 'touch': 'array(float32,2)[]?'}
@@ -422,6 +397,32 @@ def test_what_the_metadata_says_is_checked(tmp_path):
         write('ms', {'fields': {'a': {'times': 't'}, 't': {'unit': 'ms'}}}), every='a', a=bags.times(0.1)
     )
     assert view.column('a').ravel().tolist() == [2, 3, 3]
+
+
+def test_times_of_a_video_are_as_many_as_its_frames(tmp_path):
+    data, times = film(0, 1)
+    with bags.DatasetWriter(tmp_path / 'x', {'camera': 'video', 'time': 'float(8)[]'}) as writer:
+        writer.append({'camera': data, 'time': times})
+        writer.append({'camera': data, 'time': times[:-3]})
+    view = bags.windows(
+        bags.open(tmp_path / 'x'), every='camera', camera=bags.times(0.0), times={'camera': 'time'}
+    )
+    assert view[29]['camera'][0, 0, 0, 0] == 58
+    with pytest.raises(ValueError, match="datapoint 1: expected a time in 'time' for each of the 30 items"):
+        view[59]
+
+
+def test_zeros_instead_of_pictures_are_not_copied(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'x', {'image': 'png[]'}) as writer:
+        writer.append({'image': [np.full((4, 4, 3), 9, np.uint8)] * 3})
+    reader = bags.open(tmp_path / 'x')
+    view = bags.windows(reader, every='image', image=bags.steps(0, 2), padding='zero')
+    with pytest.raises(
+        TypeError, match="field 'image': no record is zeros: copy windows with padding='edge'"
+    ):
+        bags.copy(view, tmp_path / 'y')
+    bags.copy(view[:2], tmp_path / 'z')
+    assert np.array_equal(bags.open(tmp_path / 'z')[1]['image'], view[1]['image'])
 
 
 def test_sounds_beyond_the_recording(tmp_path):

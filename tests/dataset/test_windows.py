@@ -234,15 +234,22 @@ def test_closing_windows_closes_the_dataset(kit, tmp_path):
         reader[0]
 
 
-def test_ten_million_windows_cost_next_to_nothing(kit, tmp_path):
-    rows = [{'x': [0] * 5000}] * 3
-    dataset = bags.open(kit.fill(tmp_path / 'x', rows, {'x': 'uint(1)[]'}))
-    many = bags.select(dataset, np.resize(np.arange(3), 2100))
+@pytest.mark.parametrize('by_time', [False, True])
+def test_a_hundred_million_windows_cost_next_to_nothing(kit, tmp_path, by_time):
+    rows = [{'x': [0] * 5000, 'y': [1] * 2500}] * 3
+    dataset = bags.open(kit.fill(tmp_path / 'x', rows, {'x': 'uint(1)[]', 'y': 'uint(1)[]'}))
+    many = bags.select(dataset, np.resize(np.arange(3), 21_000))
     tracemalloc.start()
-    view = bags.windows(many, 'x', 16)
-    batch = view.batch(np.arange(0, len(view), 100_000), 'x')
-    assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    if by_time:
+        span = bags.times(-0.1, 0.1, rate=50, fill='nearest')
+        view = bags.windows(many, every='x', x=bags.steps(0, 16), y=span, times={'x': 100, 'y': 50})
+    else:
+        view = bags.windows(many, 'x', 16)
+    batch = view.batch(np.arange(0, len(view), 1_000_000), 'x')
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
     tracemalloc.stop()
-    assert len(view) == 2100 * 4985 > 10_000_000
-    assert batch['x'].dense().shape == (105, 16)
-    assert view.origin(-1) == (2099, 4984)
+    count = 5000 if by_time else 4985
+    assert len(view) == 21_000 * count > 100_000_000
+    found = batch['x'] if by_time else batch['x'].dense()
+    assert found.shape == (105, 16)
+    assert view.origin(-1) == (20_999, count - 1)

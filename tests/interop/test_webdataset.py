@@ -49,7 +49,7 @@ def test_tars_of_webdataset_round_trip(suffix, tmp_path):
     )
     done = bags.convert(str(tmp_path / f'a-*.{suffix}'), tmp_path / 'out')
     assert done.spec == {
-        '__key__': 'utf8', 'cls': 'utf8?', 'jpg': 'jpeg', 'seg.bin': 'bytes', 'txt': 'utf8',
+        '__key__': 'utf8', 'cls': 'int(8)?', 'jpg': 'jpeg', 'seg.bin': 'bytes', 'txt': 'utf8',
     }  # fmt: skip
     assert done.datapoints == 39
     with bags.open(tmp_path / 'out') as dataset:
@@ -194,3 +194,85 @@ def test_damaged_compressed_tars_are_errors(tmp_path, form):
             bags.convert(path, tmp_path / str(number))
         except bags.SourceError as exc:
             assert '0.tar' in str(exc)  # noqa: PT017 - some changes are of padding or of texts
+
+
+def npy(value):
+    file = io.BytesIO()
+    np.save(file, value)
+    return file.getvalue()
+
+
+@pytest.mark.filterwarnings('ignore')
+def test_values_are_those_of_the_decoder_of_webdataset(tmp_path):
+    import webdataset
+
+    with webdataset.TarWriter(str(tmp_path / 'a.tar')) as writer:
+        for i in range(4):
+            array = np.asfortranarray(np.arange(6.0, dtype=np.float32).reshape(2, 3) * i)
+            writer.write({'__key__': f'{i}', 'npy': array, 'cls': -i, 'json': {'a': i}, 'id': str(2**70 + i)})
+    done = bags.convert(tmp_path / 'a.tar', tmp_path / 'out')
+    assert done.spec == {'__key__': 'utf8', 'cls': 'int(8)', 'id': 'utf8', 'json': 'json', 'npy': 'array'}
+    wanted = webdataset.WebDataset(str(tmp_path / 'a.tar'), shardshuffle=False).decode()
+    with bags.open(tmp_path / 'out') as dataset:
+        for datapoint, sample in zip(dataset, wanted, strict=True):
+            assert datapoint['cls'] == sample['cls']
+            assert datapoint['json'] == sample['json']
+            assert int(datapoint['id']) == sample['id']
+            assert datapoint['npy'].dtype == sample['npy'].dtype
+            np.testing.assert_array_equal(datapoint['npy'], sample['npy'])
+        bags.export(dataset, tmp_path / 'tars')
+    exported = read_tar(tmp_path / 'tars' / '000000.tar')
+    assert exported['3.cls'] == b'-3'
+    np.testing.assert_array_equal(np.load(io.BytesIO(exported['3.npy'])), np.arange(6).reshape(2, 3) * 3)
+
+
+def test_labels_that_are_not_all_integers_are_texts(tmp_path):
+    make_tar(tmp_path / 'a.tar', [('0.cls', b'1\n'), ('1.cls', b'2'), ('0.index', b'x')])
+    assert bags.convert(tmp_path / 'a.tar', tmp_path / 'out').spec['cls'] == 'int(8)?'
+    make_tar(tmp_path / 'b.tar', [('2.cls', b'007')])
+    done = bags.convert(tmp_path / '*.tar', tmp_path / 'out2')
+    assert done.spec == {'__key__': 'utf8', 'cls': 'utf8?', 'index': 'utf8?'}
+    done = bags.convert(tmp_path / 'b.tar', tmp_path / 'out3', spec={'cls': 'bytes'})
+    with bags.open(tmp_path / 'out3') as dataset:
+        assert dataset[0, 'cls'] == {'cls': b'007'}
+
+
+def test_arrays_that_are_damaged_or_need_pickle_are_named(tmp_path):
+    huge = npy(np.zeros(4)).replace(b'(4,)', b'(10**15,)'[:4])
+    for name, data in (('cut', npy(np.zeros(4))[:-1]), ('pickle', npy(np.array([{}]))), ('huge', huge)):
+        make_tar(tmp_path / f'{name}.tar', [('0.npy', data)])
+        with pytest.raises(bags.SourceError, match=r'0\.npy: expected a \.npy file'):
+            bags.convert(tmp_path / f'{name}.tar', tmp_path / f'out {name}')
+    for value in (np.zeros((0, 3), 'f4'), np.array(5), np.array(['a', 'bc']), np.ones((2, 3), '>i2')):
+        make_tar(tmp_path / 'ok.tar', [('0.npy', npy(value))])
+        bags.convert(tmp_path / 'ok.tar', tmp_path / 'ok', mode='overwrite')
+        with bags.open(tmp_path / 'ok') as dataset:
+            np.testing.assert_array_equal(dataset[0]['npy'], value)
+
+
+@pytest.mark.parametrize('mode', ['w', 'w:gz'])
+def test_tables_are_joined_to_the_files_they_name(tmp_path, mode):
+    rows = b'{"file_name": "0.jpg", "caption": "a cat", "n": 1}\n{"file_name": "1.jpg", "n": 2.5}\n'
+    make_tar(tmp_path / 'a.tar', [('0.jpg', CAT), ('metadata.jsonl', rows), ('1.jpg', CAT)], mode)
+    make_tar(tmp_path / 'b.tar', [('d/metadata.csv', b'file_name,n\n2.jpg,3\n'), ('./d/2.jpg', CAT)], mode)
+    done = bags.convert(tmp_path / '*.tar', tmp_path / 'out')
+    assert done.spec == {'__key__': 'utf8', 'caption': 'utf8?', 'jpg': 'jpeg', 'n': 'float(8)'}
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.batch(range(3), ('__key__', 'caption', 'n')) == {
+            '__key__': ['0', '1', 'd/2'], 'caption': ['a cat', None, None], 'n': pytest.approx([1, 2.5, 3]),
+        }  # fmt: skip
+
+
+def test_tables_that_do_not_fit_are_refused(tmp_path):
+    for number, table in enumerate(
+        (
+            b'file_name,n\n../secret.jpg,3\n',
+            b'file_name,jpg\n0.jpg,3\n',
+            b'file_name,n\n0.jpg,3\n0.jpg,4\n',
+        )
+    ):
+        make_tar(tmp_path / f'{number}.tar', [('0.jpg', CAT), ('metadata.csv', table)])
+        with pytest.raises(bags.SourceError, match=f'{number}' + r'\.tar'):
+            bags.convert(tmp_path / f'{number}.tar', tmp_path / 'out')
+    make_tar(tmp_path / 'other.tar', [('0.jpg', CAT), ('metadata.csv', b'other,n\n0.jpg,3\n')])
+    assert bags.convert(tmp_path / 'other.tar', tmp_path / 'out').datapoints == 2

@@ -98,11 +98,11 @@ def several(format, videos=(), audios=()):
     return file.getvalue()
 
 
-def deep(values, pix_fmt, codec='ffv1', format='matroska'):
+def deep(values, pix_fmt, codec='ffv1', format='matroska', options=None):
     """Frames of uint16 as they are, shape (time, height, width) or (time, height, width, 3)."""
     file = io.BytesIO()
     with av.open(file, 'w', format=format) as container:
-        stream = container.add_stream(codec, rate=25)
+        stream = container.add_stream(codec, rate=25, options=options or {})
         (stream.height, stream.width), stream.pix_fmt = values.shape[1:3], pix_fmt
         for index, value in enumerate(values):
             frame = av.VideoFrame.from_ndarray(value, format=pix_fmt if value.ndim == 2 else 'rgb48le')

@@ -125,23 +125,30 @@ def _print(json: bool, facts: dict[str, Any]) -> None:
 class Format(enum.StrEnum):
     WEBDATASET = 'webdataset'
     FILES = 'files'
+    PARQUET = 'parquet'
+    LEROBOT = 'lerobot'
 
 
 def export(
     path: Path,
     target: Annotated[str, argument('TARGET', 'A new or empty folder.')],
     format: Annotated[
-        Format, typer.Option(help='webdataset for tars, files for a folder of files.')
+        Format,
+        typer.Option(help='webdataset for tars, files for a folder of files, parquet, lerobot for LeRobot.'),
     ] = Format.WEBDATASET,
     fields: Fields = None,
-    shard_size: Annotated[str, typer.Option(metavar='BYTES', help='Size of a full tar.')] = '1GiB',
+    shard_size: Annotated[
+        str, typer.Option(metavar='BYTES', help='Size of a full tar or Parquet file.')
+    ] = '1GiB',
     key: Annotated[
         str | None,
         option('--key', metavar='FIELD', help='A field of texts or integers that names the files.'),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Writes a dataset as WebDataset tars, or as a folder of files. Records are written byte for byte.
+    """Writes a dataset as WebDataset tars, a folder of files, Parquet files, or for LeRobot.
+
+    Media are not changed.
 
     Example: bags export dataset tars
 

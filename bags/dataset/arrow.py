@@ -1,0 +1,315 @@
+"""Datasets as Arrow: record batches of the values of their fields, which pyarrow and others read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.dataset.arrow_types import (
+    INTEGERS,
+    Media,
+    arrow_schema,
+    element_type,
+    import_pyarrow,
+    item_type,
+    shape_of,
+    stores_location,
+)
+from bags.dataset.batch import Ragged
+from bags.dataset.columns import read_column, read_values
+from bags.dataset.field import Field
+from bags.dataset.refs import MISSING
+from bags.dataset.registry import bind_decoder
+from bags.dataset.selection import Fields, FrameSelection, Selection, select_fields, select_many
+from bags.dataset.spec import FieldType
+from bags.formats.arrays import array_parts
+from bags.indexing import Int64s, offsets_of
+from bags.validation import at_least_or_none, one_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ['arrow_dataset', 'read_batches']
+
+BATCH_BYTES = 1 << 24
+"""Bytes of a record batch, about."""
+MAX_BATCH = 1 << 16
+"""Datapoints of a record batch."""
+GROWTH = 8
+"""How much longer a batch may be than the one before it, of which the size is known."""
+
+
+def read_batches(dataset: Any, fields: Fields, media: Media, batch_size: int | None) -> pa.RecordBatchReader:
+    """Returns a reader that reads a dataset batch by batch; see `Dataset.to_arrow`."""
+    pa = import_pyarrow()
+    if media is not None:
+        one_of('media', media, ('bytes', 'location'))
+    batch_size = at_least_or_none('batch_size', batch_size, 1)
+    selection = select_fields(fields, dataset._types)
+    for name, items in selection.items():
+        if isinstance(items, FrameSelection):
+            raise TypeError(f'to_arrow: expected fields, or items of sequences, got frames of {name!r}')
+    schema = arrow_schema({name: dataset._types[name] for name in selection}, media, dataset.metadata)
+    batches = _batches(dataset, selection, schema, media, batch_size)
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def _batches(
+    dataset: Any, selection: Selection, schema: pa.Schema, media: Media, batch_size: int | None
+) -> Iterator[pa.RecordBatch]:
+    pa = import_pyarrow()
+    start, step = 0, batch_size or 1
+    while start < len(dataset):
+        indices = np.arange(start, min(start + step, len(dataset)))
+        columns = [_read_column(dataset, indices, name, items, media) for name, items in selection.items()]
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        yield batch
+        start += len(indices)
+        if batch_size is None:
+            mean = max(1, batch.nbytes // len(indices))
+            step = max(1, min(GROWTH * step, MAX_BATCH, BATCH_BYTES // mean))
+
+
+def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Media) -> pa.Array:
+    """Returns the values of a field as an Arrow array."""
+    kind: FieldType = dataset._types[name]
+    read: Callable[..., Any] = _read_records
+    found = shape_of(kind)
+    if stores_location(kind, media):
+        read = _read_locations
+    elif found is not None and -1 not in found[1]:
+        read = read_column
+    elif kind.word in ('array', *INTEGERS):
+        read = read_values
+    column = dataset._read(indices, {name: items}, read)[name]
+    try:
+        return _as_arrow(column, kind, media)
+    except (ValueError, TypeError, OverflowError, NotImplementedError) as exc:  # pyarrow's are ValueErrors.
+        detail = f'{type(exc).__name__}: {exc}'
+        raise ValueError(
+            f'{dataset!r}, field {name!r} of type {kind.text}, datapoints {indices[0]} to {indices[-1]}: '
+            f'cannot be Arrow: {detail}'
+        ) from exc
+
+
+# Reading: functions as those of `columns`, that give for each row a record, or a list of those of its items.
+
+
+def _read_records(field: Field, refs: Any, items: Any) -> list[Any]:
+    return _rows(field, refs, items, lambda indices: list(field.bag.read(indices)))
+
+
+def _read_locations(field: Field, refs: Any, items: Any) -> list[Any]:
+    if field.bag.codec is not None:
+        raise ValueError(
+            f"{field.bag.path}: compressed records cannot be read by their location: pass media='bytes'"
+        )
+
+    def locate(indices: Int64s) -> list[dict[str, Any]]:
+        starts, stops = field.bag.ranges(indices)
+        return [
+            {'path': field.bag.path, 'offset': start, 'length': stop - start}
+            for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)
+        ]
+
+    return _rows(field, refs, items, locate)
+
+
+def _rows(field: Field, refs: Any, items: Any, read: Callable[[Int64s], list[Any]]) -> list[Any]:
+    firsts, counts = refs if field.kind.sequence else (refs, None)
+    field.check(firsts, counts)
+    if counts is None:
+        present = firsts != MISSING
+        values = iter(read(firsts[present]))
+        return [next(values) if there else None for there in present.tolist()]
+    present = (firsts != MISSING) | (counts > 0)
+    chosen = slice(None) if items is True else items
+    members, counts = select_many(chosen, firsts, counts)
+    values = iter(read(members))
+    return [
+        [next(values) for _ in range(count)] if there else None
+        for there, count in zip(present.tolist(), counts.tolist(), strict=True)
+    ]
+
+
+# Conversion.
+
+
+def _as_arrow(column: Any, kind: FieldType, media: Media) -> pa.Array:
+    """Returns a column as an Arrow array: as `read_column` gives it, or a list of values or of lists."""
+    pa = import_pyarrow()
+    values: npt.NDArray[Any] | list[Any]
+    if isinstance(column, Ragged):
+        values, offsets, present = column.values, column.offsets, column.present
+    elif isinstance(column, np.ndarray):
+        return _items(column, kind, media)
+    else:
+        present = np.fromiter((value is not None for value in column), bool, len(column))
+        if not kind.sequence:
+            found = _items([value for value in column if value is not None], kind, media)
+            places = pa.array(np.cumsum(present) - 1, mask=~present)
+            return found if present.all() else found.take(places)
+        offsets = offsets_of(np.array([len(value or ()) for value in column], np.int64))
+        values = [item for value in column if value is not None for item in value]
+    mask = None if present is None or present.all() else pa.array(~present)
+    found = _items(values, kind, media)
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), found, mask=mask)
+
+
+def _items(values: npt.NDArray[Any] | list[Any], kind: FieldType, media: Media) -> pa.Array:
+    """Returns values, none of them missing, as an Arrow array."""
+    pa = import_pyarrow()
+    if isinstance(values, np.ndarray):
+        return _nest(values.reshape(-1), len(values), values.shape[1:], [])
+    wanted = item_type(kind, media)
+    if stores_location(kind, media):
+        return pa.array(values, wanted)
+    found = shape_of(kind)
+    if found is None and kind.word not in ('array', *INTEGERS):
+        return pa.array(values, pa.binary()).cast(wanted)  # Of utf8, a check.
+    if values and type(values[0]) in (bytes, memoryview):  # Of a reader of raw records.
+        values = list(map(bind_decoder(kind.word, kind.args), values))
+    if found is not None:
+        dtype, shape = found
+        if not shape:
+            return _nest(np.array(values, dtype), len(values), shape, [])
+        arrays: list[npt.NDArray[Any]] = [np.asarray(value, dtype) for value in values]
+        lengths = [array.shape[shape.index(-1)] for array in arrays] if -1 in shape else []
+        flat = np.concatenate([array.reshape(-1) for array in arrays]) if arrays else np.empty(0, dtype)
+        return _nest(flat, len(arrays), shape, lengths)
+    if kind.word == 'array':
+        parts = [dict(zip(('dtype', 'shape', 'data'), array_parts(value), strict=True)) for value in values]
+        return pa.array(parts, wanted)
+    return pa.array(list(map(str, values)) if pa.types.is_string(wanted) else values, wanted)
+
+
+def _nest(flat: npt.NDArray[Any], count: int, shape: Sequence[int], lengths: Sequence[int]) -> pa.Array:
+    """Returns arrays as lists of lists.
+
+    Args:
+        flat: Their elements, one array after the other.
+        count: How many arrays.
+        shape: Their shape, -1 for a length that varies.
+        lengths: That length of each array.
+    """
+    pa = import_pyarrow()
+    nested = _elements(flat)
+    for place in reversed(range(len(shape))):
+        outer = [length for length in shape[:place] if length != -1]
+        rows = math.prod(outer) * (sum(lengths) if len(outer) < place else count)
+        if shape[place] < 1:
+            sizes = np.asarray(lengths if shape[place] else np.zeros(rows), np.int64)
+            offsets = offsets_of(np.repeat(sizes, math.prod(outer) if shape[place] else 1))
+            nested = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), nested)
+        else:
+            kind = pa.list_(nested.type, shape[place])
+            nested = pa.Array.from_buffers(kind, rows, [None], children=[nested])
+    return nested
+
+
+def _elements(flat: npt.NDArray[Any]) -> pa.Array:
+    pa = import_pyarrow()
+    wanted = element_type(flat.dtype)
+    dtype = np.dtype('f4') if pa.types.is_float32(wanted) else flat.dtype.newbyteorder('=')
+    flat = np.ascontiguousarray(flat, dtype)
+    if dtype.kind == 'c':
+        numbers = pa.array(flat.view(f'f{dtype.itemsize // 2}'))
+        return pa.Array.from_buffers(wanted, len(flat), [None], children=[numbers])
+    if pa.types.is_fixed_size_binary(wanted):
+        return pa.Array.from_buffers(wanted, len(flat), [None, pa.py_buffer(flat.view(np.uint8))])
+    return pa.array(flat, wanted)
+
+
+# Queries.
+
+
+class Scan:
+    """Some columns and rows of a dataset, read when they are asked for: what queries expect of a scanner.
+
+    A `pyarrow.dataset.Scanner` would read ahead in a thread of its own, which aborts a process that ends
+    meanwhile: the thread waits for Python.
+
+    Args:
+        dataset: The dataset.
+        columns: Names of the columns, all unless given.
+        filter: An expression of pyarrow that is true of the rows; it may use other columns.
+        media: As in `Dataset.to_arrow`.
+    """
+
+    def __init__(self, dataset: Any, columns: Sequence[str] | None, filter: Any, media: Media) -> None:
+        if not isinstance(columns, list | tuple | None):
+            raise TypeError(f'columns: expected a list of names, got {columns!r:.80}')
+        names = list(dataset._types) if columns is None else list(select_fields(columns, dataset._types))
+        # The text of an expression has the names of all columns that it uses.
+        used = [] if filter is None else [name for name in dataset._types if name in str(filter)]
+        self._dataset, self._names, self._filter, self._media = dataset, names, filter, media
+        self._read = list(dict.fromkeys([*names, *used])) or list(dataset._types)[:1]
+        types = {name: dataset._types[name] for name in names}
+        self.projected_schema = arrow_schema(types, media, dataset.metadata)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yields record batches."""
+        pa = import_pyarrow()
+        for batch in read_batches(self._dataset, self._read, self._media, None):
+            if self._filter is None:
+                yield batch.select(self._names)
+                continue
+            table = pa.Table.from_batches([batch]).filter(self._filter)
+            yield from table.select(self._names).to_batches()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Returns them as a reader."""
+        schema = self.projected_schema
+        batches = (batch.replace_schema_metadata(schema.metadata) for batch in self.to_batches())
+        return import_pyarrow().RecordBatchReader.from_batches(schema, batches)
+
+    def to_table(self) -> pa.Table:
+        """Returns them as a table."""
+        return self.to_reader().read_all()
+
+    def head(self, num_rows: int) -> pa.Table:
+        """Returns the first rows as a table."""
+        pa, found, count = import_pyarrow(), [], 0
+        for batch in self.to_reader():
+            found.append(batch.slice(0, num_rows - count))
+            count += len(found[-1])
+            if count >= num_rows:
+                break
+        return pa.Table.from_batches(found, self.projected_schema)
+
+    def count_rows(self) -> int:
+        """Returns the number of rows."""
+        if self._filter is None:
+            return len(self._dataset)
+        return sum(batch.num_rows for batch in self.to_batches())
+
+
+def arrow_dataset(dataset: Any, media: Media) -> Any:
+    """Returns a dataset of pyarrow that reads the fields of a query; see `Dataset.to_arrow_dataset`."""
+    import_pyarrow()
+    from pyarrow import dataset as pyarrow_dataset
+
+    class ArrowDataset(pyarrow_dataset.Dataset):  # type: ignore[misc, unused-ignore]
+        """What DuckDB and Polars ask for the columns that they need."""
+
+        def __init__(self) -> None:
+            pass  # That of pyarrow refuses to make one.
+
+        @property
+        def schema(self) -> pa.Schema:
+            return arrow_schema(dataset._types, media, dataset.metadata)
+
+        def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
+            return Scan(dataset, columns, filter, media)
+
+        def __reduce__(self) -> Any:
+            return arrow_dataset, (dataset, media)
+
+        def __repr__(self) -> str:
+            return f'{dataset!r}.to_arrow_dataset(media={media!r})'
+
+    return ArrowDataset()

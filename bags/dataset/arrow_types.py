@@ -1,0 +1,189 @@
+"""The Arrow type of each type of field, and the other way around; no values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from bags.dataset.registry import decoders, fixed_dtype
+from bags.dataset.spec import FieldType
+from bags.errors import MissingDependencyError
+from bags.formats.arrays import array_type, is_small_float
+from bags.formats.scalars import int_size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    'INTEGERS',
+    'MEDIA',
+    'METADATA_KEY',
+    'Media',
+    'array_text',
+    'arrow_field',
+    'arrow_schema',
+    'dtype_of',
+    'element_type',
+    'import_pyarrow',
+    'is_list',
+    'item_type',
+    'shape_of',
+    'stores_location',
+    'type_of',
+]
+
+Media = Literal['bytes', 'location'] | None
+"""What stands for a picture, a video or a recording in Arrow."""
+METADATA_KEY = b'bags'
+"""In the metadata of a schema: JSON of `spec` and `metadata`, the types and metadata in the dataset."""
+MEDIA = (
+    'jpeg', 'jpg', 'png', 'webp', 'avif', 'image',
+    'mp4', 'webm', 'mkv', 'video', 'wav', 'flac', 'opus', 'audio',
+)  # fmt: skip
+INTEGERS = ('int', 'uint', 'i64', 'u64')
+TIME_UNITS = ('s', 'ms', 'us', 'ns')
+
+Shape = tuple[int, ...]
+
+
+def import_pyarrow() -> Any:
+    """Returns the package pyarrow.
+
+    Raises:
+        MissingDependencyError: It is not installed.
+    """
+    try:
+        import pyarrow as pa
+    except ImportError as exc:
+        raise MissingDependencyError('pyarrow', 'arrow') from exc
+    return pa
+
+
+def stores_location(kind: FieldType, media: Media) -> bool:
+    """Tells whether Arrow gets the locations of a field's records in place of the records."""
+    if media is None:
+        return bool(getattr(decoders.get(kind.word), 'lazy', False))
+    return media == 'location' and kind.word in MEDIA
+
+
+def shape_of(kind: FieldType) -> tuple[np.dtype[Any], Shape] | None:
+    """Returns the dtype and shape of the values of a type, -1 for a length that varies; None without them."""
+    return array_type(*kind.args) if kind.word == 'array' else fixed_dtype(kind.word, kind.args)
+
+
+def element_type(dtype: np.dtype[Any]) -> pa.DataType:
+    """Returns the Arrow type of the elements of an array: their bytes for dtypes that Arrow does not have."""
+    pa = import_pyarrow()
+    if dtype.kind in 'mM':
+        unit, count = np.datetime_data(dtype)
+        if count == 1 and unit in TIME_UNITS:
+            return pa.timestamp(unit) if dtype.kind == 'M' else pa.duration(unit)
+        return pa.date32() if (dtype.kind, unit, count) == ('M', 'D', 1) else pa.binary(dtype.itemsize)
+    if dtype.kind in 'SU':
+        return pa.binary() if dtype.kind == 'S' else pa.string()
+    if dtype.kind == 'c':
+        return pa.list_(pa.from_numpy_dtype(f'f{dtype.itemsize // 2}'), 2)
+    if dtype.kind not in 'biuf' or is_small_float(dtype):
+        return pa.binary(dtype.itemsize)
+    # DuckDB has no float16.
+    return pa.float32() if dtype == np.float16 else pa.from_numpy_dtype(dtype.newbyteorder('='))
+
+
+def item_type(kind: FieldType, media: Media) -> pa.DataType:
+    """Returns the Arrow type of a value of a plain field, or of an item of a sequence."""
+    pa = import_pyarrow()
+    if stores_location(kind, media):
+        return pa.struct({'path': pa.string(), 'offset': pa.int64(), 'length': pa.int64()})
+    found = shape_of(kind)
+    if found is not None:
+        dtype, shape = found
+        nested = element_type(dtype)
+        for length in reversed(shape):
+            nested = pa.list_(nested, length or -1)  # -1: of any size. Polars fails for size 0.
+        return nested
+    if kind.word == 'array':
+        return pa.struct({'dtype': pa.string(), 'shape': pa.list_(pa.int64()), 'data': pa.binary()})
+    if kind.word in INTEGERS:
+        size = int_size(*kind.args)
+        return pa.string() if size > 8 else pa.int64() if kind.word == 'int' else pa.uint64()
+    return pa.string() if kind.word in ('utf8', 'json') else pa.binary()
+
+
+def arrow_field(name: str, kind: FieldType, media: Media) -> pa.Field:
+    """Returns the field of an Arrow schema for a field of a dataset."""
+    pa = import_pyarrow()
+    item = item_type(kind, media)
+    return pa.field(name, pa.list_(item) if kind.sequence else item, nullable=kind.optional)
+
+
+def arrow_schema(types: Mapping[str, FieldType], media: Media, metadata: Mapping[str, Any]) -> pa.Schema:
+    """Returns the Arrow schema of some fields, which has their types and metadata as metadata."""
+    pa = import_pyarrow()
+    facts = {'spec': {name: kind.text for name, kind in types.items()}, 'metadata': metadata}
+    return pa.schema(
+        [arrow_field(name, kind, media) for name, kind in types.items()],
+        {METADATA_KEY: json.dumps(facts, ensure_ascii=False).encode()},
+    )
+
+
+def dtype_of(type: pa.DataType) -> str | None:
+    """Returns the name of the NumPy dtype of Arrow's numbers, bools and times; None for other types."""
+    pa = import_pyarrow()
+    if pa.types.is_boolean(type) or pa.types.is_integer(type) or pa.types.is_floating(type):
+        return str(np.dtype(type.to_pandas_dtype()))
+    if pa.types.is_timestamp(type):
+        return f'datetime64[{type.unit}]'
+    if pa.types.is_duration(type) or pa.types.is_time(type):
+        return f'timedelta64[{type.unit}]'
+    return f'datetime64[{"D" if type == pa.date32() else "ms"}]' if pa.types.is_date(type) else None
+
+
+def type_of(type: pa.DataType) -> str:
+    """Returns the type of a field for values of an Arrow type; `msgpack` for structs and the like."""
+    pa = import_pyarrow()
+    if isinstance(type, pa.BaseExtensionType):
+        if type.extension_name == 'arrow.fixed_shape_tensor':
+            return array_text(dtype_of(type.value_type), tuple(type.shape))
+        return type_of(type.storage_type)
+    if pa.types.is_dictionary(type) or pa.types.is_run_end_encoded(type):
+        return type_of(type.value_type)
+    if (name := dtype_of(type)) is not None:
+        size = np.dtype(name).itemsize
+        words = {'b': 'bool', 'i': f'int({size})', 'u': f'uint({size})', 'f': f'float({size})'}
+        return words.get(np.dtype(name).kind, f'array({name})')
+    is_text = pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type)
+    if is_text or pa.types.is_decimal(type):
+        return 'utf8'
+    shape: Shape = ()
+    while pa.types.is_fixed_size_list(type):
+        shape, type = (*shape, type.list_size), type.value_type
+    if shape:
+        return array_text(dtype_of(type), shape)
+    if is_list(type):
+        item = type.value_type
+        # Lists of numbers in lists are arrays of any length.
+        is_nested = is_list(item) and not pa.types.is_fixed_size_list(item)
+        inner = array_text(dtype_of(item.value_type), (-1,)) if is_nested else type_of(item)
+        return 'msgpack[]' if inner.endswith(']') else f'{inner}[]'
+    types = pa.types
+    is_binary = types.is_binary(type) or types.is_large_binary(type) or types.is_binary_view(type)
+    return 'bytes' if is_binary or types.is_fixed_size_binary(type) else 'msgpack'
+
+
+def is_list(type: pa.DataType) -> bool:
+    """Tells whether the values of an Arrow type are lists."""
+    types = import_pyarrow().types
+    return bool(
+        types.is_list(type) or types.is_large_list(type) or types.is_fixed_size_list(type)
+        or types.is_list_view(type) or types.is_large_list_view(type)
+    )  # fmt: skip
+
+
+def array_text(dtype: str | None, shape: Shape) -> str:
+    """Returns the type of arrays of a dtype and shape, -1 for a length that varies; `msgpack` without one."""
+    if dtype is None:
+        return 'msgpack'
+    return f'array({",".join([dtype, *("?" if length == -1 else str(length) for length in shape)])})'

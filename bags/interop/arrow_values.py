@@ -1,0 +1,209 @@
+"""Columns of Arrow as values of a type of field."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import json
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.dataset.arrow_types import INTEGERS, MEDIA, import_pyarrow, is_list
+from bags.dataset.registry import bind_encoder
+from bags.dataset.spec import FieldType
+from bags.formats.arrays import array_from_parts, array_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ['values_of']
+
+
+def values_of(column: pa.Array, kind: FieldType) -> list[Any]:
+    """Returns the values of a column for a field, None for nulls: of json, msgpack and tree records.
+
+    In place of a value that is not of the type is the error that says why.
+    """
+    pa = import_pyarrow()
+    column = _decoded(column)
+    if not kind.sequence:
+        return _items(column, kind)
+    if not is_list(column.type):
+        return _each(column, _refuse_item)
+    lengths = pa.compute.list_value_length(column).to_pylist()
+    items = _items(_decoded(column.flatten()), kind)
+    values: list[Any] = []
+    start = 0
+    for length in lengths:
+        part: Any = None
+        if length is not None:
+            part = items[start : start + length]
+            start += length
+            errors = [item for item in part if item is None or isinstance(item, Exception)]
+            if errors:
+                part = errors[0] or ValueError('expected items, got a null among them; msgpack can hold it')
+        values.append(part)
+    return values
+
+
+def _refuse_item(value: Any) -> Any:
+    raise TypeError(f'expected a list, got {value!r:.80}')
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    """Returns a column without dictionaries, runs and extension types."""
+    pa = import_pyarrow()
+    if isinstance(column.type, pa.BaseExtensionType):
+        return _decoded(column.storage)
+    if pa.types.is_dictionary(column.type):
+        return _decoded(column.dictionary_decode())
+    if pa.types.is_run_end_encoded(column.type):
+        return _decoded(pa.compute.run_end_decode(column))
+    if is_list(column.type):  # Of a fixed size or views: as lists, whose nulls have no items.
+        return column.cast(pa.large_list(column.type.value_type))
+    return column
+
+
+def _each(column: pa.Array, convert: Callable[[Any], Any]) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    for row, value in enumerate(values):
+        if value is not None:
+            try:
+                values[row] = convert(value)
+            except (ValueError, TypeError, OverflowError, RecursionError) as exc:
+                values[row] = exc
+    return values
+
+
+def _items(column: pa.Array, kind: FieldType) -> list[Any]:
+    """Returns values of plain fields, or items of sequences."""
+    pa = import_pyarrow()
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    is_text = is_text or pa.types.is_string_view(column.type)
+    if kind.word in MEDIA:
+        if is_text or pa.types.is_struct(column.type):
+            return _each(column, _file)
+    elif kind.word == 'array':
+        found = array_type(*kind.args)
+        if found is None:
+            return _each(column, _restored)
+        arrays = _arrays(column, *found)
+        return column.to_pylist() if arrays is None else arrays  # type: ignore[no-any-return, unused-ignore]
+    elif kind.word == 'json':
+        return _each(column, _checked_json if is_text else lambda value: bind_encoder('json')(_plain(value)))
+    elif kind.word in ('msgpack', 'tree') and not _is_binary(column.type):
+        encode = bind_encoder(kind.word)
+        return _each(column, lambda value: encode(_plain(value)))
+    elif kind.word == 'utf8' and not is_text:
+        return _each(column, lambda value: str(value, 'utf-8') if isinstance(value, bytes) else str(value))
+    elif kind.word in INTEGERS and is_text:
+        return _each(column, int)
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _is_binary(type: pa.DataType) -> bool:
+    types = import_pyarrow().types
+    return bool(types.is_binary(type) or types.is_large_binary(type) or types.is_binary_view(type))
+
+
+def _file(value: Any) -> bytes:
+    """Returns the bytes of a picture, video or recording, beside which Hugging Face has a path."""
+    data = value.get('bytes') if isinstance(value, dict) else None
+    if isinstance(data, bytes):
+        return data
+    path = value.get('path') if isinstance(value, dict) else value
+    if path is None:
+        raise ValueError('expected bytes, got none')
+    raise ValueError(
+        f'refers to the file {path!r:.200}, expected its bytes, which save_to_disk and push_to_hub store'
+    )
+
+
+def _checked_json(text: str) -> bytes:
+    json.loads(text)
+    return text.encode()
+
+
+def _plain(value: Any) -> Any:
+    """Returns nested values with text in place of numbers and times that msgpack and JSON do not have."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    return str(value) if isinstance(value, decimal.Decimal | dt.timedelta) else value
+
+
+# Arrays.
+
+
+def _restored(parts: Any) -> npt.NDArray[Any]:
+    return array_from_parts(parts['dtype'], parts['shape'], parts['data'])
+
+
+def _arrays(column: pa.Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> list[Any] | None:
+    """Returns lists of lists as arrays; None where they differ in shape, but for the first length."""
+    if -1 in shape[1:]:
+        return None
+    pa = import_pyarrow()
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    level = column.drop_null()
+    count, sizes = len(level), None
+    lengths = (*shape, 2) if dtype.kind == 'c' else shape
+    if len(shape) > 1 and is_list(level.type) and not is_list(level.type.value_type):
+        lengths = (math.prod(shape),)  # The storage of a fixed_shape_tensor.
+    for place, length in enumerate(lengths):
+        if not is_list(level.type) or level.null_count:
+            return None
+        found = pa.compute.list_value_length(level).to_numpy(zero_copy_only=False)
+        if length == -1 and not place:
+            sizes = found
+        elif (found != length).any():
+            return None
+        level = _decoded(level.flatten())
+    flat = _elements(level, dtype)
+    if flat is None:
+        return None
+    if sizes is None:
+        arrays = iter(flat.reshape(count, *shape))
+    else:
+        ends = np.cumsum(sizes)[:-1] if count else np.empty(0, np.int64)
+        arrays = iter(np.split(flat.reshape(-1, *shape[1:]), ends))
+    return [next(arrays) if there else None for there in present.tolist()]
+
+
+def _elements(column: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
+    """Returns elements of arrays as one array (n,), for a dtype; None if there are nulls or other values."""
+    pa = import_pyarrow()
+    if pa.types.is_temporal(column.type):
+        size = 4 if column.type.bit_width == 32 else 8
+        integers = column.view(pa.int32() if size == 4 else pa.int64()).cast(pa.int64())
+        filled: npt.NDArray[Any] = integers.fill_null(np.iinfo(np.int64).min).to_numpy()  # NaT.
+        times: npt.NDArray[Any] = filled.view(f'{dtype.kind}8[{_unit(column.type)}]')
+        return times
+    if column.null_count:
+        return None
+    if pa.types.is_fixed_size_binary(column.type) or (_is_binary(column.type) and dtype.kind not in 'SU'):
+        data = b''.join(column.to_pylist())
+        return np.frombuffer(data, dtype) if len(data) == len(column) * dtype.itemsize else None
+    if dtype.kind in 'SU':
+        return np.array(column.to_pylist(), dtype)
+    if not (pa.types.is_primitive(column.type) or pa.types.is_boolean(column.type)):
+        return None
+    found: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    if dtype.kind == 'c':
+        pairs: npt.NDArray[Any] = np.ascontiguousarray(found).view(f'c{2 * found.itemsize}')
+        return pairs
+    # Only float16 has another type in Arrow; the encoder refuses other dtypes.
+    return found.astype(dtype) if dtype == np.float16 and found.dtype == np.float32 else found
+
+
+def _unit(type: pa.DataType) -> str:
+    pa = import_pyarrow()
+    return str(type.unit) if hasattr(type, 'unit') else 'D' if pa.types.is_date32(type) else 'ms'

@@ -1,0 +1,178 @@
+"""The features of Hugging Face's datasets: the types that they stand for, and those of a dataset."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import TYPE_CHECKING, Any
+
+from bags.dataset.arrow_types import MEDIA, array_text, dtype_of, import_pyarrow, is_list, shape_of, type_of
+from bags.dataset.metadata import Metadata
+from bags.dataset.selection import VIDEO_WORDS
+from bags.dataset.spec import FieldType, Spec
+from bags.interop.extensions import PICTURE_TYPES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ['as_stored', 'read_features', 'schema_with_features', 'type_of_feature']
+
+KEY = b'huggingface'
+"""In the metadata of an Arrow schema."""
+_MEDIA = {'Image': 'image', 'Audio': 'audio', 'Video': 'video'}
+_SEQUENCES = ('List', 'LargeList', 'Sequence')
+_NAMES = {'halffloat': 'float16', 'float': 'float32', 'double': 'float64', 'date32[day]': 'date32'}
+"""Of Arrow's types, where these features have others."""
+
+
+def read_features(schema: pa.Schema) -> dict[str, Any]:
+    """Returns the features by column that the metadata of a schema has; none if there are none."""
+    try:
+        features = json.loads((schema.metadata or {})[KEY])['info']['features']
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return {}
+    return features if isinstance(features, dict) else {}
+
+
+def type_of_feature(feature: Any, type: pa.DataType) -> tuple[str, list[str] | None]:
+    """Returns the type of field for a column, and the names of its classes.
+
+    Args:
+        feature: The feature of the column; a type for the Arrow type alone if there is none.
+        type: The Arrow type of the column.
+    """
+    pa = import_pyarrow()
+    if isinstance(feature, list) and len(feature) == 1:  # As written before version 4.
+        feature = {'_type': 'List', 'feature': feature[0]}
+    kind = feature.get('_type') if isinstance(feature, dict) else None
+    if not isinstance(kind, str):
+        return type_of(type), None
+    if kind in _MEDIA:
+        return _MEDIA[kind], None
+    if kind == 'ClassLabel' and isinstance(feature.get('names'), list):
+        return type_of(type), feature['names']
+    if kind in ('Array2D', 'Array3D', 'Array4D', 'Array5D'):
+        text = _array_type(feature.get('shape'), type)
+        return (type_of(type) if text is None else text), None
+    is_list = pa.types.is_list(type) or pa.types.is_large_list(type)
+    if kind in _SEQUENCES and is_list and isinstance(feature.get('feature'), dict):
+        inner, classes = type_of_feature(feature['feature'], type.value_type)
+        if '_type' in feature['feature'] and feature['feature']['_type'] not in _SEQUENCES:
+            return f'{inner}[]', classes
+    return type_of(type), None
+
+
+def _array_type(shape: Any, type: pa.DataType) -> str | None:
+    """Returns the type of an `Array2D` and others; None if its shape is none, or not that of the column."""
+    lengths: list[int] = []
+    for length in shape if isinstance(shape, list) else [0]:
+        is_length = (
+            length is None if isinstance(length, bool | None) else isinstance(length, int) and length > 0
+        )
+        if not is_length or not is_list(type) or (length is None and lengths):
+            return None
+        lengths.append(length or -1)
+        type = type.value_type
+    dtype = dtype_of(type)
+    return None if dtype is None else array_text(dtype, tuple(lengths))
+
+
+def schema_with_features(schema: pa.Schema, types: Spec, metadata: Metadata) -> pa.Schema:
+    """Returns the schema of columns as the library datasets stores them, with their features as metadata.
+
+    It uses features only where it would have written the same Arrow type.
+
+    Args:
+        schema: Of fields with the bytes of pictures, videos and recordings.
+        types: The types of the fields.
+        metadata: Of the dataset; the `classes` of a field make it a `ClassLabel`.
+    """
+    pa = import_pyarrow()
+    features, columns = {}, []
+    for column in schema:
+        kind, facts = types[column.name], metadata.get('fields', {}).get(column.name, {})
+        classes = facts.get('classes') if isinstance(facts, dict) else None
+        item = column.type.value_type if kind.sequence else column.type
+        feature, stored = _feature_of(kind, item, classes), _stored_type(kind, item, classes)
+        extension = None
+        if kind.sequence:
+            feature, stored = {'feature': feature, '_type': 'List'}, pa.list_(stored)
+        elif '_type' in feature and 'shape' in feature:
+            name = f'datasets.features.features.{feature["_type"]}ExtensionType'
+            arguments = json.dumps([feature['shape'], feature['dtype']])
+            extension = {'ARROW:extension:name': name, 'ARROW:extension:metadata': arguments}
+        features[column.name] = feature
+        columns.append(pa.field(column.name, stored, metadata=extension))
+    return pa.schema(columns, {**schema.metadata, KEY: json.dumps({'info': {'features': features}})})
+
+
+def as_stored(column: pa.Array, type: pa.DataType) -> pa.Array:
+    """Returns a column as the library datasets stores it: media as structs of bytes and path."""
+    pa = import_pyarrow()
+    if (
+        pa.types.is_list(type)
+        and pa.types.is_struct(type.value_type)
+        and pa.types.is_binary(column.type.value_type)
+    ):
+        files = as_stored(column.values, type.value_type)
+        return pa.ListArray.from_arrays(column.offsets, files, mask=column.is_null())
+    if pa.types.is_struct(type) and pa.types.is_binary(column.type):
+        paths = pa.nulls(len(column), pa.string())
+        return pa.StructArray.from_arrays([column, paths], ['bytes', 'path'], mask=column.is_null())
+    return column.cast(type)
+
+
+def _feature_of(kind: FieldType, type: pa.DataType, classes: Any) -> dict[str, Any]:
+    if kind.word in MEDIA:
+        is_picture = kind.word in (*PICTURE_TYPES, 'jpg')
+        return {'_type': 'Image' if is_picture else 'Video' if kind.word in VIDEO_WORDS else 'Audio'}
+    if _is_label(type, classes):
+        return {'names': list(map(str, classes)), '_type': 'ClassLabel'}
+    found = _array_shape(kind)
+    if found is not None:
+        lengths = [None if length == -1 else length for length in found]
+        return {'shape': lengths, 'dtype': _name(_element(type)), '_type': f'Array{len(found)}D'}
+    return _of_arrow(type)
+
+
+def _stored_type(kind: FieldType, type: pa.DataType, classes: Any) -> pa.DataType:
+    pa = import_pyarrow()
+    if kind.word in MEDIA:
+        return pa.struct({'bytes': pa.binary(), 'path': pa.string()})
+    if _is_label(type, classes):
+        return pa.int64()
+    found = _array_shape(kind)
+    if found is not None:
+        return functools.reduce(lambda nested, _: pa.list_(nested), found, _element(type))
+    return pa.binary() if pa.types.is_fixed_size_binary(type) else type
+
+
+def _is_label(type: pa.DataType, classes: Any) -> bool:
+    return isinstance(classes, list) and bool(import_pyarrow().types.is_integer(type))
+
+
+def _array_shape(kind: FieldType) -> tuple[int, ...] | None:
+    """Returns the shape of arrays of which there is a feature, `Array2D` and others; None for other types."""
+    found = shape_of(kind)
+    if found is None or kind.sequence or found[0].kind not in 'biuf' or not 2 <= len(found[1]) <= 5:
+        return None
+    return None if 0 in found[1] or -1 in found[1][1:] else found[1]
+
+
+def _element(type: pa.DataType) -> pa.DataType:
+    return _element(type.value_type) if is_list(type) else type
+
+
+def _of_arrow(type: pa.DataType) -> dict[str, Any]:
+    pa = import_pyarrow()
+    if pa.types.is_struct(type):
+        return {part.name: _of_arrow(part.type) for part in type}
+    if pa.types.is_fixed_size_list(type):
+        return {'feature': _of_arrow(type.value_type), 'length': type.list_size, '_type': 'List'}
+    if pa.types.is_list(type):
+        return {'feature': _of_arrow(type.value_type), '_type': 'List'}
+    return {'dtype': 'binary' if pa.types.is_fixed_size_binary(type) else _name(type), '_type': 'Value'}
+
+
+def _name(type: pa.DataType) -> str:
+    return _NAMES.get(str(type), str(type))

@@ -1,0 +1,250 @@
+"""Parquet and Arrow files, and datasets of Hugging Face, which are folders of these."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from bags.dataset.arrow_types import METADATA_KEY, arrow_field, import_pyarrow, is_list
+from bags.dataset.metadata import Metadata, metadata_of_fields
+from bags.dataset.registry import encoders
+from bags.dataset.spec import parse_type
+from bags.errors import MissingDependencyError, SourceError
+from bags.interop.arrow_files import open_table
+from bags.interop.arrow_values import values_of
+from bags.interop.features import read_features, type_of_feature
+from bags.interop.source import Source, list_paths, name_fields
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ['ArrowSource', 'open_source']
+
+_SHARD = re.compile(r'(.+)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.\w+')
+_SPLITS = ('train', 'training', 'test', 'testing', 'validation', 'valid', 'val', 'dev', 'eval', 'evaluation')
+
+Entry = tuple[str, int, dict[str, Any]]
+"""A file, a row of it, and its values by field."""
+
+
+def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = None) -> ArrowSource:
+    """Returns the rows of Parquet and Arrow files of one split."""
+    files = list_paths(paths, storage_options)
+    states = [path for path in files if path.rpartition('/')[2] == 'state.json']
+    tables = [path for path in files if not path.endswith('.json')]
+    for state in states:
+        folder = posixpath.dirname(state)
+        named = [posixpath.join(folder, name) for name in _files_of(state, storage_options)]
+        missing = [path for path in named if path not in tables]
+        if missing:
+            raise SourceError(state, f'expected files beside it, got {missing[0]!r}, which is not there')
+        tables = [path for path in tables if posixpath.dirname(path) != folder or path in named]
+    if not tables:
+        raise SourceError(', '.join(paths), 'expected *.parquet, *.arrow or *.feather files, got none')
+    splits = sorted({_split_of(path) for path in tables})
+    if len(splits) > 1:
+        example = next(path for path in tables if _split_of(path) == splits[0])
+        raise SourceError(
+            ', '.join(paths) if len(paths) == 1 else posixpath.commonpath(tables),
+            f'expected one split, got {", ".join(splits)}: give the folder or files of one, as {example!r}',
+        )
+    return ArrowSource(tables, storage_options)
+
+
+def _split_of(path: str) -> str:
+    folder, _, name = path.rpartition('/')
+    if shard := _SHARD.fullmatch(name):
+        return f'{folder.rpartition("/")[2]}/{shard[1]}'
+    words = re.split(r'[_.\-]', name)
+    return next((word for word in (*words, folder.rpartition('/')[2]) if word in _SPLITS), '')
+
+
+def _files_of(state: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+    """Returns the names of the files in the state.json of a saved dataset."""
+    import fsspec
+
+    with fsspec.open(state, 'rb', **(storage_options or {})) as file:
+        try:
+            names = [each['filename'] for each in json.loads(file.read(1 << 24))['_data_files']]
+        except (ValueError, KeyError, TypeError, RecursionError) as exc:
+            raise SourceError(state, f'expected the files of a saved dataset: {exc!r}') from exc
+    for name in names:
+        if not isinstance(name, str) or name in ('', '.', '..') or '/' in name or '\\' in name:
+            raise SourceError(state, f'expected names of files beside it, got {name!r}')
+    return names
+
+
+class ArrowSource(Source):
+    """The rows of Parquet and Arrow files of one schema, one file after the other.
+
+    Args:
+        paths: The files.
+        storage_options: As in `bags.open`, for URLs.
+
+    Raises:
+        MissingDependencyError: pyarrow is not installed.
+        SourceError: No file can be read, or their columns differ.
+    """
+
+    loads_in_threads = False  # Batches are converted as a whole, in `entries`.
+
+    def __init__(self, paths: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
+        try:
+            import_pyarrow()
+        except MissingDependencyError as exc:
+            raise MissingDependencyError('pyarrow', 'hf') from exc
+        super().__init__('arrow', {}, 0)
+        self._storage_options = dict(storage_options or {})
+        self._files: list[tuple[str, int]] = []
+        self._fields: dict[str, pa.Field] = {}
+        """By the name in the dataset."""
+        schema: pa.Schema | None = None
+        with_nulls: set[str] = set()
+        for path in paths:
+            try:
+                table = open_table(path, self._storage_options)
+                if schema is None:
+                    schema, self.format = table.schema, table.format
+                _check_schema(path, table.schema, paths[0], schema)
+                count, found = table.count()
+            except SourceError:
+                raise
+            except FileNotFoundError:
+                raise
+            except (OSError, ValueError, KeyError, NotImplementedError) as exc:  # pyarrow's among them.
+                self.damaged.append((path, f'cannot be read: {exc}'))
+                continue
+            self._files.append((path, count))
+            self.count += count
+            with_nulls |= found
+        if schema is None:
+            raise SourceError(*self.damaged[0])
+        self._infer(schema, with_nulls)
+        self.encoders = dict.fromkeys(('json', 'msgpack', 'tree'), _as_record)
+
+    def _infer(self, schema: pa.Schema, with_nulls: set[str]) -> None:
+        pa = import_pyarrow()
+        features, (spec, self.metadata) = read_features(schema), _read_facts(schema)
+        facts: dict[str, dict[str, Any]] = {}
+        for name, field in name_fields(schema.names, self.notes).items():
+            column = schema.field(name)
+            if pa.types.is_null(column.type):
+                self.notes.append(f'column {name!r} has no values and is left out')
+                continue
+            self._fields[field] = column
+            if _is_type_of(spec.get(name), column):
+                self.spec[field] = spec[name]
+                continue
+            kind, classes = type_of_feature(features.get(name), column.type)
+            self.spec[field] = kind + '?' * (name in with_nulls)
+            if classes is not None:
+                facts.setdefault(field, {})['classes'] = classes
+            if getattr(column.type, 'permutation', None):
+                self.notes.append(f'field {field!r}: axes are in the order of storage')
+            if zone := getattr(column.type, 'tz', None):
+                facts.setdefault(field, {})['timezone'] = zone
+                self.notes.append(f'field {field!r}: times are those of UTC; the zone {zone} is in metadata')
+            if kind.startswith('msgpack') or pa.types.is_decimal(column.type):
+                self.notes.append(f'field {field!r}: {_short(column.type)} becomes {kind}')
+            elif pa.types.is_dictionary(column.type):
+                self.notes.append(
+                    f'field {field!r}: a dictionary of {_short(column.type.value_type)} becomes {kind}'
+                )
+        if facts:
+            known = self.metadata.get('fields', {})
+            merged = {**known, **{field: {**known.get(field, {}), **each} for field, each in facts.items()}}
+            self.metadata = {**self.metadata, 'fields': merged}
+        self.metadata = metadata_of_fields(self.metadata, self.spec)
+
+    def entries(self, start: int = 0) -> Iterator[Entry]:
+        for path, count in self._files:
+            if start >= count:
+                start -= count
+                continue
+            yield from self._rows(path, start)
+            start = 0
+
+    def _rows(self, path: str, start: int) -> Iterator[Entry]:
+        kinds = {field: parse_type(kind) for field, kind in self.spec.items()}
+        names = [self._fields[field].name for field in kinds]
+        row = start
+        try:
+            for batch in open_table(path, self._storage_options).batches(names, start):
+                columns = [
+                    values_of(batch.column(name), kind)
+                    for name, kind in zip(names, kinds.values(), strict=True)
+                ]
+                for values in zip(*columns, strict=True):
+                    yield path, row, dict(zip(kinds, values, strict=True))
+                    row += 1
+        except (OSError, ValueError, KeyError, NotImplementedError) as exc:
+            raise SourceError(f'{path}, from row {row} on', f'cannot be read: {exc}') from exc
+
+    def load(self, entry: Entry) -> Mapping[str, Any]:
+        for field, value in entry[2].items():
+            if isinstance(value, Exception):
+                raise SourceError(self.name(entry), f'field {field!r} of type {self.spec[field]}: {value}')
+        return entry[2]
+
+    def name(self, entry: Entry) -> str:
+        return f'{entry[0]}, row {entry[1]}'
+
+
+def _check_schema(path: str, schema: pa.Schema, first: str, expected: pa.Schema) -> None:
+    for name in dict.fromkeys([*expected.names, *schema.names]):
+        found, wanted = (
+            _short(each.field(name).type) if name in each.names else 'no column'
+            for each in (schema, expected)
+        )
+        if found != wanted:
+            raise SourceError(path, f'column {name!r}: expected {wanted}, as in {first}, got {found}')
+    if len(set(schema.names)) < len(schema.names):
+        raise SourceError(path, f'expected each column once, got {", ".join(schema.names)}')
+
+
+def _read_facts(schema: pa.Schema) -> tuple[dict[str, Any], Metadata]:
+    """Returns the spec and metadata of the dataset that an Arrow schema comes from; empty if of none."""
+    try:
+        facts = json.loads((schema.metadata or {})[METADATA_KEY])
+        spec, metadata = facts['spec'], facts['metadata']
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return {}, {}
+    is_valid = isinstance(spec, dict) and isinstance(metadata, dict)
+    return (spec, metadata) if is_valid and isinstance(metadata.get('fields', {}), dict) else ({}, {})
+
+
+def _is_type_of(text: Any, column: pa.Field) -> bool:
+    """Tells whether a column holds what `export` writes for a field of a type."""
+    try:
+        kind = parse_type(text)
+        return kind.word in encoders and _form(arrow_field('', kind, 'bytes').type) == _form(column.type)
+    except (TypeError, ValueError):
+        return False
+
+
+def _form(type: pa.DataType) -> str:
+    """Returns what is the same of Arrow types that stand for one another."""
+    types = import_pyarrow().types
+    if is_list(type):
+        return f'list of {_form(type.value_type)}'
+    if types.is_struct(type) and type.names == ['bytes', 'path']:
+        return 'bytes'
+    if types.is_binary(type) or types.is_large_binary(type) or types.is_fixed_size_binary(type):
+        return 'bytes'
+    return (
+        'integer'
+        if types.is_integer(type)
+        else str(type).replace('large_', '').replace('<element:', '<item:')
+    )
+
+
+def _short(type: pa.DataType) -> str:
+    text = str(type).replace('<element: ', '<item: ')
+    return text if len(text) <= 200 else f'{text[:200]}…'
+
+
+def _as_record(value: Any, *_args: str) -> bytes:
+    return bytes(value)

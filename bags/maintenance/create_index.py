@@ -1,0 +1,76 @@
+"""`bags.create_index`: writes the index of a field of keys beside it, for `dataset.find`; and checks it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bags.dataset.key_index import KeyIndex, check_key_field, dump_key_index, index_name, is_index
+from bags.dataset.open import open as open_dataset
+from bags.errors import CorruptError
+from bags.maintenance.findings import Damage
+from bags.maintenance.location import Location
+from bags.progress import progress as show_progress
+from bags.storage import Hints
+from bags.storage.memory_file import MemoryFile
+
+__all__ = ['create_index', 'key_index_damage']
+
+
+def create_index(
+    directory: str | os.PathLike[str],
+    field: str,
+    *,
+    progress: bool | None = None,
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> int:
+    """Writes the index of a field of keys, with which `dataset.find` and `find_many` find datapoints.
+
+    It is one file for the whole dataset, `FIELD.index`, in its folder or in that of the first shard: 16 bytes
+    a key. It replaces an older one as a whole. Readers of bags and of other libraries do not see it. It holds
+    a fingerprint of the field, so that it is refused where datapoints were added or replaced since;
+    `DatasetWriter` removes it where `truncate_to` removes datapoints. Copies of the files keep it,
+    `bags.copy` leaves it out.
+
+    About 60 bytes of memory are used for each key. Several datapoints may have one key.
+
+    Args:
+        directory: The dataset: str, path or URL.
+        field: A field of type `utf8`, `bytes`, `int` or `uint`. Missing values are not in the index.
+        progress: Show a bar: True, False, or None for on terminals.
+        filesystem, storage_options: As in `bags.open`.
+
+    Returns:
+        The number of datapoints in the index.
+
+    Raises:
+        FileNotFoundError: No dataset there.
+        KeyError: No such field.
+        TypeError: The field is a sequence, or of another type.
+        ValueError: The dataset is unfinished.
+        CorruptError: A record cannot be read.
+    """
+    with open_dataset(directory, filesystem=filesystem, storage_options=storage_options) as dataset:
+        check_key_field(dataset, field)
+        store, folder, _ = dataset._index_place()
+        if dataset.unfinished:
+            detail = 'expected a finished dataset, got one that is being written, or whose writer ended early'
+            raise ValueError(f'{folder}: {detail} (bags.recover accepts it as it is)')
+        with show_progress('indexing', len(dataset), 'keys', show=progress) as advance:
+            data = dump_key_index(dataset, field, advance)
+        path = store.join(folder, index_name(field))
+        store.replace(path, data)
+        return KeyIndex(MemoryFile(path, data)).count
+
+
+def key_index_damage(location: Location) -> Iterator[Damage]:
+    """Yields what is wrong with the indexes of a dataset. One that is stale is not damaged."""
+    store, folder = location.store, location.parts[0]
+    for name in sorted(filter(is_index, store.names(folder))):
+        path = store.join(folder, name)
+        try:
+            KeyIndex(store.open(path, Hints())).check()
+        except CorruptError as exc:
+            yield Damage(path, None, None, exc.detail)

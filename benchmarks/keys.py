@@ -1,0 +1,56 @@
+"""Finding datapoints by key: `python -m benchmarks.keys [10_000_000]` prints what docs/keys.md says."""
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import bags
+from benchmarks.scale import write_numbers
+
+LOOK_UPS = 2000
+REPEATS = 7
+
+
+def median_seconds(work: Callable[[], object]) -> float:
+    """Returns the median time of several calls, after one that does not count."""
+    work()
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def main(count: int) -> None:
+    """Indexes integers in random order, and looks some of them up."""
+    keys = np.random.default_rng(0).permutation(count)
+    wanted = np.random.default_rng(1).integers(0, count, LOOK_UPS).tolist()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / 'x'
+        write_numbers(path, keys)
+        start = time.perf_counter()
+        bags.create_index(path, 'id', progress=False)
+        seconds = time.perf_counter() - start
+        size = (path / 'id.index').stat().st_size
+        print(f'create_index, {count:,} keys: {seconds:.1f} s, {size / 1e6:.0f} MB')
+        # Opening both at the first look-up, less opening the dataset and reading a datapoint.
+        find = median_seconds(lambda: bags.open(path).find('id', 7))
+        row = median_seconds(lambda: bags.open(path)[7])
+        print(f'the first look-up opens the index: {(find - row) * 1e3:.2f} ms')
+        dataset = bags.open(path)
+        found = [dataset.find('id', key) for key in wanted]
+        assert keys[found].tolist() == wanted
+        seconds = median_seconds(lambda: [dataset.find('id', key) for key in wanted])
+        print(f'find: {seconds / LOOK_UPS * 1e6:.1f} us')
+        seconds = median_seconds(lambda: dataset.find_many('id', wanted))
+        print(f'find_many, of {LOOK_UPS:,} keys: {seconds / LOOK_UPS * 1e6:.1f} us a key')
+
+
+if __name__ == '__main__':
+    main(int(float(sys.argv[1])) if len(sys.argv) > 1 else 10_000_000)

@@ -1,0 +1,83 @@
+"""What is planned before training: bins of a million lengths, 10⁸ windows, statistics of 1 GB."""
+
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import bags
+from bags import samplers
+from benchmarks import data, report
+
+COUNT = 1_000_000
+CHUNK = 1 << 16
+"""States of a datapoint, of 64 float32."""
+
+
+def main(_output: report.Report, *, quick: bool) -> None:
+    """Prints times and how full bins are, and compares statistics with those of NumPy in float64."""
+    report.heading('Planning')
+    pack()
+    with tempfile.TemporaryDirectory(dir=data.directory()) as folder:
+        open_windows(Path(folder) / 'windows')
+        scan(Path(folder) / 'statistics', 8 if quick else 64)
+
+
+def pack() -> None:
+    """Bins of log-normal lengths, with as many pictures as fill the second budget as well."""
+    random = np.random.default_rng(0)
+    tokens = np.minimum(random.lognormal(6, 1, COUNT).astype(int) + 1, 8192)
+    pictures = np.minimum(random.geometric(0.4, COUNT) - 1, 16)
+    for budget in (2048, 8192, 32768):
+        capped = np.minimum(tokens, budget)
+        limit = max(16, int(pictures.sum() * budget / capped.sum()))
+        for lengths, budgets in (
+            (capped, budget),
+            ({'tokens': capped, 'pictures': pictures}, {'tokens': budget, 'pictures': limit}),
+        ):
+            start = time.process_time()
+            sampler = samplers.Packed(budgets, lengths)
+            print(f'  {budgets}: {time.process_time() - start:.2f} s of CPU, full: {sampler.fill}')
+
+
+def open_windows(path: Path) -> None:
+    """Views of 10⁸ windows, of items and by time."""
+    with bags.DatasetWriter(path, {'x': 'uint(1)[]'}) as writer:
+        for _ in range(1000):
+            writer.append({'x': np.zeros(100_000, np.uint8)})
+    for title, options in (
+        ('of items', {'fields': 'x', 'length': 16}),
+        ('by time', {'every': 'x', 'x': bags.times(-0.1, 0.1, rate=50), 'times': {'x': 100}}),
+        ('by time, whole ones', {
+            'every': 0.01, 'x': bags.times(-0.1, 0.1, rate=50), 'times': {'x': 100}, 'padding': 'drop',
+        }),
+    ):  # fmt: skip
+        start = time.perf_counter()
+        view = bags.windows(bags.open(path), **options)
+        view[len(view) // 2]
+        print(f'  {len(view):,} windows {title}, and one of them: {time.perf_counter() - start:.3f} s')
+
+
+def scan(path: Path, rows: int) -> None:
+    """Statistics of one thread, read from a warm page cache."""
+    block = np.random.default_rng(0).standard_normal((CHUNK, 64), np.float32)
+    size = rows * block.nbytes / 1e9
+    with bags.DatasetWriter(path, {'x': 'array(float32,64)[]'}) as writer:
+        for row in range(rows):
+            writer.append({'x': block + np.float32(row)})
+    with bags.open(path) as reader:
+        for _ in range(2):  # The first time pages are read from the disk.
+            start = time.process_time()
+            found = bags.statistics(reader, 'x', workers=1, progress=False)['x']
+            taken = time.process_time() - start
+        print(f'  statistics of {size:.2f} GB: {size / taken:.2f} GB/s')
+        values = np.concatenate([reader[row]['x'][:, 0] for row in range(rows)]).astype(np.float64)
+    for name, wanted in (('mean', values.mean()), ('std', values.std())):
+        if abs(getattr(found, name)[0] / wanted - 1) > 1e-12:
+            raise AssertionError(f'{name}: expected {wanted!r}, got {getattr(found, name)[0]!r}')
+    for quantile, value in found.quantiles.items():
+        wanted = np.quantile(values, quantile, method='lower')
+        if abs(value[0] - wanted) > found.quantile_error * abs(wanted - found.pivot[0]):
+            raise AssertionError(f'quantile {quantile}: expected {wanted}, got {value[0]}')
+    print(f'  mean, std and quantiles are those of {len(values):,} values in float64')

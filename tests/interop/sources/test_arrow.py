@@ -1,0 +1,372 @@
+"""Parquet and Arrow files, and datasets of Hugging Face: every value is what its own library reads."""
+
+import datetime as dt
+import decimal
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bags
+from bags.interop.open_source import open_source
+
+pa = pytest.importorskip('pyarrow')
+pytest.importorskip('pyarrow.parquet')
+from pyarrow import feather, ipc  # noqa: E402
+from pyarrow import parquet as pq  # noqa: E402
+
+GOLDEN = Path(__file__).parent / 'golden' / 'hf'
+EXPECTED = json.loads((GOLDEN / 'expected.json').read_text())
+CAT = (Path(__file__).parents[3] / 'examples' / 'data' / 'cat.jpg').read_bytes()
+SPEC = {
+    'amount': 'utf8', 'audio': 'audio', 'big': 'int(8)[]', 'day': 'array(datetime64[D])',
+    'grid': 'array(float32,2,3)', 'half': 'float(2)', 'id': 'int(4)', 'image': 'image', 'images': 'image[]',
+    'label': 'int(8)', 'labels': 'int(8)[]', 'meta_data': 'msgpack', 'nested': 'array(int64,?)[]',
+    'note': 'utf8?', 'objects': 'msgpack[]', 'raw': 'bytes', 'rows': 'array(int64,?,3)', 'tags': 'utf8[]',
+    'vector': 'array(float32,4)', 'video': 'video', 'when': 'array(datetime64[us])',
+}  # fmt: skip
+MEDIA = ('audio', 'image', 'images', 'video')
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def as_expected(name, value):
+    """A value of a field as the script of the golden samples writes it."""
+    if name == 'raw':
+        return digest(value)
+    if name == 'when':
+        return f'{value.item()}+00:00'
+    if name == 'day':
+        return str(value)
+    if name == 'nested':
+        return [each.tolist() for each in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+@pytest.mark.parametrize('source', ['hub', 'hub/data', 'hub/data/train-*.parquet', 'saved'])
+def test_values_of_a_dataset_of_hugging_face(source, tmp_path):
+    done = bags.convert(GOLDEN / source, tmp_path / 'out')
+    # Statistics of Parquet do not tell an empty list from none.
+    assert done.spec == SPEC | ({} if source == 'saved' else {'nested': 'array(int64,?)[]?'})
+    with bags.open(tmp_path / 'out') as dataset:
+        assert len(dataset) == len(EXPECTED)
+        for index, row in enumerate(EXPECTED):
+            row['meta_data'] = row.get('meta data', row.get('meta_data'))
+            found = dataset[index, tuple(name for name in SPEC if name not in MEDIA)]
+            for name, value in found.items():
+                assert as_expected(name, value) == row[name], name
+            for name in ('audio', 'image', 'video'):
+                assert digest(dataset.file(index, name).read()) == row[name]['bytes']
+            images = [
+                digest(dataset.file(index, 'images', item).read()) for item in range(len(row['images']))
+            ]
+            assert images == [each['bytes'] for each in row['images']]
+        assert dataset.metadata == {
+            'fields': {
+                'label': {'classes': ['cat', 'dog']},
+                'labels': {'classes': ['a', 'b']},
+                'when': {'timezone': 'UTC'},
+            }
+        }
+        assert len(dataset[0, 'video']['video']) == 2
+
+
+def test_notes_say_what_changes():
+    notes = open_source(GOLDEN / 'saved').notes
+    assert "field 'meta data' is named 'meta_data'" in notes
+    assert "field 'amount': decimal128(10, 2) becomes utf8" in notes
+    assert any(note.startswith("field 'objects': list<item: struct<box: ") for note in notes)
+    assert any('the zone UTC is in metadata' in note for note in notes)
+
+
+def test_one_split_at_a_time(tmp_path):
+    with pytest.raises(
+        bags.SourceError, match=r'expected one split, got test/data, train/data: .* of one, as'
+    ):
+        open_source(GOLDEN / 'splits')
+    assert bags.convert(GOLDEN / 'splits/train', tmp_path / 'out').spec == {'id': 'int(4)', 'label': 'int(8)'}
+    for name in ('train.parquet', 'validation.parquet'):
+        pq.write_table(pa.table({'id': [1]}), tmp_path / name)
+    with pytest.raises(bags.SourceError, match='expected one split, got train, validation'):
+        open_source([tmp_path / 'train.parquet', tmp_path / 'validation.parquet'])
+    assert open_source(tmp_path / 'train.parquet').count == 1
+
+
+def test_caches_beside_a_saved_dataset_are_left_out(tmp_path):
+    shutil.copytree(GOLDEN / 'saved', tmp_path / 'in')
+    shutil.copy(GOLDEN / 'saved/data-00000-of-00002.arrow', tmp_path / 'in/cache-0123.arrow')
+    assert open_source(tmp_path / 'in').count == len(EXPECTED)
+    state = json.loads((tmp_path / 'in/state.json').read_text())
+    for name in ('../data.arrow', '/etc/passwd', 'no.arrow', 3):
+        state['_data_files'][0]['filename'] = name
+        (tmp_path / 'in/state.json').write_text(json.dumps(state))
+        with pytest.raises(bags.SourceError, match=r'state.json: expected (names of )?files beside it, got'):
+            open_source(tmp_path / 'in')
+
+
+def typed_table():
+    time = dt.datetime(2026, 1, 2, 3, 4, 5, 6)  # noqa: DTZ001
+    pairs = pa.array([[('a', 1)], [], None], pa.map_(pa.string(), pa.int64()))
+    tensors = np.arange(12, dtype='i2').reshape(2, 2, 3)
+    return pa.table({
+        'amounts': pa.array([[decimal.Decimal('1.5')], [], None]),
+        'big_text': pa.array(['x', '', None], pa.large_string()),
+        'days': pa.array([[dt.date(2026, 1, 2)], [], [dt.date(1969, 12, 31)]]),
+        'double': [0.5, -0.0, 1e300],
+        'fixed': pa.array([b'ab', b'cd', b'ef'], pa.binary(2)),
+        'flags': pa.array([[True, False], [], [True]]),
+        'kind': pa.array(['x', 'y', 'x']).dictionary_encode(),
+        'lists': pa.array([[1, 2], [], None], pa.list_(pa.int8())),
+        'maybe': pa.array([1, None, 3], pa.uint16()),
+        'nothing': pa.nulls(3),
+        'pairs': pairs,
+        'seconds': pa.array([1, 2, 3], pa.time64('us')),
+        'span': pa.array([1, None, 3], pa.duration('ms')),
+        'struct': pa.array([{'a': [time], 'b': b'x'}, {'a': [], 'b': None}, {'a': None, 'b': b''}]),
+        'tensor': pa.FixedShapeTensorArray.from_numpy_ndarray(np.concatenate([tensors, tensors[:1]])),
+        'times': pa.array([time, None, time], pa.timestamp('ns')),
+        'vectors': pa.array([[[1, 2]], [], [[3, 4], [5, 6]]], pa.list_(pa.list_(pa.float32(), 2))),
+    })  # fmt: skip
+
+
+def write_stream(table, path):
+    with ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+
+
+WRITERS = {
+    'x.parquet': lambda table, path: pq.write_table(table, path, row_group_size=2),
+    'x.feather': lambda table, path: feather.write_feather(table, str(path), compression='lz4'),
+    'x.arrow': write_stream,
+}
+
+
+@pytest.mark.parametrize('name', WRITERS)
+def test_types_of_arrow(name, tmp_path):
+    table = typed_table()
+    WRITERS[name](table, tmp_path / name)
+    done = bags.convert(tmp_path / name, tmp_path / 'out')
+    empty = '?' if name == 'x.parquet' else ''
+    assert done.spec == {
+        'amounts': 'utf8[]?', 'big_text': 'utf8?', 'days': f'array(datetime64[D])[]{empty}',
+        'double': 'float(8)', 'fixed': 'bytes', 'flags': f'bool[]{empty}', 'kind': 'utf8',
+        'lists': 'int(1)[]?', 'maybe': 'uint(2)?', 'pairs': 'msgpack?', 'seconds': 'array(timedelta64[us])',
+        'span': 'array(timedelta64[ms])?', 'struct': 'msgpack' if name != 'x.parquet' else 'msgpack?',
+        'tensor': 'array(int16,2,3)', 'times': 'array(datetime64[ns])?',
+        'vectors': f'array(float32,2)[]{empty}',
+    }  # fmt: skip
+    with bags.open(tmp_path / 'out') as dataset:
+        rows = table.drop_columns(['tensor', 'seconds', 'span', 'times', 'struct', 'amounts']).to_pylist()
+        for index, row in enumerate(rows):
+            found = dataset[index]
+            assert found['maybe'] == row['maybe']
+            assert found['double'] == row['double']
+            assert found['kind'] == row['kind']
+            assert found['fixed'] == row['fixed']
+            assert found['big_text'] == row['big_text']
+            assert found['pairs'] == (row['pairs'] and [list(pair) for pair in row['pairs']])
+            assert (found['lists'] is None) == (row['lists'] is None)
+            assert row['lists'] is None or found['lists'].tolist() == row['lists']
+            assert found['flags'].tolist() == row['flags']
+            assert np.array(found['days']).tolist() == row['days']
+            assert np.array(found['vectors']).tolist() == row['vectors']
+        assert np.array_equal(dataset.column('tensor')[1], np.arange(6, 12).reshape(2, 3))
+        assert dataset.column('seconds').tolist() == [dt.timedelta(microseconds=n) for n in (1, 2, 3)]
+        assert dataset.column('span')[2] == np.timedelta64(3, 'ms')
+        assert dataset.column('span')[1] is None
+        assert dataset.column('times')[0] == np.datetime64('2026-01-02T03:04:05.000006000')
+        assert dataset[0, 'struct']['struct'] == {'a': ['2026-01-02T03:04:05.000006'], 'b': b'x'}
+        assert [each and list(each) for each in dataset.column('amounts')] == [['1.5'], [], None]
+    assert "column 'nothing' has no values and is left out" in open_source(tmp_path / name).notes
+
+
+def test_other_types_may_be_chosen(tmp_path):
+    table = pa.table({'doc': ['{"a":  1}', '[]'], 'meta': [{'a': 1}, {'a': 2}], 'ids': [[1, None], [2, 3]]})
+    pq.write_table(table, tmp_path / 'x.parquet')
+    spec = {'doc': 'json', 'meta': 'json', 'ids': 'msgpack'}
+    bags.convert(tmp_path / 'x.parquet', tmp_path / 'out', spec=spec)
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset[0] == {'doc': {'a': 1}, 'meta': {'a': 1}, 'ids': [1, None]}
+        assert dataset.field('doc')[0] == b'{"a":  1}'
+    done = bags.convert(tmp_path / 'x.parquet', tmp_path / 'few', spec={'doc': None, 'ids': None})
+    assert done.spec == {'meta': 'msgpack'}
+
+
+def with_features(table, **features):
+    return table.replace_schema_metadata({'huggingface': json.dumps({'info': {'features': features}})})
+
+
+def test_bad_rows_name_file_row_and_field(tmp_path):
+    image = {'bytes': pa.binary(), 'path': pa.string()}
+    table = pa.table({
+        'id': [0, 1, 2, 3],
+        'image': pa.array([
+            {'bytes': CAT, 'path': '../../cat.jpg'}, {'bytes': None, 'path': '../../../etc/passwd'},
+            {'bytes': b'no picture', 'path': None}, {'bytes': CAT, 'path': None},
+        ], pa.struct(image)),
+        'ids': [[1], [2], [3], [None, 3]],
+    })  # fmt: skip
+    pq.write_table(with_features(table, image={'_type': 'Image'}), tmp_path / 'x.parquet')
+    with pytest.raises(
+        bags.SourceError, match=r"x.parquet, row 1: field 'image' .* refers to the file '../../../etc"
+    ):
+        bags.convert(tmp_path / 'x.parquet', tmp_path / 'out')
+    done = bags.convert(tmp_path / 'x.parquet', tmp_path / 'out', resume=True, on_error='skip')
+    assert done.datapoints == 1
+    names, details = zip(*done.skipped, strict=True)
+    assert [name.rpartition('/')[2] for name in names] == [f'x.parquet, row {row}' for row in (1, 2, 3)]
+    assert 'a null among them' in details[2]
+
+
+def test_features_that_lie_are_no_danger(tmp_path):
+    table = pa.table({'id': [1, 2], 'text': ['a', 'b']})
+    for features in (
+        {'id': {'_type': 'Array2D', 'shape': [2, 'x'], 'dtype': 'float32'}},
+        {'id': {'_type': 'Array2D', 'shape': [2], 'dtype': 'nope(3)'}},
+        {'id': {'_type': 'Sequence'}},
+        {'id': {'_type': ['Image']}},
+        {'id': [[[[]]]]},
+        {'id': {'_type': 'ClassLabel', 'names': 3}},
+    ):
+        pq.write_table(with_features(table, **features), tmp_path / 'x.parquet')
+        assert open_source(tmp_path / 'x.parquet').spec == {'id': 'int(8)', 'text': 'utf8'}
+    for facts in (
+        b'3',
+        b'{"spec": {"id": 3}, "metadata": {}}',
+        b'{"spec": {"id": "jpeg"}, "metadata": {"fields": 3}}',
+    ):
+        pq.write_table(table.replace_schema_metadata({'bags': facts}), tmp_path / 'x.parquet')
+        assert open_source(tmp_path / 'x.parquet').spec == {'id': 'int(8)', 'text': 'utf8'}
+
+
+def test_files_of_other_columns_are_refused(tmp_path):
+    pq.write_table(pa.table({'id': [1], 'a': ['x']}), tmp_path / '0.parquet')
+    pq.write_table(pa.table({'id': [1.5], 'a': ['x']}), tmp_path / '1.parquet')
+    with pytest.raises(
+        bags.SourceError, match=r"1.parquet: column 'id': expected int64, as in .*0.parquet, got double"
+    ):
+        open_source(tmp_path)
+    pq.write_table(pa.table({'id': [1]}), tmp_path / '1.parquet')
+    with pytest.raises(bags.SourceError, match=r"1.parquet: column 'a': expected string, .* got no column"):
+        open_source(tmp_path)
+
+
+def test_damaged_files(tmp_path):
+    source = tmp_path / 'in'
+    source.mkdir()
+    for number in range(3):
+        pq.write_table(
+            pa.table({'id': range(100 * number, 100 * number + 100)}), source / f'{number}.parquet'
+        )
+    data = (source / '1.parquet').read_bytes()
+    (source / '1.parquet').write_bytes(data[:-20])
+    with pytest.raises(bags.SourceError, match=r'1.parquet: cannot be read: '):
+        bags.convert(source, tmp_path / 'out')
+    done = bags.convert(source, tmp_path / 'out', on_error='skip')
+    assert (done.datapoints, len(done.skipped)) == (200, 1)
+    (source / '1.parquet').write_bytes(b'PAR1' + bytes(30) + data[34:])  # The pages, but not the footer.
+    with pytest.raises(bags.SourceError, match=r'1.parquet, from row 0 on: cannot be read: '):
+        bags.convert(source, tmp_path / 'other')
+    (tmp_path / 'old.feather').write_bytes(b'FEA1....')
+    with pytest.raises(bags.SourceError, match='version 1 of Feather'):
+        open_source(tmp_path / 'old.feather')
+
+
+KILLED = """
+import os, signal, sys, bags
+from bags.interop.open_source import open_source
+source = open_source(sys.argv[1])
+load, count = source.load, 0
+def counted(entry):
+    global count
+    count += 1
+    if count == 700:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return load(entry)
+source.load = counted
+bags.convert(source, sys.argv[2], shard_length=100)
+"""
+
+
+@pytest.mark.parametrize('name', WRITERS)
+def test_a_killed_import_resumes(name, kit, tmp_path):
+    table = pa.table({'id': range(1000), 'text': [f'text {index}' for index in range(1000)]})
+    (tmp_path / 'in').mkdir()
+    for number in range(2):
+        WRITERS[name](table.slice(500 * number, 500), tmp_path / 'in' / f'{number}{name}')
+    process = subprocess.run(
+        [sys.executable, '-c', KILLED, tmp_path / 'in', tmp_path / 'out'], cwd=kit.ROOT, check=False
+    )
+    assert process.returncode < 0
+    done = bags.convert(tmp_path / 'in', tmp_path / 'out', resume=True, shard_length=100)
+    assert done.datapoints == 1000
+    with bags.open(tmp_path / 'out') as dataset:
+        assert pa.table(dataset).equals(table.cast(dataset.to_arrow().schema), check_metadata=False)
+
+
+MEMORY = """
+import sys, bags
+peak = 0
+def anonymous():
+    with open('/proc/self/status') as status:
+        return int(next(line for line in status if line.startswith('RssAnon')).split()[1]) << 10
+from bags.interop.open_source import open_source
+source = open_source(sys.argv[1])
+load = source.load
+def measured(entry):
+    global peak
+    peak = max(peak, anonymous())
+    return load(entry)
+source.load = measured
+before = anonymous()
+bags.convert(source, sys.argv[2])
+print(peak - before)
+"""
+
+
+@pytest.mark.skipif(not Path('/proc/self/status').exists(), reason='needs /proc')
+@pytest.mark.parametrize('name', ['x.parquet', 'x.arrow'])
+def test_memory_is_flat_in_the_size_of_the_source(name, kit, tmp_path):
+    blobs = pa.array([bytes([index % 256]) * 100_000 for index in range(2000)])
+    if name == 'x.parquet':  # One row group.
+        pq.write_table(pa.table({'blob': blobs}), tmp_path / name, compression='none', use_dictionary=False)
+    else:
+        write_stream(pa.table({'blob': blobs}), tmp_path / name)
+    # Of 200 MB; `convert` loads 64 MiB at a time.
+    assert int(kit.python(MEMORY, tmp_path / name, tmp_path / 'out')) < 150e6
+
+
+def test_without_pyarrow(kit):
+    code = """
+import sys
+sys.modules['pyarrow'] = None
+import bags
+try:
+    bags.convert(sys.argv[1], 'nowhere')
+except bags.MissingDependencyError as exc:
+    print(exc)
+"""
+    assert (
+        kit.python(code, GOLDEN / 'saved').decode().strip()
+        == "pyarrow is needed for this: pip install 'bags[hf]'"
+    )
+
+
+@pytest.mark.parametrize('name', WRITERS)
+def test_urls(name, tmp_path):
+    import fsspec
+
+    table = pa.table({'id': range(3000), 'note': [None, 'x', ''] * 1000})
+    WRITERS[name](table, tmp_path / name)
+    fsspec.filesystem('memory').pipe_file(f'/tables/{name}', (tmp_path / name).read_bytes())
+    done = bags.convert(f'memory://tables/{name}', tmp_path / 'out')
+    assert done.spec == {'id': 'int(8)', 'note': 'utf8?'}
+    with bags.open(tmp_path / 'out') as dataset:
+        assert pa.table(dataset).to_pydict() == table.to_pydict()

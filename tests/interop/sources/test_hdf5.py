@@ -1,0 +1,167 @@
+"""HDF5 files of ALOHA and robomimic: every value is what h5py gives."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import bags
+from bags.interop.open_source import open_source
+
+GOLDEN = Path(__file__).parent / 'golden'
+
+
+def test_aloha(tmp_path):
+    source = open_source(GOLDEN / 'aloha')
+    assert source.spec == {
+        '__key__': 'utf8',
+        'action': 'array(float32,2)[]',
+        'compress_len': 'array(int64,1,?)',
+        'observations.images.cam_high': 'jpeg[]',
+        'observations.qpos': 'array(float64,3)[]',
+        'sim': 'bool',
+    }
+    assert "field 'observations/qpos' is named 'observations.qpos'" in source.notes
+    assert bags.convert(source, tmp_path / 'out').datapoints == 3
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.field('__key__')[:] == [b'episode_0', b'episode_2', b'episode_10']
+        for index, episode in enumerate((0, 2, 10)):
+            with h5py.File(GOLDEN / f'aloha/episode_{episode}.hdf5') as file:
+                found = dataset[index]
+                assert found['sim'] is True
+                assert np.array_equal(found['action'], file['action'][:])
+                assert np.array_equal(found['observations.qpos'], file['observations/qpos'][:])
+                assert np.array_equal(found['compress_len'], file['compress_len'][:])
+                raw = bags.open(tmp_path / 'out', decoders={'jpeg': bytes})
+                pictures = raw[index, 'observations.images.cam_high']['observations.images.cam_high']
+                for picture, row, size in zip(
+                    pictures, file['observations/images/cam_high'], file['compress_len'][0], strict=True
+                ):
+                    assert picture == row[:size].tobytes()
+
+
+def test_robomimic(tmp_path):
+    source = open_source(GOLDEN / 'robomimic.hdf5')
+    assert source.spec == {
+        '__key__': 'utf8',
+        'actions': 'array(float64,2)[]',
+        'dones': 'bool[]',
+        'model_file': 'utf8',
+        'num_samples': 'int(8)',
+        'obs.depth': 'array(uint16,2,3)[]',
+        'obs.eye_image': 'array(uint8,2,3,3)[]',
+        'words': 'utf8[]',
+    }
+    assert source.metadata == {'env_args': '{"env_name": "Lift"}', 'mask': {'train': ['demo_0', 'demo_10']}}
+    bags.convert(GOLDEN / 'robomimic.hdf5', tmp_path / 'out', spec={'obs.eye_image': 'png[]'})
+    with bags.open(tmp_path / 'out') as dataset, h5py.File(GOLDEN / 'robomimic.hdf5') as file:
+        assert dataset.metadata['env_args'] == '{"env_name": "Lift"}'
+        for found, key in zip(dataset, ('demo_0', 'demo_1', 'demo_10'), strict=True):
+            group = file[f'data/{key}']
+            assert found['__key__'] == key
+            assert found['num_samples'] == group.attrs['num_samples']
+            assert found['model_file'] == group.attrs['model_file']
+            assert found['words'] == ['pick', 'ä']
+            for field in ('actions', 'dones', 'obs/depth', 'obs/eye image'):
+                values = found[field.replace('/', '.').replace(' ', '_')]
+                assert np.array_equal(values, group[field][:])
+                assert np.asarray(values).dtype == group[field].dtype
+
+
+def test_mixed_shapes_optional_fields_and_unknown_dtypes(tmp_path):
+    for number, rows in enumerate((2, 3)):
+        with h5py.File(tmp_path / f'{number}.h5', 'w') as file:
+            file['a'], file['b'] = np.arange(rows), np.ones(rows)
+            file['size'] = np.zeros((4 + number, 3 + number))
+            file['either'] = np.zeros((rows, 2), 'f4' if number else 'i4')
+            file['empty'] = np.zeros((0, 2))
+            file['bytes'] = np.void(b'\0\1\0')
+            if number:
+                file['late'] = 'text'
+                file['pair'] = np.zeros(3, [('x', 'f4'), ('y', 'i4')])
+    source = open_source(tmp_path)
+    assert source.spec == {
+        '__key__': 'utf8', 'a': 'int(8)[]', 'b': 'float(8)[]', 'bytes': 'bytes', 'either': 'array[]',
+        'empty': 'array(float64,0,2)', 'late': 'utf8?', 'size': 'array',
+    }  # fmt: skip
+    assert any("'pair' is left out: expected numbers or texts, got dtype" in note for note in source.notes)
+    assert any("field 'size' has arrays of several dtypes or shapes" in note for note in source.notes)
+    bags.convert(source, tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset[0, ('late', 'bytes')] == {'late': None, 'bytes': b'\0\1\0'}
+        assert dataset[1]['late'] == 'text'
+        assert [part.dtype for part in dataset[0]['either']] == [np.int32] * 2
+        assert dataset[1]['size'].shape == (5, 4)
+
+
+def test_a_damaged_file_is_named_or_skipped(tmp_path):
+    shutil.copytree(GOLDEN / 'aloha', tmp_path / 'in')
+    middle = tmp_path / 'in/episode_2.hdf5'
+    whole = middle.read_bytes()
+    middle.write_bytes(whole[: len(whole) // 2])
+    done = bags.convert(tmp_path / 'in', tmp_path / 'some', on_error='skip')
+    assert done.datapoints == 2
+    assert done.skipped[0][0] == str(middle)
+    with pytest.raises(bags.SourceError, match=r'episode_2.hdf5: cannot be read as HDF5: .*truncated'):
+        bags.convert(tmp_path / 'in', tmp_path / 'out')
+    assert not (tmp_path / 'out').exists()
+
+
+def test_resumes_after_damage_in_values(tmp_path):
+    shutil.copytree(GOLDEN / 'aloha', tmp_path / 'in')
+    middle = tmp_path / 'in/episode_2.hdf5'
+    whole = middle.read_bytes()
+    with h5py.File(middle) as file:
+        place = file['observations/images/cam_high'].id.get_chunk_info(0).byte_offset
+    middle.write_bytes(whole[:place] + bytes(8) + whole[place + 8 :])
+    with pytest.raises(
+        bags.SourceError, match=r"episode_2.hdf5: field 'observations.images.cam_high' .* item 0:"
+    ):
+        bags.convert(tmp_path / 'in', tmp_path / 'out', workers=1)
+    middle.write_bytes(whole)
+    assert bags.convert(tmp_path / 'in', tmp_path / 'out', resume=True).datapoints == 3
+    bags.convert(tmp_path / 'in', tmp_path / 'again')
+    with bags.open(tmp_path / 'out') as resumed, bags.open(tmp_path / 'again') as again:
+        for first, second in zip(resumed, again, strict=True):
+            np.testing.assert_equal(first, second)
+
+
+def test_values_in_other_files_are_refused(tmp_path):
+    secret = tmp_path / 'secret'
+    secret.write_bytes(bytes(80))
+    with h5py.File(tmp_path / 'a.h5', 'w') as file:
+        file.create_dataset('x', (10,), 'f8', external=[(str(secret), 0, 80)])
+    with pytest.raises(bags.SourceError, match=r"a.h5: expected values in this file, '/x' refers to others"):
+        open_source(tmp_path / 'a.h5')
+    with h5py.File(tmp_path / 'b.h5', 'w') as file:
+        file['y'] = np.ones(3)
+        file['link'] = h5py.ExternalLink(str(GOLDEN / 'robomimic.hdf5'), '/data')
+        file['data'] = h5py.ExternalLink(str(GOLDEN / 'robomimic.hdf5'), '/data')
+    assert open_source(tmp_path / 'b.h5').spec == {'__key__': 'utf8', 'y': 'array(float64,3)'}
+
+
+def test_large_arrays_are_read_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr('bags.interop.arrays.BLOCK_BYTES', 20)
+    bags.convert(GOLDEN / 'aloha', tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset, h5py.File(GOLDEN / 'aloha/episode_2.hdf5') as file:
+        assert np.array_equal(dataset[1]['action'], file['action'][:])
+        assert len(dataset[1]['observations.images.cam_high']) == 4
+
+
+def test_without_h5py(tmp_path):
+    code = f"""
+import sys
+sys.modules['h5py'] = None
+import bags
+try:
+    bags.convert({str(GOLDEN / 'aloha')!r}, {str(tmp_path / 'out')!r})
+except bags.MissingDependencyError as exc:
+    assert 'bags[hdf5]' in str(exc), exc
+else:
+    raise AssertionError
+"""
+    subprocess.run([sys.executable, '-c', code], check=True)

@@ -1,0 +1,50 @@
+"""Files of NumPy: every value is what numpy.load gives."""
+
+import shutil
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bags
+from bags.interop.open_source import open_source
+
+GOLDEN = Path(__file__).parent / 'golden' / 'npz'
+
+
+def test_values(tmp_path):
+    assert open_source(GOLDEN).spec == {
+        '__key__': 'utf8', 'depth': 'array(uint16,2,3)[]', 'image': 'array(uint8,2,2,3)',
+        'obs': 'array(float64,2)[]', 'score': 'float(4)?', 'task': 'utf8',
+    }  # fmt: skip
+    bags.convert(GOLDEN, tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset[0]['score'] is None
+        for number, found in enumerate(dataset):
+            assert found['__key__'] == str(number)
+            with np.load(GOLDEN / f'{number}.npz') as file:
+                for name in file.files:
+                    assert np.array_equal(found[name], file[name]), name
+
+
+def test_pickles_and_headers_that_lie_are_refused(tmp_path):
+    np.savez(tmp_path / 'a.npz', x=np.array([{}], object), y=np.ones(3))
+    with pytest.raises(bags.SourceError, match=r'a.npz: cannot be read as .npz: .*allow_pickle=False'):
+        open_source(tmp_path / 'a.npz')
+    np.savez(tmp_path / 'b.npz', x=np.ones(3))
+    with zipfile.ZipFile(tmp_path / 'b.npz') as archive:
+        member = archive.read('x.npy').replace(b'(3,), }' + 4 * b' ', b'(3000,), }' + b' ')
+    with zipfile.ZipFile(tmp_path / 'b.npz', 'w') as archive:
+        archive.writestr('x.npy', member)
+    with pytest.raises(bags.SourceError, match=r'x.npy: expected 24000 bytes for shape \(3000,\), got 24'):
+        open_source(tmp_path / 'b.npz')
+
+
+def test_a_damaged_file(tmp_path):
+    shutil.copytree(GOLDEN, tmp_path / 'in')
+    (tmp_path / 'in/1.npz').write_bytes(b'PK no zip')
+    with pytest.raises(bags.SourceError, match=r'1.npz: cannot be read as .npz: File is not a zip file'):
+        bags.convert(tmp_path / 'in', tmp_path / 'out')
+    done = bags.convert(tmp_path / 'in', tmp_path / 'out', on_error='skip')
+    assert (done.datapoints, len(done.skipped)) == (2, 1)

@@ -1,0 +1,103 @@
+"""Import of TensorFlow Datasets and RLDS episodes, written and read by tensorflow_datasets itself."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import bags
+from bags.interop.open_source import open_source
+from tests.interop.sources.streams import GOLDEN, assert_equal, converted, expected
+
+
+@pytest.mark.parametrize('name', ['tfds', 'tfds-array-record'])
+def test_episodes_are_those_of_the_reader_of_tfds(name, tmp_path):
+    if name == 'tfds-array-record':
+        pytest.importorskip('array_record')
+    done, found = converted(GOLDEN / name, tmp_path / 'out')
+    assert done.spec['observation.image'] == 'jpeg[]'
+    assert done.spec['observation.state'] == 'array(float32,3)[]'
+    assert done.spec['objects.x'] == 'array(int32,?)[]'
+    assert done.spec['is_first'] == 'bool[]'
+    wanted = {sample['audio'].size: sample for sample in expected('tfds')}
+    assert [each['split'] for each in found] == ['train', 'train', 'train', 'val']
+    for datapoint in found:
+        sample = wanted[len(datapoint['audio'])]
+        steps = sample['steps']
+        for field in ('label', 'audio', 'levels', 'matrix', 'rows'):
+            assert_equal(datapoint[field], sample[field])
+        assert datapoint['words'] == [word.decode() for word in sample['words']]
+        assert_equal([row.tolist() for row in datapoint['ragged']], sample['ragged'])
+        assert datapoint['translation.en'].encode() == sample['translation']['en']
+        assert datapoint['episode_metadata.file_path'].encode() == sample['episode_metadata']['file_path']
+        assert datapoint['episode_metadata.seed'] == sample['episode_metadata']['seed']
+        assert len(steps) == len(datapoint['action'])
+        for field in ('action', 'reward', 'is_first', 'count', 'pose', 'ratio', 'kind'):
+            assert_equal(list(datapoint[field]), [step[field] for step in steps])
+        assert_equal(datapoint['objects.x'], [step['objects']['x'] for step in steps])
+        assert_equal(list(datapoint['observation.state']), [step['observation']['state'] for step in steps])
+        depths = [step['observation']['depth'][..., 0] for step in steps]
+        assert_equal(datapoint['observation.depth'], depths)  # 16 bits, exactly.
+        for image, step in zip(datapoint['observation.image'], steps, strict=True):
+            difference = image.astype(int) - step['observation']['image']
+            assert abs(difference).max() <= 16  # TensorFlow decodes JPEG faster and less exactly.
+
+
+def test_images_stay_byte_for_byte(tmp_path):
+    bags.convert(GOLDEN / 'tfds', tmp_path / 'out')
+    files = b''.join(file.read_bytes() for file in (GOLDEN / 'tfds').glob('arm-*'))
+    with bags.open(tmp_path / 'out') as dataset:
+        for field in ('observation.image', 'observation.depth'):
+            records = dataset.items(field)
+            assert len(records) == 11
+            assert all(record in files for record in records)
+
+
+def test_names_of_classes_become_metadata(tmp_path):
+    bags.convert(GOLDEN / 'tfds', tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        fields = dataset.metadata['fields']
+    assert fields['label'] == {'classes': ['cat', 'dog']}
+    assert fields['kind'] == {'classes': ['walk', 'run']}
+    assert fields['audio'] == {'sample_rate': 8000}
+
+
+def test_one_split_by_a_glob(tmp_path):
+    done, _ = converted(str(GOLDEN / 'tfds' / '*-train.*'), tmp_path / 'out')
+    assert done.datapoints == 3
+    assert 'split' not in done.spec
+
+
+def test_features_that_cannot_be_read_are_left_out_and_said(tmp_path):
+    source = shutil.copytree(GOLDEN / 'tfds', tmp_path / 'in')
+    features = json.loads((source / 'features.json').read_text())
+    inner = features['featuresDict']['features']
+    inner['levels'] = {'pythonClassName': 'a.b.Strange'}
+    inner['steps']['sequence']['feature']['featuresDict']['features']['pose']['tensor']['shape'] = {
+        'dimensions': ['-1', '2']
+    }
+    (source / 'features.json').write_text(json.dumps(features))
+    found = open_source(source)
+    assert 'levels' not in found.spec
+    assert 'pose' not in found.spec
+    assert "feature 'levels', a Strange in 0 sequences, is left out" in found.notes
+    for damaged in (b'{', b'{"featuresDict": {"features": 3}}', b'[' * 100_000):
+        (source / 'features.json').write_bytes(damaged)
+        with pytest.raises(bags.SourceError, match=r'features\.json'):
+            open_source(source)
+
+
+def test_examples_that_are_not_as_the_features_say(tmp_path):
+    source = shutil.copytree(GOLDEN / 'tfds', tmp_path / 'in')
+    text = (source / 'features.json').read_text()
+    features = json.loads(text)
+    features['featuresDict']['features']['levels']['tensor']['shape']['dimensions'] = ['4']
+    (source / 'features.json').write_text(json.dumps(features))
+    with pytest.raises(
+        bags.SourceError, match=r"arm-train.*, record 0: field 'levels': expected uint8 of shape"
+    ):
+        bags.convert(source, tmp_path / 'out')
+    done = bags.convert(source, tmp_path / 'out2', on_error='skip', spec={'levels': None})
+    assert done.datapoints == 4
+    assert np.all([not name for name, _ in done.skipped])

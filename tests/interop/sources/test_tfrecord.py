@@ -1,0 +1,166 @@
+"""Import of TFRecord files, written and read by TensorFlow: see make_golden_streams.py."""
+
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import bags
+from bags.interop.open_source import open_source
+from tests.interop.sources.streams import GOLDEN, converted, expected
+
+RECORDS = GOLDEN / 'tfrecord.tfrecord'
+
+
+def split(data):
+    """Returns the start and the length of the data of each record."""
+    place, found = 0, []
+    while place < len(data):
+        (length,) = struct.unpack_from('<Q', data, place)
+        found.append((place + 12, length))
+        place += 16 + length
+    return found
+
+
+@pytest.mark.parametrize('name', ['tfrecord.tfrecord', 'tfrecord-gz.tfrecord.gz'])
+def test_values_are_those_that_tensorflow_reads(name, tmp_path):
+    done, found = converted(GOLDEN / name, tmp_path / 'out')
+    assert done.spec == {
+        'box': 'array(float32,4)', 'image.encoded': 'jpeg', 'label': 'int(8)', 'raw': 'bytes',
+        'score': 'float(4)?', 'tags': 'utf8[]', 'text': 'utf8', 'tokens': 'array(int64,?)',
+    }  # fmt: skip
+    wanted = expected('tfrecord')
+    with bags.open(tmp_path / 'out') as dataset:
+        images = list(dataset.field('image.encoded'))
+    for index, (datapoint, sample) in enumerate(zip(found, wanted, strict=True)):
+        assert [images[index]] == sample['image/encoded']
+        assert [datapoint['text'].encode()] == sample['text']
+        assert [datapoint['label']] == sample['label']
+        assert [datapoint['raw']] == sample['raw']
+        assert [tag.encode() for tag in datapoint['tags']] == sample['tags']
+        np.testing.assert_array_equal(datapoint['box'], np.array(sample['box'], np.float32))
+        np.testing.assert_array_equal(datapoint['tokens'], np.array(sample['tokens'], np.int64))
+        assert ([] if datapoint['score'] is None else [datapoint['score']]) == sample.get('score', [])
+
+
+def test_sequence_examples(tmp_path):
+    done, found = converted(GOLDEN / 'tfrecord-sequence.tfrecord', tmp_path / 'out')
+    assert done.spec == {'frame': 'jpeg[]', 'id': 'int(8)', 'speed': 'array(float32,2)[]'}
+    np.testing.assert_array_equal(found[2]['speed'], [[0, 1], [0.5, 1], [1, 1]])
+    assert [len(each['frame']) for each in found] == [1, 2, 3]
+
+
+def test_a_checksum_that_differs_names_file_and_record(tmp_path):
+    data = bytearray(RECORDS.read_bytes())
+    start, length = split(data)[4]
+    data[start + length // 2] ^= 1
+    (tmp_path / 'a.tfrecord').write_bytes(data)
+    with pytest.raises(bags.SourceError, match=r'a\.tfrecord, record 4: expected checksum 0x'):
+        bags.convert(tmp_path / 'a.tfrecord', tmp_path / 'out')
+    done = bags.convert(tmp_path / 'a.tfrecord', tmp_path / 'out2', on_error='skip')
+    assert done.datapoints == 5
+    assert [name for name, _ in done.skipped] == [f'{tmp_path}/a.tfrecord, record 4']
+    (tmp_path / 'a.tfrecord').write_bytes(RECORDS.read_bytes())
+    assert bags.convert(tmp_path / 'a.tfrecord', tmp_path / 'out', resume=True).datapoints == 6
+
+
+def test_a_file_cut_off_anywhere_or_with_a_damaged_length(tmp_path):
+    whole = RECORDS.read_bytes()
+    path = tmp_path / 'a.tfrecord'
+    ends = {start + length + 4 for start, length in split(whole)} | {0}
+    for size in set(range(1, len(whole), 211)) - ends:
+        path.write_bytes(whole[:size])
+        source = open_source(path, on_error='skip')
+        count = sum(end <= size for end in ends) - 1
+        assert source.count == count
+        assert source.damaged[0][0] == f'{path}, record {count}'
+    path.write_bytes(whole[:3] + b'\x7f' + whole[4:])
+    with pytest.raises(bags.SourceError, match=r'record 0: expected a length with checksum'):
+        bags.convert(path, tmp_path / 'out')
+
+
+def test_records_that_are_no_examples(tmp_path):
+    import google_crc32c
+
+    def record(data):
+        def masked(part):
+            value = google_crc32c.value(part)
+            return (((value >> 15) | (value << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+        head = struct.pack('<Q', len(data))
+        return head + struct.pack('<I', masked(head)) + data + struct.pack('<I', masked(data))
+
+    path = tmp_path / 'a.tfrecord'
+    path.write_bytes(b''.join(record(b'{"number": %d}' % number) for number in range(4)))
+    assert open_source(path).spec == {'record': 'bytes'}
+    _, found = converted(path, tmp_path / 'out', spec={'record': 'json'})
+    assert found[3] == {'record': {'number': 3}}
+    path.write_bytes(record(bytes(35_615)))  # Begins as a file of gzip does.
+    assert open_source(path).count == 1
+
+
+def test_records_of_another_schema_are_named(tmp_path):
+    sequence = (GOLDEN / 'tfrecord-sequence.tfrecord').read_bytes()
+    (tmp_path / 'a.tfrecord').write_bytes(RECORDS.read_bytes())
+    (tmp_path / 'b.tfrecord').write_bytes(sequence)
+    done = bags.convert(tmp_path / '*.tfrecord', tmp_path / 'out')
+    assert done.datapoints == 9
+    assert done.spec['frame'] == 'jpeg[]?'
+    assert done.spec['text'] == 'utf8?'
+    source = open_source(tmp_path / 'a.tfrecord')
+    source.spec['score'] = 'float(4)'
+    with pytest.raises(bags.SourceError, match=r"record 0: field 'score': expected a value, got none"):
+        bags.convert(source, tmp_path / 'out2')
+
+
+def test_an_import_that_is_killed_resumes(tmp_path):
+    source, target = tmp_path / 'a.tfrecord', tmp_path / 'out'
+    source.write_bytes(RECORDS.read_bytes() * 1000)
+    code = f'import bags; bags.convert({str(source)!r}, {str(target)!r}, shard_length=100, progress=False)'
+    process = subprocess.Popen([sys.executable, '-c', code])
+    try:
+        while len(list(target.glob('*'))) < 5:
+            assert process.poll() is None, 'ended before it could be killed'
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = bags.convert(source, target, shard_length=100, resume=True)
+    assert done.datapoints == 6000
+    with bags.open(target) as dataset:
+        labels = dataset.batch(range(6000), 'label')['label']
+    np.testing.assert_array_equal(labels, -np.tile(np.arange(6), 1000))
+
+
+def test_sources_by_url(tmp_path):
+    import fsspec
+
+    memory = fsspec.filesystem('memory')
+    for name in ('tfrecord.tfrecord', 'tfrecord-gz.tfrecord.gz'):
+        memory.pipe_file(f'/streams/{name}', (GOLDEN / name).read_bytes())
+    assert bags.convert('memory://streams/*.tfrecord*', tmp_path / 'out').datapoints == 12
+
+
+def test_features_that_the_first_records_do_not_have_are_named(tmp_path):
+    source = tmp_path / 'a.tfrecord'
+    sequence = (GOLDEN / 'tfrecord-sequence.tfrecord').read_bytes()
+    source.write_bytes(RECORDS.read_bytes() * 200 + sequence)
+    assert any('1000 of 1203 records' in note for note in open_source(source).notes)
+    with pytest.raises(bags.SourceError, match=r"record 1200: feature '(frame|speed|id)': expected only"):
+        bags.convert(source, tmp_path / 'out')
+    done = bags.convert(source, tmp_path / 'out2', on_error='skip')
+    assert (done.datapoints, len(done.skipped)) == (1200, 3)
+
+
+def test_a_missing_package_names_the_extra():
+    code = (
+        'import sys; sys.modules["google_crc32c"] = None\n'
+        'from bags.interop.open_source import open_source\n'
+        f'open_source({str(RECORDS)!r})'
+    )
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=False)
+    assert "pip install 'bags[tfrecord]'" in done.stderr
