@@ -6,7 +6,7 @@ export default defineConfig({
   base: './',
   esbuild: {jsx: 'automatic', jsxImportSource: 'preact'},
   build: {
-    outDir: '../bags/view/static',
+    outDir: '../bags/viewer/static',
     emptyOutDir: true,
     target: 'es2022',
     rollupOptions: {

@@ -26,6 +26,7 @@ from bags.dataset.record_ranges import RecordRanges
 from bags.dataset.records import Records
 from bags.dataset.selection import Fields, PerRowItems, Selection, select_fields, select_whole
 from bags.dataset.spec import Spec
+from bags.dataset.thumbnails import thumbnails
 from bags.indexing import Int64s, as_indices, check_index, offsets_of
 from bags.storage import Hints, Store
 
@@ -38,6 +39,8 @@ Datapoint = dict[str, Any]
 """A value for each field."""
 Indices = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
 """Several datapoints: a list, a range or an array of integers."""
+SHOWN_ROWS = 3
+"""Datapoints that notebooks show of a dataset."""
 
 
 class Dataset(abc.ABC):
@@ -434,8 +437,9 @@ class Dataset(abc.ABC):
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        """Called by notebooks."""
-        return as_html(self._heading(), self.spec)
+        """Called by notebooks: the fields, with those of the first datapoints."""
+        columns = thumbnails(self, range(min(SHOWN_ROWS, len(self))))
+        return as_html(self._heading(), self.spec, columns)
 
     def __enter__(self) -> Self:
         return self

@@ -109,6 +109,17 @@ describe('datasets of bags', () => {
     expect(found).toEqual(VALUES.map((row: {maybe: string}) => row.maybe));
   });
 
+  test('shards of which some have more optional fields', async () => {
+    const cache = await serve();
+    const dataset = await Dataset.open(`${server.url}/values/wider`, cache);
+    expect([...dataset.spec.keys()]).toEqual(['id', 'more']);
+    expect(await rowOf(dataset, 1)).toEqual({id: 1, more: null});
+    expect(await rowOf(dataset, 4)).toEqual({id: 4, more: 'more 1'});
+    const found = [];
+    for await (const {values} of dataset.column('more')) found.push(...values);
+    expect(found).toEqual([null, null, null, null, 'more 1', 'more 2']);
+  });
+
   test('one that is being written shows what was flushed', async () => {
     const cache = await serve();
     const dataset = await Dataset.open(`${server.url}/values/unclosed`, cache);

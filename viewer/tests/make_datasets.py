@@ -1,6 +1,6 @@
 """Writes the datasets of the tests of the viewer, and what they must read as (`expected.json`).
 
-    python viewer/tests/make_datasets.py FOLDER
+python viewer/tests/make_datasets.py FOLDER
 """
 
 import json
@@ -32,6 +32,14 @@ SPEC = {
     'unsigned': 'uint(8)',
     'words': 'utf8[]?',
 }
+
+
+CAPTIONS = [
+    'A robot arm puts a cup on a shelf.',
+    '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>',
+    'Ein längerer Text über viele Zeilen. ' * 40,
+    '',
+]
 
 
 def datapoint(index, rng):
@@ -91,10 +99,21 @@ def write_values(folder):
         return [plain(dataset[index]) for index in range(len(dataset))]
 
 
+def write_wider(folder):
+    """Shards of which the later one has another optional field."""
+    for shard, extra in enumerate([{}, {'more': 'utf8?'}]):
+        with bags.DatasetWriter(folder / 'wider' / f'{shard:06}', {'id': 'int(8)', **extra}) as writer:
+            for index in range(3):
+                writer.append(
+                    {'id': 3 * shard + index, **({'more': f'more {index}'} if extra and index else {})}
+                )
+
+
 def write_unclosed(folder):
     code = f"""
 import bags, os
-writer = bags.DatasetWriter({str(folder / 'unclosed')!r}, {{'id': 'int(8)', 'words': 'utf8[]'}}, compression=['words'])
+SPEC = {{'id': 'int(8)', 'words': 'utf8[]'}}
+writer = bags.DatasetWriter({str(folder / 'unclosed')!r}, SPEC, compression=['words'])
 for index in range(10):
     writer.append({{'id': index, 'words': [f'w{{index}}'] * (index % 3)}}, flush=True)
 os._exit(0)
@@ -117,7 +136,7 @@ def write_damaged(folder):
 
 
 def film(frames, height=192, width=256, fps=30):
-    """Frames whose first row of 16 blocks is their number in binary, over noise, which makes the film large."""
+    """Frames that show their number in 16 blocks of bits, over noise, which makes the film large."""
     rng = np.random.default_rng(1)
     noise = rng.integers(60, 190, (8, height, width, 3), np.uint8)
     for number in range(frames):
@@ -131,7 +150,9 @@ def write_mp4(path, frames, codec='libx264', fps=30):
     import av
 
     with av.open(path, 'w', format='mp4', options={'movflags': 'faststart'}) as container:
-        stream = container.add_stream(codec, rate=fps, options={'g': '15', 'bf': '0'} if codec == 'libx264' else {})
+        stream = container.add_stream(
+            codec, rate=fps, options={'g': '15', 'bf': '0'} if codec == 'libx264' else {}
+        )
         stream.height, stream.width = frames[0].shape[:2]
         stream.pix_fmt = 'yuv420p'
         for frame in frames:
@@ -142,10 +163,23 @@ def write_mp4(path, frames, codec='libx264', fps=30):
 
 def write_media(folder):
     spec = {
-        'action': 'array(float32,2)[]', 'camera': 'jpeg(90)[]', 'caption': 'utf8', 'clips': 'mp4[]', 'depth': 'png',
-        'film': 'mp4', 'gyro': 'float(4)[]', 'gyro_time': 'float(8)[]', 'heat': 'array(float32,24,32)', 'info': 'json',
-        'label': 'int(1)', 'old': 'mp4?', 'sound': 'wav', 'tokens': 'array(uint16,?)', 'words': 'utf8[]', 'zipped': 'mp4?',
-    }  # fmt: skip
+        'action': 'array(float32,2)[]',
+        'camera': 'jpeg(90)[]',
+        'caption': 'utf8',
+        'clips': 'mp4[]',
+        'depth': 'png',
+        'film': 'mp4',
+        'gyro': 'float(4)[]',
+        'gyro_time': 'float(8)[]',
+        'heat': 'array(float32,24,32)',
+        'info': 'json',
+        'label': 'int(1)',
+        'old': 'mp4?',
+        'sound': 'wav',
+        'tokens': 'array(uint16,?)',
+        'words': 'utf8[]',
+        'zipped': 'mp4?',
+    }
     metadata = {'fields': {
         'action': {'rate': 10, 'names': ['shoulder', 'elbow'], 'unit': 'rad'}, 'camera': {'rate': 5},
         'gyro': {'times': 'gyro_time'}, 'label': {'classes': ['cat', 'dog', 'owl']},
@@ -161,18 +195,30 @@ def write_media(folder):
     sweep = (0.4 * np.sin(2 * np.pi * (200 * time + 300 * time**2)) * 32767).astype(np.int16)
     with bags.DatasetWriter(folder / 'media', spec, metadata=metadata, compression=['zipped']) as writer:
         for index in range(4):
-            writer.append({
-                'action': np.stack([np.sin(times + index), np.cos(2 * times)], 1).astype(np.float32),
-                'camera': [np.full((90, 120, 3), (k * 2, 90, 255 - k * 2), np.uint8) for k in range(100)],
-                'caption': ['A robot arm puts a cup on a shelf.', '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>',
-                            'Ein längerer Text über viele Zeilen. ' * 40, ''][index],
-                'clips': parts, 'depth': (500 + 4000 * np.exp(-x**2 - y**2)).astype(np.uint16) * (x > -1.8), 'film': path,
-                'gyro': np.sin(np.arange(50)), 'gyro_time': np.sort(rng.random(50) * 20), 'heat': rng.random((24, 32), np.float32),
-                'info': {'robot': {'name': 'arm 7', 'joints': [1, 2, 3]}, 'notes': ['<b>bold?</b>'], 'ok': True},
-                'label': index % 3, 'old': old if index == 1 else None, 'sound': (sweep[:, None], 16000),
-                'tokens': rng.integers(0, 50000, 300).astype(np.uint16), 'words': 'the cup is on the shelf now'.split(),
-                'zipped': parts[0] if index == 2 else None,
-            })  # fmt: skip
+            writer.append(
+                {
+                    'action': np.stack([np.sin(times + index), np.cos(2 * times)], 1).astype(np.float32),
+                    'camera': [np.full((90, 120, 3), (k * 2, 90, 255 - k * 2), np.uint8) for k in range(100)],
+                    'caption': CAPTIONS[index],
+                    'clips': parts,
+                    'depth': (500 + 4000 * np.exp(-(x**2) - y**2)).astype(np.uint16) * (x > -1.8),
+                    'film': path,
+                    'gyro': np.sin(np.arange(50)),
+                    'gyro_time': np.sort(rng.random(50) * 20),
+                    'heat': rng.random((24, 32), np.float32),
+                    'info': {
+                        'robot': {'name': 'arm 7', 'joints': [1, 2, 3]},
+                        'notes': ['<b>?</b>'],
+                        'ok': True,
+                    },
+                    'label': index % 3,
+                    'old': old if index == 1 else None,
+                    'sound': (sweep[:, None], 16000),
+                    'tokens': rng.integers(0, 50000, 300).astype(np.uint16),
+                    'words': ['the', 'cup', 'is', 'on', 'the', 'shelf', 'now'],
+                    'zipped': parts[0] if index == 2 else None,
+                }
+            )
 
 
 def write_photos(folder):
@@ -180,12 +226,21 @@ def write_photos(folder):
     spec = {'id': 'int(8)', 'image': 'png', 'label': 'int(1)', 'text': 'utf8'}
     metadata = {'fields': {'label': {'classes': ['cat', 'dog', 'owl', 'fox']}}}
     pixels = []
-    with bags.ShardedDatasetWriter(folder / 'photos', spec, shard_length=128, metadata=metadata, compression=['text']) as writer:
+    with bags.ShardedDatasetWriter(
+        folder / 'photos', spec, shard_length=128, metadata=metadata, compression=['text']
+    ) as writer:
         for index in range(500):
             image = np.kron(rng.integers(0, 256, (12, 16, 3), np.uint8), np.ones((16, 16, 1), np.uint8))
             image += rng.integers(0, 6, image.shape, np.uint8)
             pixels.append(image[5, 7].tolist())
-            writer.append({'id': index, 'image': image, 'label': index % 4, 'text': f'photo {index} of ' + 'a fox' * (index % 2) + 'an owl' * (index % 3)})
+            writer.append(
+                {
+                    'id': index,
+                    'image': image,
+                    'label': index % 4,
+                    'text': f'photo {index} of ' + 'a fox' * (index % 2) + 'an owl' * (index % 3),
+                }
+            )
     bags.consolidate(folder / 'photos')
     return pixels
 
@@ -216,6 +271,7 @@ def main():
     folder.mkdir(parents=True)
     rows = write_values(folder)
     write_unclosed(folder)
+    write_wider(folder)
     write_damaged(folder)
     write_media(folder)
     write_million(folder)

@@ -217,30 +217,33 @@ export class Dataset {
 
   /** Returns the number of items of a sequence; null where it is missing. */
   async count(index: number, field: string): Promise<number | null> {
-    return (await this.ref(index, field)).ref?.count ?? null;
+    return (await this.ref(index, field))?.ref.count ?? null;
   }
 
-  private async ref(index: number, field: string): Promise<{bag: Bag; ref: Ref; folder: Folder}> {
+  private async ref(index: number, field: string): Promise<{bag: Bag; ref: NonNullable<Ref>} | null> {
     const {folder, first} = this.shardOf(index);
+    if (!folder.spec.has(field)) return null;
     const [[row], bag] = await Promise.all([folder.rows(index - first, index - first + 1), folder.bag(field)]);
     const ref = row.get(field) ?? null;
     if (ref && ref.count && ref.first + ref.count > bag.count) {
       throw new CorruptError(folder.url, index - first, `field ${field}: the ref ${ref.first} + ${ref.count} is outside its bag of ${bag.count} records`);
     }
-    return {bag, ref, folder};
+    return ref && {bag, ref};
   }
 
   /** Returns the record of a plain field, or some items of a sequence; null if the value is missing. */
   async records(index: number, field: string, start = 0, stop = Infinity): Promise<Uint8Array[] | null> {
-    const {bag, ref} = await this.ref(index, field);
-    if (!ref) return null;
+    const found = await this.ref(index, field);
+    if (!found) return null;
+    const {bag, ref} = found;
     return bag.records(ref.first + Math.min(start, ref.count), ref.first + Math.min(stop, ref.count));
   }
 
   /** Returns where a record lies; null if the value is missing. */
   async location(index: number, field: string, item = 0): Promise<Location | null> {
-    const {bag, ref} = await this.ref(index, field);
-    if (!ref || item >= ref.count) return null;
+    const found = await this.ref(index, field);
+    if (!found || item >= found.ref.count) return null;
+    const {bag, ref} = found;
     const [start, stop] = await bag.bounds(ref.first + item, ref.first + item + 1);
     return {url: bag.file.url, start, stop, compressed: bag.compressed};
   }
@@ -264,18 +267,18 @@ export class Dataset {
   async *column(field: string, rows = 1 << 14): AsyncGenerator<{first: number; values: unknown[]}> {
     const type = this.type(field);
     for (const {folder, first, length} of this.shards) {
-      const bag = length ? await folder.bag(field) : null;
-      for (let start = 0; bag && start < length; start += rows) {
+      const bag = length && folder.spec.has(field) ? await folder.bag(field) : null;
+      for (let start = 0; start < length; start += rows) {
         const stop = Math.min(length, start + rows);
         const refs = (await folder.rows(start, stop)).map(row => row.get(field) ?? null);
         const present = refs.filter(ref => ref !== null);
         const low = present.reduce((least, ref) => Math.min(least, ref.first), Infinity);
         const high = present.reduce((most, ref) => Math.max(most, ref.first), -1);
         const dense = high - low < 2 * rows;
-        const records = dense && high >= 0 ? await bag.records(low, high + 1) : [];
+        const records = bag && dense && high >= 0 ? await bag.records(low, high + 1) : [];
         const values = [];
         for (const ref of refs) {
-          const record = ref && (dense ? records[ref.first - low] : await bag.record(ref.first));
+          const record = ref && (dense ? records[ref.first - low] : await bag!.record(ref.first));
           values.push(record ? decodeValue(type, record, folder.starts, `field ${field}`) : null);
         }
         yield {first: first + start, values};
@@ -302,12 +305,22 @@ function byIndex(index: unknown, base: string, cache: RangeCache) {
     if (typeof shard?.name !== 'string' || !/^\d+$/.test(shard.name) || !isCount(shard.length)) {
       throw new CorruptError(where, null, 'expected the name of a shard folder and its length');
     }
+    if (typeof shard.sizes !== 'object' || shard.sizes === null) throw new CorruptError(where, null, 'expected the sizes of each shard');
     add(sizes, shard.sizes);
     add(counts, shard.counts);
-    return {name: shard.name, length: shard.length, folder: new Folder(cache, `${base}${shard.name}/`, spec, shard.sizes, shard.length)};
+    // A shard may lack optional fields, and then lacks their bags.
+    const own = new Map([...spec].filter(([field]) => Object.hasOwn(shard.sizes, `${field}.bag`) || Object.hasOwn(shard.sizes, `${field}.bagz`)));
+    return {name: shard.name, length: shard.length, folder: new Folder(cache, `${base}${shard.name}/`, own, shard.sizes, shard.length)};
   });
   folders.sort((a, b) => Number(a.name) - Number(b.name));
   return {spec, folders, totals: [sizes, counts]};
+}
+
+/** The fields of all shards: some may have more, which are optional. */
+function union(spec: Spec, others: Spec[]): Spec {
+  const texts: Record<string, string> = {};
+  for (const types of [...others, spec]) for (const [name, type] of types) Object.defineProperty(texts, name, {value: type.text, enumerable: true, configurable: true});
+  return parseSpec(texts, '');
 }
 
 async function probe(base: string, cache: RangeCache) {
@@ -332,7 +345,7 @@ async function probe(base: string, cache: RangeCache) {
     }));
     const end = found.indexOf(null);
     folders.push(...found.slice(0, end < 0 ? PROBES : end).map(entry => entry!));
-    if (end >= 0) return {spec, folders};
+    if (end >= 0) return {spec: union(spec, folders.map(({folder}) => folder.spec)), folders};
   }
   throw new ServerError(base, `has more than ${MAX_PROBED} shards and no shards.json: run bags.consolidate, which writes one`);
 }
