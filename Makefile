@@ -64,14 +64,14 @@ test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which
 	env -u PYTHON_GIL .venv-freethreaded/bin/python -m pytest -n auto --maxprocesses 8 --ignore tests/formats $(ARGS)
 
 viewer: viewer/node_modules/ready ## builds the page of `bags view` into bags/viewer/static; needs Node.js 20
-	cd viewer && npm run --silent build -- --logLevel warn
+	@cd viewer && npm run --silent build -- --logLevel warn
 
 test-viewer: .venv/ready viewer ## the tests of the page, with Chromium (CHROMIUM=path uses another); installs nothing
-	cd viewer && PYTHON="$(CURDIR)/$(BIN)/python" npm test --silent -- $(ARGS)
+	@cd viewer && PYTHON="$(CURDIR)/$(BIN)/python" npm test --silent -- $(ARGS)
 
 viewer/node_modules/ready: viewer/package-lock.json
 	@echo 'installing the packages of the viewer'
-	@cd viewer && npm ci --silent --no-audit --no-fund
+	@cd viewer && npm ci --loglevel error --no-audit --no-fund
 	@touch $@
 
 flows: .venv/ready ## counts the functions that one read, batch or append passes (ARGS='--trace append')

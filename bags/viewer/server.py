@@ -30,7 +30,7 @@ OPEN_FILES = 64
 """Remote files that stay open."""
 FILE = re.compile(r'(?:(?P<shard>[0-9]+)/)?(?P<name>[^/\\\0]+)')
 JSON = frozenset(['spec.json', 'shards.json', 'metadata.json', 'statistics.json'])
-BAGS = ('.bag', '.bagz', '.idx')
+FILES = ('.bag', '.bagz', '.idx', '.index')
 
 
 class ViewServer:
@@ -121,7 +121,7 @@ class ViewServer:
 
     def _find_data(self, path: str) -> tuple[File | bytes, str] | None:
         match = FILE.fullmatch(path)
-        if match is None or not (match['name'] in JSON or match['name'].endswith(BAGS)):
+        if match is None or not (match['name'] in JSON or match['name'].endswith(FILES)):
             return None
         store, folder = self.location.store, self.location.path
         full = store.join(store.join(folder, match['shard']) if match['shard'] else folder, match['name'])

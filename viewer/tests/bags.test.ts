@@ -6,6 +6,7 @@ import {afterEach, describe, expect, test} from 'vitest';
 
 import {Bag} from '../src/bags/bag';
 import {Dataset} from '../src/bags/dataset';
+import {findKey} from '../src/bags/keys';
 import {RangeCache, RemoteFile} from '../src/bags/ranges';
 import {parseType} from '../src/bags/spec';
 import {NdArray} from '../src/bags/values';
@@ -118,6 +119,15 @@ describe('datasets of bags', () => {
     const found = [];
     for await (const {values} of dataset.column('more')) found.push(...values);
     expect(found).toEqual([null, null, null, null, 'more 1', 'more 2']);
+  });
+
+  test('keys', async () => {
+    const cache = await serve();
+    const dataset = await Dataset.open(`${server.url}/values/photos`, cache);
+    expect(await findKey(dataset, 'id', '321')).toBe(321);
+    expect(await findKey(dataset, 'text', 'photo 17 of a foxan owlan owl')).toBe(17);
+    expect(await findKey(dataset, 'text', 'photo 17')).toBe(-1);
+    expect(await findKey(dataset, 'label', '1')).toBe(null);
   });
 
   test('one that is being written shows what was flushed', async () => {

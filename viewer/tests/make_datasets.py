@@ -135,7 +135,7 @@ def write_damaged(folder):
     path.write_bytes(path.read_bytes()[:-11])
 
 
-def film(frames, height=192, width=256, fps=30):
+def film(frames, height=192, width=256):
     """Frames that show their number in 16 blocks of bits, over noise, which makes the film large."""
     rng = np.random.default_rng(1)
     noise = rng.integers(60, 190, (8, height, width, 3), np.uint8)
@@ -242,6 +242,8 @@ def write_photos(folder):
                 }
             )
     bags.consolidate(folder / 'photos')
+    bags.create_index(folder / 'photos', 'text')
+    bags.create_index(folder / 'photos', 'id')
     return pixels
 
 

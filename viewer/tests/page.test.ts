@@ -121,6 +121,17 @@ describe('grid', () => {
     expect(problems).toEqual([]);
   });
 
+  test('a key is found by its index', async () => {
+    await open('photos');
+    await page.locator('.card').first().waitFor();
+    await page.getByLabel('Go to datapoint').fill('text = photo 400 of an owl');
+    await page.keyboard.press('Enter');
+    await page.locator('.card[data-index="400"]').waitFor();
+    await page.getByLabel('Go to datapoint').fill('no such photo');
+    await page.keyboard.press('Enter');
+    await page.getByText('no datapoint has the key').waitFor();
+  });
+
   test('fields are chosen, datapoints filtered and marked', async () => {
     await open('photos', 'fields=label&fields=text');
     await page.locator('.card b').first().waitFor();

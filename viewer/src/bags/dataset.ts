@@ -185,6 +185,11 @@ export class Dataset {
     return new Dataset(base, cache, spec, length, metadata, shards, totals?.[0] ?? null, totals?.[1] ?? null);
   }
 
+  /** The URL of the folder with what is kept of the whole dataset: of the first shard. */
+  get firstFolder(): string {
+    return this.shards[0]?.folder.url ?? this.url;
+  }
+
   get shardCount(): number {
     return this.shards.length;
   }

@@ -1,15 +1,13 @@
 // Records of .bagz: each is one zstd frame, whose checksum is compared.
 
 import {decompress as decompressFrame} from 'fzstd';
-import createHasher from 'xxhash-wasm';
+import {xxhash64} from 'hash-wasm';
 
 import {CorruptError} from './errors';
 
 /** Most bytes that a frame may announce. */
 const MAX_RECORD_BYTES = 256 << 20;
 const MAGIC = 0xfd2fb528;
-
-let hasher: ReturnType<typeof createHasher> | undefined;
 
 /** Decompresses a record; zero bytes are an empty record. */
 export async function decompress(data: Uint8Array, where: string, record: number): Promise<Uint8Array> {
@@ -35,9 +33,8 @@ export async function decompress(data: Uint8Array, where: string, record: number
   }
   if (found.length !== size) throw new CorruptError(where, record, `expected ${size} bytes, got ${found.length}`);
   if (descriptor & 4) {
-    hasher ??= createHasher();
-    const digest = (await hasher).h64Raw(found) & 0xffffffffn;
-    if (Number(digest) !== view.getUint32(data.length - 4, true)) {
+    const digest = await xxhash64(found);
+    if (parseInt(digest.slice(8), 16) !== view.getUint32(data.length - 4, true)) {
       throw new CorruptError(where, record, 'differs from the checksum of its zstd frame: it is damaged');
     }
   }

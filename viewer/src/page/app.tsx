@@ -3,6 +3,7 @@
 import {useEffect, useMemo, useState} from 'preact/hooks';
 
 import {Dataset} from '../bags/dataset';
+import {findKey, keyFields} from '../bags/keys';
 import {RangeCache} from '../bags/ranges';
 import {DatapointPage} from './datapoint';
 import {FieldsPage} from './fields';
@@ -100,21 +101,44 @@ function useFiltered(dataset: Dataset, text: string, report: (part: number) => v
   }, [dataset, text]);
 }
 
+/** Goes to an index, or to the datapoint that has a key, by the index of a field. */
 function Jump({dataset, route}: {dataset: Dataset; route: Route}) {
-  const go = (event: Event) => {
+  const [problem, setProblem] = useState('');
+  const go = async (event: Event) => {
     event.preventDefault();
     const input = (event.currentTarget as HTMLFormElement).elements.namedItem('index') as HTMLInputElement;
-    const index = Math.trunc(Number(input.value.replace(/[,_ ]/g, '')));
-    const at = Math.min(dataset.length - 1, index < 0 ? dataset.length + index : index);
-    if (Number.isFinite(at) && at >= 0) navigate({at, t: 0});
-    input.value = '';
+    const text = input.value.trim();
+    const index = Number(text.replace(/[,_ ]/g, ''));
+    try {
+      const at = Number.isInteger(index) && text ? Math.min(dataset.length - 1, index < 0 ? dataset.length + index : index) : await findRow(dataset, text);
+      setProblem('');
+      if (at >= 0) navigate({at, t: 0});
+      input.value = '';
+    } catch (error) {
+      setProblem((error as Error).message);
+    }
   };
   return (
-    <form onSubmit={go}>
-      <input name="index" class="jump" inputMode="numeric" autocomplete="off" aria-label="Go to datapoint"
+    <form onSubmit={go} class="filter jump">
+      <input name="index" autocomplete="off" aria-label="Go to datapoint" class={problem ? 'wrong' : ''}
+        title="An index, or a key as name=cat.jpg of a field that bags.create_index has indexed"
         placeholder={`Go to ${route.at.toLocaleString('en')} …`} />
+      {problem && <span class="failure" role="alert" title={problem}>{problem}</span>}
     </form>
   );
+}
+
+async function findRow(dataset: Dataset, text: string): Promise<number> {
+  const [, field, key] = /^([^=]+?)\s*=\s*(.*)$/.exec(text) ?? [null, null, text];
+  const names = field === null ? keyFields(dataset) : [field];
+  let indexed = 0;
+  for (const name of names) {
+    const found = await findKey(dataset, name, key.replace(/^(["'])(.*)\1$/, '$2'));
+    if (found !== null) indexed += 1;
+    if (found !== null && found >= 0) return found;
+  }
+  throw new Error(indexed ? `no datapoint has the key ${key}` : field !== null && !dataset.spec.has(field) ? `no field ${field}`
+    : `no index of ${field ?? 'any field'}: bags.create_index makes one; a filter finds it too`);
 }
 
 function FilterBox({text, busy, error}: {text: string; busy: number | null; error: string | null}) {
@@ -180,5 +204,5 @@ function Traffic({dataset}: {dataset: Dataset}) {
     const timer = setInterval(() => update(count => count + 1), 1000);
     return () => clearInterval(timer);
   }, []);
-  return <footer class="faint">{bytesText(dataset.cache.bytes)} in {countText(dataset.cache.requests, 'request')}</footer>;
+  return <footer class="faint" title="Read by this page; films read their pieces by themselves">{bytesText(dataset.cache.bytes)} in {countText(dataset.cache.requests, 'request')}</footer>;
 }

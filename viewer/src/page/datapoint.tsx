@@ -99,7 +99,7 @@ function Field(props: FieldProps) {
   const {dataset, field} = props;
   const type = dataset.type(field), kind = kindOf(type);
   const {unit} = dataset.facts(field);
-  const wide = kind === 'video' || kind === 'audio' || kind === 'array' || type.sequence && kind !== 'text';
+  const wide = kind === 'video' || kind === 'audio' || type.sequence && ['array', 'number', 'image'].includes(kind);
   const Panel = kind === 'video' ? VideoPanel : kind === 'audio' && !type.sequence ? SoundPanel
     : type.sequence ? SequencePanel : kind === 'image' ? ImagePanel : ValuePanel;
   return (

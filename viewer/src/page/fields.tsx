@@ -53,9 +53,9 @@ export function FieldsPage({dataset}: {dataset: Dataset}) {
 
 async function readStatistics(dataset: Dataset): Promise<Record<string, Statistics>> {
   try {
-    const found = parseJson(await readWhole(dataset.cache, `${dataset.url}statistics.json`), 'statistics.json') as Record<string, any>;
+    const found = parseJson(await readWhole(dataset.cache, `${dataset.firstFolder}statistics.json`), 'statistics.json') as Record<string, any>;
     const fields: Record<string, Statistics> = {};
-    for (const [name, entry] of Object.entries(found.fields ?? {})) fields[name] = (entry as any).statistics ?? entry;
+    for (const [name, entry] of Object.entries(found.fields ?? {})) fields[name] = entry as Statistics;
     return fields;
   } catch (error) {
     if (error instanceof MissingError) return {};

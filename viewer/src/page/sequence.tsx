@@ -37,7 +37,10 @@ type Props = FieldProps & {count: number; times: Float64Array | null};
 
 /** Seconds of the items, by the rate or the field of times that metadata names; null if neither is known. */
 async function timesOf(dataset: Dataset, index: number, field: string, count: number): Promise<Float64Array | null> {
-  const {rate, start = 0, times} = dataset.facts(field);
+  const {rate, start = 0} = dataset.facts(field);
+  // A field that has the times of others has its own as well.
+  const isTimes = [...dataset.spec.keys()].some(name => dataset.facts(name).times === field);
+  const times = isTimes ? field : dataset.facts(field).times;
   const read = Math.min(count, MAX_ITEMS);
   if (typeof times === 'string' && dataset.spec.has(times)) {
     const values = await dataset.value(index, times, 0, read);

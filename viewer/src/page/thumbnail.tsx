@@ -6,6 +6,7 @@ import type {Dataset} from '../bags/dataset';
 import {kindOf, NdArray} from '../bags/values';
 import {bytesText, numberText, shortText} from './format';
 import {mediaUrl, mimeOf, releaseUrl, useBlobUrl, useLoaded} from './load';
+import {dataUrl} from './route';
 import {Sparkline} from './sparkline';
 
 /** Larger images are only shown on the page of their datapoint. */
@@ -29,7 +30,9 @@ export function Thumbnail(props: Props) {
 }
 
 export function Failure({error}: {error: Error}) {
-  return <span class="failure" title={error.message}>⚠ {error.message}</span>;
+  // Paths are those in the dataset.
+  const message = error.message.replaceAll(dataUrl()?.replace(/\/?$/, '/') ?? '', '');
+  return <span class="failure" title={error.message}>⚠ {message}</span>;
 }
 
 function Absent() {
@@ -118,7 +121,7 @@ function ValueThumbnail({dataset, index, field}: Props) {
   const series = seriesOf(value);
   if (series) {
     const what = value instanceof NdArray ? shortText(value) : `${count} items`;
-    return <span class="plot" title={what}><Sparkline series={series} /><span class="badge">{what}</span></span>;
+    return <span class="plot" title={what}><Sparkline series={series} /></span>;
   }
   if (type.sequence && Array.isArray(value)) {
     const text = value.map(item => typeof item === 'string' ? item : shortText(item, 60)).join(' · ');
