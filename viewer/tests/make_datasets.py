@@ -3,11 +3,14 @@
 python viewer/tests/make_datasets.py FOLDER
 """
 
+import base64
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -221,6 +224,34 @@ def write_media(folder):
             )
 
 
+def write_depth(folder):
+    """PNGs of 16 bits with each of the filters."""
+    rng = np.random.default_rng(5)
+    images = []
+    for kind in range(5):
+        values = np.cumsum(rng.integers(0, 300, (17, 31)), 1).astype('>u2')
+        rows = values.view(np.uint8).reshape(17, 62).astype(int)
+        left, up = np.pad(rows, ((0, 0), (2, 0)))[:, :-2], np.pad(rows, ((1, 0), (0, 0)))[:-1]
+        corner = np.pad(up, ((0, 0), (2, 0)))[:, :-2]
+        guess = left + up - corner
+        far = [abs(guess - side) for side in (left, up, corner)]
+        paeth = np.where(
+            (far[0] <= far[1]) & (far[0] <= far[2]), left, np.where(far[1] <= far[2], up, corner)
+        )
+        filtered = (rows - [0, left, up, (left + up) // 2, paeth][kind]) % 256
+        data = np.pad(filtered.astype(np.uint8), ((0, 0), (1, 0)), constant_values=kind).tobytes()
+
+        def chunk(name, data):
+            return struct.pack('>I', len(data)) + name + data + struct.pack('>I', zlib.crc32(name + data))
+
+        header = struct.pack('>IIBBBBB', 31, 17, 16, 0, 0, 0, 0)
+        parts = chunk(b'IHDR', header) + chunk(b'IDAT', zlib.compress(data)) + chunk(b'IEND', b'')
+        png = b'\x89PNG\r\n\x1a\n' + parts
+        assert (bags.decoders['png'](png).reshape(17, 31) == values).all()
+        images.append({'png': base64.b64encode(png).decode(), 'values': values.reshape(-1).tolist()})
+    (folder / 'depth.json').write_text(json.dumps(images))
+
+
 def write_photos(folder):
     rng = np.random.default_rng(3)
     spec = {'id': 'int(8)', 'image': 'png', 'label': 'int(1)', 'text': 'utf8'}
@@ -278,6 +309,7 @@ def main():
     write_media(folder)
     write_million(folder)
     write_strange(folder)
+    write_depth(folder)
     (folder / 'pixels.json').write_text(json.dumps(write_photos(folder)))
     (folder / 'expected.json').write_text(json.dumps(rows))
 

@@ -1,12 +1,13 @@
 // The built page in Chromium, against a plain web server with ranges. Screenshots are left in tests/out/screenshots.
 
+import {spawn} from 'node:child_process';
 import {existsSync, mkdirSync, readFileSync} from 'node:fs';
 
 import {type Browser, chromium, type Page} from 'playwright-core';
 import {afterAll, afterEach, beforeAll, beforeEach, describe, expect, test} from 'vitest';
 
 import {RangeServer} from './server';
-import {OUT, ROOT} from './setup';
+import {ENVIRONMENT, OUT, PYTHON, ROOT} from './setup';
 
 const STATIC = `${ROOT}bags/viewer/static`;
 const SHOTS = `${OUT}screenshots`;
@@ -62,12 +63,15 @@ async function expectFrame(selector: string, frame: number): Promise<void> {
 
 describe('grid', () => {
   test('shows images, first within a second, and reads a small part', async () => {
+    await page.addInitScript(() => document.addEventListener('load', event => {
+      if (event.target instanceof HTMLImageElement) (window as any).firstImage ??= performance.now();
+    }, true));
     await open('photos');
     await page.locator('.card img').first().waitFor();
-    console.log(`first image of the grid after ${Math.round(await page.evaluate(() => performance.now()))} ms`);
     await expect.poll(() => page.locator('.card img').count()).toBeGreaterThan(10);
     await page.waitForTimeout(500);
     await shot('grid-light');
+    console.log(`first image of the grid after ${Math.round(await page.evaluate(() => (window as any).firstImage))} ms`);
     const card = page.locator('.card[data-index="3"] img');
     const pixel = await card.evaluate(async (image: HTMLImageElement) => {
       await image.decode();
@@ -242,6 +246,33 @@ test('field facts', async () => {
   await expect.poll(() => page.locator('.bars').count()).toBe(4);
   await shot('fields');
   expect(problems).toEqual([]);
+});
+
+test('bags view', async () => {
+  const process = spawn(PYTHON, ['-m', 'bags', 'view', `${OUT}values/media`, '--no-browser'], {env: ENVIRONMENT, stdio: 'pipe'});
+  try {
+    const url = await new Promise<string>((resolve, reject) => {
+      let text = '';
+      process.stdout.on('data', data => {
+        text += data;
+        const match = /http:\S+/.exec(text);
+        if (match) resolve(match[0]);
+      });
+      process.on('exit', () => reject(new Error('bags view ended')));
+    });
+    await page.goto(url);
+    await page.locator('.card img').first().waitFor();
+    await page.waitForTimeout(1500);
+    await shot('grid-media');
+    await page.locator('.card[data-index="2"] .open').click();
+    await panel('film').getByText('frame 0 of 600').waitFor();
+    await expectFrame('[data-field="film"] video', 0);
+    await page.keyboard.press('ArrowRight');
+    await expectFrame('[data-field="film"] video', 1);
+    expect(problems).toEqual([]);
+  } finally {
+    process.kill('SIGINT');
+  }
 });
 
 describe('servers', () => {

@@ -7,12 +7,10 @@ import {fileURLToPath} from 'node:url';
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 export const OUT = fileURLToPath(new URL('out/', import.meta.url));
 
-export function python(...args: string[]): void {
-  const local = `${ROOT}.venv/bin/python`;
-  const found = process.env.PYTHON ?? (existsSync(local) ? local : 'python3');
-  execFileSync(found, args, {stdio: 'inherit', env: {...process.env, PYTHONPATH: ROOT}});
-}
+const LOCAL = `${ROOT}.venv/bin/python`;
+export const PYTHON = process.env.PYTHON ?? (existsSync(LOCAL) ? LOCAL : 'python3');
+export const ENVIRONMENT = {...process.env, PYTHONPATH: ROOT, PYTHONUNBUFFERED: '1'};
 
 export default function setup(): void {
-  python(`${ROOT}viewer/tests/make_datasets.py`, `${OUT}values`);
+  execFileSync(PYTHON, [`${ROOT}viewer/tests/make_datasets.py`, `${OUT}values`], {stdio: 'inherit', env: ENVIRONMENT});
 }

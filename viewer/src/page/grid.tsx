@@ -13,13 +13,16 @@ const CARD_WIDTH = 190;
 const GAP = 10;
 const HEIGHTS: Record<string, number> = {image: 146, video: 146, array: 62, text: 62, tree: 62, number: 38, audio: 38, bytes: 38};
 const HEADER = 28;
+const MAX_FIELDS = 5;
+const MAX_PICTURES = 2;
 
 /** The fields that the grid shows unless it is told. */
 export function defaultFields(dataset: Dataset): string[] {
   const order = ['image', 'video', 'text', 'number', 'array', 'audio', 'tree', 'bytes'];
   const names = [...dataset.spec.keys()];
   names.sort((a, b) => order.indexOf(kindOf(dataset.type(a))) - order.indexOf(kindOf(dataset.type(b))));
-  return names.slice(0, 5);
+  const pictures = names.filter(name => ['image', 'video'].includes(kindOf(dataset.type(name))));
+  return names.filter(name => !pictures.slice(MAX_PICTURES).includes(name)).slice(0, MAX_FIELDS);
 }
 
 interface Props {

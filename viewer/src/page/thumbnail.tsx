@@ -4,6 +4,8 @@ import {useEffect, useState} from 'preact/hooks';
 
 import type {Dataset} from '../bags/dataset';
 import {kindOf, NdArray} from '../bags/values';
+import {drawValues} from '../media/colors';
+import {decodeDeepPng, isDeepPng} from '../media/png';
 import {bytesText, numberText, shortText} from './format';
 import {mediaUrl, mimeOf, releaseUrl, useBlobUrl, useLoaded} from './load';
 import {dataUrl} from './route';
@@ -46,19 +48,22 @@ function ImageThumbnail({dataset, index, field}: Props) {
     const count = type.sequence ? await dataset.count(index, field) : 1;
     const size = location ? location.stop - location.start : 0;
     const data = location && size <= MAX_THUMBNAIL_BYTES ? (await dataset.records(index, field, 0, 1))![0] : null;
-    return {data, size, count};
+    // Of more than 8 bits, browsers show little.
+    const drawn = data && isDeepPng(data) ? drawValues(await decodeDeepPng(data), true).image : null;
+    return {data, size, count, drawn};
   }, [dataset, index, field], DELAY);
-  const url = useBlobUrl(loaded.state === 'ready' ? loaded.value.data : null, mimeOf(type.word));
+  const url = useBlobUrl(loaded.state === 'ready' && !loaded.value.drawn ? loaded.value.data : null, mimeOf(type.word));
   const [broken, setBroken] = useState(false);
   useEffect(() => setBroken(false), [url]);
   if (loaded.state === 'error') return <Failure error={loaded.error} />;
   if (loaded.state === 'loading') return <span class="thumb loading" />;
-  const {data, size, count} = loaded.value;
+  const {data, size, count, drawn} = loaded.value;
   if (count === null || (!size && !data)) return <Absent />;
   if (!data) return <span class="thumb faint">{bytesText(size)}</span>;
   if (broken) return <Failure error={new Error('the browser cannot decode this image')} />;
   return (
     <span class="thumb">
+      {drawn && <canvas width={drawn.width} height={drawn.height} ref={canvas => canvas?.getContext('2d')!.putImageData(drawn, 0, 0)} />}
       {url && <img src={url} alt="" decoding="async" onError={() => setBroken(true)} />}
       {type.sequence && <span class="badge">{count}</span>}
     </span>
