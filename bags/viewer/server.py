@@ -18,7 +18,7 @@ from bags.dataset.shard_index import INDEX, dump_index
 from bags.errors import BagsError
 from bags.maintenance.consolidate import describe_shards
 from bags.maintenance.location import Location, locate
-from bags.storage import File, Hints
+from bags.storage import File, Hints, store_for
 from bags.viewer.page import find_page
 
 __all__ = ['ViewServer']
@@ -61,7 +61,7 @@ class ViewServer:
     ) -> None:
         self.page = find_page()
         if not isinstance(dataset, Location):
-            dataset = locate(dataset, filesystem, storage_options)
+            dataset = _locate(dataset, filesystem, storage_options)
         self.location = dataset
         if self.location.kind == 'bags':
             raise ValueError(f'{self.location.path}: expected a dataset, which is a folder, got a bag')
@@ -80,7 +80,8 @@ class ViewServer:
         name = os.path.basename(self.location.path.rstrip('/')) or 'data'
         self.folder = urllib.parse.quote(name, safe='')
         """Of the dataset, below /data/: the page shows it as the name."""
-        self._thread = threading.Thread(target=self._server.serve_forever, name='bags view', daemon=True)
+        # 50 ms is how long `close` waits at most.
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 
     @property
@@ -148,6 +149,16 @@ class ViewServer:
                 except (BagsError, OSError, ValueError):
                     self._index = b''
             return self._index
+
+
+def _locate(
+    path: str | os.PathLike[str], filesystem: Any, storage_options: Mapping[str, Any] | None
+) -> Location:
+    if filesystem is None and re.match('https?://', os.fspath(path)):
+        # Web servers list nothing: the page asks for what there may be.
+        store, folder = store_for(path, None, storage_options)
+        return Location('folder', store, folder, [folder])
+    return locate(path, filesystem, storage_options)
 
 
 def _is_inside(path: str, folder: str) -> bool:

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import re
 import subprocess
 import sys
 
@@ -24,13 +23,20 @@ def test_it_serves_until_it_is_interrupted(made, built):
         'import sys; from bags.viewer import page; page.PAGE = sys.argv.pop(1); '
         'from bags.cli import main; main()'
     )
-    command = [sys.executable, '-c', code, str(built), 'view', str(made / 'episodes'), '--no-browser']
+    command = [
+        sys.executable,
+        '-c',
+        code,
+        str(built),
+        'view',
+        str(made / 'episodes'),
+        '--no-browser',
+        '--json',
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        line = ''
-        while 'http' not in line:
-            line += process.stdout.readline()
-        port = int(re.search(r'127\.0\.0\.1:(\d+)', line)[1])
-        connection = http.client.HTTPConnection('127.0.0.1', port, timeout=10)
+        found = json.loads(process.stdout.readline())
+        assert found['url'].startswith(f'http://127.0.0.1:{found["port"]}/?data=')
+        connection = http.client.HTTPConnection('127.0.0.1', found['port'], timeout=10)
         connection.request('GET', '/data/episodes/000000/spec.json', headers={'Range': 'bytes=0-999'})
         assert 'image' in json.loads(connection.getresponse().read())
         connection.close()
@@ -49,3 +55,5 @@ def test_export(made, built, tmp_path, run):
     result = run('view', made / 'episodes', '--export', tmp_path / 'site')
     assert (tmp_path / 'site' / 'index.html').read_text() == 'page'
     assert 'index.html?data=' in result.stdout
+    shown = run('view', made / 'episodes', '--export', tmp_path / 'other', '--json').stdout
+    assert len(json.loads(shown)['files']) == 1

@@ -123,6 +123,18 @@ def test_errors(dataset, tmp_path, server, built):
         ViewServer(dataset)
 
 
+def test_a_dataset_on_a_web_server(dataset):
+    """Of which nothing is listed: this one serves its files like any other."""
+    dataset.rename(dataset.parent / 'plain')
+    with (
+        ViewServer(dataset.parent / 'plain') as web,
+        ViewServer(f'http://127.0.0.1:{web.port}/data/plain') as other,
+    ):
+        path = f'/data/{other.folder}/000001/spec.json'
+        assert json.loads(ask(other, path, Range='bytes=0-999')[1]) == SPEC
+        assert ask(other, f'/data/{other.folder}/spec.json')[0].status == 404
+
+
 def test_export(tmp_path, built):
     files = page.export_page(tmp_path / 'site')
     assert [os.path.relpath(path, tmp_path / 'site') for path in files] == ['assets/index-x.js', 'index.html']

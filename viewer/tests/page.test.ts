@@ -37,6 +37,8 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   await page.close();
+  const asked = server.asked.filter(({path}) => path.includes('/data/'));
+  expect(asked.filter(({method, range}) => method !== 'GET' || !range)).toEqual([]);
   server.stop();
 });
 
@@ -83,7 +85,6 @@ describe('grid', () => {
     await page.getByLabel('Dark theme').click();
     await page.waitForTimeout(200);
     await shot('grid-dark');
-    expect(server.asked.filter(({path}) => path.includes('/data/')).every(({method, range}) => method === 'GET' && range)).toBe(true);
     expect(problems).toEqual([]);
   });
 
