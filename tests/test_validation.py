@@ -79,10 +79,10 @@ WRONG = {
     'copy, on_error': (lambda d, to: bags.copy(d, to, on_error='x'), "'raise' or 'skip', got 'x'"),
     'copy, add': (lambda d, to: bags.copy(d, to, add='x'), "a mapping of fields .* got 'x'"),
     'convert, workers': (lambda d, to: bags.convert('.', to, workers='2'), "got '2'"),
-    'convert, source': (lambda d, to: bags.convert(3, to), 'a folder, a tar or several tars, got 3'),
+    'convert, source': (lambda d, to: bags.convert(3, to), 'a path or several paths, got 3'),
     'convert, spec': (lambda d, to: bags.convert('.', to, spec='x'), "a mapping of fields .* got 'x'"),
     'export, shard_size': (lambda d, to: bags.export(d, to, shard_size='3'), "got '3'"),
-    'export, format': (lambda d, to: bags.export(d, to, format='zip'), "'webdataset' or 'files', got 'zip'"),
+    'export, format': (lambda d, to: bags.export(d, to, format='zip'), "'webdataset' or .*, got 'zip'"),
     'export, fields': (
         lambda d, to: bags.export(d, to, fields={'words': [0]}),
         r'as a whole, got items \[0\]',

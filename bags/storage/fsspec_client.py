@@ -60,15 +60,19 @@ def make_filesystem(scheme: str, options: Mapping[str, Any], policy: RetryPolicy
             'connect_timeout': policy.connect_timeout,
             'read_timeout': policy.timeout,  # A single attempt is bounded by the client.
             'max_pool_connections': policy.concurrency,
+            'retries': {'total_max_attempts': 1},  # Otherwise `with_retries` repeats 25 attempts.
             **(options.get('config_kwargs') or {}),
         }
     try:
         # Not fsspec's instance, which it shares with whoever asks for equal options.
-        return fsspec.filesystem(scheme, skip_instance_cache=True, **options)
+        filesystem = fsspec.filesystem(scheme, skip_instance_cache=True, **options)
     except ImportError as exc:
         # fsspec wraps the error that names the package.
         missing = getattr(exc.__cause__, 'name', None) or exc.name or f'the fsspec package for {scheme}'
         raise MissingDependencyError(*PACKAGES.get(scheme, (missing, ''))) from exc
+    if scheme == 's3':
+        filesystem.retries = 1
+    return filesystem
 
 
 class FsspecClient(ObjectClient):
