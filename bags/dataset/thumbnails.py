@@ -58,7 +58,7 @@ def _thumbnail(dataset: Readable, row: int, field: str) -> str:
         shown = {field: range(MAX_ITEMS)} if kind.sequence else field
         if not kind.sequence and (size := _size(dataset, row, field)) > MAX_BYTES:
             return f'{size:,} bytes'
-        return note + escape(_as_text(dataset[row, shown][field]))
+        return note + escape(_as_text(dataset[row, shown][field], is_sequence=kind.sequence))
     except ValueError as exc:
         if kind.optional and not isinstance(exc, BagsError):
             return 'None'
@@ -124,8 +124,10 @@ def _as_html(image: Any) -> str:
     return f'<img src="data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}">'
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: Any, *, is_sequence: bool) -> str:
     if isinstance(value, np.ndarray):
-        return f'{value.dtype} {value.shape}' if value.size > MAX_ITEMS else str(value.tolist())
+        if value.size <= MAX_ITEMS:
+            return np.array2string(value, precision=4, separator=', ')
+        return f'{value.dtype} {value.shape[1:] if is_sequence else value.shape}'
     text = value if isinstance(value, str) else reprlib.repr(value)
     return text if len(text) <= MAX_TEXT else f'{text[:MAX_TEXT]}…'
