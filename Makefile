@@ -66,7 +66,7 @@ test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which
 viewer: viewer/node_modules/ready ## builds the page of `bags view` into bags/viewer/static; needs Node.js 20
 	@cd viewer && npm run --silent build -- --logLevel warn
 
-test-viewer: .venv/ready viewer ## the tests of the page, with Chromium (CHROMIUM=path uses another); installs nothing
+test-viewer: .venv/ready viewer ## the tests of the page, with Chromium of the system (CHROMIUM=path uses another)
 	@cd viewer && PYTHON="$(CURDIR)/$(BIN)/python" npm test --silent -- $(ARGS)
 
 viewer/node_modules/ready: viewer/package-lock.json

@@ -21,8 +21,11 @@ export function defaultFields(dataset: Dataset): string[] {
   const order = ['image', 'video', 'text', 'number', 'array', 'audio', 'tree', 'bytes'];
   const names = [...dataset.spec.keys()];
   names.sort((a, b) => order.indexOf(kindOf(dataset.type(a))) - order.indexOf(kindOf(dataset.type(b))));
-  const pictures = names.filter(name => ['image', 'video'].includes(kindOf(dataset.type(name))));
-  return names.filter(name => !pictures.slice(MAX_PICTURES).includes(name)).slice(0, MAX_FIELDS);
+  const of = (kind: string) => names.filter(name => kindOf(dataset.type(name)) === kind);
+  // A picture and a film, or two of one kind.
+  const pictures = [of('image')[0], of('video')[0], of('image')[1], of('video')[1]].filter(Boolean).slice(0, MAX_PICTURES);
+  const others = names.filter(name => !['image', 'video'].includes(kindOf(dataset.type(name))));
+  return [...pictures, ...others].slice(0, MAX_FIELDS);
 }
 
 interface Props {
