@@ -20,12 +20,15 @@ from bags.dataset.key_index import Matches, sort_matches
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.selection import Fields, Selection, select_fields, select_whole
 from bags.dataset.spec import Spec
+from bags.dataset.thumbnails import thumbnails
 from bags.indexing import Int64s, as_indices, check_index
 
 __all__ = ['Datapoint', 'Dataset', 'Indices', 'Select', 'View', 'check_dataset']
 
 Indices = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
 """Several datapoints: a list, a range or an array of integers."""
+SHOWN_ROWS = 3
+"""Datapoints that notebooks show of a dataset."""
 
 
 class Dataset(FieldAccess):
@@ -152,8 +155,9 @@ class Dataset(FieldAccess):
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        """Called by notebooks."""
-        return as_html(self._heading(), self.spec)
+        """Called by notebooks: the fields, with those of the first datapoints."""
+        columns = thumbnails(self, range(min(SHOWN_ROWS, len(self))))
+        return as_html(self._heading(), self.spec, columns)
 
     def __enter__(self) -> Self:
         return self

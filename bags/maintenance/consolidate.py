@@ -22,7 +22,7 @@ from bags.maintenance.location import Location
 from bags.progress import progress as show_progress
 from bags.storage import Store, store_for
 
-__all__ = ['consolidate', 'index_damage']
+__all__ = ['consolidate', 'describe_shards', 'index_damage']
 
 
 def consolidate(
@@ -53,6 +53,17 @@ def consolidate(
         CorruptError: A shard cannot be read.
     """
     store, path = store_for(directory, filesystem, storage_options)
+    types, shards = describe_shards(store, path, progress)
+    store.replace(store.join(path, INDEX), dump_index(types, shards))
+    return len(shards)
+
+
+def describe_shards(store: Store, path: str, progress: bool | None) -> tuple[Spec, list[Shard]]:
+    """Returns the spec of a sharded dataset, and what `shards.json` holds of its shards.
+
+    Raises:
+        FileNotFoundError, ValueError, SpecError, CorruptError: As `consolidate`.
+    """
     options = ReaderOptions()
     if store.is_remote:
         options.limits_storage = LimitsStorage.IN_MEMORY
@@ -80,8 +91,7 @@ def consolidate(
             expected = f'that of the first shard, {texts[0]}'
             raise SpecError(None, expected, texts[1], store.join(path, shard.name))
         types = both
-    store.replace(store.join(path, INDEX), dump_index(types, [shard for _, shard in found]))
-    return len(found)
+    return types, [shard for _, shard in found]
 
 
 def index_damage(location: Location) -> Iterator[Damage]:
