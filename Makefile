@@ -10,7 +10,7 @@ BIN := .venv/bin
 PIP := -m pip install -qq --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow demo bench bench-remote bench-tables flows layers test-adapters test-cloud test-freethreaded clean
+.PHONY: help test lint format slow demo bench bench-remote bench-tables flows layers test-adapters test-cloud test-freethreaded viewer test-viewer clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -63,6 +63,17 @@ test-adapters: .venv-adapters/ready ## the tests of datasets with PyTorch, Grain
 test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which is built first (FREETHREADED=path uses another)
 	env -u PYTHON_GIL .venv-freethreaded/bin/python -m pytest -n auto --maxprocesses 8 --ignore tests/formats $(ARGS)
 
+viewer: viewer/node_modules/ready ## builds the page of `bags view` into bags/viewer/static; needs Node.js 20
+	@cd viewer && npm run --silent build -- --logLevel warn
+
+test-viewer: .venv/ready viewer ## the tests of the page, with Chromium of the system (CHROMIUM=path uses another)
+	@cd viewer && PYTHON="$(CURDIR)/$(BIN)/python" npm test --silent -- $(ARGS)
+
+viewer/node_modules/ready: viewer/package-lock.json
+	@echo 'installing the packages of the viewer'
+	@cd viewer && npm ci --loglevel error --no-audit --no-fund
+	@touch $@
+
 flows: .venv/ready ## counts the functions that one read, batch or append passes (ARGS='--trace append')
 	$(BIN)/python tools/flows $(ARGS)
 
@@ -71,6 +82,7 @@ layers: .venv/ready ## writes the packages and modules into CONTRIBUTING.md
 
 clean: ## removes environments, caches and outputs
 	rm -rf .venv .venv-adapters .venv-bench .venv-freethreaded .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
+	rm -rf viewer/node_modules viewer/tests/out bags/viewer/static
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # An environment is rebuilt when pyproject.toml changes; the file `ready` marks it as complete.

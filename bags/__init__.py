@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from bags.media.clips import EncodedClip, cut_clips
     from bags.media.remux import remux
     from bags.media.video import Video
+    from bags.viewer.notebook import view
 
 __version__ = '1.0.0'
 
@@ -141,6 +142,7 @@ __all__ = [
     'steps',
     'times',
     'verify',
+    'view',
     'windows',
     'write',
 ]
@@ -184,6 +186,7 @@ _HOMES = {
     'media.clips': ('EncodedClip', 'cut_clips'),
     'media.remux': ('remux',),
     'media.video': ('Video',),
+    'viewer.notebook': ('view',),
 }
 
 # Of these the last four are not in `__all__`: `from bags import *` would hide the packages of these names.

@@ -1,25 +1,30 @@
-"""Storages on loopback for tests: an S3 server, a GCS server, and a proxy that counts, delays and spoils."""
+"""Storages on loopback for tests: S3, GCS, a plain web server, and a proxy that counts, delays and spoils."""
 
 from __future__ import annotations
 
 import contextlib
+import email.utils
+import gzip
+import hashlib
 import http.client
 import json
 import logging
 import os
 import random
+import re
 import socket
 import socketserver
 import struct
 import subprocess
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ['Proxy', 'gcs_server', 's3_server']
+__all__ = ['Proxy', 'WebServer', 'gcs_server', 's3_server']
 
 # Without it gcsfs asks by gRPC what kind of bucket each is, for minutes where nobody answers.
 os.environ.setdefault('GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT', 'false')
@@ -245,6 +250,144 @@ class Proxy:
             reset(handler)
             return
         handler.wfile.write(body)
+
+
+class WebServer:
+    """Serves a folder as a plain web server does: GET with Range, and 405 for any other method.
+
+    Attributes:
+        url: Where it is.
+        requests: What was asked for so far: method, path, the Range.
+        sent_headers: The headers of these requests.
+        sent: Bytes of bodies that clients took.
+        behaviour: What it does otherwise: 'ignore' (ranges), 'no suffix' (`bytes=-5` gets the whole file),
+            'no 416' (an empty file is sent as a whole), 'no size' (`Content-Range: bytes 0-4/*`), 'chunked'
+            (no Content-Length), 'gzip' (compresses, whether asked to or not), 'cut' (half of the body),
+            'page' (an HTML page for every path that does not exist), '403' (for them), 'more' (a body that is
+            too long).
+        headers: Headers of every response that has a body.
+        validators: Which of ETag and Last-Modified it sends.
+        page: The body where a file does not exist.
+        redirect: A status, and the address of the server to ask instead.
+        statuses: Statuses of the next responses, instead of what was asked for.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *behaviour: str) -> None:
+        self.root = Path(root)
+        self.behaviour = set(behaviour)
+        self.headers: dict[str, str] = {}
+        self.validators = {'ETag', 'Last-Modified'}
+        self.page = b'no such file'
+        self.redirect: tuple[int, str] | None = None
+        self.statuses: list[int] = []
+        self.requests: list[tuple[str, str, str]] = []
+        self.sent_headers: list[Any] = []
+        self.sent = 0
+        self.lock = threading.Lock()
+        web = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = 'HTTP/1.1'
+            disable_nagle_algorithm = True
+            wbufsize = -1
+
+            def do_GET(self) -> None:
+                web.serve(self)
+
+            def refuse(self) -> None:
+                web.log(self)
+                web.answer(self, 405, b'')
+
+            do_HEAD = do_PUT = do_POST = do_DELETE = do_OPTIONS = do_PROPFIND = do_MKCOL = refuse  # noqa: N815
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        class Server(socketserver.ThreadingTCPServer):
+            daemon_threads = True
+            allow_reuse_address = True
+            request_queue_size = 256
+
+            def handle_error(self, *args: Any) -> None:
+                pass  # Clients close connections whose responses they do not want.
+
+        self.server = Server(('127.0.0.1', 0), Handler)
+        self.url = f'http://127.0.0.1:{self.server.server_address[1]}'
+        self.thread = threading.Thread(
+            target=self.server.serve_forever, kwargs={'poll_interval': 0.02}, daemon=True
+        )
+        self.thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+    def log(self, handler: Any) -> None:
+        with self.lock:
+            self.requests.append((handler.command, handler.path, handler.headers.get('Range', '')))
+            self.sent_headers.append(handler.headers)
+
+    def serve(self, handler: Any) -> None:
+        self.log(handler)
+        with self.lock:
+            status = self.statuses.pop(0) if self.statuses else 0
+        if status:
+            return self.answer(handler, status, b'')
+        if self.redirect is not None:
+            status, url = self.redirect
+            return self.answer(handler, status, b'', {'Location': url + handler.path})
+        file = self.root / urllib.parse.unquote(handler.path).lstrip('/')
+        if not file.is_file() and 'page' not in self.behaviour:
+            return self.answer(handler, 403 if '403' in self.behaviour else 404, self.page)
+        data = file.read_bytes() if file.is_file() else b'<html>'
+        asked, changed = handler.headers.get('Range', ''), file.stat().st_mtime if file.is_file() else 0
+        headers = dict(self.headers)
+        if 'ETag' in self.validators:
+            headers['ETag'] = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+        if 'Last-Modified' in self.validators:
+            headers['Last-Modified'] = email.utils.formatdate(changed, usegmt=True)
+        match = re.fullmatch(r'bytes=(\d*)-(\d*)', asked)
+        whole = 'ignore' in self.behaviour or ('no suffix' in self.behaviour and asked.startswith('bytes=-'))
+        if match is None or whole or (not data and 'no 416' in self.behaviour):
+            return self.answer(handler, 200, data, headers)
+        first, last = match.groups()
+        start, stop = int(first or max(0, len(data) - int(last))), len(data)
+        if first and last:
+            stop = min(stop, int(last) + 1)
+        if start >= len(data):
+            return self.answer(handler, 416, b'', {'Content-Range': f'bytes */{len(data)}'})
+        size = '*' if 'no size' in self.behaviour else len(data)
+        headers['Content-Range'] = f'bytes {start}-{stop - 1}/{size}'
+        return self.answer(handler, 206, data[start:stop], headers)
+
+    def answer(self, handler: Any, status: int, data: bytes, headers: dict[str, str] | None = None) -> None:
+        handler.send_response(status)
+        headers = dict(headers or {})
+        if status < 300 and data and 'gzip' in self.behaviour:
+            data, headers['Content-Encoding'] = gzip.compress(data), 'gzip'
+        if status == 206 and 'more' in self.behaviour:
+            data += bytes(32 << 20)
+        if data and 'chunked' in self.behaviour:
+            headers['Transfer-Encoding'] = 'chunked'
+            pieces = [data[start : start + 1000] for start in range(0, len(data), 1000)]
+            data = b''.join(b'%x\r\n%s\r\n' % (len(piece), piece) for piece in pieces) + b'0\r\n\r\n'
+        else:
+            headers['Content-Length'] = str(len(data))
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        if data and 'cut' in self.behaviour:
+            data, handler.close_connection = data[: len(data) // 2], True
+        for start in range(0, len(data), 1 << 16):
+            piece = data[start : start + (1 << 16)]
+            with self.lock:
+                self.sent += len(piece)
+            handler.wfile.write(piece)
+            handler.wfile.flush()
 
 
 ELSEWHERE = {

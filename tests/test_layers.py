@@ -21,7 +21,7 @@ LAYERS = [
     {'media'},
     {'dataset'},
     {'samplers', 'maintenance'},
-    {'authoring', 'interop', 'loader'},
+    {'authoring', 'interop', 'loader', 'viewer'},
     {'torch', 'jax', 'grain', 'beam', 'ray'},
     {'cli'},
 ]

@@ -13,12 +13,13 @@ from bags.cli.commands.info import info, statistics
 from bags.cli.commands.show import cat, head, show, tail
 from bags.cli.commands.trace import trace
 from bags.cli.commands.verify import recover, verify
+from bags.cli.commands.view import view
 from bags.cli.errors import exits_with_code
 
 __all__ = ['build_app']
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    'Show': (cat, head, info, show, statistics, tail, trace),
+    'Show': (cat, head, info, show, statistics, tail, trace, view),
     'Copy and convert': (consolidate, copy, export, import_, index, prefetch),
     'Check and repair': (recover, verify),
 }

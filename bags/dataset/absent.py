@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +14,10 @@ from bags.dataset.field import Field
 from bags.dataset.record_ranges import RecordRanges, Source
 from bags.dataset.refs import MISSING
 from bags.dataset.selection import Selection
+from bags.dataset.spec import FieldType, parse_type
 from bags.indexing import Int64s
 
-__all__ = ['Absent', 'Widened', 'divide_fields']
+__all__ = ['Absent', 'Present', 'Widened', 'as_optional', 'divide_fields', 'optional_field']
 
 MAX_FIELDS = 1024
 
@@ -24,6 +26,18 @@ def divide_fields(selection: Selection, names: Any) -> tuple[Selection, Selectio
     """Divides a selection: the fields among some names, and the others."""
     there = {name: items for name, items in selection.items() if name in names}
     return there, {name: items for name, items in selection.items() if name not in names}
+
+
+def as_optional(kind: FieldType) -> FieldType:
+    """Returns the type of a field of which values may be missing."""
+    return kind if kind.optional else parse_type(f'{kind.text}?')
+
+
+def optional_field(field: Field) -> Field:
+    """Returns a field of which values may be missing."""
+    field = copy.copy(field)
+    field.kind = as_optional(field.kind)
+    return field
 
 
 class Absent:
@@ -56,6 +70,22 @@ class Absent:
 
     def _open_file(self, row: int, field: str, items: Any) -> None:
         return None
+
+
+class Present:
+    """The reader of a folder, with all fields optional: other datapoints have no values."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
+        columns: dict[str, Column] = self._reader._read(
+            indices, selection, lambda field, *asked: read(optional_field(field), *asked)
+        )
+        return columns
 
 
 class Widened:

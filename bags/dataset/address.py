@@ -1,19 +1,28 @@
-"""Where the datapoints of a dataset are: rows of folders, and how what is read of them is put together."""
+"""Where the datapoints of a dataset are: rows of folders. Reading these, and putting it together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import abc
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bags.bag.sharding import Concatenated
+from bags.concurrency import map_concurrently
 from bags.dataset.batch import Column, join_columns, take
+from bags.dataset.columns import read_records, read_values
+from bags.dataset.key_index import KeyIndex, Matches, open_key_index
 from bags.dataset.record_ranges import RecordRanges, join_ranges
-from bags.dataset.selection import Selection, divide
-from bags.indexing import Int64s
+from bags.dataset.selection import PerRowItems, Selection, divide
+from bags.dataset.spec import Spec
+from bags.indexing import Int64s, check_index, offsets_of
+from bags.storage import Hints, Store
 
-__all__ = ['Address', 'group_by_part', 'merge_columns', 'merge_ranges']
+__all__ = ['Address', 'Addressable', 'Datapoint', 'group_by_part', 'merge_columns', 'merge_ranges']
+
+Datapoint = dict[str, Any]
+"""A value for each field."""
 
 
 class Address(NamedTuple):
@@ -79,3 +88,103 @@ def _inverse(places: Int64s) -> Int64s:
     order = np.empty(len(places), np.int64)
     order[places] = np.arange(len(places))
     return order
+
+
+class Addressable(abc.ABC):
+    """A sequence of datapoints that come down to rows of folders: what readers and views define, and reading.
+
+    To read is to resolve to addresses, to read each folder, and to put the results in order.
+    """
+
+    _types: Spec
+    """The type of each field, parsed."""
+    is_remote: bool = False
+    """Whether reads wait for a network."""
+
+    @abc.abstractmethod
+    def __len__(self) -> int: ...
+
+    @abc.abstractmethod
+    def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
+        """Returns the rows of folders that datapoints come down to, reading no payload."""
+
+    def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
+        """Returns what `read`, a function of `bags.dataset.columns`, gives for each field."""
+        addresses = self._resolve(indices, selection)
+        found = map_concurrently(
+            lambda address: address.reader._read(address.rows, address.selection, read),
+            addresses,
+            self.is_remote,
+        )
+        return merge_columns(addresses, found, list(selection))
+
+    def _rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
+        columns = self._read(indices, selection, read_values)
+        if not columns:
+            return [{} for _ in range(len(indices))]
+        return [dict(zip(selection, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+    def _row(self, index: int, selection: Selection | None) -> Datapoint:
+        """Returns one datapoint; overridden where there is a faster way."""
+        index = check_index(index, len(self))
+        asked = dict.fromkeys(self._types, True) if selection is None else selection
+        return self._rows(np.array([index], np.int64), asked)[0]
+
+    def _records(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
+        """Returns records undecoded: of a plain field, or one item of each sequence."""
+        asked = True if items is None else PerRowItems(items, np.ones(len(items), np.int64))
+        found: Any = self._read(indices, {field: asked}, read_records)[field]
+        return list(found)
+
+    def _lengths(self, indices: Int64s, field: str) -> Int64s:
+        """Returns the items of sequences, without reading payload."""
+        addresses = self._resolve(indices, {field: True})
+        found = map_concurrently(
+            lambda address: {
+                field: address.reader._item_counts(address.rows, field, address.selection[field])
+            },
+            addresses,
+            self.is_remote,
+        )
+        lengths = merge_columns(addresses, found, [field])[field]
+        assert isinstance(lengths, np.ndarray)
+        return lengths
+
+    def _record_ranges(self, indices: Int64s, field: str) -> RecordRanges | None:
+        """Returns where the records of a field lie; None if its values are made of decoded frames."""
+        if not len(indices):
+            return None
+        addresses = self._resolve(indices, {field: True})
+        found = [
+            address.reader._ranges_of(address.rows, field, address.selection[field]) for address in addresses
+        ]
+        return None if None in found else merge_ranges(addresses, found)
+
+    def _item_offsets(self, field: str) -> Int64s:
+        """Returns the number of items before each datapoint, and of all; remembered."""
+        known: dict[str, Int64s] = vars(self).setdefault('_known_offsets', {})
+        if field not in known:
+            known[field] = offsets_of(self._lengths(np.arange(len(self)), field))
+        return known[field]
+
+    # Keys.
+
+    def _match(self, field: str, keys: list[bytes | None]) -> Matches:
+        """Returns the datapoints of each key, by the index."""
+        return self._key_index(field).match(self, field, keys)
+
+    def _key_index(self, field: str) -> KeyIndex:
+        known: dict[str, KeyIndex] = vars(self).setdefault('_key_indexes', {})
+        if field not in known:
+            known[field] = open_key_index(self, field, *self._index_place())
+        return known[field]
+
+    def _index_place(self) -> tuple[Store, str, Hints]:
+        """Returns the folder of the index files, and how to read them."""
+        raise TypeError(
+            f'find: {self!r:.200} has no keys of its own: use find of the dataset that it is made of'
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        dropped = ('_known_offsets', '_key_indexes', '_known_places')
+        return {name: value for name, value in vars(self).items() if name not in dropped}

@@ -31,8 +31,6 @@ UNITS = {'s': 1.0, 'ms': 1e-3, 'us': 1e-6, 'ns': 1e-9}
 UNITS_TEXT = "'s', 'ms', 'us' or 'ns'"
 MAX_CACHED_TIMES = 1 << 24
 MAX_OPEN_RECORDINGS = 64
-VIDEOS_AT_ONCE = 1024
-"""Datapoints whose videos are opened together."""
 
 
 class Clock(ABC):
@@ -72,22 +70,20 @@ class RateClock(Clock):
         self, dataset: Dataset, field: str, rate: float, start: float | Seconds, counts: Int64s | None = None
     ) -> None:
         super().__init__(dataset, field)
-        self._rate, self._start, self._counts = rate, start, counts
+        self._rate, self._counts = rate, counts
+        self._starts = np.broadcast_to(start, len(dataset))
 
     def counts(self, rows: Int64s) -> Int64s:
         if self._counts is None:
             self._counts = count_items(self.dataset, self.field)
         return self._counts[rows]
 
-    def _starts(self, rows: Int64s) -> Any:
-        return self._start[rows, None] if isinstance(self._start, np.ndarray) else self._start
-
     def at(self, rows: Int64s, items: Int64s) -> Seconds:
         is_there = (items >= 0) & (items < self.counts(rows)[:, None])
-        return np.where(is_there, self._starts(rows) + items / self._rate, np.nan)
+        return np.where(is_there, self._starts[rows, None] + items / self._rate, np.nan)
 
     def before(self, rows: Int64s, times: Seconds) -> Int64s:
-        places = (times - self._starts(rows) + EPSILON) * self._rate
+        places = (times - self._starts[rows, None] + EPSILON) * self._rate
         last = self.counts(rows)[:, None] - 1
         found: Int64s = np.floor(np.clip(places, -1, last + 0.5)).astype(np.int64)
         return found
@@ -222,12 +218,8 @@ def count_items(dataset: Dataset, field: str, rows: Int64s | None = None) -> Int
     rows = np.arange(len(dataset)) if rows is None else rows
     if dataset._types[field].word not in VIDEO_WORDS:
         return dataset._lengths(rows, field)
-    counts: list[int] = []
-    for start in range(0, len(rows), VIDEOS_AT_ONCE):
-        some = rows[start : start + VIDEOS_AT_ONCE]
-        found: Any = dataset._read(some, {field: FrameSelection(None)}, read_values)[field]
-        counts += [count or 0 for count in found]
-    return np.array(counts, np.int64)
+    found: Any = dataset._read(rows, {field: FrameSelection(None)}, read_values)[field]
+    return np.array([count or 0 for count in found], np.int64)
 
 
 class Recordings:

@@ -21,6 +21,7 @@ from bags.bag.options import (
 )
 from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import cached_attribute, map_in_threads
+from bags.dataset.ask import names_in
 from bags.dataset.metadata import METADATA
 from bags.dataset.schema import Schema, parse_schema
 from bags.dataset.shard_index import INDEX, Shard
@@ -59,8 +60,10 @@ class Folder:
         self.store = store
         self.path = path
         self.options = options
-        self.known = known if known is not None and known.sizes else None
+        self.known: Shard | None = None
         """What a listing or an index says of it, if it is remote or there is an index."""
+        if known is not None and known.sizes and (known.counts is not None or store.can_list):
+            self.known = known
         self.starts = options.limits_placement is LimitsPlacement.STARTS
         """Whether Bags 0.x wrote it, as far as is known: `open_refs` finds out."""
         self._spec: bytes | None = None
@@ -76,7 +79,7 @@ class Folder:
         """What is in the folder."""
         if self.known is not None and self.store.is_remote:
             return set(self.known.sizes)
-        return set(self.store.names(self.path))
+        return names_in(self.store, self.path)
 
     def look(self, refs: bool = True) -> None:
         """Reads what opening the folder needs, once; what fails raises where it is used.
@@ -108,7 +111,7 @@ class Folder:
             elif name:
                 self._spec = self.store.read(path)
             else:
-                self.names = set(self.store.names(self.path))
+                self.names = names_in(self.store, self.path)
 
     def check_pinned(self) -> None:
         """Raises a CorruptError if another dataset has replaced this one."""
@@ -238,7 +241,7 @@ class Folder:
         found = [name for name in (f'{field}.bag', f'{field}.bagz') if name in self.names]
         if not found:
             # Perhaps it was being made when the folder was listed.
-            self.names = set(self.store.names(self.path))
+            self.names = names_in(self.store, self.path)
             found = [name for name in (f'{field}.bag', f'{field}.bagz') if name in self.names]
         if len(found) != 1:
             detail = f'both {found[0]} and {found[1]}' if found else f'neither {field}.bag nor {field}.bagz'
@@ -330,7 +333,7 @@ class Folder:
         if self.known is not None and self.store.is_remote:
             return sum(size for name, size in self.known.sizes.items() if counts(name))
         total = 0
-        for name in self.store.names(self.path):
+        for name in names_in(self.store, self.path):
             if counts(name):
                 try:
                     total += self.store.stat(self.store.join(self.path, name)).size

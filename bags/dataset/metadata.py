@@ -21,6 +21,7 @@ from bags.errors import CorruptError
 from bags.storage import Store
 
 __all__ = [
+    'MAX_METADATA_BYTES',
     'METADATA',
     'STATISTICS',
     'Metadata',

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from typing import NamedTuple
 
 from bags.bag.limits import ENTRY
+from bags.concurrency import map_concurrently
+from bags.dataset.ask import CONSOLIDATE, ask_for_folder, ask_for_shards
 from bags.dataset.folder import is_being_made, not_a_folder
 from bags.dataset.refs import RefsFormat
 from bags.dataset.shard_index import INDEX, Shard, load_index, numbered
@@ -12,7 +15,14 @@ from bags.dataset.spec import Spec
 from bags.errors import BagsError, CorruptError
 from bags.storage import Store
 
-__all__ = ['ShardList', 'length_by_size', 'list_local_shards', 'list_remote_shards', 'shard_numbers']
+__all__ = [
+    'ShardList',
+    'length_by_size',
+    'list_local_shards',
+    'list_remote_shards',
+    'root_names',
+    'shard_numbers',
+]
 
 
 class ShardList(NamedTuple):
@@ -36,7 +46,19 @@ def shard_numbers(store: Store, directory: str) -> dict[int, str]:
     Raises:
         CorruptError: Two shards have the same number.
     """
-    return numbered(store.names(directory), directory)
+    return numbered(root_names(store, directory), directory)
+
+
+def root_names(store: Store, directory: str) -> set[str]:
+    """Returns the names of what is in a dataset, or of its shards where nothing can be listed.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: There is no such folder.
+    """
+    if store.can_list:
+        return set(store.names(directory))
+    listed = list_remote_shards(store, directory)
+    return {*listed.files, *(shard.name for shard in listed.shards)}
 
 
 def list_local_shards(store: Store, directory: str) -> ShardList:
@@ -84,25 +106,34 @@ def _read_local_index(store: Store, directory: str, names: list[str]) -> ShardLi
 def list_remote_shards(store: Store, directory: str) -> ShardList:
     """As `list_local_shards`, on an object store: from shards.json, or with one listing of all files.
 
+    Where nothing can be listed, it asks for a spec.json, and else for 000000, 000001, …
+
     Raises:
         FileNotFoundError: The folder does not exist.
         CorruptError: Two shards have the same number, or shards.json is damaged.
     """
     path = store.join(directory, INDEX)
-    try:
-        types, shards = load_index(store.read(path), path)
+    asked = [path] if store.can_list else [path, store.join(directory, 'spec.json')]
+    index, *spec = map_concurrently(lambda path: _read_if_exists(store, path), asked, True)
+    if index is not None:
+        types, shards = load_index(index, path)
         last = shards[-1].name
         return ShardList(shards, types, str(int(last) + 1).rjust(len(last), '0'))
-    except FileNotFoundError:
-        files = store.walk(directory)
     folders: dict[str, dict[str, int]] = {}
     beside: list[str] = []
-    for name, stat in files.items():
-        folder, slash, file = name.partition('/')
-        if not slash:
-            beside.append(name)
-        elif '/' not in file:
-            folders.setdefault(folder, {})[file] = stat.size
+    if store.can_list:
+        for name, stat in store.walk(directory).items():
+            folder, slash, file = name.partition('/')
+            if not slash:
+                beside.append(name)
+            elif '/' not in file:
+                folders.setdefault(folder, {})[file] = stat.size
+    elif spec[0] is not None:
+        beside += ask_for_folder(store, directory, spec[0])
+    else:
+        folders = ask_for_shards(store, directory)
+        if not folders:
+            raise _nothing_at(store, directory)
     names = list(numbered(folders, directory).values())
     # Refs are uploaded last: shards at the end without refs are being written, or were left incomplete.
     count = len(names)
@@ -110,6 +141,27 @@ def list_remote_shards(store: Store, directory: str) -> ShardList:
         names.pop()
     shards = list(map(Shard, names, map(folders.__getitem__, names)))
     return ShardList(shards, files=frozenset(beside), is_unfinished=len(shards) < count)
+
+
+def _nothing_at(store: Store, directory: str) -> OSError:
+    """Returns the error of a folder on a web server in which nothing was found."""
+    detail = f'no dataset here: expected spec.json, {INDEX} or 000000/spec.json; {CONSOLIDATE}'
+    if directory.endswith(('.bag', '.bagz')):
+        detail += ' (bags.bag.Reader opens a bag alone)'
+    try:
+        store.stat(store.join(directory, 'spec.json'))
+    except PermissionError as exc:
+        return PermissionError(exc.errno, exc.strerror, exc.filename)
+    except FileNotFoundError:
+        pass
+    return FileNotFoundError(errno.ENOENT, detail, directory)
+
+
+def _read_if_exists(store: Store, path: str) -> bytes | None:
+    try:
+        return store.read(path)
+    except FileNotFoundError:
+        return None
 
 
 def length_by_size(shard: Shard, format: RefsFormat) -> int | None:

@@ -31,8 +31,6 @@ class Times:
 
     offsets: tuple[float, ...]
     """Seconds from the anchor, in the order of the items of a window."""
-    is_range: bool
-    """Whether a rate or a recording divides the range between two offsets."""
     fill: Fill
     tolerance: float | None
     gaps: Literal['raise', 'pad']
@@ -102,7 +100,7 @@ def times(
         found = [found[0] + item / rate for item in range(count)]
     if tolerance is None and fill == 'exact':
         tolerance = EXACT_TOLERANCE
-    return Times(tuple(found), rate is not None, fill, tolerance, gaps)
+    return Times(tuple(found), fill, tolerance, gaps)
 
 
 def steps(start: SupportsIndex, stop: SupportsIndex) -> Steps:
@@ -143,8 +141,8 @@ def types_of(name: str, kind: FieldType, span: Span, padding: Padding) -> tuple[
         TypeError: The field cannot be windowed so.
     """
     if kind.word == 'audio' and not kind.sequence:
-        is_stretch = isinstance(span, Times) and len(span.offsets) == 2 and span.offsets[0] < span.offsets[1]
-        if not isinstance(span, Times) or not is_stretch or span.is_range or span.fill != 'nearest':
+        offsets = span.offsets if isinstance(span, Times) and span.fill == 'nearest' else ()
+        if len(offsets) != 2 or offsets[0] >= offsets[1]:
             raise TypeError(f'windows: field {name!r} of type audio: expected times(start, stop), got {span}')
         return parse_type('array'), parse_type('array')
     mask = parse_type(f'array(bool,{span.count})')

@@ -13,7 +13,7 @@ from bags.bag.sharding import Concatenated
 from bags.dataset.absent import Absent, divide_fields
 from bags.dataset.address import Address, group_by_part
 from bags.dataset.base import Datapoint, Dataset, Select, View, check_dataset
-from bags.dataset.key_index import Matches
+from bags.dataset.key_index import Matches, sort_matches
 from bags.dataset.key_join import join_by_key
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.selection import Fields, Selection
@@ -63,14 +63,13 @@ class Concat(View):
         dataset = next(dataset for dataset in self._datasets if field in dataset._types)
         return dataset._resolve(np.empty(0, np.int64), {field: True})[0].reader
 
-    def _match(self, field: str, keys: list[bytes]) -> Matches:
-        owners, rows = [], []
+    def _match(self, field: str, keys: list[bytes | None]) -> Matches:
+        parts = []
         for dataset, start in zip(self._datasets, offsets_of(np.array(self._part_lengths())), strict=False):
             if field in dataset._types:
-                found = dataset._match(field, keys)
-                owners.append(np.repeat(np.arange(len(keys)), found.counts))
-                rows.append(found.rows + start)
-        return Matches.sorted(np.concatenate(owners), np.concatenate(rows), len(keys))
+                owners, rows = dataset._match(field, keys)
+                parts.append((owners, rows + start))
+        return sort_matches(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _part_lengths(self) -> list[int]:
         return [len(dataset) for dataset in self._datasets]
@@ -134,7 +133,7 @@ class Join(View):
             address for owner, share in self._shares(selection) for address in owner._resolve(indices, share)
         ]
 
-    def _match(self, field: str, keys: list[bytes]) -> Matches:
+    def _match(self, field: str, keys: list[bytes | None]) -> Matches:
         return self._owners[field]._match(field, keys)
 
     def _row(self, index: int, selection: Selection | None) -> Datapoint:

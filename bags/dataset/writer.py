@@ -17,7 +17,7 @@ from bags.bag.options import CompressionNone, CompressionZstd, WriterOptions
 from bags.bag.zstd import MAX_TRAINING_BYTES, check_dictionary
 from bags.dataset.encoder import Encoder, close_files
 from bags.dataset.field_writer import Compressed, Compression, FieldWriter, Run, field_compressions
-from bags.dataset.key_index import is_index
+from bags.dataset.key_index import INDEX_SUFFIX
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.replacement import replacement
@@ -168,8 +168,9 @@ class DatasetWriter:
                 mode = 'overwrite'  # Bags without refs: left by a writer that was killed before its end.
             elif keep is not None and truncate_to is not None and truncate_to < keep:
                 keep = truncate_to
-                for name in filter(is_index, names):  # Its length may become the same again, of other keys.
-                    store.remove(store.join(path, name))
+                for name in names:  # An index's length may become the same again, of other keys.
+                    if name.endswith(INDEX_SUFFIX):
+                        store.remove(store.join(path, name))
         for name in filter(is_temporary, names):
             store.remove(store.join(path, name))  # Of a writer that was killed, as the folder is locked.
         store.replace(store.join(path, MARK), MARK_TEXT)

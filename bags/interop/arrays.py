@@ -13,35 +13,28 @@ import abc
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from bags.dataset.spec import parse_spec
 from bags.errors import SourceError
 from bags.formats.scalars import MAX_VALUE_SIZE, check_value_size
 from bags.formats.signatures import HEAD_BYTES, identify
 from bags.interop.source import Source, name_fields
 
-__all__ = ['Array', 'ArraySource', 'Shape', 'episode_groups', 'json_value', 'natural_order', 'type_of_arrays']
+__all__ = ['ArraySource', 'natural_order', 'picture_type', 'split_episodes', 'type_of_arrays']
 
 BLOCK_BYTES = 1 << 24
 """Of an array that is read at a time, where items are its rows."""
-PADDED = {'JPEG': 'jpeg', 'PNG': 'png'}
-"""Pictures that may be rows of bytes with zeros behind them: both end with other bytes."""
+ITEMS = {'utf8', 'bytes', 'jpeg', 'png'}
+"""Types of items that are no numbers."""
 
 Shape = tuple[int, ...]
-
-
-class Array(Protocol):
-    """An array in a file, of which parts are read."""
-
-    @property
-    def shape(self) -> Shape: ...
-    @property
-    def dtype(self) -> Any: ...
-    def __getitem__(self, key: Any, /) -> Any: ...
+_Facts = tuple[str, Shape, bool]
+"""Kind and shape of an array, and whether its first dimension is the length of its datapoint."""
 
 
 class ArraySource(Source):
@@ -57,39 +50,42 @@ class ArraySource(Source):
 
     def __init__(self, format: str, records: Sequence[Any]) -> None:
         super().__init__(format, {}, 0)
-        found: dict[str, _Arrays] = {}
+        found: dict[str, Counter[_Facts]] = {}
+        self._kinds: dict[tuple[str, str, int], str] = {}
         self._records = []
         for record in records:
             try:
                 with self.open(record) as arrays:
-                    lengths = Counter(array.shape[0] for array in arrays.values() if array.shape)
-                    count, length = max(
-                        ((count, length) for length, count in lengths.items()), default=(0, 0)
-                    )
-                    for name, array in arrays.items():
-                        found.setdefault(name, _Arrays()).add(array, length if count > 1 else None)
-                self._records.append(record)
+                    shown = {name: self._kind_and_shape(name, array) for name, array in arrays.items()}
             except SourceError as exc:
                 self.damaged.append((exc.name, exc.detail))
+                continue
+            self._records.append(record)
+            lengths = Counter(shape[0] for _, shape in shown.values() if shape)
+            count, length = max(((lengths[each], each) for each in lengths), default=(0, 0))
+            for name, (kind, shape) in shown.items():
+                has_length = count > 1 and shape[:1] == (length,)
+                found.setdefault(name, Counter())[kind, shape, has_length] += 1
         if not found:
             raise SourceError(*self.damaged[0] if self.damaged else (format, 'expected arrays, found none'))
         self.count = len(self._records)
-        types = {name: kind.type(self.count) for name, kind in sorted(found.items())}
+        types = {name: _type(facts, self.count) for name, facts in sorted(found.items())}
         self.notes += [
-            f'{name!r} is left out: {found[name].what}' for name, kind in types.items() if not kind
+            f'{name!r} is left out: expected numbers or texts' for name in types if not types[name]
         ]
-        self._fields = name_fields([name for name, kind in types.items() if kind], self.notes)
-        self._found = found
-        self.spec = {field: types[name] or '' for name, field in self._fields.items()}
-        mixed = [field for field, kind in self.spec.items() if kind.rstrip('[]?') == 'array']
-        self.notes += [
-            f'field {field!r} has arrays of several dtypes or shapes, which each record states'
-            for field in mixed
-        ]
+        self._fields = name_fields([name for name in types if types[name]], self.notes)
+        self.spec = {field: types[name] for name, field in self._fields.items()}
+        self._types = parse_spec(self.spec)
 
     @abc.abstractmethod
-    def open(self, record: Any) -> AbstractContextManager[Mapping[str, Array]]:
-        """Opens the arrays of a datapoint; errors in the file become a SourceError, also inside of `with`."""
+    def open(self, record: Any) -> AbstractContextManager[Mapping[str, Any]]:
+        """Opens the arrays of a datapoint; errors in the file become a SourceError, also inside of `with`.
+
+        They have `shape` and `dtype`, and give rows for a slice, and all of them for `()`.
+        """
+
+    def name(self, entry: Any) -> str:
+        return str(entry)
 
     def entries(self, start: int = 0) -> Iterator[Any]:
         return iter(self._records[start:])
@@ -102,106 +98,88 @@ class ArraySource(Source):
                 if name in arrays and field in self.spec
             }
 
-    def _value(self, entry: Any, name: str, array: Array) -> Any:
-        """Returns an array as the type of its field wants it; large ones as an iterator over their rows."""
-        kind, where = self._found[name], f'{self.name(entry)}, {name}'
-        size = array.dtype.itemsize * math.prod(array.shape)
-        rows = array.shape[0] if kind.is_sequence else 1
-        try:
-            check_value_size(size // max(1, rows), MAX_VALUE_SIZE, f'an array of shape {array.shape}')
-            if not kind.is_sequence:
-                return kind.item(array[()])
-            if size > BLOCK_BYTES:
-                return self._rows(entry, name)
-            return array[:] if kind.word is None else [kind.item(item) for item in array[:]]
-        except ValueError as exc:
-            raise SourceError(where, str(exc)) from exc
+    def _kind_and_shape(self, name: str, array: Any) -> tuple[str, Shape]:
+        """Returns the dtype of numbers; of others, the type of the first item that there is."""
+        dtype, shape = np.dtype(array.dtype), tuple(array.shape)
+        is_rows = dtype == np.uint8 and len(shape) == 2  # Of pictures, perhaps.
+        if dtype.kind in 'biufcmM' and not is_rows:
+            return dtype.name, shape
+        key = name, dtype.kind, len(shape)
+        if key not in self._kinds and 0 not in shape:
+            self._kinds[key] = _kind_of_items(array)
+        kind = self._kinds.get(key, 'uint8' if is_rows else 'utf8')
+        return kind, shape[:1] if is_rows and kind in ITEMS else shape
 
-    def _rows(self, entry: Any, name: str) -> Iterator[Any]:
-        kind = self._found[name]
+    def _value(self, entry: Any, name: str, array: Any) -> Any:
+        """Returns an array as the type of its field wants it; large ones as an iterator over their rows."""
+        kind = self._types[self._fields[name]]
+        try:
+            _check_size(array.shape[kind.sequence :], array.dtype)
+            if not kind.sequence:
+                return _item(array[()], kind.word)
+            if array.dtype.itemsize * math.prod(array.shape) > BLOCK_BYTES:
+                return self._rows(entry, name, kind.word)
+            return [_item(row, kind.word) for row in array[:]] if kind.word in ITEMS else array[:]
+        except ValueError as exc:
+            raise SourceError(f'{self.name(entry)}, {name}', str(exc)) from exc
+
+    def _rows(self, entry: Any, name: str, word: str) -> Iterator[Any]:
         with self.open(entry) as arrays:
             array = arrays[name]
-            row = array.dtype.itemsize * math.prod(array.shape[1:])
-            step = max(1, BLOCK_BYTES // max(1, row))
+            step = max(1, BLOCK_BYTES // max(1, array.dtype.itemsize * math.prod(array.shape[1:])))
             for start in range(0, array.shape[0], step):
-                yield from map(kind.item, array[start : start + step])
+                for row in array[start : start + step]:
+                    yield _item(row, word)
 
 
-class _Arrays:
-    """The arrays that a field has in all datapoints."""
+def _kind_of_items(array: Any) -> str:
+    """Returns the type of items by the first one, which may be a row of bytes; '' if there is none."""
+    _check_size(array.shape[1:], array.dtype)
+    first = np.asarray(array[:1] if array.shape else array[()])
+    item = first[0] if first.dtype == np.uint8 else first.reshape(-1)[0]
+    if isinstance(item, str):
+        return 'utf8'
+    if isinstance(item, bytes):
+        return picture_type(item) or 'utf8'
+    if isinstance(item, np.ndarray) and item.dtype == np.uint8:
+        return picture_type(item.tobytes()) or ('bytes' if first.dtype == object else 'uint8')
+    return ''
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.what = ''
-        """Why there is no type for them."""
-        self.word: str | None = None
-        """The type of elements that are no numbers, or of pictures in rows of bytes."""
-        self.is_sequence = False
-        self._dtypes: set[str] = set()
-        self._shapes: set[Shape] = set()
-        self._have_length = True
-        self._is_known = False
 
-    def add(self, array: Array, length: int | None) -> None:
-        dtype, shape = np.dtype(array.dtype), tuple(array.shape)
-        self.count += 1
-        self._dtypes.add(dtype.name if dtype.kind in 'biufcmM' else dtype.kind)
-        if not self._is_known and 0 not in shape:
-            self._is_known = True
-            self.word = self._word(array, dtype, shape)
-        self._shapes.add(shape)
-        self._have_length &= bool(shape) and shape[0] == length
+def _check_size(shape: Shape, dtype: np.dtype[Any]) -> None:
+    check_value_size(dtype.itemsize * math.prod(shape), MAX_VALUE_SIZE, f'an array of shape {shape}')
 
-    def _word(self, array: Array, dtype: np.dtype[Any], shape: Shape) -> str | None:
-        is_bytes = dtype == np.uint8 and 1 <= len(shape) <= 2
-        if dtype.kind in 'biufcmM' and not (is_bytes and shape[-1] > 4):
-            return None
-        first = array[(0,) * (len(shape) - is_bytes)]
-        if isinstance(first, np.ndarray) and dtype.kind == 'O' and first.dtype.kind in 'biuf':
-            data = bytes(first)[:HEAD_BYTES] if first.dtype == np.uint8 else b''
-            return PADDED.get(identify(data), f'array({first.dtype.name},?)')
-        if isinstance(first, str):
-            return 'utf8'
-        if is_bytes or isinstance(first, bytes) or (dtype.kind == 'V' and dtype.names is None):
-            found = PADDED.get(identify(bytes(first)[:HEAD_BYTES]))
-            text = dtype.kind == 'S' or dict(dtype.metadata or {}).get('vlen') in (bytes, str)
-            return found or (None if is_bytes else 'utf8' if text else 'bytes')
-        self.what = f'expected numbers or texts, got dtype {dtype}'
-        return None
 
-    def type(self, count: int) -> str | None:
-        """Returns the type of the field in `count` datapoints; None if there is none."""
-        optional = '?' * (self.count < count)
-        ranks = {len(shape) for shape in self._shapes}
-        items = {shape[1:] for shape in self._shapes}
-        if self.word is not None:
-            is_bytes = self._dtypes == {'uint8'}
-            ranks = {rank - is_bytes for rank in ranks}
-            if ranks in ({0}, {1}):
-                self.is_sequence = ranks == {1}
-                return self.word + '[]' * self.is_sequence + optional
-            self.what = f'expected one dimension, got shape {min(self._shapes)}'
-        if self.what:
-            return None
-        if self._dtypes & {'O', 'S', 'U', 'T', 'V'}:
-            self.word, self.is_sequence = 'utf8', True  # All of them are empty.
-            return 'utf8[]' + optional
-        self.is_sequence = (
-            len(ranks) == 1
-            and 0 not in ranks
-            and (self._have_length or (len(self._shapes) > 1 and len(items) == 1))
-        )
-        kind = type_of_arrays(self._dtypes, items if self.is_sequence else self._shapes)
-        return kind + '[]' * self.is_sequence + optional
+def _type(facts: Counter[_Facts], count: int) -> str:
+    """Returns the type of the arrays of a field in `count` datapoints; '' if there is none."""
+    kinds = {kind for kind, _, _ in facts}
+    shapes = {shape for _, shape, _ in facts}
+    items, ranks = {shape[1:] for shape in shapes}, {len(shape) for shape in shapes}
+    if kinds & ITEMS:
+        is_sequence = ranks == {1}
+        found = kinds.pop() if len(kinds) == 1 and ranks in ({0}, {1}) else ''
+    else:
+        varies = len(shapes) > 1 and len(items) == 1
+        have_length = all(has_length for _, _, has_length in facts)
+        is_sequence = len(ranks) == 1 and 0 not in ranks and (have_length or varies)
+        found = '' if '' in kinds else type_of_arrays(kinds, items if is_sequence else shapes)
+    return found and found + '[]' * is_sequence + '?' * (facts.total() < count)
 
-    def item(self, value: Any) -> Any:
-        """Returns an item, or a whole array, as its type wants it."""
-        if self.word is None or self.word.startswith('array'):
-            return value
-        if self.word == 'utf8':
-            return str(value) if isinstance(value, str) else bytes(value).decode()
-        data = value.tobytes() if isinstance(value, np.ndarray) else bytes(value)
-        return data if self.word == 'bytes' else data.rstrip(b'\0')
+
+def _item(value: Any, word: str) -> Any:
+    """Returns an item, or a whole array, as its type wants it."""
+    if word not in ITEMS:
+        return value
+    if isinstance(value, np.ndarray):
+        value = value.tobytes() if value.dtype == np.uint8 else value.item()
+    if word == 'utf8':
+        return value if isinstance(value, str) else bytes(value).decode()
+    return bytes(value) if word == 'bytes' else bytes(value).rstrip(b'\0')
+
+
+def picture_type(data: bytes) -> str | None:
+    """Returns the type of pictures that may have zeros behind them: both formats end with other bytes."""
+    return {'JPEG': 'jpeg', 'PNG': 'png'}.get(identify(data[:HEAD_BYTES]))
 
 
 def type_of_arrays(dtypes: set[str], shapes: set[Shape]) -> str:
@@ -210,16 +188,11 @@ def type_of_arrays(dtypes: set[str], shapes: set[Shape]) -> str:
         return 'array'
     dtype = np.dtype(next(iter(dtypes)))
     dimensions = [set(lengths) for lengths in zip(*shapes, strict=True)]
-    if not dimensions:
-        kinds = {'b': 'bool', 'i': f'int({dtype.itemsize})', 'u': f'uint({dtype.itemsize})'}
-        kind = (
-            f'float({dtype.itemsize})'
-            if dtype.kind == 'f' and dtype.itemsize <= 8
-            else f'array({dtype.name})'
-        )
-        return kinds.get(dtype.kind, kind)
-    varying = sum(len(lengths) > 1 for lengths in dimensions)
-    if varying > 1 or (varying and any(0 in lengths for lengths in dimensions)):
+    word = {'b': 'bool', 'i': 'int', 'u': 'uint', 'f': 'float'}.get(dtype.kind)
+    if not dimensions and word and dtype.itemsize <= 8:
+        return word if word == 'bool' else f'{word}({dtype.itemsize})'
+    varying = [lengths for lengths in dimensions if len(lengths) > 1]
+    if len(varying) > 1 or any(0 in lengths for lengths in varying):
         return 'array'
     parts = ('?' if len(lengths) > 1 else str(*lengths) for lengths in dimensions)
     return f'array({",".join((dtype.name, *parts))})'
@@ -230,27 +203,20 @@ def natural_order(name: str) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r'(\d+)', name) if part]
 
 
-def episode_groups(children: Callable[[str], Mapping[str, bool]]) -> list[str]:
-    """Returns the paths of the groups that are datapoints: those with a number, of `data` or of the root.
+def split_episodes(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Returns the groups that are datapoints, and which arrays are in none of them.
+
+    They are the groups of `data`, or of the root, if all of these have a number at the end; else the root
+    alone, ''.
 
     Args:
-        children: Returns the names in a group, and if they are groups.
-
-    Returns:
-        The root alone, '', if it has others.
+        names: Paths of arrays.
     """
-    for parent in ('data', ''):
-        if parent and not children('').get(parent):
-            continue
-        found = children(parent)
-        groups = [name for name, is_group in found.items() if is_group and re.search(r'\d$', name)]
-        if groups and len(groups) == len(found):
-            return [f'{parent}/{name}'.lstrip('/') for name in sorted(groups, key=natural_order)]
-    return ['']
-
-
-def json_value(value: Any) -> Any:
-    """Returns an attribute as JSON has it: NumPy's values as Python's, bytes as text."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    return value.decode(errors='replace') if isinstance(value, bytes) else value
+    for parent in ('data/', ''):
+        inside = [name for name in names if name.startswith(parent)]
+        groups = {name.removeprefix(parent).partition('/')[::2] for name in inside}
+        found = {name for name, rest in groups if rest and re.search(r'\d$', name)}
+        if inside and found == {name for name, _ in groups}:
+            outside = [name for name in names if not name.startswith(parent)]
+            return [parent + name for name in sorted(found, key=natural_order)], outside
+    return [''], []

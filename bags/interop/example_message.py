@@ -3,72 +3,75 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from bags.errors import MissingDependencyError
 
-__all__ = ['parse_example']
+__all__ = ['Example', 'parse_example']
+
+Example = dict[tuple[bool, str], list[Sequence[Any]]]
+"""The values of each feature, by its key: those of one list, or of a list for each step, if the first part of
+the key is true. Values are bytes, ints or floats."""
+
+_MESSAGES = {
+    'Bytes': 'value: BYTES*',
+    'Floats': 'value: FLOAT*',
+    'Ints': 'value: INT64*',
+    'Feature': 'bytes: Bytes, floats: Floats, ints: Ints',
+    'Entry': 'key: STRING, value: Feature',
+    'Features': 'entries: Entry*',
+    'Steps': 'features: Feature*',
+    'StepsEntry': 'key: STRING, value: Steps',
+    'StepsFeatures': 'entries: StepsEntry*',
+    'SequenceExample': 'context: Features, steps: StepsFeatures',
+}
+"""Fields in the order of their numbers, as in tensorflow/core/example; `*` for repeated ones."""
 
 
-def parse_example(data: bytes) -> Any:
-    """Returns a record as SequenceExample, which an Example is too, without feature lists.
+def parse_example(data: bytes) -> Example:
+    """Returns the features of a SequenceExample, which an Example is too, without feature lists.
 
     Raises:
         ValueError: It is another message, or none.
     """
-    message = _message()()
     try:
-        message.ParseFromString(data)
+        message = _message().FromString(data)
     except Exception as exc:  # google.protobuf.message.DecodeError
         raise ValueError(f'expected a tf.train.Example: {exc}') from exc
-    has_features = message.context.feature or message.feature_lists.feature_list
-    if data and (message.ByteSize() != len(data) or not has_features):
+    example: Example = {(False, each.key): [_values(each.value)] for each in message.context.entries}
+    for each in message.steps.entries:
+        example[True, each.key] = [_values(step) for step in each.value.features]
+    if data and not example:
         raise ValueError('expected a tf.train.Example with features')
-    return message
+    return example
 
 
-_SCHEMA = """
-name: 'bags/example.proto' package: 'bags' syntax: 'proto3'
-message_type { name: 'BytesList' field { name: 'value' number: 1 label: LABEL_REPEATED type: TYPE_BYTES } }
-message_type { name: 'FloatList' field { name: 'value' number: 1 label: LABEL_REPEATED type: TYPE_FLOAT } }
-message_type { name: 'Int64List' field { name: 'value' number: 1 label: LABEL_REPEATED type: TYPE_INT64 } }
-message_type { name: 'Feature' oneof_decl { name: 'kind' }
-  field { name: 'bytes_list' number: 1 type: TYPE_MESSAGE type_name: '.bags.BytesList' oneof_index: 0 }
-  field { name: 'float_list' number: 2 type: TYPE_MESSAGE type_name: '.bags.FloatList' oneof_index: 0 }
-  field { name: 'int64_list' number: 3 type: TYPE_MESSAGE type_name: '.bags.Int64List' oneof_index: 0 }
-}
-message_type { name: 'FeatureList'
-  field { name: 'feature' number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: '.bags.Feature' }
-}
-message_type { name: 'Features'
-  field { name: 'feature' number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE
-          type_name: '.bags.Features.FeatureEntry' }
-  nested_type { name: 'FeatureEntry' options { map_entry: true }
-    field { name: 'key' number: 1 type: TYPE_STRING }
-    field { name: 'value' number: 2 type: TYPE_MESSAGE type_name: '.bags.Feature' } }
-}
-message_type { name: 'FeatureLists'
-  field { name: 'feature_list' number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE
-          type_name: '.bags.FeatureLists.FeatureListEntry' }
-  nested_type { name: 'FeatureListEntry' options { map_entry: true }
-    field { name: 'key' number: 1 type: TYPE_STRING }
-    field { name: 'value' number: 2 type: TYPE_MESSAGE type_name: '.bags.FeatureList' } }
-}
-message_type { name: 'SequenceExample'
-  field { name: 'context' number: 1 type: TYPE_MESSAGE type_name: '.bags.Features' }
-  field { name: 'feature_lists' number: 2 type: TYPE_MESSAGE type_name: '.bags.FeatureLists' }
-}
-"""
-"""The messages by their numbers, as in tensorflow/core/example."""
+def _values(feature: Any) -> Sequence[Any]:
+    values: Sequence[Any] = feature.bytes.value or feature.floats.value or feature.ints.value
+    return values
 
 
 @functools.cache
 def _message() -> Any:
     """Returns the class of SequenceExample, in a pool of its own: TensorFlow has its in the common one."""
     try:
-        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError as exc:
         raise MissingDependencyError('protobuf', 'tfrecord') from exc
+    file = descriptor_pb2.FileDescriptorProto(name='bags.proto', package='bags', syntax='proto3')
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for number, field in enumerate(fields.split(', '), 1):
+            word, _, kind = field.partition(': ')
+            scalar = kind.strip('*') not in _MESSAGES
+            message.field.add(
+                name=word,
+                number=number,
+                label='LABEL_REPEATED' if kind.endswith('*') else 'LABEL_OPTIONAL',
+                type=f'TYPE_{kind.strip("*")}' if scalar else 'TYPE_MESSAGE',
+                type_name=None if scalar else f'.bags.{kind.strip("*")}',
+            )
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto()))
+    pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName('bags.SequenceExample'))

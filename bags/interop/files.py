@@ -21,7 +21,7 @@ from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS
 from bags.interop.source import Source
 from bags.media.stored import AUDIO_FORMATS, VIDEO_FORMATS
 
-__all__ = ['MEDIA', 'Entry', 'FileSource', 'checked_value', 'infer_spec']
+__all__ = ['MEDIA_FORMATS', 'Entry', 'FileSource', 'checked_value', 'infer_spec']
 
 
 class Entry(NamedTuple):
@@ -88,13 +88,12 @@ def infer_spec(
     return spec
 
 
-_FORMATS = {word: (name,) for word, name in FORMATS.items()} | {
+MEDIA_FORMATS = {word: (name,) for word, name in FORMATS.items()} | {
     'video': VIDEO_FORMATS,
     'audio': AUDIO_FORMATS,
     'image': PICTURES,
 }
-MEDIA = frozenset(_FORMATS)
-"""The words of types whose records are files of a format of media."""
+"""The formats of files that are records of a type, by its word."""
 _NUMBERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(('int', 'uint', 'i64', 'u64'), int),
     'float': float,
@@ -111,7 +110,7 @@ def checked_value(name: str, word: str, data: Any) -> Any:
         SourceError: It is not of the type, or truncated.
     """
     try:
-        if word in _FORMATS:
+        if word in MEDIA_FORMATS:
             _check_media(word, data)
         elif word == 'utf8':
             return _text(data)
@@ -156,7 +155,7 @@ def _text(data: bytes) -> str:
 
 def _check_media(word: str, data: Any) -> None:
     found = identify(data)
-    check_format(found, _FORMATS[word])
+    check_format(found, MEDIA_FORMATS[word])
     check_whole(data, found)
     check_end(data, found)  # Of a JPEG, only this looks at it.
     if found == 'WAV':

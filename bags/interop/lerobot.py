@@ -1,8 +1,8 @@
 """Writing LeRobot datasets of version 3: each datapoint becomes an episode.
 
 meta/info.json, stats.json, tasks.parquet, episodes/chunk-000/file-000.parquet
-data/chunk-000/file-000.parquet, …       a row a frame
-videos/FIELD/chunk-000/file-000.mp4, …   a file an episode: the records of the dataset
+data/chunk-000/file-000.parquet, …       an episode; a row a frame
+videos/FIELD/chunk-000/file-000.mp4, …   an episode: the records of the dataset
 """
 
 from __future__ import annotations
@@ -10,35 +10,35 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bags.dataset.base import Dataset
-from bags.dataset.columns import read_values
 from bags.dataset.registry import decoders, fixed_dtype
 from bags.dataset.selection import VIDEO_WORDS
 from bags.errors import MissingDependencyError, SourceError
 from bags.formats.pixels import frame_kind
 from bags.formats.signatures import identify
 from bags.interop.extensions import PICTURE_TYPES
-from bags.maintenance.statistics import FieldStatistics, statistics
+from bags.maintenance.statistics import statistics
 from bags.media.cutting import why_not_copied
 from bags.media.remux import remux
 from bags.media.video_decoder import open_video
 from bags.progress import Advance
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 __all__ = ['write_lerobot']
 
-MAX_FILE_BYTES = 100 << 20
-"""Of values in a file of `data`, about."""
 FILES = 1000
 """In a folder."""
 TOLERANCE = 1e-4
 """Seconds by which LeRobot lets a frame be late."""
 COUNTERS = ('frame_index', 'episode_index', 'index', 'task_index')
-TASKS = ('task', 'tasks', 'task_index')
-"""Fields of tasks; the first of them that there is tells the task of each frame."""
+TASKS = ('task_index', 'task', 'tasks')
+"""Fields of tasks; the first of them that there is tells the task of each frame, the first by its classes."""
 DATA_PATH = 'data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
 VIDEO_PATH = 'videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4'
 QUANTILES = {0.01: 'q01', 0.5: 'q50', 0.99: 'q99'}
@@ -46,15 +46,7 @@ DEPTH = {'is_depth_map': True, 'depth_unit': 'mm', 'video.depth_min': 0.0, 'vide
          'video.shift': 0.0, 'video.use_log': False}  # fmt: skip
 """Of grey of 12 bits: LeRobot returns the stored values, as millimetres."""
 MAX_DEPTH_BITS = 12
-
-
-class Feature(NamedTuple):
-    """What becomes of a field."""
-
-    kind: str
-    """'number', 'string', 'image', 'video', or 'fact', which is a column of the table of episodes."""
-    dtype: str
-    shape: tuple[int, ...]
+PIXELS = ['height', 'width', 'channels']
 
 
 def write_lerobot(
@@ -84,29 +76,26 @@ def write_lerobot(
     except ImportError as exc:
         raise MissingDependencyError('pyarrow', 'lerobot') from exc
     writer = _Writer(dataset, names, fs, root, written)
-    try:
-        for index in range(len(dataset)):
-            advance(1, writer.add(index))
-    finally:
-        writer.close_rows()
+    for index in range(len(dataset)):
+        advance(1, writer.add(index))
     writer.write_meta()
     return len(written)
 
 
-def _feature(name: str, dataset: Dataset) -> Feature:
+def _feature(name: str, dataset: Dataset) -> dict[str, Any]:
+    """Returns the feature of a field; the shape of pictures is found out later."""
     kind = dataset._types[name]
     fixed = fixed_dtype(kind.word, kind.args, decoders)
+    feature: dict[str, Any] = {'names': dataset.metadata.get('fields', {}).get(name, {}).get('names')}
     if not kind.optional:
         if kind.word in VIDEO_WORDS and not kind.sequence:
-            return Feature('video', 'video', ())
+            return feature | {'dtype': 'video', 'shape': [], 'names': PIXELS}
         if kind.sequence and kind.word in (*PICTURE_TYPES, 'jpg'):
-            return Feature('image', 'image', ())
+            return feature | {'dtype': 'image', 'shape': [], 'names': PIXELS}
         if kind.word == 'utf8' and (kind.sequence or name in TASKS):
-            return Feature('string', 'string', (1,))
+            return feature | {'dtype': 'string', 'shape': [1]}
         if fixed is not None and kind.sequence and fixed[0].kind in 'biuf' and len(fixed[1]) <= 5:
-            return Feature('number', fixed[0].name, fixed[1] or (1,))
-    if not kind.sequence and (kind.word == 'utf8' or (fixed is not None and not fixed[1])):
-        return Feature('fact', kind.word, ())
+            return feature | {'dtype': fixed[0].name, 'shape': list(fixed[1]) or [1]}
     raise TypeError(
         f'export: field {name!r}: expected numbers, texts, images or a video for each frame, as '
         f'LeRobot has them, got type {kind.text}; leave it out with fields='
@@ -120,67 +109,55 @@ class _Writer:
         self._dataset, self._fs, self._root, self._written = dataset, fs, root, written
         self._about: Mapping[str, Any] = dataset.metadata.get('fields', {})
         self._fields = {name: _feature(name, dataset) for name in names if name not in COUNTERS[:3]}
-        self._task_field = next((name for name in TASKS if name in self._fields), None)
-        self._fps = self._frame_rate()
-        self._features: dict[str, dict[str, Any]] = {}
-        for name, feature in self._fields.items():
-            if feature.kind not in ('fact', 'video') and name not in (*TASKS, 'timestamp'):
-                named = self._about.get(name, {}).get('names')
-                self._features[name] = {'dtype': feature.dtype, 'shape': list(feature.shape), 'names': named}
+        self._classes = dict(enumerate(self._about.get('task_index', {}).get('classes') or ()))
+        there = [name for name in TASKS[not self._classes :] if name in self._fields]
+        self._task_field = there[0] if there else None
+        rates = {self._about.get(name, {}).get('rate') for name in self._fields} - {None}
+        self._fps: Any = dataset.metadata.get('fps') or (rates.pop() if len(rates) == 1 else None)
+        if not isinstance(self._fps, int | float) or not self._fps > 0:
+            found = f'fields with rates {sorted(rates)}' if rates else 'none'
+            raise ValueError(f"export: expected the frames per second as 'fps' in the metadata, got {found}")
+        made = (*TASKS, 'timestamp')
+        self._features = {name: each for name, each in self._fields.items() if name not in made}
         self._tasks: dict[str, int] = {}
         self._episodes: list[dict[str, Any]] = []
         self._frames = 0
-        self._rows: Any = None  # The writer of the file of rows, once there are some.
-        self._file: Any = None
-        self._file_number, self._file_bytes = 0, 0
 
-    def _frame_rate(self) -> int | float:
-        rates = {self._about.get(name, {}).get('rate') for name in self._fields} - {None}
-        rate = self._dataset.metadata.get('fps') or (rates.pop() if len(rates) == 1 else None)
-        if not isinstance(rate, int | float) or not rate > 0:
-            found = f'fields with rates {sorted(rates)}' if rates else 'none'
-            raise ValueError(f"export: expected the frames per second as 'fps' in the metadata, got {found}")
-        return int(rate) if rate == int(rate) else rate
-
-    def _create(self, path: str) -> str:
-        """Returns the path of a new file, in a folder that exists."""
+    def _write(self, path: str, data: bytes) -> None:
         path = f'{self._root}/{path}'
         self._fs.makedirs(path.rpartition('/')[0], exist_ok=True)
         self._written.add(path)
-        return path
+        self._fs.pipe_file(path, data)
 
     def add(self, index: int) -> int:
         """Writes an episode; returns its bytes, about."""
-        where, rows, size = f'datapoint {index}', np.array([index]), 0
-        wanted: dict[str, Any] = {
-            name: True for name, feature in self._fields.items() if feature.kind not in ('image', 'video')
-        }
-        columns = self._dataset._read(rows, wanted, read_values)
-        values: dict[str, Any] = {name: column[0] for name, column in columns.items()}
+        where, size = f'datapoint {index}', 0
         facts: dict[str, Any] = {}
         lengths: dict[str, int] = {}
-        for name, feature in self._fields.items():
-            if feature.kind == 'image':
-                count = int(self._dataset._lengths(rows, name)[0])
-                values[name] = self._dataset._records(np.repeat(rows, count), name, np.arange(count))
-            elif feature.kind == 'video':
-                (record,) = self._dataset._records(rows, name, None)
-                size += len(record or b'')
-                times, end = self._add_video(f'{where}, field {name!r}', name, index, bytes(record or b''))
-                lengths[name] = len(times)
-                place = {**_place(index), 'from_timestamp': float(times[0]), 'to_timestamp': end}
-                facts |= {f'videos/{name}/{key}': value for key, value in place.items()}
-            if feature.kind not in ('fact', 'video') and name not in ('task', 'tasks'):
-                lengths[name] = len(values[name])
+        values: dict[str, Any] = {}
+        videos = [name for name, feature in self._fields.items() if feature['dtype'] == 'video']
+        if wanted := [name for name in self._fields if name not in videos]:
+            (batch,) = self._dataset[index : index + 1].to_arrow(wanted, media='bytes')
+            for name, column in zip(wanted, batch.columns, strict=True):
+                values[name] = column.flatten() if self._dataset._types[name].sequence else column
+                if name not in TASKS[1:]:
+                    lengths[name] = len(values[name])
+        for name in videos:
+            (found,) = self._dataset._records(np.array([index]), name, None)
+            record = bytes(found or b'')
+            size += len(record)
+            times, end = self._add_video(f'{where}, field {name!r}', name, index, record)
+            lengths[name] = len(times)
+            place = {**_place(index), 'from_timestamp': float(times[0]), 'to_timestamp': end}
+            facts |= {f'videos/{name}/{key}': value for key, value in place.items()}
         if len(set(lengths.values())) != 1 or 0 in lengths.values():
             detail = ', '.join(f'{count} in {name!r}' for name, count in lengths.items())
             raise SourceError(where, f'expected fields of one length, got {detail or "none"}')
         count = next(iter(lengths.values()))
         tasks = self._tasks_of(where, values, count)
         table = self._table(index, count, values, tasks)
-        self._add_rows(table)
-        facts |= {name: values[name] for name, feature in self._fields.items() if feature.kind == 'fact'}
-        facts |= {f'data/{key}': value for key, value in _place(self._file_number).items()}
+        self._write_table(DATA_PATH.format(**_place(index)), table)
+        facts |= {f'data/{key}': value for key, value in _place(index).items()}
         self._episodes.append({
             **facts, 'episode_index': index, 'tasks': list(dict.fromkeys(tasks)), 'length': count,
             'dataset_from_index': self._frames, 'dataset_to_index': self._frames + count,
@@ -191,16 +168,10 @@ class _Writer:
 
     def _tasks_of(self, where: str, values: Mapping[str, Any], count: int) -> list[str]:
         """Returns the task of each frame, from the field that there is."""
-        tasks: list[Any]
-        found = values.get(self._task_field) if self._task_field else None
-        if 'task_index' in values and (classes := self._about.get('task_index', {}).get('classes')):
-            tasks = [
-                classes[number] if 0 <= number < len(classes) else None for number in values['task_index']
-            ]
-        elif found is None or isinstance(found, str):
-            tasks = [found or ''] * count
-        else:
-            tasks = list(found) * count if len(found) == 1 else list(found)
+        tasks: list[Any] = values[self._task_field].to_pylist() if self._task_field else ['']
+        if self._task_field == 'task_index':
+            tasks = [self._classes.get(number) for number in tasks]
+        tasks = tasks * count if len(tasks) == 1 else tasks
         if len(tasks) != count or not all(isinstance(task, str) for task in tasks):
             raise SourceError(where, f'expected a task, or one for each of {count} frames, got {tasks!r:.80}')
         for task in tasks:
@@ -237,55 +208,36 @@ class _Writer:
             'video.fps': self._fps, 'has_audio': False, 'is_depth_map': False,
         }  # fmt: skip
         info |= self._about.get(name, {}).get('info') or (DEPTH if bits > 8 else {})
-        feature = {'dtype': 'video', 'shape': shape, 'names': ['height', 'width', 'channels'], 'info': info}
-        if (first := self._features.setdefault(name, feature)['shape']) != shape:
-            raise SourceError(where, f'expected frames of shape {first}, got {shape}')
-        self._fs.pipe_file(self._create(VIDEO_PATH.format(video_key=name, **_place(index))), record)
+        feature = self._features[name]
+        if feature['shape'] not in ([], shape):
+            raise SourceError(where, f'expected frames of shape {feature["shape"]}, got {shape}')
+        feature |= {'shape': shape, 'info': info}
+        self._write(VIDEO_PATH.format(video_key=name, **_place(index)), record)
         return times, timeline.end * timeline.time_base[0] / timeline.time_base[1]
 
-    def _table(self, index: int, count: int, values: dict[str, Any], tasks: list[str]) -> Any:
-        """Returns the rows of an episode as a table of Arrow."""
+    def _table(self, index: int, count: int, values: dict[str, Any], tasks: list[str]) -> pa.Table:
+        """Returns the rows of an episode."""
         import pyarrow as pa
 
         columns: dict[str, Any] = {}
         for name, feature in self._features.items():
-            kind, value = self._fields[name].kind, values.get(name, ())
-            if kind == 'number':
-                columns[name] = _arrow(np.asarray(value, feature['dtype']), feature['shape'])
-            elif kind == 'string':
-                columns[name] = pa.array(value, pa.string())
-            elif kind == 'image':
-                items = [{'bytes': item, 'path': f'frame-{number:06}'} for number, item in enumerate(value)]
-                columns[name] = pa.array(items, pa.struct({'bytes': pa.binary(), 'path': pa.string()}))
-                if not feature['shape']:
-                    shape = self._dataset[index, name][name][0].shape
-                    feature |= {'shape': [*shape, 1][:3], 'names': ['height', 'width', 'channels']}
-        times = values.get('timestamp', np.arange(count) / self._fps)
-        columns['timestamp'] = pa.array(np.asarray(times, np.float32))
+            dtype, shape = feature['dtype'], feature['shape']
+            if dtype == 'image':
+                names = pa.array([f'frame-{number:06}' for number in range(count)])
+                columns[name] = pa.StructArray.from_arrays([values[name], names], ['bytes', 'path'])
+                if not shape:
+                    shape += [*self._dataset[index, name][name][0].shape, 1][:3]
+            elif dtype != 'video':
+                columns[name] = values[name]
+                if dtype != 'string':
+                    columns[name] = values[name].cast(_arrow_type(dtype, shape))
         frames = np.arange(count)
+        columns['timestamp'] = values.get('timestamp', pa.array(frames / self._fps)).cast(pa.float32())
         columns['frame_index'] = pa.array(frames)
         columns['episode_index'] = pa.array(np.full(count, index))
         columns['index'] = pa.array(self._frames + frames)
         columns['task_index'] = pa.array([self._tasks[task] for task in tasks], pa.int64())
         return pa.table(columns)
-
-    def _add_rows(self, table: Any) -> None:
-        import pyarrow.parquet as pq
-
-        if self._rows is not None and self._file_bytes + table.nbytes > MAX_FILE_BYTES:
-            self.close_rows()
-            self._file_number += 1
-        if self._rows is None:
-            self._file = self._fs.open(self._create(DATA_PATH.format(**_place(self._file_number))), 'wb')
-            self._rows, self._file_bytes = pq.ParquetWriter(self._file, table.schema), 0
-        self._rows.write_table(table)
-        self._file_bytes += table.nbytes
-
-    def close_rows(self) -> None:
-        if self._rows is not None:
-            self._rows.close()
-            self._file.close()
-            self._rows = None
 
     def write_meta(self) -> None:
         """Writes the files that describe the episodes."""
@@ -302,14 +254,16 @@ class _Writer:
         self._write_table('meta/episodes/chunk-000/file-000.parquet', pa.Table.from_pylist(self._episodes))
         made = {'dtype': 'int64', 'shape': [1], 'names': None}
         features = self._features | {'timestamp': made | {'dtype': 'float32'}} | dict.fromkeys(COUNTERS, made)
-        self._write_json('info', {
+        info = {
             'codebase_version': 'v3.0', 'robot_type': self._dataset.metadata.get('robot_type'),
-            'fps': self._fps, 'total_episodes': len(self._episodes), 'total_frames': self._frames,
+            'fps': int(self._fps) if self._fps == int(self._fps) else self._fps,
+            'total_episodes': len(self._episodes), 'total_frames': self._frames,
             'total_tasks': len(self._tasks), 'splits': {'train': f'0:{len(self._episodes)}'},
             'chunks_size': FILES, 'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200,
             'data_path': DATA_PATH, 'video_path': VIDEO_PATH, 'features': features,
-        })  # fmt: skip
-        self._write_json('stats', self._statistics())
+        }  # fmt: skip
+        self._write('meta/info.json', json.dumps(info, indent=4).encode())
+        self._write('meta/stats.json', json.dumps(self._statistics(), indent=4).encode())
 
     def _statistics(self) -> dict[str, Any]:
         """Returns the statistics of features as LeRobot has them: of cameras by channel, from 0 to 1."""
@@ -318,21 +272,23 @@ class _Writer:
         for name, feature in self._features.items():
             if feature.get('info', {}).get('is_depth_map'):  # In its unit.
                 found |= {name: kept} if (kept := self._about.get(name, {}).get('stats')) else {}
-            elif self._fields[name].kind != 'string':
+            elif feature['dtype'] != 'string':
                 names.append(name)
         for name, stats in statistics(self._dataset, names, progress=False).items() if names else ():
-            found[name] = _as_lerobot(stats, self._fields[name].kind in ('image', 'video'))
+            values = {key: getattr(stats, key) for key in ('min', 'max', 'mean', 'std')}
+            values |= {QUANTILES[key]: value for key, value in stats.quantiles.items() if key in QUANTILES}
+            if self._features[name]['dtype'] in ('image', 'video'):
+                values = {key: np.asarray(value).reshape(-1, 1, 1) / 255 for key, value in values.items()}
+            found[name] = {key: np.atleast_1d(value).tolist() for key, value in values.items()}
+            found[name]['count'] = [int(np.max(stats.count, initial=0))]
         return found
 
-    def _write_table(self, path: str, table: Any) -> None:
+    def _write_table(self, path: str, table: pa.Table) -> None:
         import pyarrow.parquet as pq
 
         file = io.BytesIO()
         pq.write_table(table, file)
-        self._fs.pipe_file(self._create(path), file.getvalue())
-
-    def _write_json(self, name: str, value: Any) -> None:
-        self._fs.pipe_file(self._create(f'meta/{name}.json'), json.dumps(value, indent=4).encode())
+        self._write(path, file.getvalue())
 
 
 def _place(number: int) -> dict[str, Any]:
@@ -340,24 +296,13 @@ def _place(number: int) -> dict[str, Any]:
     return {'chunk_index': number // FILES, 'file_index': number % FILES}
 
 
-def _arrow(rows: Any, shape: list[int]) -> Any:
-    """Returns numbers as the column of a feature of a shape."""
+def _arrow_type(dtype: str, shape: list[int]) -> pa.DataType:
+    """Returns the type of a column of numbers."""
     import pyarrow as pa
 
-    column = pa.array(rows.reshape(-1))
-    if shape == [1]:
-        return column
+    kind = pa.from_numpy_dtype(np.dtype(dtype))
     if len(shape) == 1:
-        return pa.FixedSizeListArray.from_arrays(column, shape[0])
-    for length in reversed(shape):
-        column = pa.ListArray.from_arrays(pa.array(np.arange(0, len(column) + 1, length), pa.int32()), column)
-    return column
-
-
-def _as_lerobot(stats: FieldStatistics, is_picture: bool) -> dict[str, Any]:
-    values = {key: getattr(stats, key) for key in ('min', 'max', 'mean', 'std')}
-    values |= {name: stats.quantiles[key] for key, name in QUANTILES.items() if key in stats.quantiles}
-    if is_picture:
-        values = {key: np.asarray(value).reshape(-1, 1, 1) / 255 for key, value in values.items()}
-    count = int(np.max(stats.count, initial=0))
-    return {**{key: np.atleast_1d(value).tolist() for key, value in values.items()}, 'count': [count]}
+        return kind if shape == [1] else pa.list_(kind, shape[0])
+    for _ in shape:
+        kind = pa.list_(kind)
+    return kind

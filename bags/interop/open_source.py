@@ -41,7 +41,6 @@ class Format(NamedTuple):
 FORMATS: dict[str, Format] = {
     'mds': Format('mds', ('*.mds', '*.mds.*'), 'index.json'),
     'litdata': Format('litdata', ('*.bin',), 'index.json'),
-    'tfds': Format('tfds', ('*.tfrecord*', '*.array_record*'), 'features.json'),
     'tfrecord': Format('tfrecord', ('*.tfrecord*', '*.tfrec')),
     'array_record': Format('array_record', ('*.array_record*', '*.arrayrecord*')),
     'bagz': Format('bagz', ('*.bagz', '*.bag')),
@@ -56,7 +55,7 @@ FORMATS: dict[str, Format] = {
     'mcap': Format('mcap', ('*.mcap', '*.db3', '*.bag', 'metadata.yaml')),
 }
 """By name, in the order in which they are tried."""
-_BESIDE = ('readme*', 'license*', '*.md', '_success')
+_BESIDE = ('readme*', 'license*', '*.md', '_success', 'features.json', 'dataset_info.json', '*.labels.txt')
 """Files that are left out beside those of a format."""
 
 

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import abc
-import functools
-import os
+import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
 from bags.dataset.registry import bind_decoder, encoders
 from bags.dataset.spec import parse_type
 from bags.errors import BagsError, SourceError, SpecError
-from bags.interop.files import MEDIA, checked_value
+from bags.interop.files import MEDIA_FORMATS, checked_value
 from bags.interop.source import Source
 
-__all__ = ['Bytes', 'Record', 'RecordSource', 'open_file', 'read_all', 'read_items', 'size_of']
+__all__ = [
+    'Bytes',
+    'Read',
+    'Record',
+    'RecordSource',
+    'array_from',
+    'open_file',
+    'read_json',
+    'size_of',
+    'type_of_numbers',
+]
 
 FIELD = 'record'
 """The field of records whose structure nothing tells."""
+MAX_JSON_BYTES = 1 << 28
+
+Read = Callable[[str, int, int], Iterator[bytes | SourceError]]
+"""Yields the records of a file from one to another, in one thread; an error for each that is damaged, so that
+those after it keep their index."""
+T = TypeVar('T')
 
 
 class Record(NamedTuple):
@@ -38,19 +53,20 @@ class RecordSource(Source):
     Args:
         format: Its name.
         spec: The type of each field.
-        files: Path and number of records of each file.
+        files: The number of records of each file.
+        read: Reads a file.
     """
 
-    def __init__(self, format: str, spec: dict[str, str], files: list[tuple[str, int]]) -> None:
-        super().__init__(format, spec, sum(count for _, count in files))
-        self.files = files
+    def __init__(self, format: str, spec: dict[str, str], files: Mapping[str, int], read: Read) -> None:
+        super().__init__(format, spec, sum(files.values()))
+        self._files, self._read = files, read
         # Values that are records already, in files of the source.
         self.encoders = dict.fromkeys(('json', 'msgpack', 'tree'), lambda value, *_args: bytes(value))
 
     def entries(self, start: int = 0) -> Iterator[Record]:
-        for path, count in self.files:
+        for path, count in self._files.items():
             if start < count:
-                for index, data in enumerate(self.read(path, start), start):
+                for index, data in enumerate(self._read(path, start, count), start):
                     yield Record(path, index, data)
             start = max(0, start - count)
 
@@ -61,21 +77,14 @@ class RecordSource(Source):
         if isinstance(entry.data, SourceError):
             raise entry.data
         try:
-            return self.decode(entry)
+            return self.decode(entry, entry.data)
         except BagsError:
             raise
-        except (ValueError, TypeError, KeyError, LookupError, EOFError, struct.error) as exc:
-            raise SourceError(self.name(entry), str(exc)) from exc
+        except (ValueError, TypeError, LookupError, OverflowError, struct.error) as exc:
+            raise SourceError(self.name(entry), _detail(exc)) from exc
 
     @abc.abstractmethod
-    def read(self, path: str, start: int) -> Iterator[bytes | SourceError]:
-        """Yields the records of a file from the record `start` on, in one thread.
-
-        It yields an error for each record that is damaged, so that those after it keep their index.
-        """
-
-    @abc.abstractmethod
-    def decode(self, entry: Record) -> Mapping[str, Any]:
+    def decode(self, entry: Record, data: bytes) -> Mapping[str, Any]:
         """Returns the datapoint of a record; several threads call this.
 
         Raises:
@@ -87,50 +96,29 @@ class Bytes(RecordSource):
     """Records that become a field `record` byte for byte, of the type that the user names: bytes by default.
 
     Each record is checked to be of that type: the structure of media, all else by decoding it.
-
-    Args:
-        format: Its name.
-        files: Path and number of records of each file.
-        read: As `RecordSource.read`.
     """
 
-    def __init__(
-        self,
-        format: str,
-        files: list[tuple[str, int]],
-        read: Callable[[str, int], Iterator[bytes | SourceError]],
-    ) -> None:
-        super().__init__(format, {FIELD: 'bytes'}, files)
-        self._read = read
+    def __init__(self, format: str, files: Mapping[str, int], read: Read) -> None:
+        super().__init__(format, {FIELD: 'bytes'}, files, read)
         self.encoders = dict.fromkeys(encoders, lambda value, *_args: value)
         self.notes.append(
             f"records become the field '{FIELD}' of type bytes; "
             f"spec={{'{FIELD}': 'msgpack'}}, or json, jpeg, utf8, …, says what they are"
         )
 
-    def read(self, path: str, start: int) -> Iterator[bytes | SourceError]:
-        return self._read(path, start)
-
-    def decode(self, entry: Record) -> Mapping[str, Any]:
-        assert isinstance(entry.data, bytes)
+    def decode(self, entry: Record, data: bytes) -> Mapping[str, Any]:
         kind = parse_type(self.spec[FIELD])
         if kind.sequence:
             raise SpecError(FIELD, 'a type of one record, without []', kind.text)
-        if kind.word in MEDIA:
-            return {FIELD: checked_value(self.name(entry), kind.word, entry.data)}
-        _decoder(kind.word, kind.args)(entry.data)
-        return {FIELD: entry.data}
-
-
-@functools.lru_cache
-def _decoder(word: str, args: tuple[str, ...]) -> Callable[[Any], Any]:
-    return bind_decoder(word, args)
+        if kind.word in MEDIA_FORMATS:
+            checked_value(self.name(entry), kind.word, data)
+        else:
+            bind_decoder(kind.word, kind.args)(data)
+        return {FIELD: data}
 
 
 def open_file(path: str, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:
-    """Opens a file or URL to read; a local file as `open` does, without fsspec between."""
-    if ':' not in path:
-        return open(path, 'rb')
+    """Opens a file or URL to read; a local file as `open` does, which is faster than through fsspec."""
     import fsspec
 
     fs, inner = fsspec.core.url_to_fs(path, **(storage_options or {}))
@@ -146,49 +134,44 @@ def size_of(path: str, storage_options: Mapping[str, Any] | None = None) -> int 
 
     fs, inner = fsspec.core.url_to_fs(path, **(storage_options or {}))
     try:
-        return os.path.getsize(inner) if 'file' in fs.protocol else int(fs.size(inner))
+        return int(fs.size(inner))
     except FileNotFoundError:
         return None
 
 
-def read_all(stream: Any, limit: int) -> bytes:
-    """Returns what a decompressing stream has, at most `limit` bytes, in memory for what there is."""
-    data = bytearray()
-    while len(data) < limit and (part := stream.read(min(1 << 20, limit - len(data)))):
-        data += part
-    return bytes(data)
+def read_json(path: str, parse: Callable[[Any], T], storage_options: Mapping[str, Any] | None = None) -> T:
+    """Returns what `parse` makes of a file of JSON; SourceError if it cannot."""
+    with open_file(path, storage_options) as file:
+        content = file.read(MAX_JSON_BYTES + 1)
+    try:
+        if len(content) > MAX_JSON_BYTES:
+            raise ValueError(f'expected at most {MAX_JSON_BYTES} bytes')
+        return parse(json.loads(content))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
+        raise SourceError(path, f'is not as its format says: {_detail(exc)}') from exc
 
 
-def read_items(file: BinaryIO, path: str, size: int, count: int, start: int) -> Iterator[bytes]:
-    """Yields the items of a shard of MDS or LitData, from the item `start` on.
+def _detail(exc: Exception) -> str:
+    return repr(exc) if isinstance(exc, LookupError) else str(exc)
 
-    Such a shard is the number of its items and the offsets of these and of their end, each 4 bytes, then the
-    items; MDS has its configuration between.
 
-    Args:
-        file: The shard; it can seek.
-        path: For errors.
-        size: Bytes of the shard.
-        count: Items that the index tells.
-        start: The first item.
+def type_of_numbers(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+    """Returns the type of a field of numbers, or of arrays with a shape; -1 is a length that varies."""
+    if shape:
+        return f'array({",".join((dtype.name, *map(str, shape)))})'.replace('-1', '?')
+    words = {'b': 'bool', 'i': f'int({dtype.itemsize})', 'u': f'uint({dtype.itemsize})'}
+    return words.get(dtype.kind, f'float({dtype.itemsize})')
+
+
+def array_from(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    """Returns the array of some bytes, or a scalar of Python if it has no dimension.
 
     Raises:
-        SourceError: The shard does not have this many items, or ends before the last.
+        ValueError: More or fewer bytes than the shape needs.
     """
-    file.seek(0)
-    head = file.read(4 * (count + 2)) if 4 * (count + 2) <= size else b''
-    offsets = np.frombuffer(head, '<u4').astype(np.int64)
-    ends = offsets[1:]
-    if len(offsets) != count + 2 or offsets[0] != count:
-        raise SourceError(path, f'expected {count} items in {size} bytes, got a file that begins otherwise')
-    if ends[0] < len(head) or (np.diff(ends) < 0).any() or ends[-1] > size:
-        raise SourceError(
-            path, f'expected items from byte {len(head)} to byte {size} at most, got other ones'
-        )
-    file.seek(int(ends[start]))
-    for index in range(start, count):
-        length = int(ends[index + 1] - ends[index])
-        data = file.read(length)
-        if len(data) != length:
-            raise SourceError(f'{path}, record {index}', f'expected {length} bytes, got {len(data)}')
-        yield data
+    fixed = abs(int(np.prod(shape, dtype=object))) * dtype.itemsize
+    if len(data) != fixed and not (-1 in shape and fixed and len(data) % fixed == 0):
+        expected = str(shape).replace('-1', '?')
+        raise ValueError(f'expected {dtype} of shape {expected}, got {len(data)} bytes')
+    array = np.frombuffer(data, dtype).reshape(shape)
+    return array.item() if shape == () else array

@@ -5,12 +5,14 @@ from __future__ import annotations
 import abc
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from bags.dataset.metadata import Metadata
 from bags.dataset.spec import NAME
+from bags.errors import MissingDependencyError, SourceError
 
-__all__ = ['Source', 'list_paths', 'name_fields']
+__all__ = ['Source', 'list_paths', 'name_fields', 'reading']
 
 _NOT_IN_NAMES = re.compile(r'[^A-Za-z0-9_.-]+')
 
@@ -77,6 +79,17 @@ def list_paths(paths: Iterable[str], storage_options: Mapping[str, Any] | None =
         found = sorted(fs.glob(path)) if is_glob else [path]
         files += found if 'file' in fs.protocol else map(fs.unstrip_protocol, found)
     return files
+
+
+@contextmanager
+def reading(path: str, format: str) -> Iterator[None]:
+    """Converts the errors of a library that reads a file to a SourceError."""
+    try:
+        yield
+    except (SourceError, FileNotFoundError, MissingDependencyError):
+        raise
+    except Exception as exc:  # Of a damaged file, libraries raise also KeyError, RuntimeError, MemoryError, …
+        raise SourceError(path, f'cannot be read as {format}: {str(exc) or type(exc).__name__}') from exc
 
 
 def name_fields(names: Iterable[str], notes: list[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ import tarfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from bags.errors import SourceError
 from bags.interop.extensions import (
@@ -33,20 +33,6 @@ __all__ = ['TarSource', 'is_tar']
 
 MAX_LABEL_BYTES = 64
 """Files of a label up to this size are read with the names of files, without a request of their own."""
-
-
-class _Scan(NamedTuple):
-    """What the datapoints of a tar have."""
-
-    kinds: Counter[frozenset[str]]
-    """How many have these fields."""
-    texts: set[str]
-    """Fields of labels that are not all integers."""
-    columns: dict[str, str]
-    """The types of the columns of tables."""
-    has_extensions: bool
-    error: SourceError | None
-    """What ended the tar early."""
 
 
 def is_tar(name: str) -> bool:
@@ -79,33 +65,24 @@ class TarSource(FileSource):
         if not self.tars:
             raise FileNotFoundError(errno.ENOENT, 'no tars to import', ', '.join(tars))
         self._rename: Callable[[str], str] = str
-        self._with_tables: set[str] = set()
-        kinds: Counter[frozenset[str]] = Counter()
+        self._types: dict[str, dict[str, str]] = {}  # Of the columns of tables, by tar.
+        kinds: Counter[tuple[frozenset[str], bool]] = Counter()
         texts: set[str] = set()
         columns: dict[str, str] = {}
-        has_extensions = False
         for tar in self.tars:
-            found = self._scan(tar)
-            if found.error is not None:
-                if on_error == 'raise':
-                    raise found.error
-                self.damaged.append((found.error.name, found.error.detail))
-            kinds += found.kinds
-            texts |= found.texts
-            has_extensions = has_extensions or found.has_extensions
-            for field, kind in found.columns.items():
+            kinds += self._scan(tar, texts, on_error)
+            for field, kind in self._types.get(tar, {}).items():
                 known = columns.setdefault(field, kind)
                 if {known, kind} == {'int(8)', 'float(8)'}:
                     columns[field] = 'float(8)'
                 elif known != kind:
-                    raise SourceError(
-                        tar, f'column {field!r}: expected {known}, as in other tars, got {kind}'
-                    )
+                    expected = f'expected {known}, as in other tars'
+                    raise SourceError(tar, f'column {field!r}: {expected}, got {kind}')
         self.count = kinds.total()
-        self._rename = one_image_field(kinds)
+        self._rename = one_image_field(fields for fields, _ in kinds)
         types = dict.fromkeys(set(LABELS) - texts, 'int(8)') | columns
         counts: Counter[str] = Counter()
-        for fields, count in kinds.items():
+        for (fields, _), count in kinds.items():
             counts.update(dict.fromkeys(fields, count))
         renamed: Counter[str] = Counter()
         for field, count in counts.items():
@@ -116,29 +93,31 @@ class TarSource(FileSource):
                 for field, count in renamed.items()
             },
             self.count,
-            has_extensions or len(renamed) < len(counts),
+            any(has_extensions for _, has_extensions in kinds) or len(renamed) < len(counts),
         )
 
-    def _scan(self, tar: str) -> _Scan:
-        """Returns what the datapoints of a tar have; a tar with a table of metadata is read twice."""
-        found = _Scan(Counter(), set(), {}, False, None)
+    def _scan(self, tar: str, texts: set[str], on_error: str) -> Counter[tuple[frozenset[str], bool]]:
+        """Returns how many datapoints have which fields, and other extensions than these say.
+
+        It adds labels that are not all integers to `texts`, and reads a tar with a table of metadata twice.
+        """
+        kinds: Counter[tuple[frozenset[str], bool]] = Counter()
         try:
-            if tar in self._with_tables:
-                found.columns.update(self._metadata_of(tar).types)
             for entry in self._entries_of(tar):
                 base = entry.key.rpartition('/')[2]
-                if tar not in self._with_tables and any(f'{base}.{each}' in NAMES for each in entry.files):
-                    self._with_tables.add(tar)
-                    return self._scan(tar)
-                found.kinds[frozenset(entry.files)] += 1
-                found = found._replace(has_extensions=found.has_extensions or bool(entry.extensions))
-                for field in entry.files.keys() & set(LABELS) - found.columns.keys():
+                if tar not in self._types and any(f'{base}.{each}' in NAMES for each in entry.files):
+                    self._types[tar] = {}
+                    return self._scan(tar, texts, on_error)
+                kinds[frozenset(entry.files), bool(entry.extensions)] += 1
+                for field in entry.files.keys() & set(LABELS):
                     data = entry.files[field]
                     if not isinstance(data, bytes) or not INTEGER.fullmatch(str(data, 'latin-1').strip()):
-                        found.texts.add(field)
+                        texts.add(field)
         except SourceError as exc:
-            return found._replace(error=exc)
-        return found
+            if on_error == 'raise':
+                raise
+            self.damaged.append((exc.name, exc.detail))
+        return kinds
 
     def _metadata_of(self, tar: str) -> Metadata:
         """Returns the tables among the files of a tar: `metadata.csv` and `metadata.jsonl`."""
@@ -164,7 +143,10 @@ class TarSource(FileSource):
 
     def _entries_of(self, tar: str) -> Iterator[Entry]:
         try:
-            metadata = self._metadata_of(tar) if tar in self._with_tables else Metadata()
+            metadata = Metadata()
+            if tar in self._types:
+                metadata = self._metadata_of(tar)
+                self._types[tar] = metadata.types
             members = (
                 (*_split(name), name.removeprefix('./'), content)
                 for name, content in self._members(tar)

@@ -62,26 +62,24 @@ class Accumulator:
     def _add_block(self, values: Array) -> None:
         columns = np.ascontiguousarray(values.T)  # Numpy reduces long rows faster than short ones.
         wide = columns - self.pivot[:, None]
-        low, high = columns.min(1), columns.max(1)
         counts = np.full(len(self.count), columns.shape[1], np.int64)
-        wrong = np.isnan(columns) if np.isnan(low).any() else None
-        if wrong is not None:
-            missing = wrong.sum(1)
-            self.nans += missing
-            counts -= missing
-            low, high = np.where(wrong, np.inf, columns).min(1), np.where(wrong, -np.inf, columns).max(1)
+        low, high = columns.min(1), columns.max(1)
         self._count_buckets(wide)
-        if wrong is not None:
-            wide[wrong] = 0.0
+        missing: Any = np.isnan(columns) if np.isnan(low).any() else None
+        if missing is not None:
+            low, high = np.nanmin(columns, 1, initial=np.inf), np.nanmax(columns, 1, initial=-np.inf)
+            self.nans += missing.sum(1)
+            counts -= missing.sum(1)
+            wide[missing] = 0.0
         means = wide.sum(1) / np.maximum(counts, 1)
         wide -= means[:, None]
-        if wrong is not None:
-            wide[wrong] = 0.0
+        if missing is not None:
+            wide[missing] = 0.0
+        self._merge(counts, low, high, means, np.einsum('ij,ij->i', wide, wide))
+
+    def _merge(self, counts: Array, low: Array, high: Array, means: Array, squares: Array) -> None:
         np.minimum(self.low, low, out=self.low)
         np.maximum(self.high, high, out=self.high)
-        self._merge_moments(counts, means, np.einsum('ij,ij->i', wide, wide))
-
-    def _merge_moments(self, counts: Array, means: Array, squares: Array) -> None:
         total = self.count + counts
         shift = means - self.mean
         share = np.divide(counts, total, out=np.zeros(len(total)), where=total > 0)
@@ -108,10 +106,8 @@ class Accumulator:
     def merge(self, other: Accumulator) -> None:
         """Adds the values that another accumulator of the same pivot has."""
         self.nans += other.nans
-        np.minimum(self.low, other.low, out=self.low)
-        np.maximum(self.high, other.high, out=self.high)
         with np.errstate(invalid='ignore'):
-            self._merge_moments(other.count, other.mean, other.squares)
+            self._merge(other.count, other.low, other.high, other.mean, other.squares)
         self._buckets += other.buckets()
         self.buckets()
 
@@ -120,11 +116,11 @@ class Accumulator:
         variances: Array = self.squares / np.maximum(self.count, 1)
         return np.sqrt(variances)
 
-    def quantiles(self, wanted: tuple[float, ...] = QUANTILES) -> Array:
-        """Returns quantiles, shape (len(wanted), elements); NaN where there is no value."""
-        found: Array = np.full((len(wanted), len(self.count)), np.nan)
+    def quantiles(self) -> Array:
+        """Returns the `QUANTILES`, shape (quantiles, elements); NaN where there is no value."""
+        found: Array = np.full((len(QUANTILES), len(self.count)), np.nan)
         for element, values, counts in self._distributions():
-            ranks = np.array(wanted) * (self.count[element] - 1)
+            ranks = np.array(QUANTILES) * (self.count[element] - 1)
             found[:, element] = values[np.cumsum(counts).searchsorted(ranks, 'right')]
         return found
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from bags.bag.options import LimitsStorage, ReaderOptions
 from bags.concurrency import map_concurrently
+from bags.dataset.ask import files_below
 from bags.dataset.folder import Folder
-from bags.dataset.key_index import is_index
+from bags.dataset.key_index import INDEX_SUFFIX
 from bags.dataset.metadata import STATISTICS
 from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index, numbered
 from bags.dataset.spec import Spec, union
@@ -21,7 +22,7 @@ from bags.maintenance.location import Location
 from bags.progress import progress as show_progress
 from bags.storage import Store, store_for
 
-__all__ = ['consolidate', 'index_damage']
+__all__ = ['consolidate', 'describe_shards', 'index_damage']
 
 
 def consolidate(
@@ -52,6 +53,17 @@ def consolidate(
         CorruptError: A shard cannot be read.
     """
     store, path = store_for(directory, filesystem, storage_options)
+    types, shards = describe_shards(store, path, progress)
+    store.replace(store.join(path, INDEX), dump_index(types, shards))
+    return len(shards)
+
+
+def describe_shards(store: Store, path: str, progress: bool | None) -> tuple[Spec, list[Shard]]:
+    """Returns the spec of a sharded dataset, and what `shards.json` holds of its shards.
+
+    Raises:
+        FileNotFoundError, ValueError, SpecError, CorruptError: As `consolidate`.
+    """
     options = ReaderOptions()
     if store.is_remote:
         options.limits_storage = LimitsStorage.IN_MEMORY
@@ -79,8 +91,7 @@ def consolidate(
             expected = f'that of the first shard, {texts[0]}'
             raise SpecError(None, expected, texts[1], store.join(path, shard.name))
         types = both
-    store.replace(store.join(path, INDEX), dump_index(types, [shard for _, shard in found]))
-    return len(found)
+    return types, [shard for _, shard in found]
 
 
 def index_damage(location: Location) -> Iterator[Damage]:
@@ -94,7 +105,7 @@ def index_damage(location: Location) -> Iterator[Damage]:
         yield Damage(path, None, None, str(exc).removeprefix(f'{path}: '))
         return
     sizes: dict[str, dict[str, int]] = {}
-    for file, stat in store.walk(location.path).items():
+    for file, stat in files_below(store, location.parts, location.path).items():
         folder, _, name = file.rpartition('/')
         sizes.setdefault(folder, {})[name] = stat.size
     options = ReaderOptions(limits_storage=LimitsStorage.IN_MEMORY)
@@ -114,7 +125,9 @@ def index_damage(location: Location) -> Iterator[Damage]:
 def _sizes(shard: Shard) -> dict[str, int]:
     """Returns the sizes of its files, but of those made of the data at any time, which say so themselves."""
     return {
-        name: size for name, size in sorted(shard.sizes.items()) if name != STATISTICS and not is_index(name)
+        name: size
+        for name, size in sorted(shard.sizes.items())
+        if name != STATISTICS and not name.endswith(INDEX_SUFFIX)
     }
 
 

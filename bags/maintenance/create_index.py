@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bags.dataset.key_index import KeyIndex, check_key_field, dump_key_index, index_name, is_index
+from bags.dataset.ask import names_in
+from bags.dataset.key_index import INDEX_SUFFIX, KeyIndex, check_key_field, dump_key_index
 from bags.dataset.open import open as open_dataset
 from bags.errors import CorruptError
 from bags.maintenance.findings import Damage
@@ -28,13 +29,10 @@ def create_index(
 ) -> int:
     """Writes the index of a field of keys, with which `dataset.find` and `find_many` find datapoints.
 
-    It is one file for the whole dataset, `FIELD.index`, in its folder or in that of the first shard: 16 bytes
-    a key. It replaces an older one as a whole. Readers of bags and of other libraries do not see it. It holds
-    a fingerprint of the field, so that it is refused where datapoints were added or replaced since;
-    `DatasetWriter` removes it where `truncate_to` removes datapoints. Copies of the files keep it,
-    `bags.copy` leaves it out.
-
-    About 60 bytes of memory are used for each key. Several datapoints may have one key.
+    It is one file for the whole dataset, `FIELD.index`, 16 bytes a key, and replaces an older one. Readers of
+    bags and of other libraries do not see it. It is refused where datapoints were added or replaced since,
+    and `bags.copy` leaves it out. About 60 bytes of memory are used for each key. Several datapoints may have
+    one key.
 
     Args:
         directory: The dataset: str, path or URL.
@@ -60,7 +58,7 @@ def create_index(
             raise ValueError(f'{folder}: {detail} (bags.recover accepts it as it is)')
         with show_progress('indexing', len(dataset), 'keys', show=progress) as advance:
             data = dump_key_index(dataset, field, advance)
-        path = store.join(folder, index_name(field))
+        path = store.join(folder, field + INDEX_SUFFIX)
         store.replace(path, data)
         return KeyIndex(MemoryFile(path, data)).count
 
@@ -68,7 +66,7 @@ def create_index(
 def key_index_damage(location: Location) -> Iterator[Damage]:
     """Yields what is wrong with the indexes of a dataset. One that is stale is not damaged."""
     store, folder = location.store, location.parts[0]
-    for name in sorted(filter(is_index, store.names(folder))):
+    for name in sorted(name for name in names_in(store, folder, 'index') if name.endswith(INDEX_SUFFIX)):
         path = store.join(folder, name)
         try:
             KeyIndex(store.open(path, Hints())).check()

@@ -19,6 +19,7 @@ from bags.bag.checksums import checksums_name
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.concurrency import map_concurrently
+from bags.dataset.ask import files_below
 from bags.dataset.folder import Folder
 from bags.dataset.open import open as open_dataset
 from bags.dataset.refs import MISSING
@@ -232,7 +233,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
     totals = collections.Counter[str]()
     known, unclosed, checked = set(paths), set(), set()
     unfinished = len(paths) < len(location.parts)
-    for file, stat in location.store.walk(location.path).items():
+    for file, stat in files_below(location.store, paths, location.path).items():
         folder, _, name = file.rpartition('/')
         path = location.store.join(location.path, folder) if folder else location.path
         if path in known:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from bags.bag.sharding import expand
-from bags.dataset.shard_list import shard_numbers
+from bags.dataset.shard_list import root_names, shard_numbers
 from bags.storage import Store, store_for
 
 __all__ = ['Location', 'locate']
@@ -40,7 +40,7 @@ def locate(
     """
     store, folder = store_for(path, filesystem, storage_options)
     try:
-        names = store.names(folder)
+        names = root_names(store, folder)
     except (FileNotFoundError, NotADirectoryError):
         return _locate_bags(os.fspath(path), store, filesystem, storage_options)
     if 'spec.json' in names:

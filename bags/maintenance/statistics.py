@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
+import math
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,17 +18,16 @@ import numpy.typing as npt
 from bags.concurrency import CPU_COUNT, map_in_threads
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.batch import Ragged
+from bags.dataset.columns import read_values
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.metadata import STATISTICS
 from bags.dataset.open import open as open_dataset
 from bags.dataset.registry import fixed_dtype
 from bags.dataset.selection import VIDEO_WORDS, FrameSelection, select_whole
-from bags.dataset.shard_list import shard_numbers
 from bags.dataset.spec import FieldType
 from bags.maintenance.accumulator import QUANTILES, Accumulator
 from bags.progress import Advance
 from bags.progress import progress as show_progress
-from bags.storage import store_for
 from bags.validation import at_least, at_least_or_none
 
 __all__ = ['FieldStatistics', 'as_json', 'statistics']
@@ -40,6 +41,8 @@ FRAMES = 8
 BINS = 24
 
 Array = npt.NDArray[Any]
+Fixed = tuple[np.dtype[Any], tuple[int, ...]]
+Read = Callable[[int, int], list[Array]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,13 +109,10 @@ def statistics(
     if not isinstance(dataset, str | os.PathLike):
         check_dataset('statistics', dataset)
         return _compute(dataset, _numeric_fields(dataset, fields), samples, workers, progress)
-    store, path = store_for(dataset, filesystem, storage_options)
     with open_dataset(dataset, filesystem=filesystem, storage_options=storage_options) as opened:
         names = _numeric_fields(opened, fields)
-        shards = list(shard_numbers(store, path).values()) if opened.shards > 1 else []
-        if not store.exists(store.join(path, 'spec.json')):
-            shards = shards or list(shard_numbers(store, path).values())
-        file = store.join(store.join(path, shards[0]) if shards else path, STATISTICS)
+        store, folder, _ = opened._index_place()
+        file = store.join(folder, STATISTICS)
         made_from = {'format': FORMAT, 'fingerprint': fingerprint(opened), 'bytes': opened.size}
         try:
             kept = json.loads(store.read(file))
@@ -141,18 +141,14 @@ def _numeric_fields(dataset: Dataset, fields: Any) -> list[str]:
     found = []
     for name in chosen:
         kind = dataset._types[name]
-        if _is_picture(kind) or _dtype_of(kind) is not None:
+        if kind.word in (*IMAGES, *VIDEO_WORDS) or _dtype_of(kind) is not None:
             found.append(name)
         elif fields is not None:
             raise TypeError(f'statistics: field {name!r} of type {kind.text} has no numbers of one shape')
     return found
 
 
-def _is_picture(kind: FieldType) -> bool:
-    return kind.word in IMAGES or kind.word in VIDEO_WORDS
-
-
-def _dtype_of(kind: FieldType) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+def _dtype_of(kind: FieldType) -> Fixed | None:
     fixed = fixed_dtype(kind.word, kind.args)
     return fixed if fixed is not None and fixed[0].kind in 'biuf' else None
 
@@ -160,101 +156,91 @@ def _dtype_of(kind: FieldType) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
 def _compute(
     dataset: Dataset, names: list[str], samples: int, workers: int, progress: bool | None
 ) -> dict[str, FieldStatistics]:
-    found = {}
     sampled = np.unique(np.linspace(0, len(dataset) - 1, min(samples, len(dataset))).astype(np.int64))
-    with show_progress('reading', len(names) * len(dataset), 'values', show=progress) as advance:
-        for name in names:
-            kind = dataset._types[name]
-            if _is_picture(kind):
-                accumulator, shape = _accumulate_pictures(dataset, name, sampled, workers, advance)
-            else:
-                fixed = _dtype_of(kind)
-                assert fixed is not None
-                shape = fixed[1]
-                accumulator = _accumulate(dataset, name, fixed, workers, advance)
-            found[name] = _result(accumulator, shape, len(sampled) if _is_picture(kind) else None)
+    jobs: dict[str, tuple[Read, list[tuple[int, int]], Array]] = {}
+    for name in names:
+        fixed = _dtype_of(dataset._types[name])
+        read: Read = functools.partial(_pixels, dataset, name)
+        chunks, pivot = [(index, index + 1) for index in sampled.tolist()], np.full(1, 127.0)
+        if fixed is not None:
+            read, chunks = functools.partial(_values, dataset, name, fixed), _chunks(dataset, name, fixed)
+            first = read(*chunks[0])[0][: 1 << 12] if chunks else ()
+            pivot = np.median(first, 0).astype(np.float64) if len(first) else np.zeros(math.prod(fixed[1]))
+        jobs[name] = read, chunks, pivot
+    found = {}
+    total = sum(len(chunks) for _, chunks, _ in jobs.values())
+    with show_progress('reading', total, 'parts', show=progress) as advance:
+        for name, job in jobs.items():
+            fixed = _dtype_of(dataset._types[name])
+            merged = _accumulate(*job, workers, advance)
+            if len(merged) > 1:
+                text = f'expected pictures of as many channels, got {sorted(merged)}'
+                raise ValueError(f'statistics: field {name!r}: {text}')
+            accumulator = next(iter(merged.values()), Accumulator(job[2]))
+            shape = accumulator.pivot.shape if fixed is None else fixed[1]
+            found[name] = _result(accumulator, shape, len(sampled) if fixed is None else None)
     return found
 
 
 def _accumulate(
-    dataset: Dataset, name: str, fixed: tuple[np.dtype[Any], tuple[int, ...]], workers: int, advance: Advance
-) -> Accumulator:
-    """Reads all values of a field in chunks; the result does not depend on the number of threads."""
-    size = max(1, fixed[0].itemsize * int(np.prod(fixed[1], dtype=np.int64)))
-    counts = np.ones(len(dataset), np.int64)
-    if dataset._types[name].sequence:
-        counts = dataset._lengths(np.arange(len(dataset)), name)
-    ends = np.cumsum(counts) * size
-    total = int(ends[-1]) if len(ends) else 0
-    cuts = np.unique(ends.searchsorted(np.arange(CHUNK_BYTES, total + CHUNK_BYTES, CHUNK_BYTES)) + 1)
-    bounds = [0, *np.minimum(cuts, len(dataset)).tolist()]
-    chunks = [(start, stop) for start, stop in itertools.pairwise(bounds) if start < stop]
+    read: Read, chunks: list[tuple[int, int]], pivot: Array, workers: int, advance: Advance
+) -> dict[int, Accumulator]:
+    """Adds up all chunks, by the number of elements; the result does not depend on the number of threads."""
 
-    def read(chunk: tuple[int, int]) -> Array:
-        return _values(dataset.batch(range(*chunk), name)[name], fixed)
+    def accumulate(chunk: tuple[int, int]) -> list[Accumulator]:
+        parts = []
+        for values in read(*chunk):
+            parts.append(Accumulator(np.broadcast_to(pivot, values.shape[1:])))
+            parts[-1].add(values)
+        advance(1)
+        return parts
 
-    first = read((0, min(len(dataset), max(1, int(ends.searchsorted(1 << 16)) + 1)))) if chunks else None
-    pivot = np.zeros(size // fixed[0].itemsize)
-    if first is not None and len(first):
-        pivot = np.median(first[: 1 << 12], 0).astype(np.float64)
-
-    def accumulate(chunk: tuple[int, int]) -> Accumulator:
-        part = Accumulator(pivot)
-        part.add(read(chunk))
-        advance(chunk[1] - chunk[0], (int(ends[chunk[1] - 1]) - (int(ends[chunk[0] - 1]) if chunk[0] else 0)))
-        return part
-
-    merged = Accumulator(pivot)
+    merged: dict[int, Accumulator] = {}
     for start in range(0, len(chunks), 4 * workers):  # Few parts in memory: each has buckets of its own.
-        for part in map_in_threads(accumulate, chunks[start : start + 4 * workers], workers):
-            merged.merge(part)
+        for parts in map_in_threads(accumulate, chunks[start : start + 4 * workers], workers):
+            for part in parts:
+                merged.setdefault(len(part.pivot), Accumulator(part.pivot)).merge(part)
+    if set(merged) == {1, 3}:
+        merged[3].merge(merged.pop(1))  # Grey is three equal channels.
     return merged
 
 
-def _values(column: Any, fixed: tuple[np.dtype[Any], tuple[int, ...]]) -> Array:
-    """Returns a column as an array (values, elements)."""
+def _chunks(dataset: Dataset, name: str, fixed: Fixed) -> list[tuple[int, int]]:
+    """Divides a dataset into stretches of about as many bytes of a field."""
+    counts = np.ones(len(dataset), np.int64)
+    if dataset._types[name].sequence:
+        counts = dataset._lengths(np.arange(len(dataset)), name)
+    size = max(1, fixed[0].itemsize * math.prod(fixed[1]))
+    numbers = (np.cumsum(counts) - counts) * size // CHUNK_BYTES
+    bounds = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1)).tolist()
+    return list(itertools.pairwise(bounds))
+
+
+def _values(dataset: Dataset, name: str, fixed: Fixed, start: int, stop: int) -> list[Array]:
+    """Returns the values of some datapoints as an array (values, elements)."""
+    column = dataset.batch(range(start, stop), name)[name]
     if isinstance(column, Ragged):
         column = column.values
     elif isinstance(column, list):  # Optional, or integers of Granular.
-        there = [value for value in column if value is not None]
-        column = np.array(there, fixed[0]).reshape(len(there), *fixed[1])
-    return np.asarray(column).reshape(len(column), -1) if len(column) else np.empty((0, 1), fixed[0])
+        column = np.array([value for value in column if value is not None], fixed[0])
+    return [column.reshape(len(column), math.prod(fixed[1]))]
 
 
-def _accumulate_pictures(
-    dataset: Dataset, name: str, sampled: npt.NDArray[np.int64], workers: int, advance: Advance
-) -> tuple[Accumulator, tuple[int, ...]]:
-    kind = dataset._types[name]
+def _pixels(dataset: Dataset, name: str, start: int, stop: int) -> list[Array]:
+    """Returns the pixels of the pictures of some datapoints, each as an array (pixels, channels)."""
 
-    def read(index: int) -> list[Array]:
-        if kind.word in VIDEO_WORDS:
-            counts: Any = dataset._rows(np.array([index]), {name: FrameSelection(None)})[0][name]
-            if not counts:
-                return []
-            chosen = np.unique(np.linspace(0, counts - 1, FRAMES).astype(np.int64))
-            frames = dataset._rows(np.array([index]), {name: FrameSelection(chosen)})[0][name]
-            return list(frames)
-        value = dataset[index, name][name]
-        pictures = value if kind.sequence else [value]
-        return [picture for picture in pictures or [] if picture is not None]
+    def read(asked: Any) -> Any:
+        return dataset._read(np.arange(start, stop), {name: asked}, read_values)[name]
 
-    merged: dict[int, Accumulator] = {}
-    step = 4 * workers
-    for start in range(0, len(sampled), step):
-        for pictures in map_in_threads(read, sampled[start : start + step].tolist(), workers):
-            for picture in pictures:
-                channels = picture.shape[2] if picture.ndim == 3 else 1
-                accumulator = merged.setdefault(channels, Accumulator(np.full(channels, 127.0)))
-                accumulator.add(picture.reshape(-1, channels))
-        advance(len(dataset) * min(step, len(sampled) - start) // max(1, len(sampled)))
-    if set(merged) == {1, 3}:
-        merged[3].merge(merged.pop(1))  # Grey is three equal channels.
-    if len(merged) > 1:
-        raise ValueError(
-            f'statistics: field {name!r}: expected pictures of as many channels, got {sorted(merged)}'
-        )
-    channels = next(iter(merged), 3)
-    return merged.get(channels, Accumulator(np.full(channels, 127.0))), (channels,)
+    if dataset._types[name].word in VIDEO_WORDS:
+        frames = [
+            np.linspace(0, count - 1, FRAMES).astype(int) for count in read(FrameSelection(None)) if count
+        ]
+        values = read(FrameSelection(np.unique(frames))) if frames else []
+    else:
+        values = read(True) if dataset._types[name].sequence else [read(True)]
+    pictures = [each for value in values if value is not None for each in value if each is not None]
+    return [each.reshape(-1, each.shape[2] if each.ndim == 3 else 1) for each in pictures]
 
 
 def _result(accumulator: Accumulator, shape: tuple[int, ...], sampled: int | None) -> FieldStatistics:

@@ -14,6 +14,7 @@ from bags.concurrency import CPU_COUNT, map_in_threads
 from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
 from bags.dataset.schema import DecoderCache
+from bags.dataset.shard_list import root_names
 from bags.dataset.spec import Spec, load_spec
 from bags.dataset.unfinished import is_temporary
 from bags.errors import SpecError
@@ -119,7 +120,7 @@ def _steps(location: Location, decode: bool, decoders: DecoderCache) -> Iterator
     if location.kind == 'shards':
         yield from index_damage(location)
         yield from missing_shards(location.path, location.parts)
-        for name in filter(is_temporary, store.names(location.path)):
+        for name in filter(is_temporary, root_names(store, location.path)):
             yield Note(store.join(location.path, name), None, TEMPORARY)
     if not store.is_remote or decode:
         yield from key_index_damage(location)

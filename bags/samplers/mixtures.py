@@ -5,7 +5,7 @@ from __future__ import annotations
 import fractions
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,32 +16,6 @@ from bags.validation import at_least, integer
 __all__ = ['Mixture']
 
 MAX_CYCLE = 1 << 22  # Positions after which a cycle repeats, of all parts of a mixture together.
-
-
-class Part(NamedTuple):
-    """The positions from one change of the weights to the next."""
-
-    counts: Int64s
-    """Positions of each dataset in a cycle."""
-    owners: Int64s
-    """The dataset of each slot of a cycle."""
-    ranks: Int64s
-    """How many slots of the same dataset come before it."""
-    before: Int64s
-    """Positions of each dataset before this part."""
-
-    def place(self, positions: Int64s) -> tuple[Int64s, Int64s]:
-        """Returns the dataset at positions of the part, and how often it came before."""
-        cycles, slots = positions // len(self.owners), positions % len(self.owners)
-        owners = self.owners[slots]
-        return owners, self.before[owners] + cycles * self.counts[owners] + self.ranks[slots]
-
-    def counts_until(self, positions: int) -> Int64s:
-        """Returns how often each dataset came before a position of the part."""
-        cycles, slots = divmod(positions, len(self.owners))
-        return (
-            self.before + cycles * self.counts + np.bincount(self.owners[:slots], minlength=len(self.counts))
-        )
 
 
 class Mixture:
@@ -81,14 +55,15 @@ class Mixture:
             found[at] = _integers(self._exact(schedule[position], name), MAX_CYCLE // len(schedule))
         self.counts = found if schedule is weights else found[0]
         """Positions of each dataset in a cycle; a mapping of positions to these, if the weights are one."""
-        starts = sorted(found)
-        self._starts = np.array([0, *starts[1:]], np.int64)
-        self._parts: list[Part] = []
-        before = np.zeros(len(self.lengths), np.int64)
-        for number, start in enumerate(starts):
-            if number:
-                before = self._parts[-1].counts_until(start - int(self._starts[number - 1]))
-            self._parts.append(Part(np.array(found[start]), *_cycle(found[start]), before))
+        self._starts = np.array([0, *sorted(found)[1:]], np.int64)
+        """The positions at which the weights change."""
+        self._cycles = [_cycle(found[start]) for start in sorted(found)]
+        self._before = [np.zeros(len(self.lengths), np.int64)]
+        """Positions of each dataset before each change."""
+        for length, (owners, _, counts) in zip(np.diff(self._starts).tolist(), self._cycles, strict=False):
+            cycles, slots = divmod(length, len(owners))
+            rest = np.bincount(owners[:slots], minlength=len(counts))
+            self._before.append(self._before[-1] + cycles * counts + rest)
         self.seed = integer('seed', seed)
         self.shuffle = shuffle
         self.datapoints = sum(self.lengths)
@@ -101,13 +76,18 @@ class Mixture:
             raise ValueError(
                 f'{name}: expected one for each of {len(self.lengths)} datasets, got {len(weights)}'
             )
-        exact = _fractions(weights, name)
-        for number, (length, share) in enumerate(zip(self.lengths, exact, strict=True)):
-            if share and not length:
-                raise ValueError(
-                    f'dataset {number}: expected datapoints for a weight of {weights[number]}, got none'
-                )
-        return exact
+        for number, (length, weight) in enumerate(zip(self.lengths, weights, strict=True)):
+            if not hasattr(weight, '__float__'):
+                raise TypeError(f'{name}: expected numbers, got {weight!r:.200} for dataset {number}')
+            if not 0 <= weight < math.inf:
+                expected = 'finite numbers of at least 0'
+                raise ValueError(f'{name}: expected {expected}, got {weight} for dataset {number}')
+            if weight and not length:
+                raise ValueError(f'dataset {number}: expected datapoints for a weight of {weight}, got none')
+        if not any(weights):
+            raise ValueError(f'{name}: expected one above 0, got {list(weights)}')
+        exact = [fractions.Fraction(float(w) if isinstance(w, np.floating) else w) for w in weights]
+        return [share.limit_denominator(10**6) or share for share in exact]
 
     def __len__(self) -> int:
         return self.samples
@@ -119,9 +99,10 @@ class Mixture:
         owners, counts = np.empty((2, *np.shape(positions)), np.int64)
         for number in np.unique(numbers).tolist():
             chosen = numbers == number
-            owners[chosen], counts[chosen] = self._parts[number].place(
-                positions[chosen] - self._starts[number]
-            )
+            cycle, ranks, each = self._cycles[number]
+            cycles, slots = np.divmod(positions[chosen] - self._starts[number], len(cycle))
+            owners[chosen] = found = cycle[slots]
+            counts[chosen] = self._before[number][found] + cycles * each[found] + ranks[slots]
         return owners, counts
 
     def take(self, epoch: int, positions: Int64s) -> Int64s:
@@ -143,21 +124,6 @@ class Mixture:
         return f'Mixture({self.lengths}, {self.counts}, {order}, samples={self.samples})'
 
 
-def _fractions(weights: Sequence[Any], name: str) -> list[fractions.Fraction]:
-    """Returns weights as fractions, of which one is above 0."""
-    for number, weight in enumerate(weights):
-        if not hasattr(weight, '__float__'):
-            raise TypeError(f'{name}: expected numbers, got {weight!r:.200} for dataset {number}')
-        if not 0 <= weight < math.inf:
-            raise ValueError(
-                f'{name}: expected finite numbers of at least 0, got {weight} for dataset {number}'
-            )
-    if not any(weights):
-        raise ValueError(f'{name}: expected one above 0, got {list(weights)}')
-    exact = [fractions.Fraction(float(w) if isinstance(w, np.floating) else w) for w in weights]
-    return [share.limit_denominator(10**6) or share for share in exact]
-
-
 def _integers(shares: Sequence[fractions.Fraction], limit: int) -> list[int]:
     """Returns integers in the proportions of shares, whose sum is at most a limit."""
     total = sum(shares)
@@ -174,10 +140,12 @@ def _integers(shares: Sequence[fractions.Fraction], limit: int) -> list[int]:
     return counts
 
 
-def _cycle(counts: Sequence[int]) -> tuple[Int64s, Int64s]:
-    """Returns the dataset of each slot of a cycle, spread evenly, and how many of its slots come before."""
+def _cycle(counts: Sequence[int]) -> tuple[Int64s, Int64s, Int64s]:
+    """Returns a cycle in which each dataset is spread evenly.
+
+    Of each slot, its dataset, and how many slots of this dataset come before; and the slots of each dataset.
+    """
     owners = np.repeat(np.arange(len(counts)), counts)
     ranks = np.concatenate([np.arange(count) for count in counts])
-    due = (ranks + 0.5) / np.array(counts)[owners]
-    order = np.argsort(due, kind='stable')
-    return owners[order], ranks[order]
+    order = np.argsort((ranks + 0.5) / np.array(counts)[owners], kind='stable')
+    return owners[order], ranks[order], np.array(counts)

@@ -48,7 +48,7 @@ class Packed:
         if not budgets or set(budgets) != set(columns):
             raise ValueError(
                 f'budget, lengths: expected one of each, or mappings with the same names, '
-                f'got {_described(budget)} and {_described(lengths)}'
+                f'got {budget!r:.80} and {lengths!r:.80}'
             )
         limits, checked = [], []
         for name in budgets:
@@ -101,10 +101,6 @@ class Packed:
 
     def __repr__(self) -> str:
         return f'Packed({self.budget}, {self.datapoints} lengths #{self._mark:08x}, seed={self.seed})'
-
-
-def _described(value: Any) -> str:
-    return f'a mapping of {list(value)}' if isinstance(value, Mapping) else f'{type(value).__name__}'
 
 
 def _checked(name: str, lengths: Any, budget: int) -> Int64s:

@@ -161,6 +161,11 @@ class Store(Protocol):
     is_remote: bool
     """Whether reads wait for a network. Files of a remote store appear as a whole at `close`."""
 
+    @property
+    def can_list(self) -> bool:
+        """Whether `names` and `walk` work. Files of a web server are asked for by name."""
+        ...
+
     def open(self, path: str, hints: Hints) -> File: ...
 
     def create(self, path: str) -> Output:

@@ -15,8 +15,11 @@ __all__ = [
     'TransientError',
     'UnsupportedError',
     'changed_error',
+    'encoded_error',
+    'error_for_status',
     'map_fsspec_error',
     'map_obstore_error',
+    'no_ranges_error',
 ]
 
 
@@ -41,6 +44,10 @@ class RangeError(Exception):
     """The object has no such byte range (416)."""
 
 
+class MissingOrDeniedError(FileNotFoundError, PermissionError):
+    """A web server answers 403: many do so for a file that does not exist, such as S3 without ListBucket."""
+
+
 class UnsupportedError(OSError):
     """An operation that the object store does not support, such as reading byte ranges."""
 
@@ -49,6 +56,17 @@ class UnsupportedError(OSError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.filename, self.strerror)
+
+
+def no_ranges_error(path: str) -> UnsupportedError:
+    """Returns the error of a server that answers a request for a byte range with status 200."""
+    return UnsupportedError(path, 'the server ignores Range, and answered with the whole file')
+
+
+def encoded_error(path: str, encoding: str) -> UnsupportedError:
+    """Returns the error of a server that compresses what it sends."""
+    reason = f'expected the bytes of the file, got Content-Encoding {encoding:.40}'
+    return UnsupportedError(path, f'{reason}: switch off compression for this folder on the server')
 
 
 REGION = re.compile(r"expecting '([a-z0-9-]+)'|x-amz-bucket-region: ([a-z0-9-]+)")
@@ -60,6 +78,9 @@ def error_for_status(path: str, status: int, reason: str) -> Exception:
     because = f': {because}' if because else ''
     if status in (404, 410):
         return FileNotFoundError(errno.ENOENT, f'no such file, or no such bucket{because}', path)
+    if status == 403 and _is_web(path):
+        reason = f'status 403: access denied, or no such file{because}'
+        return MissingOrDeniedError(errno.EACCES, reason, path)
     if status in (401, 403):
         return PermissionError(errno.EACCES, f'access denied{because}', path)
     if status in (409, 412):
@@ -71,12 +92,18 @@ def error_for_status(path: str, status: int, reason: str) -> Exception:
     if status in (408, 425, 429) or status >= 500:
         return TransientError(f'status {status}{because}')
     region = REGION.search(reason)
+    if 300 <= status < 400 and _is_web(path):
+        return OSError(errno.EIO, f'redirected in a circle, or to nowhere{because}', path)
     if status in (301, 302, 307) or region is not None:
         # Only some responses name the region.
         where = f'region {next(filter(None, region.groups()))}' if region is not None else 'another region'
         reason = f'the bucket is in {where} (storage option region){because}'
         return OSError(errno.EIO, reason, path)
     return OSError(errno.EIO, f'status {status}{because}', path)
+
+
+def _is_web(path: str) -> bool:
+    return path.startswith(('http://', 'https://'))
 
 
 def changed_error(path: str, expected: object, got: object) -> CorruptError:
@@ -92,8 +119,10 @@ STATUS = re.compile(
 TIMEOUT = re.compile('kind: Timeout|TimedOut|timed out')
 XML_ERROR = re.compile(r'<Code>(.*?)</Code>.*?<Message>(.*?)</Message>', re.DOTALL)
 SYSTEM_ERROR = re.compile(r'(?:message|error): "([^"]+)"')  # Only in the details of an error.
-REDIRECT = 'redirect without LOCATION'
-NO_RANGE = re.compile('non-partial response|CONTENT_RANGE')  # Or the object is empty.
+REDIRECT = re.compile('redirect without LOCATION|error following redirect')
+NO_RANGE = re.compile('non-partial response|Range request not supported')  # Or the object is empty.
+NO_HEADER = re.compile('CONTENT_RANGE')
+FSSPEC_CAN = re.compile('Content-Length Header missing|invalid utf-8 sequence')  # In an error page.
 NO_CREDENTIALS = re.compile(
     r'metadata endpoint|169\.254\.169\.254|metadata\.google\.internal|latest/api/token|credential',
     re.IGNORECASE,
@@ -114,17 +143,22 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
     if isinstance(exc, FileNotFoundError):
         return error_for_status(path, 404, text)
     if isinstance(exc, known.PermissionDeniedError | known.UnauthenticatedError):
-        return error_for_status(path, 403, text)
+        return error_for_status(path, 403 if isinstance(exc, known.PermissionDeniedError) else 401, text)
     if isinstance(exc, known.PreconditionError | known.AlreadyExistsError | known.NotModifiedError):
         return PreconditionError(text)
-    if isinstance(exc, known.NotSupportedError) or NO_RANGE.search(text):
+    if NO_RANGE.search(text):
+        return no_ranges_error(path)
+    if FSSPEC_CAN.search(text):
+        reason = ' '.join(text.split())[:300]
+        return UnsupportedError(path, f"{reason} (storage option client='fsspec' does without)")
+    if isinstance(exc, known.NotSupportedError) or NO_HEADER.search(text):
         return UnsupportedError(path, ' '.join(text.split())[:300])
     if isinstance(exc, PermissionError | FileExistsError | TypeError | AttributeError):
         return exc
     if NO_CREDENTIALS.search(text):
         reason = ' '.join(text.split())[:300]
         return PermissionError(errno.EACCES, f'no credentials (anon=True needs none): {reason}', path)
-    if REDIRECT in text:
+    if REDIRECT.search(text):
         return error_for_status(path, 301, text)
     status = STATUS.search(details)
     if status is not None:
@@ -157,7 +191,9 @@ def map_fsspec_error(path: str, exc: Exception) -> Exception:
         return PreconditionError(text)
     if isinstance(exc, IsADirectoryError | NotADirectoryError):
         return type(exc)(exc.errno or errno.EISDIR, text, path)
-    status = getattr(exc, 'status', None) or getattr(exc, 'code', None)  # aiohttp's; gcsfs's.
+    if name == 'TooManyRedirects':
+        return error_for_status(path, 302, text)
+    status = exc.status if hasattr(exc, 'status') else getattr(exc, 'code', None)  # aiohttp's; gcsfs's.
     if str(status).isdigit():
         return error_for_status(path, int(str(status)), text)
     if 'not satisfiable' in text:

@@ -2,16 +2,18 @@
 
 Only public methods are used. Where a file system has conditional requests (s3fs, gcsfs), a byte range is one
 request on the condition that the object has the version that was opened. Elsewhere the version is asked for
-after each range, and before and after the first one.
+after each range, and before and after the first one. Of a web server, each response says size and version.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import re
 import secrets
 import threading
 from collections.abc import Iterable, Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from fsspec.asyn import sync
@@ -23,9 +25,12 @@ from bags.storage.errors import (
     RangeError,
     TransientError,
     UnsupportedError,
+    encoded_error,
+    error_for_status,
     map_fsspec_error,
+    no_ranges_error,
 )
-from bags.storage.object_client import PART_SIZE, ObjectClient
+from bags.storage.object_client import PART_SIZE, ObjectClient, web_version
 from bags.storage.obstore_options import fsspec_options
 from bags.storage.retry import RetryPolicy
 
@@ -44,6 +49,8 @@ VERSION_KEYS = (
     'Last-Modified',
 )  # fmt: skip
 """Of what fsspec reports about a file, what changes with its content, the most precise first."""
+
+CONTENT_RANGE = re.compile(r'bytes (\d{1,18})-(\d{1,18})/(\d{1,18})')
 
 
 def make_filesystem(scheme: str, options: Mapping[str, Any], policy: RetryPolicy) -> Any:
@@ -106,9 +113,11 @@ class FsspecClient(ObjectClient):
             self.version_kind = 'etag'
         elif 'gs' in protocols and hasattr(filesystem, 'call'):
             self.version_kind = 'generation'
+        elif 'http' in protocols and hasattr(filesystem, 'set_session'):
+            self.version_kind, self.is_web = 'web', True
         else:
             self.version_kind = 'info'
-        self.is_conditional = self.version_kind != 'info'
+        self.is_conditional = self.version_kind in ('etag', 'generation')
 
     def _inner(self, path: str) -> str:
         """Returns a path in the file system's own form."""
@@ -125,6 +134,8 @@ class FsspecClient(ObjectClient):
             return sync(filesystem.loop, getattr(filesystem, f'_{method}'), inner, *args, **options)
 
     def get_range(self, path: str, start: int | None, stop: int, version: str) -> tuple[Stat, bytes]:
+        if self.is_web:
+            return self._get_from_web(path, range(-stop, 0) if start is None else range(start, stop))
         if self.is_conditional:
             byte_range = f'bytes=-{stop}' if start is None else f'bytes={start}-{stop - 1}'
             with self.semaphore:
@@ -140,7 +151,7 @@ class FsspecClient(ObjectClient):
             return head, data
         data = bytes(self._call('cat_file', path, start=start, end=stop))
         if len(data) > stop - start:
-            raise UnsupportedError(path, 'the server answers no ranges')
+            raise no_ranges_error(path)
         return self.get_stat(path), data
 
     def _get_from_s3(self, path: str, byte_range: str, version: str) -> tuple[Stat, bytes]:
@@ -165,7 +176,17 @@ class FsspecClient(ObjectClient):
         size = int(found.rpartition('/')[2]) if found is not None else len(data)
         return Stat(size, headers.get('x-goog-generation', '')), data
 
+    def _get_from_web(self, path: str, asked: range | None) -> tuple[Stat, bytes]:
+        filesystem = self.filesystem
+        with self.semaphore:
+            found: tuple[Stat, bytes] = sync(
+                filesystem.loop, _request, filesystem, path, asked, timeout=self.policy.attempt_timeout
+            )
+        return found
+
     def get_stat(self, path: str) -> Stat:
+        if self.is_web:
+            return self._get_from_web(path, None)[0]
         self.filesystem.invalidate_cache()
         info = self._call('info', path)
         if info['type'] == 'directory':
@@ -176,12 +197,12 @@ class FsspecClient(ObjectClient):
         return list(self._list('ls', folder))
 
     def list_files(self, folder: str) -> dict[str, Stat]:
-        if folder.startswith(('http://', 'https://')):
-            raise UnsupportedError(folder, 'a web server does not list all files below a folder')
         entries = self._list('find', folder).items()
         return {name: _stat(entry) for name, entry in entries if entry['type'] != 'directory'}
 
     def _list(self, method: str, folder: str) -> dict[str, Any]:
+        if self.is_web:  # fsspec would take the links of a page for the files of a folder.
+            raise NotImplementedError
         self.filesystem.invalidate_cache()
         try:
             found = self._call(method, folder, detail=True)
@@ -267,6 +288,49 @@ def _usable_here(filesystem: Any) -> Any:
 async def _read_body(body: Any) -> Any:
     async with body:
         return await body.read()
+
+
+async def _request(filesystem: Any, url: str, asked: range | None) -> tuple[Stat, bytes]:
+    """Requests bytes of a file on a web server, of which no more than those are read.
+
+    Args:
+        filesystem: fsspec's file system of HTTP.
+        url: The file.
+        asked: The range; one that begins below 0 is of the last bytes. Without it, no bytes are read.
+    """
+    options = dict(filesystem.kwargs)
+    headers = {**options.pop('headers', {}), 'Accept-Encoding': 'identity'}
+    if asked is not None:
+        stop = '' if asked.start < 0 else f'-{asked.stop - 1}'
+        headers['Range'] = f'bytes={asked.start}{stop}'
+    session = await filesystem.set_session()
+    async with session.get(filesystem.encode_url(url), headers=headers, **options) as response:
+        headers, status = response.headers, response.status
+        if status == 416 and headers.get('Content-Range') == 'bytes */0':
+            return Stat(0), b''
+        response.raise_for_status()
+        if status not in (200, 206):
+            raise error_for_status(url, status, response.reason or '')
+        if headers.get('Content-Encoding', 'identity') != 'identity':
+            raise encoded_error(url, headers['Content-Encoding'])
+        modified = None
+        with contextlib.suppress(ValueError):  # It is missing, or no date.
+            modified = parsedate_to_datetime(headers.get('Last-Modified', ''))
+        version = web_version(headers.get('ETag'), modified)
+        if asked is None or (status == 200 and response.content_length == 0):
+            if response.content_length is None:
+                raise UnsupportedError(url, 'the server sends no Content-Length')
+            return Stat(response.content_length, version), b''
+        if status == 200:
+            raise no_ranges_error(url)
+        found = CONTENT_RANGE.fullmatch(headers.get('Content-Range', ''))
+        if found is None:
+            raise UnsupportedError(url, f'a range has Content-Range {headers.get("Content-Range")!r:.80}')
+        first, last, size = map(int, found.groups())
+        expected = range(size)[asked.start : asked.stop or None]
+        if (first, last) != (expected.start, expected.stop - 1):
+            raise UnsupportedError(url, f'asked for {expected}, got Content-Range {found[0]}')
+        return Stat(size, version), await response.content.readexactly(len(expected))
 
 
 def _stat(info: Mapping[str, Any]) -> Stat:

@@ -24,6 +24,7 @@ class LocalStore:
     """The local file system."""
 
     is_remote = False
+    can_list = True
     rename = staticmethod(os.replace)
     exists = staticmethod(os.path.exists)
     join = staticmethod(os.path.join)

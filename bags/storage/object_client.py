@@ -8,13 +8,17 @@ import errno
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import TypeVar
 
 from bags.concurrency import map_in_threads
 from bags.storage.base import Stat
 from bags.storage.errors import PreconditionError, RangeError, TransientError, UnsupportedError, changed_error
 from bags.storage.retry import RetryPolicy, with_retries
 
-__all__ = ['PART_SIZE', 'ObjectClient', 'StreamedUpload', 'part_size']
+__all__ = ['PART_SIZE', 'ObjectClient', 'StreamedUpload', 'part_size', 'web_version']
+
+Result = TypeVar('Result')
 
 MiB = 1 << 20
 PART_SIZE = 8 * MiB
@@ -30,6 +34,12 @@ def part_size(number: int) -> int:
     return PART_SIZE * (1 + max(0, number - EQUAL_PARTS) // PARTS_PER_STEP)
 
 
+def web_version(etag: str | None, modified: datetime | None) -> str:
+    """Returns the version of a file on a web server: its ETag, else its Last-Modified, if it has either."""
+    seconds = 0.0 if modified is None else modified.timestamp()
+    return (etag or '').strip('"') or (str(seconds) if seconds else '')
+
+
 class ObjectClient(abc.ABC):
     """An object store, for one process. Safe to use from any thread. Paths are URLs.
 
@@ -43,6 +53,8 @@ class ObjectClient(abc.ABC):
     """Versions of one object are comparable between clients of the same kind."""
     max_object_size: int
     """Maximum bytes of an upload of unknown size."""
+    is_web: bool = False
+    """Whether it reads from a web server: with GET and Range, and nothing else."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self.policy = policy
@@ -63,7 +75,8 @@ class ObjectClient(abc.ABC):
         """
 
     @abc.abstractmethod
-    def get_stat(self, path: str) -> Stat: ...
+    def get_stat(self, path: str) -> Stat:
+        """Returns size and version of an object; of a web server by a GET whose body is not read."""
 
     @abc.abstractmethod
     def list_names(self, folder: str) -> list[str]: ...
@@ -96,9 +109,22 @@ class ObjectClient(abc.ABC):
         try:
             return with_retries(self.policy, self.map_error, self._get, path, None, count, None)
         except (RangeError, UnsupportedError):
-            head = self.head(path)  # The object is empty, or the store knows no ranges from the end.
+            # The object is empty, or the store knows no ranges from the end.
+            head = self._web_head(path) if self.is_web else self.head(path)
         first = max(0, head.size - count)
         return head, self.fetch(path, [first], [head.size], head)[0] if head.size else b''
+
+    def _web_head(self, path: str) -> Stat:
+        try:
+            return with_retries(self.policy, self.map_error, self._get, path, 0, 1, None)[0]
+        except RangeError:
+            return Stat(0)
+        except UnsupportedError:
+            # Some servers send an empty file as a whole.
+            head = with_retries(self.policy, self.map_error, self.get_stat, path)
+            if head.size:
+                raise
+            return head
 
     def fetch(self, path: str, starts: Sequence[int], stops: Sequence[int], head: Stat) -> list[bytes]:
         """Returns non-empty byte ranges of an object, with concurrent requests.
@@ -115,8 +141,6 @@ class ObjectClient(abc.ABC):
             return map_in_threads(get, range(len(starts)), self.policy.concurrency)
         except (PreconditionError, RangeError) as exc:
             raise changed_error(path, head, exc) from exc
-        except UnsupportedError as exc:
-            raise UnsupportedError(path, 'the server answers no ranges') from exc
 
     def _get(self, path: str, start: int | None, stop: int, head: Stat | None) -> tuple[Stat, bytes]:
         found, data = self.get_range(path, start, stop, '' if head is None else head.version)
@@ -129,15 +153,25 @@ class ObjectClient(abc.ABC):
 
     def head(self, path: str) -> Stat:
         """Returns size and version of an object."""
+        if self.is_web:
+            return self.tail(path, 1)[0]
         return with_retries(self.policy, self.map_error, self.get_stat, path)
 
     def names(self, folder: str) -> list[str]:
         """Returns the names in a folder. Empty if there is no such folder."""
-        return with_retries(self.policy, self.map_error, self.list_names, folder)
+        return self._listed(self.list_names, folder)
 
     def files(self, folder: str) -> dict[str, Stat]:
         """Returns all files below a folder, by their paths in it. Empty if there is no such folder."""
-        return with_retries(self.policy, self.map_error, self.list_files, folder)
+        return self._listed(self.list_files, folder)
+
+    def _listed(self, work: Callable[[str], Result], folder: str) -> Result:
+        try:
+            return with_retries(self.policy, self.map_error, work, folder)
+        except OSError as exc:
+            if not self.is_web:
+                raise
+            raise UnsupportedError(folder, 'a web server does not list its files') from exc
 
     # Writing.
 

@@ -112,6 +112,10 @@ class RemoteStore:
         self._folders: set[str] = set()
         """Folders that were made: they exist even while empty."""
 
+    @property
+    def can_list(self) -> bool:
+        return not self.clients.reader().is_web
+
     def open(self, path: str, hints: Hints) -> RemoteFile:
         head, tail = self.clients.reader().tail(path, TAIL_SIZE)
         return RemoteFile(self.clients, path, head, tail)

@@ -9,11 +9,12 @@ import itertools
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Literal
+from urllib.parse import unquote
 
 from bags.errors import MissingDependencyError
 from bags.storage.base import Stat
-from bags.storage.errors import map_obstore_error
-from bags.storage.object_client import PART_SIZE, ObjectClient
+from bags.storage.errors import TransientError, encoded_error, map_obstore_error
+from bags.storage.object_client import PART_SIZE, ObjectClient, web_version
 from bags.storage.obstore_options import ObstoreSettings
 from bags.storage.retry import RetryPolicy
 
@@ -44,17 +45,19 @@ class ObstoreClient(ObjectClient):
 
     map_error = staticmethod(map_obstore_error)
     merge_gap = 1 << 16
-    version_kind = 'etag'
     max_object_size = 10_000 * CHUNK_SIZE  # S3 and GCS accept 10,000 parts.
 
     def __init__(self, settings: ObstoreSettings, policy: RetryPolicy) -> None:
         super().__init__(policy)
         self._settings = settings
+        self.is_web = settings.kind == 'HTTPStore'
+        self.version_kind = 'web' if self.is_web else 'etag'
         self._stores: dict[tuple[str, Purpose], Any] = {}
 
     def _store(self, path: str, purpose: Purpose = 'read') -> tuple[Any, str]:
         """Returns the obstore store of a path, and the key in it."""
         bucket, _, key = path.partition('://')[2].lstrip('/').partition('/')
+        key = unquote(key) if self.is_web else key  # obstore quotes it.
         store = self._stores.get((bucket, purpose))
         if store is None:
             store = self._stores[bucket, purpose] = self._make_store(path, bucket, purpose)
@@ -76,20 +79,32 @@ class ObstoreClient(ObjectClient):
         make = getattr(stores, self._settings.kind)
         if make is stores.HTTPStore:
             url = f'{path.partition("://")[0]}://{bucket}'
+            client_options['default_headers'] = {'Accept-Encoding': 'identity'}
             return make.from_url(url, client_options=client_options, retry_config=retry_config)
         return make(bucket, **self._settings.config, client_options=client_options, retry_config=retry_config)
 
     def get_range(self, path: str, start: int | None, stop: int, version: str) -> tuple[Stat, bytes]:
         store, key = self._store(path)
         options: Any = {'range': {'suffix': stop} if start is None else (start, stop)}
-        if version and not version.startswith('W/'):
+        if version and not version.startswith('W/') and not self.is_web:
             options['if_match'] = f'"{version}"'
         with self.semaphore:
             found = obstore.get(store, key, options=options)
+            if self.is_web:
+                return self._web_stat(path, found), _read(found)
             return _stat(found.meta), found.buffer().to_bytes()
 
     def get_stat(self, path: str) -> Stat:
+        if self.is_web:
+            return self._web_stat(path, obstore.get(*self._store(path)))
         return _stat(obstore.head(*self._store(path)))
+
+    def _web_stat(self, path: str, found: Any) -> Stat:
+        encoding = found.attributes.get('Content-Encoding', 'identity')
+        if encoding != 'identity':
+            raise encoded_error(path, encoding)
+        meta = found.meta  # Without Last-Modified, the time is 1970.
+        return Stat(meta['size'], web_version(meta['e_tag'], meta['last_modified']))
 
     def list_names(self, folder: str) -> list[str]:
         store, key = self._store(folder)
@@ -116,6 +131,17 @@ class ObstoreClient(ObjectClient):
     def copy_object(self, path: str, target: str) -> None:
         store, key = self._store(path, 'write')
         obstore.copy(store, key, self._store(target)[1])
+
+
+def _read(found: Any) -> bytes:
+    """Returns the bytes of a range, and reads no more if a server sends more."""
+    (start, stop), parts, size = found.range, [], 0
+    for part in found.stream():
+        parts.append(part)
+        size += len(part)
+        if size > stop - start:
+            raise TransientError(f'expected {stop - start} bytes, got more')
+    return b''.join(parts)
 
 
 def _stat(meta: Mapping[str, Any]) -> Stat:

@@ -254,7 +254,7 @@ def test_stale(small):
     with bags.DatasetWriter(small, {'id': 'utf8', 'n': 'int'}, resume=True) as writer:
         writer.append({'id': 'ep-700', 'n': 700})
     with pytest.raises(
-        bags.CorruptError, match=r'id\.index: is stale: .* 700 .* 701: run bags.create_index again'
+        bags.CorruptError, match=r'id\.index: is stale: .* 700 .* 701.*: run bags.create_index again'
     ):
         bags.open(small).find('id', 'ep-3')
     bags.create_index(small, 'id')
@@ -267,7 +267,7 @@ def test_of_other_data(small, tmp_path):
             writer.append({'id': f'EP-{number}'})
     (tmp_path / 'y/id.index').write_bytes((small / 'id.index').read_bytes())
     with pytest.raises(
-        bags.CorruptError, match=r'is stale: it was made of other data: run bags.create_index'
+        bags.CorruptError, match=r'is stale: it was made of other data .*: run bags.create_index'
     ):
         bags.open(tmp_path / 'y').find('id', 'EP-3')
 
@@ -340,9 +340,9 @@ def test_crafted(small):
                 for number in range(0, 700, 50):
                     with contextlib.suppress(KeyError):
                         assert dataset.find('id', f'ep-{number}') == number
-                counts, rows = dataset._match('id', [b'ep-%d' % number for number in range(700)])
-                assert counts.max() <= 1
-                assert rows.tolist() == np.flatnonzero(counts).tolist()
+                places, rows = dataset._match('id', [b'ep-%d' % number for number in range(700)])
+                assert places.tolist() == rows.tolist()
+                assert len(set(rows.tolist())) == len(rows)
 
 
 def test_crafted_numbers(small):

@@ -21,7 +21,7 @@ def write(directory, episodes, spec, metadata):
 
 def test_an_imported_dataset_is_exported_and_imported_again(tmp_path):
     bags.convert(V3, tmp_path / 'first')
-    assert bags.export(tmp_path / 'first', tmp_path / 'lerobot', format='lerobot') == 11
+    assert bags.export(tmp_path / 'first', tmp_path / 'lerobot', format='lerobot') == 13
     bags.convert(tmp_path / 'lerobot', tmp_path / 'second')
     with bags.open(tmp_path / 'first', raw=True) as first, bags.open(tmp_path / 'second', raw=True) as second:
         assert first.spec == second.spec
@@ -46,13 +46,12 @@ def test_a_dataset_of_its_own(tmp_path):
             'state': np.arange(10, dtype=np.float32).reshape(5, 2) + number,
             'reward': np.arange(5) / 10,
             'task': 'reach',
-            'success': bool(number),
         }
         for number in range(2)
     ]
     spec = {
         'camera': 'video', 'depth': 'video', 'state': 'array(float32,2)[]', 'reward': 'float(8)[]',
-        'task': 'utf8', 'success': 'bool',
+        'task': 'utf8',
     }  # fmt: skip
     write(tmp_path / 'in', episodes, spec, {'fields': {'state': {'rate': 25, 'names': ['x', 'y']}}})
     bags.export(tmp_path / 'in', tmp_path / 'out', format='lerobot')
@@ -60,12 +59,11 @@ def test_a_dataset_of_its_own(tmp_path):
     with bags.open(tmp_path / 'back') as dataset:
         assert dataset.spec == {
             'camera': 'video', 'depth': 'video', 'episode_index': 'int(8)', 'reward': 'float(8)[]',
-            'state': 'array(float32,2)[]', 'success': 'bool?', 'task_index': 'int(8)[]', 'tasks': 'utf8[]',
+            'state': 'array(float32,2)[]', 'task_index': 'int(8)[]', 'tasks': 'utf8[]',
             'timestamp': 'float(4)[]',
         }  # fmt: skip
         found = dataset[1]
         assert found['tasks'] == ['reach']
-        assert found['success'] is True
         assert np.array_equal(found['state'], episodes[1]['state'])
         assert np.array_equal(found['camera'][:], bags.Video(episodes[1]['camera'])[:])
         assert np.array_equal(found['depth'][:][..., 0], depth)
@@ -77,6 +75,7 @@ def test_a_dataset_of_its_own(tmp_path):
     [
         ({'x': 'float[]'}, {'x': [1.0]}, None, ValueError, r'expected the frames per second .* got none'),
         ({'x': 'json[]'}, {'x': [{}]}, {'fps': 5}, TypeError, r"'x': .* got type json\[\]; leave it out"),
+        ({'x': 'bool'}, {'x': True}, {'fps': 5}, TypeError, r"'x': .* got type bool; leave it out"),
         ({'x': 'float[]', 'y': 'int[]'}, {'x': [1.0], 'y': [1, 2]}, {'fps': 5}, bags.SourceError,
          "datapoint 0: expected fields of one length, got 1 in 'x', 2 in 'y'"),
         ({'x': 'video'}, {'x': film(count=4)}, {'fps': 5}, bags.SourceError,

@@ -111,7 +111,7 @@ def test_a_million_log_normal_lengths(count):
 
 
 def test_few_bins_of_very_many():
-    lengths = np.random.default_rng(0).lognormal(6, 1, 30_000).astype(int) + 1
+    lengths = np.random.default_rng(0).lognormal(6, 1, 3000).astype(int) + 1
     for bins in (1, 2, 7):
         budget = int(lengths.sum() / bins * 1.1)
         sampler = Packed({'a': budget, 'b': budget}, {'a': lengths, 'b': lengths[::-1]})
@@ -130,9 +130,9 @@ def test_what_cannot_be_packed():
         ({'a': 9, 'b': -1}, {'a': [1], 'b': [1]}, r"budget\['b'\]: expected at least 1, got -1"),
         ({'a': 9, 'b': 3}, {'a': [1], 'b': [4]}, r"lengths\['b'\]: expected at most the budget of 3, got 4"),
         ({'a': 9, 'b': 3}, {'a': [1], 'b': [1, 2]}, r"lengths\['b'\]: expected one for each of 1 .*, got 2"),
-        ({'a': 9, 'b': 3}, {'a': [1]}, r"got a mapping of \['a', 'b'\] and a mapping of \['a'\]"),
-        ({'a': 9}, [1], r"got a mapping of \['a'\] and list"),
-        (9, {'a': [1]}, 'got int and a mapping'),
+        ({'a': 9, 'b': 3}, {'a': [1]}, r"got {'a': 9, 'b': 3} and {'a': \[1\]}"),
+        ({'a': 9}, [1], r"got {'a': 9} and \[1\]"),
+        (9, {'a': [1]}, 'got 9 and {'),
         ({}, {}, 'budget, lengths: expected one of each'),
     ]:
         with pytest.raises((ValueError, TypeError), match=match):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,49 +9,34 @@ from bags.errors import MissingDependencyError, SourceError
 from bags.interop.examples import open_examples
 from bags.interop.source import Source, list_paths
 
-__all__ = ['count_records', 'open_source', 'read_records']
+__all__ = ['open_source']
 
 _BLOCK = 64
 """Records that are read at a time."""
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> Source:
-    """Returns the source of ArrayRecord files."""
-    return open_examples(
-        'array_record', list_paths(paths, storage_options), count_records, read_records, storage_options
-    )
+    """Returns the source of ArrayRecord files, which the library reads from local disks only."""
+    files, damaged = {}, []
+    for path in list_paths(paths, storage_options):
+        try:
+            files[path] = _open(path).num_records()
+        except SourceError as exc:
+            damaged.append((exc.name, exc.detail))
+    source = open_examples('array_record', files, _read, storage_options)
+    source.damaged = damaged
+    return source
 
 
-def count_records(path: str, storage_options: Mapping[str, Any] | None) -> tuple[int, tuple[str, str] | None]:
-    """Returns the number of records of a file, and what is wrong with it, if it cannot be opened."""
-    try:
-        reader = _open(path, storage_options)
-        with contextlib.suppress(Exception):  # Of a damaged file, `close` raises too.
-            count = int(reader.num_records())
-            reader.close()
-            return count, None
-    except SourceError as exc:
-        return 0, (exc.name, exc.detail)
-    return 0, (path, 'expected an ArrayRecord file, got a damaged one')
-
-
-def read_records(
-    path: str, start: int, count: int, storage_options: Mapping[str, Any] | None
-) -> Iterator[bytes | SourceError]:
-    """Yields the records from `start` to `count` of a file, or an error for one in a damaged chunk."""
-    reader = _open(path, storage_options)
-    try:
-        for first in range(start, count, _BLOCK):
-            stop = min(first + _BLOCK, count)
-            try:
-                found = reader.read(first, stop)
-            except Exception:  # The library raises RuntimeError, ValueError and IndexError.
-                yield from (_read_one(reader, path, index) for index in range(first, stop))
-            else:
-                yield from found
-    finally:
-        with contextlib.suppress(Exception):
-            reader.close()
+def _read(path: str, start: int, count: int) -> Iterator[bytes | SourceError]:
+    reader = _open(path)
+    for first in range(start, count, _BLOCK):
+        indices = range(first, min(first + _BLOCK, count))
+        try:
+            found = reader.read(indices.start, indices.stop)
+        except Exception:  # The library raises RuntimeError, ValueError and IndexError.
+            found = [_read_one(reader, path, index) for index in indices]
+        yield from found
 
 
 def _read_one(reader: Any, path: str, index: int) -> bytes | SourceError:
@@ -63,17 +47,17 @@ def _read_one(reader: Any, path: str, index: int) -> bytes | SourceError:
     return bytes(data)
 
 
-def _open(path: str, storage_options: Mapping[str, Any] | None) -> Any:
+def _open(path: str) -> Any:
     try:
-        from array_record.python import array_record_module
+        from array_record.python.array_record_module import ArrayRecordReader
     except ImportError as exc:
         raise MissingDependencyError('array_record', 'array-record') from exc
-    import fsspec
-
-    fs, inner = fsspec.core.url_to_fs(path, **(storage_options or {}))
-    if 'file' not in fs.protocol:
+    if '://' in path:
         raise SourceError(path, 'expected a local file, which array_record reads; copy it first')
     try:
-        return array_record_module.ArrayRecordReader(inner, 'readahead_buffer_size:0,max_parallelism:0')
+        reader = ArrayRecordReader(path, 'readahead_buffer_size:0,max_parallelism:0')
+        if not reader.ok():
+            raise ValueError('expected an ArrayRecord file, got a damaged one')
     except Exception as exc:
         raise SourceError(path, f'cannot be opened: {exc}') from exc
+    return reader

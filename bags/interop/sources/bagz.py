@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,37 +17,36 @@ _BLOCK_BYTES = 1 << 22
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> Source:
-    """Returns the source of bags."""
+    """Returns the source of bags; `a@8.bagz` names the shards of one."""
     if '@' not in paths[0]:
-        with open_file(list_paths(paths, storage_options)[0], storage_options) as file:
+        paths = list_paths(paths, storage_options)
+        with open_file(paths[0], storage_options) as file:
             if file.read(8) == b'#ROSBAG ':  # Bags of ROS 1 have the same extension.
                 return mcap.open_source(paths, storage_options)
-    files, damaged = [], []
-    specs = [path for path in paths if '@' in path] or list_paths(paths, storage_options)
-    for path in specs:
+    files, damaged = {}, []
+    for path in paths:
         if path.rpartition('/')[2].startswith('limits.'):
             continue  # Belongs to the file of the same name without it, which opens it.
         try:
             with Reader(path, storage_options=storage_options) as reader:
-                files.append((path, len(reader)))
+                files[path] = len(reader)
         except CorruptError as exc:
             damaged.append((exc.path, exc.detail))
-    source = Bytes('bagz', files, functools.partial(_read, dict(files), storage_options))
+
+    def read(path: str, start: int, count: int) -> Iterator[bytes | SourceError]:
+        with Reader(path, storage_options=storage_options, mapped=False) as reader:  # In constant memory.
+            block = max(1, min(1024, int(_BLOCK_BYTES // max(1, reader.approximate_bytes_per_record()))))
+            for first in range(start, count, block):
+                length = min(block, count - first)
+                try:
+                    found: list[Any] = list(reader.read_range(first, length))
+                except CorruptError:
+                    found = [_read_one(reader, path, index) for index in range(first, first + length)]
+                yield from found
+
+    source = Bytes('bagz', files, read)
     source.damaged = damaged
     return source
-
-
-def _read(
-    counts: Mapping[str, int], storage_options: Mapping[str, Any] | None, path: str, start: int
-) -> Iterator[bytes | SourceError]:
-    with Reader(path, storage_options=storage_options, mapped=False) as reader:  # In constant memory.
-        block = max(1, min(1024, int(_BLOCK_BYTES // max(1, reader.approximate_bytes_per_record()))))
-        for first in range(start, counts[path], block):
-            count = min(block, counts[path] - first)
-            try:
-                yield from reader.read_range(first, count)
-            except CorruptError:
-                yield from (_read_one(reader, path, index) for index in range(first, first + count))
 
 
 def _read_one(reader: Reader, path: str, index: int) -> bytes | SourceError:

@@ -6,38 +6,45 @@ videos, from which an episode is copied without decoding it.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bags.dataset.metadata import MAX_METADATA_BYTES
 from bags.errors import MissingDependencyError, SourceError
 from bags.interop.arrays import type_of_arrays
-from bags.interop.parquet import ROWS, Rows, read_table
-from bags.interop.source import Source, name_fields
+from bags.interop.arrow_files import open_table
+from bags.interop.source import Source, name_fields, reading
 from bags.media.cutting import copy_frames
 from bags.media.video_decoder import VideoDecoder, open_video
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 __all__ = ['LeRobotSource', 'open_source']
 
-MAX_JSON_BYTES = 1 << 26
-MAX_KNOWN_VIDEOS = 16
+INFO = 'meta/info.json'
+MAX_TABLE_BYTES = 1 << 32
+"""Of the values in a file; LeRobot begins a new one after 100 MB."""
+KNOWN_VIDEOS = 16
+"""Of which the places of packets are kept."""
 COUNTERS = ('index', 'frame_index')
 """Features that follow from the place of a frame."""
-IN_EPISODES = {'bool': 'bool', 'double': 'float(8)', 'string': 'utf8', 'large_string': 'utf8'}
-"""The types of columns of the table of episodes that become fields; integers are `int(8)`."""
-_TEMPLATE = re.compile(r'(?:[^{}]|\{\w+(?::0?\dd)?\}){1,256}')
+TYPES = {'video': 'video', 'image': 'image[]', 'string': 'utf8[]'}
+_PLACES = re.compile(r'[^{}]|\{(episode_index|episode_chunk|chunk_index|file_index|video_key)(:0?\dd)?\}')
 
 
 class Episode(NamedTuple):
-    """The facts of an episode, and its rows."""
+    """The facts of an episode, and its rows, or why there are none."""
 
     number: int
     facts: dict[str, Any]
-    rows: Any
-    """A table of Arrow."""
+    rows: pa.Table | SourceError
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = None) -> LeRobotSource:
@@ -63,248 +70,201 @@ class LeRobotSource(Source):
 
         try:
             import av  # noqa: F401
-            import pyarrow.parquet  # noqa: F401
+            import pyarrow as _  # noqa: F401, ICN001
         except ImportError as exc:
             raise MissingDependencyError(str(exc.name).partition('.')[0], 'lerobot') from exc
-        self._fs, self._root = fsspec.core.url_to_fs(root, **(storage_options or {}))
-        info = self._info = self._json('meta/info.json')
+        self._storage_options = dict(storage_options or {})
+        self._fs, self._root = fsspec.core.url_to_fs(root, **self._storage_options)
+        self._decoders = functools.lru_cache(KNOWN_VIDEOS)(self._open_video)
+        info = self._info = self._json(INFO)
         version = str(info.get('codebase_version'))
-        if not version.startswith(('v2.', 'v3.')) or not isinstance(info.get('features'), dict):
-            detail = f'expected a codebase_version of v2.1 or v3.0 and features, got {version:.20}'
-            raise SourceError(self._path('meta/info.json'), detail)
+        if not version.startswith(('v2.', 'v3.')):
+            detail = f'expected a codebase_version of v2.1 or v3.0, got {version:.20}'
+            raise SourceError(f'{self._root}/{INFO}', detail)
         self._is_v3 = version.startswith('v3')
-        self._decoders: dict[str, VideoDecoder] = {}
         self._episodes = self._read_episodes()
         super().__init__('lerobot', {}, len(self._episodes))
-        names = dict.fromkeys([*info['features'], *self._episodes.column_names])
-        types = {name: kind for name in names if (kind := self._type(name))}
-        self._fields = name_fields(types, self.notes)
-        self.spec = {field: types[name] for name, field in self._fields.items()}
-        self.notes.append(f'{" and ".join(map(repr, COUNTERS))} are left out: they count the frames')
-        self.metadata = self._describe()
+        with reading(f'{self._root}/{INFO}', 'facts of LeRobot'):
+            types = {name: kind for name in info['features'] if (kind := self._type(name))}
+            types = {'tasks': 'utf8[]', **types, 'episode_index': 'int(8)'}
+            self._fields = name_fields(types, self.notes)
+            self.spec = {field: types[name] for name, field in self._fields.items()}
+            self.notes.append(f'{" and ".join(map(repr, COUNTERS))} are left out: they count the frames')
+            self.metadata = self._describe()
 
     def name(self, entry: Episode) -> str:
         return f'{self._root}, episode {entry.number}'
 
-    def _path(self, *parts: str) -> str:
-        """Returns the path of a file.
+    def _path(self, key: str, facts: Mapping[str, Any], place: str, video_key: str = '') -> str:
+        """Returns the path of a file of an episode by the template `key`.
 
-        Raises:
-            SourceError: It is outside the dataset.
+        In version 3, its place is in the columns that begin with `place`.
         """
-        path = '/'.join(parts)
-        if path.startswith('/') or '\\' in path or any(part in ('', '.', '..') for part in path.split('/')):
-            raise SourceError(f'{self._root}/meta/info.json', f'expected paths in the dataset, got {path!r}')
+        template, number = str(self._info.get(key)), facts['episode_index']
+        with reading(f'{self._root}/{INFO}', 'LeRobot'):
+            if _PLACES.sub('', template):
+                raise ValueError(f'{key}: expected placeholders like {{file_index:03d}}, got {template:.80}')
+            places = {f'{name}_index': facts.get(f'{place}/{name}_index') for name in ('chunk', 'file')}
+            places['episode_chunk'] = number // self._info.get('chunks_size', 1000)
+            path = template.format(episode_index=number, video_key=video_key, **places)
+            if '\\' in path or any(part in ('', '.', '..') for part in path.split('/')):
+                raise ValueError(f'{key}: expected paths in the dataset, got {path!r}')
         return f'{self._root}/{path}'
 
-    def _template(self, key: str, facts: Mapping[str, Any], **more: Any) -> str:
-        template = str(self._info.get(key))
-        try:
-            if not _TEMPLATE.fullmatch(template):
-                raise ValueError('expected placeholders like {file_index:03d}')
-            return self._path(template.format_map({**facts, **more}))
-        except (KeyError, ValueError) as exc:
-            if isinstance(exc, SourceError):
-                raise
-            raise SourceError(f'{self._root}/meta/info.json', f'{key}: {template:.80}: {exc}') from exc
+    def _expect(self, path: str) -> None:
+        if not self._fs.exists(path):
+            raise SourceError(path, 'is not there, as the facts of episodes say')
 
-    def _json(self, name: str, lines: bool = False) -> Any:
-        path = self._path(name)
-        if (size := self._fs.size(path)) > MAX_JSON_BYTES:
-            raise SourceError(path, f'expected at most {MAX_JSON_BYTES} bytes, got {size}')
-        try:
-            text = self._fs.cat_file(path).decode()
-            parts = [line for line in text.split('\n') if line.strip()] if lines else [text]
-            found = [json.loads(part, parse_constant=lambda _: None) for part in parts]
-        except (ValueError, RecursionError) as exc:
-            raise SourceError(path, f'is not JSON: {exc}') from exc
-        if not all(isinstance(each, dict) for each in found):
-            raise SourceError(path, 'expected objects of JSON')
-        return found if lines else found[0]
+    def _json(self, name: str) -> dict[str, Any]:
+        path = f'{self._root}/{name}'
+        with reading(path, 'JSON'):
+            if (size := self._fs.size(path) or 0) > MAX_METADATA_BYTES:
+                raise ValueError(f'expected at most {MAX_METADATA_BYTES} bytes, got {size}')
+            found = json.loads(self._fs.cat_file(path), parse_constant=lambda _: None)
+            if not isinstance(found, dict):
+                raise ValueError(f'expected an object, got {found!r:.80}')
+        return found
 
-    def _read_episodes(self) -> Any:
+    def _table(self, path: str, wanted: Callable[[str], bool] = bool) -> pa.Table:
+        """Returns the columns of a file whose names are wanted."""
+        import pyarrow as pa
+        import pyarrow.json
+
+        with reading(path, 'a table'):
+            self._expect(path)
+            if path.endswith('.jsonl'):
+                with self._fs.open(path, 'rb') as lines:
+                    return pa.json.read_json(lines)
+            file = open_table(self._fs.unstrip_protocol(path), self._storage_options)
+            names = [name for name in file.schema.names if wanted(name)]
+            batches, size = [], 0
+            for batch in file.batches(names, 0):
+                batches.append(batch)
+                size += batch.nbytes
+                if size > MAX_TABLE_BYTES:
+                    raise ValueError(f'expected at most {MAX_TABLE_BYTES} bytes of values')
+            return pa.Table.from_batches(batches) if batches else file.schema.empty_table()
+
+    def _read_episodes(self) -> pa.Table:
         """Returns the table of episodes: their indices, lengths, tasks, and other columns."""
         import pyarrow as pa
 
-        try:
-            if self._is_v3:
-                paths = sorted(self._fs.glob(f'{self._root}/meta/episodes/*/*.parquet'))
-                tables = [read_table(self._fs, path, ('stats/', 'meta/')) for path in paths]
-                table = pa.concat_tables(tables, promote_options='permissive')
-            else:
-                found = self._json('meta/episodes.jsonl', lines=True)
-                keys = 'episode_index', 'length', 'tasks'
-                table = pa.Table.from_pylist([{key: each[key] for key in keys} for each in found])
-            for name in ('episode_index', 'length'):
-                column = table.column(name).cast(pa.int64())
-                table = table.set_column(table.column_names.index(name), name, column)
-                if column.null_count or (len(column) and min(column.to_pylist()) < 0):
-                    raise ValueError(f'expected numbers from 0 on as {name}')
-            return table.sort_by('episode_index')
-        except (KeyError, ValueError) as exc:
-            if isinstance(exc, SourceError):
-                raise
-            raise SourceError(f'{self._root}/meta', f'cannot read the episodes: {exc}') from exc
-
-    def _tasks(self) -> list[Any]:
-        """Returns the tasks by their index; nothing if their indices have gaps."""
-        if self._is_v3:
-            found = read_table(self._fs, self._path('meta/tasks.parquet')).to_pylist()
-        else:
-            found = self._json('meta/tasks.jsonl', lines=True)
-        # The other column is an index of pandas, which may have no name.
-        tasks = {row.pop('task_index', None): next(iter(row.values()), None) for row in found}
-        return [tasks[index] for index in range(len(tasks))] if set(tasks) == set(range(len(tasks))) else []
+        pattern = f'{self._root}/meta/episodes{"/*/*.parquet" if self._is_v3 else ".jsonl"}'
+        with reading(pattern, 'a table of episodes'):
+            tables = [
+                self._table(path, lambda name: not name.startswith(('stats/', 'meta/')))
+                for path in sorted(self._fs.glob(pattern))
+            ]
+            table = pa.concat_tables(tables, promote_options='permissive').sort_by('episode_index')
+            if missing := {'length', 'tasks'} - set(table.column_names):
+                raise ValueError(f'expected columns {", ".join(sorted(missing))}')
+            return table
 
     def _type(self, name: str) -> str | None:
         if name in COUNTERS:
             return None
-        if name == 'episode_index':
-            return 'int(8)'
-        if name == 'tasks' and name not in self._info['features']:
-            return 'utf8[]'
-        feature = self._info['features'].get(name)
-        if feature is None:
-            kind = str(self._episodes.schema.field(name).type)
-            inner = name == 'length' or '/' in name or name.startswith('dataset_')
-            found = 'int(8)' if 'int' in kind and '<' not in kind else IN_EPISODES.get(kind)
-            return None if inner or found is None else f'{found}?'
-        dtype, shape = str(feature.get('dtype')), tuple(feature.get('shape', ()))
-        if dtype in ('video', 'image', 'string'):
-            return {'video': 'video', 'image': 'image[]', 'string': 'utf8[]'}[dtype]
-        try:
-            np.dtype(dtype)
-        except TypeError:
+        feature = self._info['features'][name]
+        dtype, shape = feature['dtype'], tuple(feature['shape'])
+        if dtype in TYPES:
+            return TYPES[dtype]
+        if dtype not in np.sctypeDict:
             return 'json[]'  # Lists of annotations.
-        return type_of_arrays({dtype}, {() if shape == (1,) else shape}) + '[]'
+        return type_of_arrays({dtype}, {shape if shape != (1,) else ()}) + '[]'
 
     def _describe(self) -> dict[str, Any]:
         info, fields = self._info, {}
-        stats = self._json('meta/stats.json') if self._fs.exists(self._path('meta/stats.json')) else {}
+        stats = self._json('meta/stats.json') if self._fs.exists(f'{self._root}/meta/stats.json') else {}
+        tasks = self._table(f'{self._root}/meta/tasks.{"parquet" if self._is_v3 else "jsonl"}')
+        # The other column is an index of pandas, which may have no name.
+        rows = sorted((row.pop('task_index'), *row.values()) for row in tasks.to_pylist())
+        classes = [name for number, (index, name, *_) in enumerate(rows) if index == number]
         if not stats:
-            self.notes.append(
-                'statistics of single episodes are left out; bags.statistics makes those of all'
-            )
+            self.notes.append('statistics of episodes are left out; bags.statistics makes those of all')
         for name, feature in info['features'].items():
-            if (field := self._fields.get(name)) not in self.spec:
+            if name not in self._fields:
                 continue
             names = feature.get('names')
             if isinstance(names, dict) and len(names) == 1:
                 (names,) = names.values()
             facts = {'names': names, 'stats': stats.get(name), 'info': feature.get('info')}
-            if self.spec[field].endswith('[]'):
+            if self.spec[self._fields[name]].endswith('[]'):
                 facts['rate'] = info['fps']
-            if name == 'task_index':
-                facts['classes'] = self._tasks()
-            fields[field] = {key: fact for key, fact in facts.items() if fact}
-        kept = {
-            key: info[key] for key in ('fps', 'robot_type', 'splits', 'codebase_version') if info.get(key)
-        }
-        return {**kept, 'fields': fields}
+            if name == 'task_index' and len(classes) == len(rows):
+                facts['classes'] = classes
+            fields[self._fields[name]] = {key: fact for key, fact in facts.items() if fact}
+        kept = 'fps', 'robot_type', 'splits', 'codebase_version'
+        return {**{key: info[key] for key in kept if info.get(key)}, 'fields': fields}
 
     def entries(self, start: int = 0) -> Iterator[Episode]:
-        columns = [
-            name
-            for name, feature in self._info['features'].items()
-            if self._fields.get(name) in self.spec and feature.get('dtype') != 'video'
-        ]
-        columns = list(dict.fromkeys([*columns, 'episode_index']))
-        first = start  # Rows are read from the start of a file.
-        if self._is_v3 and start < self.count:
-            files = [self._episodes.column(f'data/{key}_index') for key in ('chunk', 'file')]
-            while first and all(column[first - 1] == column[start] for column in files):
-                first -= 1
-        path, rows = '', None
-        for number, facts in enumerate(self._facts(first), first):
-            if (found := self._template('data_path', facts)) != path:
-                path, rows = found, Rows(self._fs, found, columns)
-            assert rows is not None
-            part = rows.take(facts['length'])
-            if number >= start:
-                yield Episode(facts['episode_index'], facts, part)
+        import pyarrow.compute as pc
 
-    def _facts(self, start: int) -> Iterator[dict[str, Any]]:
-        """Yields what is known of each episode from one on, with the variables of `data_path`."""
-        size = self._info.get('chunks_size')
-        for batch in self._episodes.slice(start).to_batches(ROWS):
-            for facts in batch.to_pylist():
-                if not self._is_v3 and isinstance(size, int) and size > 0:
-                    facts['episode_chunk'] = facts['episode_index'] // size
-                names = [name for name in facts if name.startswith('data/')]
-                yield facts | {name.removeprefix('data/'): facts[name] for name in names}
+        columns = {name for name, field in self._fields.items() if field in self.spec} | {'episode_index'}
+        episodes = self._episodes.slice(start).to_pylist()
+        for path, group in itertools.groupby(episodes, lambda facts: self._path('data_path', facts, 'data')):
+            table: pa.Table | SourceError
+            try:
+                table = self._table(path, columns.__contains__)
+            except SourceError as exc:  # Of each of its episodes.
+                table = exc
+            for facts in group:
+                number, rows = facts['episode_index'], table
+                if not isinstance(rows, SourceError):
+                    rows = rows.filter(pc.equal(rows.column('episode_index'), number))
+                    if len(rows) != facts['length']:
+                        detail = f'expected {facts["length"]} rows of episode {number}, got {len(rows)}'
+                        rows = SourceError(path, detail)
+                yield Episode(number, facts, rows)
 
     def load(self, entry: Episode) -> dict[str, Any]:
         if isinstance(entry.rows, SourceError):
             raise entry.rows
-        where, features = self.name(entry), self._info['features']
-        if set(entry.rows.column('episode_index').to_pylist()) - {entry.number}:
-            raise SourceError(where, 'expected its rows one after the other, got some of other episodes')
         found: dict[str, Any] = {}
         for name, field in self._fields.items():
+            feature = self._info['features'].get(name)
             if field not in self.spec:
                 continue
-            if name not in features or name == 'episode_index':
+            if feature is None or name == 'episode_index':
                 found[field] = entry.facts.get(name)
-            elif features[name]['dtype'] == 'video':
+            elif feature['dtype'] == 'video':
                 found[field] = self._video(name, entry.facts)
             else:
-                try:
-                    found[field] = _values(entry.rows.column(name), features[name])
-                except (ValueError, TypeError, KeyError) as exc:
-                    raise SourceError(f'{where}, {name}', str(exc)) from exc
+                with reading(f'{self.name(entry)}, {name}', feature['dtype']):
+                    found[field] = _values(entry.rows.column(name), feature)
         return found
 
     def _video(self, name: str, facts: Mapping[str, Any]) -> bytes | str:
         """Returns the video of an episode: the path of its file, or a part of it."""
-        keys = {key: facts.get(f'videos/{name}/{key}_index') for key in ('chunk', 'file')}
-        more = {f'{key}_index': value for key, value in keys.items()} if self._is_v3 else {}
-        path = self._template('video_path', facts, video_key=name, **more)
-        begin, count = facts.get(f'videos/{name}/from_timestamp') or 0.0, facts['length']
-        try:
-            with self._fs.open(path, 'rb') as file:
-                decoder = self._decoder(path, file)
-                times = decoder.timeline.seconds(decoder.timeline.ticks)
-                start = int(abs(times - begin).argmin()) if self._is_v3 else 0
-                if abs(times[start] - begin) > 0.5 / self._info['fps'] and self._is_v3:
-                    raise ValueError(f'expected a frame at {begin} s, the nearest is at {times[start]} s')
-                if len(times) - start < count or (not self._is_v3 and len(times) > count):
-                    raise ValueError(f'expected {count} frames from {begin} s on, got {len(times) - start}')
-                if len(times) > count:
-                    return copy_frames(decoder, start, start + count)
-                if 'file' in self._fs.protocol:
-                    return path
-                file.seek(0)
-                return bytes(file.read())
-        except (ValueError, OSError) as exc:  # Errors of libav are both.
-            raise SourceError(path, f'episode {facts["episode_index"]}: {exc}') from exc
+        path = self._path('video_path', facts, f'videos/{name}', name)
+        count = facts['length']
+        self._expect(path)
+        with reading(path, f'video of episode {facts["episode_index"]}'), self._fs.open(path, 'rb') as file:
+            decoder = self._decoders(path).over(file)
+            times = decoder.timeline.seconds(decoder.timeline.ticks)
+            begin = facts.get(f'videos/{name}/from_timestamp', times[0])
+            start = int(abs(times - begin).argmin())
+            if abs(times[start] - begin) > 0.5 / self._info['fps'] or len(times) - start < count:
+                found = f'{len(times) - start} from {times[start]} s on'
+                raise ValueError(f'expected {count} frames from {begin} s on, got {found}')
+            if len(times) > count:
+                return copy_frames(decoder, start, start + count)
+            return path if 'file' in self._fs.protocol else self._fs.cat_file(path)
 
-    def _decoder(self, path: str, file: Any) -> VideoDecoder:
-        """Returns a decoder of an open video; the packets of those used last are known already."""
-        known = self._decoders
-        if path not in known:
-            recent = list(known.items())[1 - MAX_KNOWN_VIDEOS :]
-            self._decoders = known = {**dict(recent), path: open_video(file)}
-        return known[path].over(file)
+    def _open_video(self, path: str) -> VideoDecoder:
+        with self._fs.open(path, 'rb') as file:
+            return open_video(file)
 
 
-def _values(column: Any, feature: Mapping[str, Any]) -> Any:
+def _values(column: pa.ChunkedArray, feature: Mapping[str, Any]) -> Any:
     """Returns the values of a feature in an episode: an array, shape (frames, *shape), or a list."""
-    dtype, shape = feature['dtype'], tuple(feature['shape'])
+    dtype, shape = feature['dtype'], feature['shape']
     if dtype == 'image':
-        items = column.to_pylist()
-        if not all(isinstance(item, dict) and isinstance(item.get('bytes'), bytes) for item in items):
-            raise ValueError('expected the bytes of an image in each row')
-        return [item['bytes'] for item in items]
-    try:
-        wanted = np.dtype(dtype)
-    except TypeError:
+        return [item['bytes'] for item in column.to_pylist()]
+    if dtype not in np.sctypeDict:
         return column.to_pylist()
     values = column.combine_chunks()
-    while hasattr(values, 'flatten') and hasattr(values.type, 'value_type'):
-        if values.null_count:
-            break
+    while hasattr(values, 'flatten') and hasattr(values.type, 'value_type') and not values.null_count:
         values = values.flatten()
     if values.null_count:
         raise ValueError(f'expected a value in each row, got {values.null_count} missing ones')
-    array = values.to_numpy(zero_copy_only=False).astype(wanted, copy=False)
-    return array.reshape(len(column), *(() if shape == (1,) else shape))
+    array = values.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+    return array.reshape(len(column), *(shape if shape != [1] else ()))

@@ -5,27 +5,30 @@ The messages of a topic become sequences: one of their times, and one for each f
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 import keyword
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bags.errors import MissingDependencyError, SourceError
-from bags.formats.signatures import HEAD_BYTES, identify
-from bags.interop.arrays import PADDED, natural_order
-from bags.interop.source import Source, list_paths, name_fields
+from bags.interop.arrays import natural_order, picture_type
+from bags.interop.source import Source, list_paths, name_fields, reading
 
 __all__ = ['McapSource', 'open_source']
 
 IMAGE = 'sensor_msgs/msg/Image'
-MAX_DEPTH = 16
-"""Of messages in messages."""
+MAX_FIELDS = 4096
+"""Of the messages of a topic, with those of messages in them."""
+LARGE = ('array', 'bytes', 'jpeg', 'png')
+"""Types of items that are read one by one."""
 BYTES = ('uint8', 'byte', 'octet', 'char')
 NUMBERS = {'bool': 'bool', 'float32': 'float(4)', 'float64': 'float(8)', **dict.fromkeys(BYTES, 'uint(1)')}
 NUMBERS |= {f'{kind}{8 * size}': f'{kind}({size})' for kind in ('int', 'uint') for size in (1, 2, 4, 8)}
@@ -33,7 +36,6 @@ CHANNELS = {'mono': 1, 'rgb': 3, 'bgr': 3, 'rgba': 4, 'bgra': 4}
 ENCODINGS = {f'{name}{bits}': f'{bits}UC{count}' for name, count in CHANNELS.items() for bits in (8, 16)}
 """Those of ROS as those of OpenCV: bits, U for unsigned, S for signed or F for float, channels."""
 _OPENCV = re.compile(r'(8|16|32|64)([USF])C([1-9])')
-_IDENTIFIER = re.compile(r'[A-Za-z_]\w*(/[A-Za-z_]\w*){0,3}', re.ASCII)
 
 
 class Leaf(NamedTuple):
@@ -43,8 +45,6 @@ class Leaf(NamedTuple):
     """The attributes that lead to it."""
     kind: str
     """The type of an item."""
-    is_large: bool = False
-    """Whether items are read one by one."""
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = None) -> McapSource:
@@ -68,39 +68,34 @@ class McapSource(Source):
     def __init__(self, paths: list[str]) -> None:
         super().__init__('mcap', {}, 0)
         self._paths: list[str] = []
-        self._topics: dict[str, str] = {}
+        types: dict[str, str] = {}
         leaves: dict[str, list[Leaf]] = {}
-        counts: dict[str, int] = {}
-        left_out: dict[str, str] = {}
+        counts: Counter[str] = Counter()
         for path in paths:
             try:
-                with _open(path) as (reader, store):
-                    for topic, kind in {(each.topic, each.msgtype) for each in reader.connections}:
-                        if (first := self._topics.setdefault(topic, kind)) != kind:
+                with _open(path) as reader:
+                    topics = {(each.topic, each.msgtype) for each in reader.connections}
+                    for topic, kind in sorted(topics):
+                        if (first := types.setdefault(topic, kind)) != kind:
                             detail = f'expected messages of one type, got {first} and {kind}'
                             raise SourceError(path, f'topic {topic!r}: {detail}')
-                        counts[topic] = counts.get(topic, 0) + 1
-                        if kind not in store.fielddefs:
-                            left_out[topic] = kind
-                        elif topic not in leaves:
-                            leaves[topic] = list(_leaves(store, kind, ()))
-                            self._peek(path, reader, store, topic, leaves[topic])
+                        if topic not in leaves and kind in reader.typestore.fielddefs:
+                            leaves[topic] = _leaves_of_topic(reader, topic, kind)
                 self._paths.append(path)
+                counts.update(topic for topic, _ in topics)
             except SourceError as exc:
                 self.damaged.append((exc.name, exc.detail))
         if not leaves:
             nothing = ', '.join(paths), 'expected messages, found none'
             raise SourceError(*self.damaged[0] if self.damaged else nothing)
         self.count = len(self._paths)
-        self.notes += [
-            f'topic {topic!r} is left out: {kind} is not known' for topic, kind in left_out.items()
-        ]
+        left_out = types.keys() - leaves.keys()
+        self.notes += [f'topic {each!r} is left out: {types[each]} is not known' for each in sorted(left_out)]
         names: dict[tuple[str, Leaf | None], str] = {}
         for topic in sorted(leaves):
             names[topic, None] = f'{topic}_time'
-            is_alone = [leaf.path for leaf in leaves[topic]] == [('data',)]
-            for leaf in leaves[topic]:  # A message that is all data is named as its topic.
-                name = topic if is_alone else '/'.join((topic, *leaf.path))
+            for leaf in leaves[topic]:
+                name = '/'.join((topic, *leaf.path))
                 names[topic, leaf] = name + '_' * (name in names.values())
         fields = name_fields(names.values(), [])
         self._fields = {each: fields[name] for each, name in names.items()}
@@ -108,19 +103,7 @@ class McapSource(Source):
         for (topic, part), field in self._fields.items():
             self.spec[field] = f'{part.kind if part else "int(8)"}[]{"?" * (counts[topic] < self.count)}'
             about[field] = {'times': self._fields[topic, None]} if part else {'unit': 'ns'}
-        self.metadata = {'topics': {topic: self._topics[topic] for topic in sorted(leaves)}, 'fields': about}
-
-    @staticmethod
-    def _peek(path: str, reader: Any, store: Any, topic: str, leaves: list[Leaf]) -> None:
-        """Finds out by the first message which pictures a topic has."""
-        if not any(leaf.kind == 'bytes' for leaf in leaves):
-            return
-        for _, _, message in _messages(path, reader, store, {topic}):
-            for number, leaf in enumerate(leaves):
-                if leaf.kind == 'bytes' and leaf.path[-1] == 'data':
-                    found = PADDED.get(identify(_get(message, leaf)[:HEAD_BYTES]), 'bytes')
-                    leaves[number] = leaf._replace(kind=found)
-            return
+        self.metadata = {'topics': {topic: types[topic] for topic in sorted(leaves)}, 'fields': about}
 
     def name(self, entry: str) -> str:
         return entry
@@ -129,88 +112,70 @@ class McapSource(Source):
         return iter(self._paths[start:])
 
     def load(self, entry: str) -> dict[str, Any]:
-        wanted = [(topic, leaf, field) for (topic, leaf), field in self._fields.items() if field in self.spec]
+        found: dict[str, Any] = {}
         small: dict[str, list[tuple[Leaf | None, str]]] = {}
-        for topic, leaf, field in wanted:
-            if leaf is None or not leaf.is_large:
-                small.setdefault(topic, []).append((leaf, field))
-        with _open(entry) as (reader, store):
-            there = {connection.topic for connection in reader.connections}
-            found: dict[str, Any] = {field: [] for topic, _, field in wanted if topic in there}
-            for topic, time, message in _messages(entry, reader, store, there & small.keys()):
+        with _open(entry) as reader:
+            topics = {connection.topic for connection in reader.connections}
+            for (topic, leaf), field in self._fields.items():
+                if field in self.spec and topic in topics:
+                    found[field] = []
+                    if leaf and leaf.kind in LARGE:
+                        found[field] = self._large(entry, topic, leaf)
+                    else:
+                        small.setdefault(topic, []).append((leaf, field))
+            for topic, time, message in _messages(reader, small.keys()):
                 for leaf, field in small[topic]:
                     found[field].append(_get(message, leaf) if leaf else time)
-        for topic, leaf, field in wanted:
-            if leaf and leaf.is_large and topic in there:
-                found[field] = self._large(entry, topic, leaf)
         return found
 
     def _large(self, path: str, topic: str, leaf: Leaf) -> Iterator[Any]:
         """Yields a field of all messages of a topic."""
-        with _open(path) as (reader, store):
-            for _, _, message in _messages(path, reader, store, {topic}):
+        with _open(path) as reader:
+            for _, _, message in _messages(reader, {topic}):
                 yield _get(message, leaf)
 
 
-@contextmanager
-def _open(path: str) -> Iterator[tuple[Any, Any]]:
-    """Opens a recording; gives its reader, and a store of the types of its messages."""
+@contextlib.contextmanager
+def _open(path: str) -> Iterator[Any]:
+    """Opens a recording. Those in SQLite may not say what their types are: then they are those of ROS 2."""
     try:
-        from rosbags import rosbag1, rosbag2
-        from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
+        from rosbags.highlevel import AnyReader
+        from rosbags.typesys import Stores, get_typestore
     except ImportError as exc:
         raise MissingDependencyError('rosbags', 'mcap') from exc
     if '://' in path:
         raise SourceError(path, 'expected a local file, which rosbags needs')
-    reader_of = rosbag1.Reader if path.endswith('.bag') else rosbag2.Reader
-    try:
-        with reader_of(Path(path)) as reader:
-            types: dict[str, Any] = {}
-            for connection in reader.connections:
-                if connection.msgdef.format.name == 'MSG':
-                    types.update(get_types_from_msg(connection.msgdef.data, connection.msgtype))
-                elif connection.msgdef.format.name == 'IDL':
-                    for part in re.split(r'^=+\nIDL: .*\n', connection.msgdef.data, flags=re.MULTILINE):
-                        types.update(get_types_from_idl(part) if part.strip() else {})
-            # rosbags writes Python of them.
-            names = [
-                *types,
-                *(each[0] for constants, fields in types.values() for each in (*constants, *fields)),
-            ]
-            if wrong := [name for name in names if not _IDENTIFIER.fullmatch(name)]:
-                raise ValueError(f'expected names of types and fields, got {wrong[0]:.80}')
-            store = get_typestore(Stores.EMPTY if types else Stores.ROS2_HUMBLE)
-            if types:
-                store.register(types)
-            yield reader, store
-    except (SourceError, FileNotFoundError):
-        raise
-    except Exception as exc:  # Of a damaged file, rosbags raises also errors of Python, as MemoryError.
-        raise SourceError(
-            path, f'cannot be read as messages of ROS: {str(exc) or type(exc).__name__}'
-        ) from exc
+    default = get_typestore(Stores.ROS2_HUMBLE)
+    with reading(path, 'messages of ROS'), AnyReader([Path(path)], default_typestore=default) as reader:
+        yield reader
 
 
-def _messages(path: str, reader: Any, store: Any, topics: set[str]) -> Iterator[tuple[str, int, Any]]:
+def _messages(reader: Any, topics: Collection[str]) -> Iterator[tuple[str, int, Any]]:
     """Yields topic, time in ns, and message, of some topics, by time."""
     connections = [each for each in reader.connections if each.topic in topics]
-    deserialize = store.deserialize_ros1 if path.endswith('.bag') else store.deserialize_cdr
-    number = 0
-    try:
-        if connections:
-            for connection, time, data in reader.messages(connections):
-                number += 1
-                yield connection.topic, time, deserialize(data, connection.msgtype)
-    except OSError:
-        raise
-    except Exception as exc:  # The code that rosbags makes of a type raises what it likes.
-        raise SourceError(path, f'message {number}: {type(exc).__name__}: {exc}') from exc
+    if connections:  # Without, rosbags reads all.
+        for number, (connection, time, data) in enumerate(reader.messages(connections)):
+            try:
+                yield connection.topic, time, reader.deserialize(data, connection.msgtype)
+            except Exception as exc:
+                raise ValueError(f'message {number} of {connection.topic}: {exc}') from exc
+
+
+def _leaves_of_topic(reader: Any, topic: str, kind: str) -> list[Leaf]:
+    """Returns the fields of the messages of a topic; the first one tells which pictures they have."""
+    leaves = list(itertools.islice(_leaves(reader.typestore, kind, ()), MAX_FIELDS + 1))
+    if len(leaves) > MAX_FIELDS:
+        raise ValueError(f'topic {topic!r}: expected at most {MAX_FIELDS} fields')
+    if any(leaf.kind == 'bytes' for leaf in leaves):
+        for _, _, message in itertools.islice(_messages(reader, {topic}), 1):
+            for number, leaf in enumerate(leaves):
+                if leaf.kind == 'bytes':
+                    leaves[number] = leaf._replace(kind=picture_type(_get(message, leaf)) or 'bytes')
+    return leaves
 
 
 def _leaves(store: Any, kind: str, path: tuple[str, ...]) -> Iterator[Leaf]:
     """Yields the fields of a type of messages, and those of the messages in it."""
-    if len(path) > MAX_DEPTH:
-        raise ValueError(f'expected at most {MAX_DEPTH} messages in each other, got {"/".join(path)}')
     for name, (node, about) in store.fielddefs[kind][1]:
         here = (*path, name)
         if node.name == 'NAME':
@@ -220,9 +185,9 @@ def _leaves(store: Any, kind: str, path: tuple[str, ...]) -> Iterator[Leaf]:
         elif about[0][0].name == 'NAME' or about[0][1][0] not in NUMBERS:
             yield Leaf(here, 'msgpack')
         elif kind == IMAGE and name == 'data':
-            yield Leaf(here, 'array', is_large=True)
+            yield Leaf(here, 'array')
         elif node.name == 'SEQUENCE' and about[0][1][0] in BYTES:
-            yield Leaf(here, 'bytes', is_large=True)
+            yield Leaf(here, 'bytes')
         else:
             dtype = 'uint8' if about[0][1][0] in BYTES else about[0][1][0]
             yield Leaf(here, f'array({dtype},{about[1] if node.name == "ARRAY" else "?"})')
@@ -237,7 +202,7 @@ def _get(message: Any, leaf: Leaf) -> Any:
         return _tree(value)
     if leaf.kind == 'array':
         return _pixels(parent)
-    return value if leaf.kind in ('utf8', 'bool') or not leaf.is_large else bytes(value)
+    return bytes(value) if leaf.kind in LARGE else value
 
 
 def _tree(value: Any) -> Any:
@@ -257,14 +222,12 @@ def _pixels(image: Any) -> Any:
     match = _OPENCV.fullmatch(ENCODINGS.get(image.encoding, image.encoding))
     if match is None:
         return image.data
-    bits, kind, channels = int(match[1]), {'U': 'u', 'S': 'i', 'F': 'f'}[match[2]], int(match[3])
-    dtype = np.dtype(f'{">" if image.is_bigendian else "<"}{kind}{bits // 8}')
-    length = image.width * channels * dtype.itemsize
-    if image.step < length or len(image.data) < image.height * image.step:
+    kind, channels = match[2].replace('S', 'i').lower(), int(match[3])
+    dtype = np.dtype(f'{">" if image.is_bigendian else "<"}{kind}{int(match[1]) // 8}')
+    strides = image.step, channels * dtype.itemsize, dtype.itemsize
+    rank = 2 + (channels > 1)
+    if image.step < image.width * strides[1] or len(image.data) < image.height * image.step:
         size = f'{image.height} x {image.width} pixels of {image.encoding}'
         raise ValueError(f'expected {size}, got {len(image.data)} bytes in rows of {image.step}')
-    rows = np.ascontiguousarray(
-        image.data[: image.height * image.step].reshape(image.height, image.step)[:, :length]
-    )
-    shape = (image.height, image.width, *((channels,) if channels > 1 else ()))
-    return rows.view(dtype).reshape(shape)
+    shape = image.height, image.width, channels
+    return np.ascontiguousarray(np.ndarray(shape[:rank], dtype, image.data, strides=strides[:rank]))

@@ -45,6 +45,10 @@ class CachedStore:
         self._stats: dict[str, Stat] = {}
         """By path, when first listed or requested: files are read as they were then."""
 
+    @property
+    def can_list(self) -> bool:
+        return self.inner.can_list
+
     # Reading.
 
     def open(self, path: str, hints: Hints) -> File:
@@ -150,8 +154,8 @@ class CachedStore:
         return found
 
     def learn(self, folder: str) -> None:
-        """Lists the folder of a dataset, unless its files are known."""
-        if self.inner.join(folder, 'spec.json') not in self._stats:
+        """Lists the folder of a dataset, unless its files are known or cannot be listed."""
+        if self.can_list and self.inner.join(folder, 'spec.json') not in self._stats:
             self.walk(folder)
 
     def exists(self, path: str) -> bool:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -46,3 +47,13 @@ def assert_equal(found, wanted):
             assert np.asarray(found).dtype == wanted.dtype
     else:
         assert found == wanted
+
+
+def records(data):
+    """Returns the start and the length of the data of each record of TFRecord."""
+    place, found = 0, []
+    while place < len(data):
+        (length,) = struct.unpack_from('<Q', data, place)
+        found.append((place + 12, length))
+        place += 16 + length
+    return found

@@ -128,12 +128,18 @@ def change_info(root, **changes):
     [
         (
             {'codebase_version': 'v1.6'},
-            r'info.json: expected a codebase_version of v2.1 or v3.0 .*, got v1.6',
+            r'info.json: expected a codebase_version of v2.1 or v3.0, got v1.6',
         ),
-        ({'data_path': '../{file_index}.parquet'}, r"info.json: expected paths in the dataset, got '\.\./0"),
-        ({'video_path': '/etc/{video_key}'}, r"info.json: expected paths in the dataset, got '/etc/"),
-        ({'data_path': '{chunk_index:0999999999d}'}, r'info.json: data_path: .*: expected placeholders like'),
-        ({'video_path': '{nothing}'}, r'info.json: video_path: '),
+        (
+            {'data_path': '../{file_index}.parquet'},
+            r"data_path: expected paths in the dataset, got '\.\./0",
+        ),
+        (
+            {'video_path': '/etc/{video_key}'},
+            r"video_path: expected paths in the dataset, got '/etc/",
+        ),
+        ({'data_path': '{chunk_index:0999999999d}'}, r'info.json: .* data_path: expected placeholders like'),
+        ({'video_path': '{nothing}'}, r'info.json: .* video_path: '),
     ],
 )
 def test_bad_info(tmp_path, changes, expected):
@@ -149,7 +155,7 @@ def test_damage_names_the_file_and_is_skipped(tmp_path):
     video.write_bytes(video.read_bytes()[:900])
     rows = root / 'data/chunk-000/episode_000002.parquet'
     rows.write_bytes(rows.read_bytes()[:500])
-    with pytest.raises(bags.SourceError, match=r'episode_000001.mp4: episode 1: '):
+    with pytest.raises(bags.SourceError, match=r'episode_000001.mp4: .* video of episode 1: '):
         bags.convert(root, tmp_path / 'out')
     done = bags.convert(root, tmp_path / 'some', on_error='skip')
     assert done.datapoints == 1
@@ -163,10 +169,10 @@ def test_rows_and_frames_that_do_not_fit(tmp_path):
     root = copy(tmp_path / 'in', V2)
     rows = root / 'data/chunk-000/episode_000001.parquet'
     shutil.copy(root / 'data/chunk-000/episode_000000.parquet', rows)
-    with pytest.raises(bags.SourceError, match=r'episode 1: expected its rows .* got some of other episodes'):
+    with pytest.raises(bags.SourceError, match=r'1.parquet: expected 3 rows of episode 1, got 0'):
         bags.convert(root, tmp_path / 'out')
     pq.write_table(pq.read_table(V2 / rows.relative_to(root)).slice(1), rows)
-    with pytest.raises(bags.SourceError, match=r'episode_000001.parquet: expected 3 more rows, got 2'):
+    with pytest.raises(bags.SourceError, match=r'1.parquet: expected 3 rows of episode 1, got 2'):
         bags.convert(root, tmp_path / 'out', resume=True)
 
 
@@ -192,18 +198,3 @@ bags.convert({str(source)!r}, {str(tmp_path / 'out')!r}, workers=1)
     bags.convert(source, tmp_path / 'again')
     with bags.open(tmp_path / 'out', raw=True) as resumed, bags.open(tmp_path / 'again', raw=True) as again:
         assert list(resumed) == list(again)
-
-
-def test_without_pyarrow(tmp_path):
-    code = f"""
-import sys
-sys.modules['pyarrow'] = None
-import bags
-try:
-    bags.convert({str(V3)!r}, {str(tmp_path / 'out')!r})
-except bags.MissingDependencyError as exc:
-    assert 'bags[lerobot]' in str(exc), exc
-else:
-    raise AssertionError
-"""
-    subprocess.run([sys.executable, '-c', code], check=True)

@@ -9,7 +9,7 @@ import bags
 from bags.interop.open_source import open_source
 from tests.interop.sources.streams import GOLDEN, assert_equal, converted, expected
 
-NAMES = ['litdata', 'litdata-chunk', 'litdata-batch', 'litdata-sample']
+NAMES = ['litdata', 'litdata-chunk']
 
 
 @pytest.mark.parametrize('name', NAMES)
@@ -43,9 +43,10 @@ def test_what_cannot_be_read_is_said(tmp_path):
     source = shutil.copytree(GOLDEN / 'litdata', tmp_path / 'in')
     whole = (source / 'index.json').read_text()
     for change, message in (
-        ({'encryption': {'algorithm': 'fernet'}}, 'not encrypted'),
+        ({'encryption': {'algorithm': 'fernet'}}, 'expected encryption None'),
         ({'item_loader': 'TokensLoader'}, 'TokensLoader'),
-        ({'data_format': ['int']}, 'a format for each'),
+        ({'compression_level': 'batch'}, 'expected compression_level chunk'),
+        ({'data_format': ['int']}, 'zip'),
         ({'data_format': ['what', *json.loads(whole)['config']['data_format'][1:]]}, "got 'what'"),
     ):
         index = json.loads(whole)
@@ -56,5 +57,5 @@ def test_what_cannot_be_read_is_said(tmp_path):
     index = json.loads(whole)
     index['chunks'][0]['filename'] = '../chunk-0-0.bin'
     (source / 'index.json').write_text(json.dumps(index))
-    with pytest.raises(bags.SourceError, match='name of a chunk'):
+    with pytest.raises(bags.SourceError, match='name of a file'):
         open_source(source)

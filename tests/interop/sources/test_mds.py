@@ -40,18 +40,6 @@ def test_compressed_shards(name, tmp_path):
     np.testing.assert_array_equal(found[2]['any'], [[0, 1, 2], [3, 4, 5]])
 
 
-def test_shards_that_streaming_has_decompressed_in_place(tmp_path):
-    import zstandard
-
-    source = shutil.copytree(GOLDEN / 'mds-zstd', tmp_path / 'in')
-    for shard in source.glob('*.zstd'):
-        with shard.open('rb') as file:
-            shard.with_suffix('').write_bytes(zstandard.ZstdDecompressor().stream_reader(file).read())
-        shard.unlink()
-    _, found = converted(source, tmp_path / 'out')
-    assert [each['id'] for each in found] == [0, -1, -2]
-
-
 def test_notes_say_what_changes():
     notes = open_source(GOLDEN / 'mds').notes
     assert "field 'a name' is named 'a_name'" in notes
@@ -66,9 +54,7 @@ def test_a_missing_or_truncated_shard_is_named(tmp_path):
     source = copy(tmp_path)
     shard = source / 'shard.00001.mds'
     shard.write_bytes(shard.read_bytes()[:-3])
-    with pytest.raises(
-        bags.SourceError, match=r'shard\.00001\.mds: expected a shard of 5436 bytes, got 5433'
-    ):
+    with pytest.raises(bags.SourceError, match=r'shard\.00001\.mds: expected 4691 bytes, got 4688'):
         bags.convert(source, tmp_path / 'out')
     done = bags.convert(source, tmp_path / 'out', on_error='skip')
     assert done.datapoints == 2
@@ -103,7 +89,7 @@ def test_shards_of_other_columns_and_paths_outside_are_refused(tmp_path):
     with pytest.raises(bags.SourceError, match='secret'):
         open_source(source)
     (source / 'index.json').write_text('[' * 100_000)
-    with pytest.raises(bags.SourceError, match=r'index\.json: expected the index of MDS'):
+    with pytest.raises(bags.SourceError, match=r'index\.json: is not as its format says'):
         open_source(source)
 
 

@@ -37,7 +37,9 @@ def test_pickles_and_headers_that_lie_are_refused(tmp_path):
         member = archive.read('x.npy').replace(b'(3,), }' + 4 * b' ', b'(3000,), }' + b' ')
     with zipfile.ZipFile(tmp_path / 'b.npz', 'w') as archive:
         archive.writestr('x.npy', member)
-    with pytest.raises(bags.SourceError, match=r'x.npy: expected 24000 bytes for shape \(3000,\), got 24'):
+    with pytest.raises(
+        bags.SourceError, match=r'b.npz: .* x: expected 24000 bytes for shape \(3000,\), got 24'
+    ):
         open_source(tmp_path / 'b.npz')
 
 

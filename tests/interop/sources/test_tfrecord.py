@@ -6,24 +6,24 @@ import subprocess
 import sys
 import time
 
+import google_crc32c
 import numpy as np
 import pytest
 
 import bags
 from bags.interop.open_source import open_source
-from tests.interop.sources.streams import GOLDEN, converted, expected
+from tests.interop.sources.streams import GOLDEN, converted, expected, records
 
 RECORDS = GOLDEN / 'tfrecord.tfrecord'
 
 
-def split(data):
-    """Returns the start and the length of the data of each record."""
-    place, found = 0, []
-    while place < len(data):
-        (length,) = struct.unpack_from('<Q', data, place)
-        found.append((place + 12, length))
-        place += 16 + length
-    return found
+def record(data):
+    def masked(part):
+        value = google_crc32c.value(part)
+        return (((value >> 15) | (value << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+    head = struct.pack('<Q', len(data))
+    return head + struct.pack('<I', masked(head)) + data + struct.pack('<I', masked(data))
 
 
 @pytest.mark.parametrize('name', ['tfrecord.tfrecord', 'tfrecord-gz.tfrecord.gz'])
@@ -56,10 +56,10 @@ def test_sequence_examples(tmp_path):
 
 def test_a_checksum_that_differs_names_file_and_record(tmp_path):
     data = bytearray(RECORDS.read_bytes())
-    start, length = split(data)[4]
+    start, length = records(data)[4]
     data[start + length // 2] ^= 1
     (tmp_path / 'a.tfrecord').write_bytes(data)
-    with pytest.raises(bags.SourceError, match=r'a\.tfrecord, record 4: expected checksum 0x'):
+    with pytest.raises(bags.SourceError, match=r'a\.tfrecord, record 4: expected another checksum'):
         bags.convert(tmp_path / 'a.tfrecord', tmp_path / 'out')
     done = bags.convert(tmp_path / 'a.tfrecord', tmp_path / 'out2', on_error='skip')
     assert done.datapoints == 5
@@ -71,7 +71,7 @@ def test_a_checksum_that_differs_names_file_and_record(tmp_path):
 def test_a_file_cut_off_anywhere_or_with_a_damaged_length(tmp_path):
     whole = RECORDS.read_bytes()
     path = tmp_path / 'a.tfrecord'
-    ends = {start + length + 4 for start, length in split(whole)} | {0}
+    ends = {start + length + 4 for start, length in records(whole)} | {0}
     for size in set(range(1, len(whole), 211)) - ends:
         path.write_bytes(whole[:size])
         source = open_source(path, on_error='skip')
@@ -79,27 +79,17 @@ def test_a_file_cut_off_anywhere_or_with_a_damaged_length(tmp_path):
         assert source.count == count
         assert source.damaged[0][0] == f'{path}, record {count}'
     path.write_bytes(whole[:3] + b'\x7f' + whole[4:])
-    with pytest.raises(bags.SourceError, match=r'record 0: expected a length with checksum'):
+    with pytest.raises(bags.SourceError, match=r'record 0: expected a length and its checksum'):
         bags.convert(path, tmp_path / 'out')
 
 
 def test_records_that_are_no_examples(tmp_path):
-    import google_crc32c
-
-    def record(data):
-        def masked(part):
-            value = google_crc32c.value(part)
-            return (((value >> 15) | (value << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-        head = struct.pack('<Q', len(data))
-        return head + struct.pack('<I', masked(head)) + data + struct.pack('<I', masked(data))
-
     path = tmp_path / 'a.tfrecord'
     path.write_bytes(b''.join(record(b'{"number": %d}' % number) for number in range(4)))
     assert open_source(path).spec == {'record': 'bytes'}
     _, found = converted(path, tmp_path / 'out', spec={'record': 'json'})
     assert found[3] == {'record': {'number': 3}}
-    path.write_bytes(record(bytes(35_615)))  # Begins as a file of gzip does.
+    path.write_bytes(record(bytes(559_903)))  # Begins as a file of gzip does.
     assert open_source(path).count == 1
 
 
@@ -115,6 +105,29 @@ def test_records_of_another_schema_are_named(tmp_path):
     source.spec['score'] = 'float(4)'
     with pytest.raises(bags.SourceError, match=r"record 0: field 'score': expected a value, got none"):
         bags.convert(source, tmp_path / 'out2')
+
+
+def test_values_of_another_kind_are_named(tmp_path):
+    def message(number, data):
+        return bytes([number << 3 | 2, len(data)]) + data
+
+    def example(kind, packed):
+        return record(
+            message(1, message(1, message(1, b'a') + message(2, message(kind, message(1, packed)))))
+        )
+
+    integer, float_, text = example(3, b'\x07'), example(2, struct.pack('<f', 1.5)), example(1, b'x')
+    for number, other in enumerate((float_, text)):
+        path = tmp_path / f'{number}.tfrecord'
+        path.write_bytes(integer * 1000 + other)
+        assert open_source(path).spec == {'a': 'int(8)'}
+        with pytest.raises(
+            bags.SourceError, match=r"record 1000: field 'a': expected int, got (float|bytes)"
+        ):
+            bags.convert(path, tmp_path / 'out', mode='overwrite')
+        path.write_bytes(integer + other)
+        with pytest.raises(bags.SourceError, match='expected values of one type'):
+            open_source(path)
 
 
 def test_an_import_that_is_killed_resumes(tmp_path):

@@ -1,0 +1,190 @@
+"""The fields of a dataset: as columns, as records, as files, by key, and as Arrow."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, BinaryIO, SupportsIndex
+
+import numpy as np
+
+from bags.dataset.address import Addressable
+from bags.dataset.arrow import arrow_dataset, read_batches
+from bags.dataset.arrow_types import Media
+from bags.dataset.columns import read_column
+from bags.dataset.key_index import find_keys
+from bags.dataset.records import Records
+from bags.dataset.selection import Fields, select_fields
+from bags.indexing import Int64s, as_indices, check_index
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ['FieldAccess']
+
+
+class FieldAccess(Addressable):
+    """What a dataset has besides datapoints by index."""
+
+    @property
+    def spec(self) -> dict[str, str]:
+        """The type of each field, sorted by field."""
+        return {name: kind.text for name, kind in self._types.items()}
+
+    def batch(self, indices: Iterable[SupportsIndex], fields: Fields = None) -> dict[str, Any]:
+        """Returns columns of values.
+
+        Args:
+            indices: The datapoints, in any order, with repeats; negative ones count from the end.
+            fields: A name, names, or a mapping of names to True, False, or the items (a range, slice or
+                list) of a sequence; all fields unless given.
+
+        Returns:
+            The columns in the order asked. Of types whose values have one size, a new array (B, *shape);
+            of sequences of those, a `Ragged`; else a list. An optional plain field gives a list with None.
+
+        Raises:
+            IndexError, KeyError, TypeError: No such datapoint, field or selection.
+            CorruptError, DecodeError: Damaged data.
+        """
+        return self._read(as_indices(indices, len(self)), select_fields(fields, self._types), read_column)
+
+    def column(self, field: str) -> Any:
+        """Returns the values of a field of all datapoints, as `batch` returns them."""
+        return self.batch(range(len(self)), field)[field]
+
+    def lengths(self, field: str) -> Int64s:
+        """Returns the number of items in each datapoint of a sequence field, int64 (len,), without payload.
+
+        A missing sequence has none.
+        """
+        self._expect(field, is_sequence=True)
+        return self._lengths(np.arange(len(self)), field)
+
+    def field(self, field: str) -> Records:
+        """Returns the records of a plain field as a sequence of bytes, one a datapoint (None: missing)."""
+        self._expect(field, is_sequence=False)
+        return Records(self, field)
+
+    def items(self, field: str) -> Records:
+        """Returns the records of all items of a sequence field as one sequence of bytes."""
+        self._expect(field, is_sequence=True)
+        return Records(self, field)
+
+    def owner(self, field: str, item: SupportsIndex) -> int:
+        """Returns the datapoint of an item, counted over all datapoints as in `items`."""
+        return self.items(field).locate(item)[0]
+
+    def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
+        """Opens a record as a seekable binary file, read on demand.
+
+        Args:
+            index: The datapoint.
+            field: Its field.
+            item: Which item, if the field is a sequence.
+
+        Raises:
+            IndexError, KeyError: No such datapoint, item or field.
+            TypeError: An item of a plain field, or none of a sequence.
+            ValueError: The value is missing.
+        """
+        select_fields(field, self._types)
+        kind, number = self._types[field], check_index(index, len(self))
+        if kind.sequence != (item is not None):
+            what = 'an item, as it is a sequence' if kind.sequence else 'no item, as it is no sequence'
+            raise TypeError(f'field {field!r} of type {kind.text}: expected {what}')
+        asked = True if item is None else [operator.index(item)]
+        (address,) = self._resolve(np.array([number], np.int64), {field: asked})
+        file: BinaryIO | None = address.reader._open_file(
+            int(address.rows[0]), field, address.selection[field]
+        )
+        if file is None:
+            raise ValueError(f'{address.reader!r}, datapoint {number}: field {field!r} has no value')
+        return file
+
+    # Arrow.
+
+    def to_arrow(
+        self, fields: Fields = None, *, media: Media = None, batch_size: int | None = None
+    ) -> pa.RecordBatchReader:
+        """Returns an Arrow reader of record batches, each read when it is asked for.
+
+        `pa.table(dataset)`, `polars.DataFrame(dataset)` and DuckDB's `from dataset` take all fields; with
+        `dataset.to_arrow(fields)` in place of the dataset, those fields. Of other fields nothing is read.
+
+        Numbers, bools, texts and times have Arrow's types; float16 becomes float32. Arrays are lists of a
+        fixed size, nested as deep as their shape (`?` in a shape: of any size), and sequences lists. `array`
+        is a struct of dtype, shape and data; `json` its text; pictures, `bytes` and all other types their
+        records. Missing values are null. Decoders that the dataset was opened with are not used.
+
+        Args:
+            fields: As in `batch`; no frames of videos.
+            media: What stands for a picture, a video or a recording: 'bytes', or 'location', a struct of
+                path, offset and length in bytes. By default the location of `video` and `audio`, which are
+                lazy, and the bytes of the others.
+            batch_size: Datapoints of a batch; by default as many as take about 16 MiB, at most 65,536.
+
+        Raises:
+            KeyError, TypeError: As `batch`.
+            MissingDependencyError: pyarrow is not installed.
+            ValueError: When a batch is read: locations in a compressed bag, or a value that Arrow cannot
+                hold.
+            CorruptError: When a batch is read: damaged data.
+        """
+        return read_batches(self, fields, media, batch_size)
+
+    def to_arrow_dataset(self, *, media: Media = None) -> Any:
+        """Returns a `pyarrow.dataset.Dataset`, for queries that read only the fields that they use.
+
+        With `table = dataset.to_arrow_dataset()`, DuckDB's `select max(score) from table` and
+        `polars.scan_pyarrow_dataset(table)` read the field `score` alone.
+
+        Args:
+            media: As in `to_arrow`.
+
+        Raises:
+            MissingDependencyError: pyarrow is not installed.
+        """
+        return arrow_dataset(self, media)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Returns an Arrow stream of all fields, a PyCapsule: Arrow's protocol between libraries."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def find(self, field: str, key: str | bytes | int) -> int:
+        """Returns the index of the first datapoint that has a key, without reading the other datapoints.
+
+        It needs the index of the field that `bags.create_index` writes. Slices, `select`, `concat` and `join`
+        look in the datasets below; the result counts in the view. An index is opened when it is first used.
+
+        Args:
+            field: A field of type `utf8`, `bytes`, `int` or `uint`.
+            key: A value of this type.
+
+        Raises:
+            KeyError: No datapoint has the key, or no such field.
+            TypeError: The key is not of the field's type, the field is of another type, or this is a view of
+                windows, whose datapoints share the keys of others.
+            FileNotFoundError: There is no index.
+            CorruptError: The index is damaged, or the dataset has changed since it was made.
+        """
+        return int(find_keys(self, field, [key])[0])
+
+    def find_many(self, field: str, keys: Iterable[str] | Iterable[bytes] | Iterable[int]) -> Int64s:
+        """Returns the index of the first datapoint that has each key, int64 (n,); reads them together.
+
+        Raises:
+            KeyError: No datapoint has one of the keys; names the first such key.
+            TypeError, FileNotFoundError, CorruptError: As `find`; also TypeError for a key alone.
+        """
+        if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+            raise TypeError(f'find_many: expected several keys, got {keys!r:.80}')
+        return find_keys(self, field, keys)
+
+    def _expect(self, field: str, *, is_sequence: bool) -> None:
+        select_fields(field, self._types)
+        if self._types[field].sequence != is_sequence:
+            what, instead = ('a sequence', 'field()') if is_sequence else ('a plain', 'items()')
+            raise TypeError(
+                f'field {field!r} of type {self._types[field].text}: expected {what} field; see {instead}'
+            )

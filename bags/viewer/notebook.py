@@ -1,0 +1,115 @@
+"""`bags.view`: a dataset as a page in a notebook, or as a table of thumbnails."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from html import escape
+from typing import Any, Self, SupportsIndex
+
+from bags.dataset.base import Dataset
+from bags.dataset.display import as_html
+from bags.dataset.reader import DatasetReader
+from bags.dataset.sharded_reader import ShardedDatasetReader
+from bags.dataset.thumbnails import thumbnails
+from bags.indexing import check_index
+from bags.maintenance.location import Location
+from bags.viewer.server import ViewServer
+
+__all__ = ['DatapointTable', 'DatasetPage', 'view']
+
+ROWS = 12
+"""Datapoints in the table of a view."""
+
+
+def view(
+    dataset: Dataset | str | os.PathLike[str],
+    index: SupportsIndex | None = None,
+    *,
+    height: int = 720,
+    port: int = 0,
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> DatasetPage | DatapointTable:
+    """Shows a dataset in a notebook.
+
+    A reader or a path is shown by the page of the viewer, from a server on loopback, so the browser must run
+    on the same machine. A view (a selection, a join, …), which is no folder that a browser could read, is
+    shown as a table of thumbnails.
+
+    Args:
+        dataset: A reader, a view, or the path or URL of a dataset.
+        index: The datapoint to show; None for the grid, or the first ones of a view.
+        height: Of the page, in pixels.
+        port: Of the server; 0 for a free one.
+        filesystem, storage_options: Of a path, as in `bags.open`.
+
+    Raises:
+        FileNotFoundError: There is no dataset at the path, or the page is not built.
+        IndexError: No such datapoint.
+
+    Example:
+        `bags.view('episodes', 7)` as the last line of a cell.
+    """
+    if isinstance(dataset, str | os.PathLike):
+        server = ViewServer(dataset, port, filesystem=filesystem, storage_options=storage_options)
+        return DatasetPage(server, None if index is None else index.__index__(), height)
+    number = None if index is None else check_index(index, len(dataset))
+    if (location := _location_of(dataset)) is not None:
+        return DatasetPage(ViewServer(location, port), number, height)
+    rows = range(min(ROWS, len(dataset))) if number is None else [number]
+    return DatapointTable(dataset, list(rows))
+
+
+def _location_of(dataset: Dataset) -> Location | None:
+    """Returns where the folder of a reader is; None for a view, and for a reader of some shards."""
+    if isinstance(dataset, DatasetReader):
+        folder = dataset._folder
+        return Location('folder', folder.store, folder.path, [folder.path])
+    if isinstance(dataset, ShardedDatasetReader) and dataset._share == (0, 1):
+        return Location('shards', dataset._store, dataset.directory, [])
+    return None
+
+
+class DatasetPage:
+    """A page of the viewer and its server: shown by notebooks, open at `url` until it is closed."""
+
+    def __init__(self, server: ViewServer, index: int | None, height: int) -> None:
+        self._server = server
+        self.height = height
+        self.url = server.url if index is None else f'{server.url}#view=datapoint&at={index}'
+        """Of the page."""
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._server.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f'bags.view at {self.url}'
+
+    def _repr_html_(self) -> str:
+        """Called by notebooks."""
+        style = f'width:100%;height:{int(self.height)}px;border:1px solid #8884;border-radius:6px'
+        return f'<iframe src="{escape(self.url)}" style="{style}"></iframe>'
+
+
+class DatapointTable:
+    """Datapoints of a dataset as a table of thumbnails, for notebooks."""
+
+    def __init__(self, dataset: Dataset, rows: list[int]) -> None:
+        self._dataset = dataset
+        self._rows = rows
+
+    def __repr__(self) -> str:
+        return f'datapoints {self._rows} of {self._dataset!r}'
+
+    def _repr_html_(self) -> str:
+        """Called by notebooks."""
+        columns = thumbnails(self._dataset, self._rows)
+        return as_html(self._dataset._heading(), self._dataset.spec, columns)

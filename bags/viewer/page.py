@@ -1,0 +1,40 @@
+"""The page of the viewer: static files that `make viewer` builds and wheels carry."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+
+__all__ = ['PAGE', 'export_page', 'find_page']
+
+PAGE = os.path.join(os.path.dirname(__file__), 'static')
+
+
+def find_page() -> str:
+    """Returns the folder of the built page.
+
+    Raises:
+        FileNotFoundError: It is not built, as in a checkout of the source.
+    """
+    if not os.path.exists(os.path.join(PAGE, 'index.html')):
+        detail = 'the page is not built: run `make viewer` (needs Node.js 20), or install a wheel'
+        raise FileNotFoundError(errno.ENOENT, detail, PAGE)
+    return PAGE
+
+
+def export_page(folder: str | os.PathLike[str]) -> list[str]:
+    """Copies the page into a folder, which is made if it does not exist, for any web server.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        FileExistsError: The folder has files in it.
+        FileNotFoundError: The page is not built.
+    """
+    source = find_page()
+    if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
+        raise FileExistsError(errno.EEXIST, 'expected a new or an empty folder', os.fspath(folder))
+    shutil.copytree(source, folder, dirs_exist_ok=True)
+    return sorted(os.path.join(root, name) for root, _, names in os.walk(folder) for name in names)

@@ -1,0 +1,251 @@
+"""A web server on loopback for the page of the viewer and the files of one dataset. It only reads."""
+
+from __future__ import annotations
+
+import errno
+import mimetypes
+import os
+import re
+import threading
+import urllib.parse
+from collections.abc import Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from bags.concurrency import FifoCache
+from bags.dataset.shard_index import INDEX, dump_index
+from bags.errors import BagsError
+from bags.maintenance.consolidate import describe_shards
+from bags.maintenance.location import Location, locate
+from bags.storage import File, Hints, store_for
+from bags.viewer.page import find_page
+
+__all__ = ['ViewServer']
+
+HOST = '127.0.0.1'
+PIECE = 1 << 20
+"""Bytes that are sent at a time."""
+OPEN_FILES = 64
+"""Remote files that stay open."""
+FILE = re.compile(r'(?:(?P<shard>[0-9]+)/)?(?P<name>[^/\\\0]+)')
+JSON = frozenset(['spec.json', 'shards.json', 'metadata.json', 'statistics.json'])
+FILES = ('.bag', '.bagz', '.idx', '.index')
+
+
+class ViewServer:
+    """Serves the page at `/` and a dataset below `/data/`, until it is closed.
+
+    It listens on loopback, answers GET and HEAD, and refuses requests for another host, so that no other
+    site can have its name resolve to this machine and read the dataset. It serves the files that a dataset
+    is made of; local ones only if they are in its folder, also when links are followed.
+
+    Args:
+        dataset: A path or URL, or where a dataset was found.
+        port: The port to listen on; 0 for a free one.
+        filesystem, storage_options: As in `bags.open`.
+
+    Raises:
+        FileNotFoundError: There is no dataset, or the page is not built.
+        ValueError: A bag instead of a dataset.
+        OSError: The port is in use.
+    """
+
+    def __init__(
+        self,
+        dataset: str | os.PathLike[str] | Location,
+        port: int = 0,
+        *,
+        filesystem: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.page = find_page()
+        if not isinstance(dataset, Location):
+            dataset = _locate(dataset, filesystem, storage_options)
+        self.location = dataset
+        if self.location.kind == 'bags':
+            raise ValueError(f'{self.location.path}: expected a dataset, which is a folder, got a bag')
+        self._files: FifoCache[str, File] = FifoCache(self._open, OPEN_FILES)
+        self._index: bytes | None = None
+        self._lock = threading.Lock()
+        try:
+            self._server = _Server((HOST, port), _Handler)
+        except OSError as exc:
+            if exc.errno != errno.EADDRINUSE:
+                raise
+            detail = f'port {port} is in use: choose another, or 0 for a free one'
+            raise OSError(errno.EADDRINUSE, detail) from None
+        self._server.view = self
+        self.port: int = self._server.server_address[1]
+        name = os.path.basename(self.location.path.rstrip('/')) or 'data'
+        self.folder = urllib.parse.quote(name, safe='')
+        """Of the dataset, below /data/: the page shows it as the name."""
+        # 50 ms is how long `close` waits at most.
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """The address of the page with the dataset."""
+        data = urllib.parse.quote(f'data/{self.folder}')
+        return f'http://{HOST}:{self.port}/?data={data}'
+
+    def wait(self) -> None:
+        """Returns when the server is closed."""
+        self._thread.join()
+
+    def close(self) -> None:
+        """Ends the server; open pages keep what they have loaded."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def find(self, path: str) -> tuple[File | bytes, str] | None:
+        """Returns the content and the type of what is at a path of a URL; None for nothing."""
+        prefix = f'/data/{self.folder}/'
+        if path.startswith(prefix):
+            return self._find_data(urllib.parse.unquote(path.removeprefix(prefix)))
+        name = path.removeprefix('/') or 'index.html'
+        if not re.fullmatch(r'(assets/)?[\w-]+(\.[\w-]+)*', name, re.ASCII):
+            return None
+        try:
+            with open(os.path.join(self.page, name), 'rb') as file:
+                return file.read(), mimetypes.guess_type(name)[0] or 'application/octet-stream'
+        except OSError:
+            return None
+
+    def _find_data(self, path: str) -> tuple[File | bytes, str] | None:
+        match = FILE.fullmatch(path)
+        if match is None or not (match['name'] in JSON or match['name'].endswith(FILES)):
+            return None
+        store, folder = self.location.store, self.location.path
+        full = store.join(store.join(folder, match['shard']) if match['shard'] else folder, match['name'])
+        kind = 'application/json' if match['name'] in JSON else 'application/octet-stream'
+        if not store.is_remote and not _is_inside(full, folder):
+            return None
+        try:
+            # Local files may grow or be replaced; remote ones take a request to open.
+            return (self._files[full] if store.is_remote else self._open(full)), kind
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            index = self._make_index() if path == INDEX and self.location.kind == 'shards' else b''
+            return (index, kind) if index else None
+
+    def _open(self, path: str) -> File:
+        return self.location.store.open(path, Hints(mapped=False))
+
+    def _make_index(self) -> bytes:
+        """Returns a shards.json for shards without one; empty where some are being written."""
+        with self._lock:
+            if self._index is None:
+                try:
+                    found = describe_shards(self.location.store, self.location.path, False)
+                    self._index = dump_index(*found)
+                except (BagsError, OSError, ValueError):
+                    self._index = b''
+            return self._index
+
+
+def _locate(
+    path: str | os.PathLike[str], filesystem: Any, storage_options: Mapping[str, Any] | None
+) -> Location:
+    if filesystem is None and re.match('https?://', os.fspath(path)):
+        # Web servers list nothing: the page asks for what there may be.
+        store, folder = store_for(path, None, storage_options)
+        return Location('folder', store, folder, [folder])
+    return locate(path, filesystem, storage_options)
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    real = os.path.realpath(folder)
+    return os.path.commonpath([real, os.path.realpath(path)]) == real
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    view: ViewServer
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Stays silent: browsers drop connections of what they no longer want."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one connection."""
+
+    protocol_version = 'HTTP/1.1'
+    timeout = 60
+    server: _Server
+
+    def do_GET(self) -> None:
+        self._answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(with_body=False)
+
+    def _answer(self, *, with_body: bool) -> None:
+        view = self.server.view
+        hosts = {f'{name}:{view.port}' for name in (HOST, 'localhost')}
+        if (self.headers.get('Host') or '').lower() not in hosts:
+            self._refuse(HTTPStatus.MISDIRECTED_REQUEST, 'expected a request for this host')
+            return
+        try:
+            found = view.find(urllib.parse.urlsplit(self.path).path)
+        except (OSError, BagsError) as exc:
+            self._refuse(HTTPStatus.BAD_GATEWAY, str(exc))
+            return
+        if found is None:
+            self._refuse(HTTPStatus.NOT_FOUND, 'not a file of the page or the dataset')
+            return
+        content, kind = found
+        size = len(content) if isinstance(content, bytes) else content.size
+        text = self.headers.get('Range')
+        span = _parse_range(text, size) if text else range(size)
+        if span is None:
+            self.send_response(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
+            self.send_header('Content-Range', f'bytes */{size}')
+            self.send_header('Content-Length', '0')
+            self.end_headers()
+            return
+        self.send_response(HTTPStatus.PARTIAL_CONTENT if text else HTTPStatus.OK)
+        if text:
+            self.send_header('Content-Range', f'bytes {span.start}-{span.stop - 1}/{size}')
+        self.send_header('Content-Type', kind)
+        self.send_header('Content-Length', str(len(span)))
+        self.send_header('Accept-Ranges', 'bytes')
+        self.send_header('Cache-Control', 'no-cache')
+        self.send_header('Cross-Origin-Resource-Policy', 'same-origin')
+        self.send_header('X-Content-Type-Options', 'nosniff')
+        self.end_headers()
+        for start in range(span.start, span.stop, PIECE) if with_body else ():
+            stop = min(start + PIECE, span.stop)
+            self.wfile.write(content[start:stop] if isinstance(content, bytes) else content.read(start, stop))
+
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
+        data = f'{text}\n'.encode()
+        self.send_response(status)
+        self.send_header('Content-Type', 'text/plain; charset=utf-8')
+        self.send_header('Content-Length', str(len(data)))
+        self.send_header('X-Content-Type-Options', 'nosniff')
+        self.end_headers()
+        if self.command != 'HEAD':
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Stays silent."""
+
+
+def _parse_range(text: str, size: int) -> range | None:
+    """Returns the bytes that a header Range asks for; None for none, or several ranges."""
+    match = re.fullmatch(r'bytes=(\d*)-(\d*)', text.strip(), re.ASCII)
+    if match is None or not (match[1] or match[2]):
+        return None
+    if not match[1]:
+        span = range(max(0, size - int(match[2])), size)
+    else:
+        span = range(int(match[1]), min(int(match[2]) + 1 if match[2] else size, size))
+    return span or None

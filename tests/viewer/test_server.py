@@ -1,0 +1,184 @@
+"""The server of `bags view`: ranges of the dataset and the page, and nothing else."""
+
+import http.client
+import json
+import os
+
+import numpy as np
+import pytest
+
+import bags
+from bags.viewer import page
+from bags.viewer.server import ViewServer
+
+SPEC = {'id': 'int(8)', 'text': 'utf8'}
+
+
+@pytest.fixture(autouse=True)
+def built(tmp_path, monkeypatch):
+    """A page, as `make viewer` builds it."""
+    folder = tmp_path / 'page'
+    (folder / 'assets').mkdir(parents=True)
+    (folder / 'index.html').write_text('<title>page</title>')
+    (folder / 'assets' / 'index-x.js').write_text('1')
+    monkeypatch.setattr(page, 'PAGE', str(folder))
+    return folder
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    path = tmp_path / 'data' / 'two words'
+    with bags.ShardedDatasetWriter(path, SPEC, shard_length=2, compression=['text']) as writer:
+        for index in range(5):
+            writer.append({'id': index, 'text': f'text {index}'})
+    (tmp_path / 'data' / 'secret.bag').write_text('secret')
+    return path
+
+
+@pytest.fixture
+def server(dataset):
+    with ViewServer(dataset) as server:
+        yield server
+
+
+def ask(server, path, method='GET', **headers):
+    connection = http.client.HTTPConnection('127.0.0.1', server.port, timeout=10)
+    connection.putrequest(method, path, skip_host='Host' in headers)
+    for name, value in headers.items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    response = connection.getresponse()
+    data = response.read()
+    connection.close()
+    return response, data
+
+
+def test_ranges_of_the_files_of_the_dataset(server, dataset):
+    data = (dataset / '000001' / 'refs.bag').read_bytes()
+    path = '/data/two%20words/000001/refs.bag'
+    assert server.url.endswith('/?data=data/two%2520words')
+    for text, part in [('bytes=0-9', data[:10]), ('bytes=5-', data[5:]), ('bytes=-8', data[-8:]),
+                       ('bytes=3-99999', data[3:])]:  # fmt: skip
+        response, found = ask(server, path, Range=text)
+        assert (response.status, found) == (206, part)
+        assert response.headers['Content-Range'].endswith(f'/{len(data)}')
+    response, found = ask(server, path, Range=f'bytes={len(data)}-')
+    assert (response.status, response.headers['Content-Range']) == (416, f'bytes */{len(data)}')
+    response, found = ask(server, path)
+    assert (response.status, found) == (200, data)
+    response, found = ask(server, path, 'HEAD')
+    assert (response.headers['Content-Length'], found) == (str(len(data)), b'')
+
+
+def test_the_page(server):
+    assert ask(server, '/?data=data')[1] == b'<title>page</title>'
+    response, _ = ask(server, '/assets/index-x.js')
+    assert response.headers['Content-Type'] in ('text/javascript', 'application/javascript')
+    assert ask(server, '/assets/none.js')[0].status == 404
+
+
+def test_shards_without_an_index_have_one_here(server, dataset):
+    assert not (dataset / 'shards.json').exists()
+    found = json.loads(ask(server, '/data/two%20words/shards.json', Range='bytes=0-99999')[1])
+    assert [shard['length'] for shard in found['shards']] == [2, 2, 1]
+    assert not (dataset / 'shards.json').exists()
+
+
+@pytest.mark.parametrize('path', [
+    '/data/two%20words/../secret.bag', '/data/two%20words/%2e%2e/secret.bag',
+    '/data/two%20words/..%2fsecret.bag',
+    '/data/secret.bag', '/data/two%20words/000000/../../secret.bag', '/data/two%20words//etc/passwd.bag',
+    '/../data/secret.bag', '/%2e%2e/index.html', '/assets/../../secret.bag', '/data/two%20words/000000',
+    '/data/two%20words/000000/link.bag', '/data/two%20words/000000/notes.txt', '/data/two%20words/',
+    '/data/two%20words/000000/refs.bag%00', '/data/two%20words/000009/refs.bag',
+])  # fmt: skip
+def test_nothing_outside_the_dataset(server, dataset, path):
+    os.symlink(dataset.parent / 'secret.bag', dataset / '000000' / 'link.bag')
+    (dataset / '000000' / 'notes.txt').write_text('secret')
+    response, data = ask(server, path)
+    assert response.status == 404
+    assert b'secret' not in data
+
+
+@pytest.mark.parametrize('host', ['evil.example', 'evil.example:80', '127.0.0.1', ''])
+def test_other_hosts_are_refused(server, host):
+    response, _ = ask(server, '/data/two%20words/000000/spec.json', Host=host)
+    assert response.status == 421
+
+
+@pytest.mark.parametrize('method', ['POST', 'PUT', 'DELETE', 'OPTIONS'])
+def test_it_only_reads(server, method):
+    assert ask(server, '/data/two%20words/000000/spec.json', method)[0].status == 501
+
+
+def test_errors(dataset, tmp_path, server, built):
+    with pytest.raises(OSError, match=f'port {server.port} is in use'):
+        ViewServer(dataset, server.port)
+    with pytest.raises(ValueError, match='got a bag'):
+        ViewServer(dataset / '000000' / 'id.bag')
+    with pytest.raises(FileNotFoundError):
+        ViewServer(tmp_path / 'nothing')
+    (built / 'index.html').unlink()
+    with pytest.raises(FileNotFoundError, match='make viewer'):
+        ViewServer(dataset)
+
+
+def test_a_dataset_on_a_web_server(dataset):
+    """Of which nothing is listed: this one serves its files like any other."""
+    dataset.rename(dataset.parent / 'plain')
+    with (
+        ViewServer(dataset.parent / 'plain') as web,
+        ViewServer(f'http://127.0.0.1:{web.port}/data/plain') as other,
+    ):
+        path = f'/data/{other.folder}/000001/spec.json'
+        assert json.loads(ask(other, path, Range='bytes=0-999')[1]) == SPEC
+        assert ask(other, f'/data/{other.folder}/spec.json')[0].status == 404
+
+
+def test_export(tmp_path, built):
+    files = page.export_page(tmp_path / 'site')
+    assert [os.path.relpath(path, tmp_path / 'site') for path in files] == ['assets/index-x.js', 'index.html']
+    with pytest.raises(FileExistsError):
+        page.export_page(tmp_path / 'site')
+
+
+def test_in_notebooks(dataset):
+    with bags.view(dataset, 3) as shown:
+        assert shown.url.endswith('#view=datapoint&at=3')
+        assert f'<iframe src="{shown.url.replace("&", "&amp;")}"' in shown._repr_html_()
+    with bags.open(dataset) as reader:
+        with bags.view(reader) as shown:
+            assert ask(shown._server, '/data/two%20words/000002/spec.json')[0].status == 200
+        table = bags.view(reader[1:3])
+        assert 'text 2' in table._repr_html_()
+        assert 'text 4' not in table._repr_html_()
+        with pytest.raises(IndexError):
+            bags.view(reader, 9)
+
+
+def test_datasets_show_thumbnails(tmp_path):
+    spec = {
+        'clip': 'mp4',
+        'depth': 'png',
+        'image': 'jpeg?',
+        'text': 'utf8',
+        'views': 'png[]',
+        'x': 'array(float32,9)',
+    }
+    image = np.full((40, 60, 3), 200, np.uint8)
+    with bags.DatasetWriter(tmp_path / 'x', spec) as writer:
+        for index in range(2):
+            writer.append({
+                'clip': np.zeros((2, 32, 32, 3), np.uint8),
+                'depth': np.arange(64, dtype=np.uint16).reshape(8, 8),
+                'image': image if index else None, 'text': '<script>', 'views': [image] * index,
+                'x': np.zeros(9, np.float32),
+            })  # fmt: skip
+    (tmp_path / 'x' / 'text.bag').unlink()
+    with bags.open(tmp_path / 'x') as dataset:
+        html = dataset._repr_html_()
+    assert html.count('<img src="data:image/jpeg;base64,') == 2 + 2 + 1 + 1
+    assert '1 × <img' in html
+    assert 'None' in html
+    assert 'float32 (9,)' in html
+    assert 'CorruptError' in html

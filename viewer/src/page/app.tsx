@@ -1,0 +1,208 @@
+// The page: its header, and the view that the URL names.
+
+import {useEffect, useMemo, useState} from 'preact/hooks';
+
+import {Dataset} from '../bags/dataset';
+import {findKey, keyFields} from '../bags/keys';
+import {RangeCache} from '../bags/ranges';
+import {DatapointPage} from './datapoint';
+import {FieldsPage} from './fields';
+import {filterRows} from './filter';
+import {bytesText, countText} from './format';
+import {defaultFields, Grid} from './grid';
+import {startWorker, useLoaded} from './load';
+import {downloadMarks, useMarks} from './marks';
+import {dataUrl, linkTo, navigate, type Route, useRoute} from './route';
+
+export function App() {
+  const url = useMemo(dataUrl, []);
+  useEffect(() => { void startWorker(); }, []);
+  return url ? <Opened url={url} /> : <Ask />;
+}
+
+/** Asks for a dataset, where the URL names none. */
+function Ask() {
+  const [text, setText] = useState('');
+  const open = (event: Event) => {
+    event.preventDefault();
+    location.search = `?data=${encodeURIComponent(text.trim())}`;
+  };
+  return (
+    <main class="ask">
+      <h1>Look at a dataset</h1>
+      <p>The address of a folder that <code>bags</code> wrote, on any web server that answers GET with Range; on another host than
+        this page, one that sends <code>Access-Control-Allow-Origin</code> and <code>Access-Control-Expose-Headers: Content-Range</code>.</p>
+      <form onSubmit={open}>
+        <input value={text} onInput={event => setText(event.currentTarget.value)} placeholder="https://host/episodes" aria-label="Address" required />
+        <button>Open</button>
+      </form>
+    </main>
+  );
+}
+
+function Opened({url}: {url: string}) {
+  const cache = useMemo(() => new RangeCache(), []);
+  const loaded = useLoaded(() => Dataset.open(url, cache), [url]);
+  if (loaded.state === 'loading') return <main class="ask"><p class="notice">Opening {url} …</p></main>;
+  if (loaded.state === 'error') {
+    return <main class="ask"><h1>Not opened</h1><p class="failure" role="alert">{loaded.error.message}</p></main>;
+  }
+  return <Viewer dataset={loaded.value} />;
+}
+
+function Viewer({dataset}: {dataset: Dataset}) {
+  const route = useRoute();
+  const {marks, toggle, clear} = useMarks(dataset.url);
+  const [progress, setProgress] = useState(0);
+  const filtered = useFiltered(dataset, route.filter, setProgress);
+  const rows = filtered.state === 'ready' ? filtered.value : null;
+  const name = decodeURIComponent(dataset.url.replace(/\/$/, '').split('/').pop() ?? '');
+  useEffect(() => { document.title = `${route.view === 'datapoint' ? `${route.at} · ` : ''}${name} · bags`; });
+  return (
+    <div class="app">
+      <header class="bar">
+        <a class="title" href={linkTo({view: 'grid'})}>{name}</a>
+        <span class="faint summary">
+          {countText(dataset.length, 'datapoint')}{dataset.shardCount > 1 ? ` in ${countText(dataset.shardCount, 'shard')}` : ''}
+          {rows && `, ${rows.length.toLocaleString('en')} pass`}
+        </span>
+        <Jump dataset={dataset} route={route} />
+        <FilterBox text={route.filter} busy={filtered.state === 'loading' ? progress : null}
+          error={filtered.state === 'error' ? filtered.error.message : null} />
+        <nav>
+          {route.view === 'grid' && <Choice dataset={dataset} route={route} />}
+          <a href={linkTo({view: route.view === 'fields' ? 'grid' : 'fields'})}>{route.view === 'fields' ? 'Grid' : 'Fields'}</a>
+          {marks.size > 0 && <>
+            <button onClick={() => downloadMarks(marks)} title="A list that bags.select takes">★ {marks.size} ↓</button>
+            <button onClick={clear} title="Remove all marks">✕</button>
+          </>}
+          <Theme />
+        </nav>
+      </header>
+      {route.view === 'datapoint' && route.at < dataset.length
+        ? <DatapointPage dataset={dataset} route={route} rows={rows} marked={marks.has(route.at)} toggleMark={toggle} />
+        : route.view === 'datapoint' ? <p class="notice" role="alert">There is no datapoint {route.at}: there are {dataset.length}.</p>
+          : route.view === 'fields' ? <FieldsPage dataset={dataset} />
+            : <Grid dataset={dataset} route={route} rows={rows} marks={marks} toggleMark={toggle} />}
+      <Traffic dataset={dataset} />
+    </div>
+  );
+}
+
+/** Runs the filter; null rows without one. */
+function useFiltered(dataset: Dataset, text: string, report: (part: number) => void) {
+  return useLoaded(async () => {
+    if (!text) return null;
+    report(0);
+    return filterRows(dataset, text, part => {
+      report(part);
+      return new URLSearchParams(location.hash.slice(1)).get('filter') === text;
+    });
+  }, [dataset, text]);
+}
+
+/** Goes to an index, or to the datapoint that has a key, by the index of a field. */
+function Jump({dataset, route}: {dataset: Dataset; route: Route}) {
+  const [problem, setProblem] = useState('');
+  const go = async (event: Event) => {
+    event.preventDefault();
+    const input = (event.currentTarget as HTMLFormElement).elements.namedItem('index') as HTMLInputElement;
+    const text = input.value.trim();
+    const index = Number(text.replace(/[,_ ]/g, ''));
+    try {
+      const at = Number.isInteger(index) && text ? Math.min(dataset.length - 1, index < 0 ? dataset.length + index : index) : await findRow(dataset, text);
+      setProblem('');
+      if (at >= 0) navigate({at, t: 0});
+      input.value = '';
+    } catch (error) {
+      setProblem((error as Error).message);
+    }
+  };
+  return (
+    <form onSubmit={go} class="filter jump">
+      <input name="index" autocomplete="off" aria-label="Go to datapoint" class={problem ? 'wrong' : ''}
+        title="An index, or a key as name=cat.jpg of a field that bags.create_index has indexed"
+        placeholder={`Go to ${route.at.toLocaleString('en')} …`} />
+      {problem && <span class="failure" role="alert" title={problem}>{problem}</span>}
+    </form>
+  );
+}
+
+async function findRow(dataset: Dataset, text: string): Promise<number> {
+  const [, field, key] = /^([^=]+?)\s*=\s*(.*)$/.exec(text) ?? [null, null, text];
+  const names = field === null ? keyFields(dataset) : [field];
+  let indexed = 0;
+  for (const name of names) {
+    const found = await findKey(dataset, name, key.replace(/^(["'])(.*)\1$/, '$2'));
+    if (found !== null) indexed += 1;
+    if (found !== null && found >= 0) return found;
+  }
+  throw new Error(indexed ? `no datapoint has the key ${key}` : field !== null && !dataset.spec.has(field) ? `no field ${field}`
+    : `no index of ${field ?? 'any field'}: bags.create_index makes one; a filter finds it too`);
+}
+
+function FilterBox({text, busy, error}: {text: string; busy: number | null; error: string | null}) {
+  const [draft, setDraft] = useState(text);
+  useEffect(() => setDraft(text), [text]);
+  const apply = (event: Event) => {
+    event.preventDefault();
+    navigate({filter: draft.trim(), at: 0});
+  };
+  return (
+    <form class="filter" onSubmit={apply}>
+      <input value={draft} onInput={event => setDraft(event.currentTarget.value)} aria-label="Filter" autocomplete="off"
+        placeholder="Filter: id >= 10 and text ~ word" class={error ? 'wrong' : ''} />
+      {busy !== null && text && <span class="faint">{Math.round(100 * busy)} %</span>}
+      {error && text && <span class="failure" role="alert" title={error}>{error}</span>}
+    </form>
+  );
+}
+
+function Choice({dataset, route}: {dataset: Dataset; route: Route}) {
+  const chosen = route.fields ?? defaultFields(dataset);
+  const toggle = (name: string) => {
+    const next = [...dataset.spec.keys()].filter(other => other === name ? !chosen.includes(name) : chosen.includes(other));
+    navigate({fields: next}, true);
+  };
+  return (
+    <details class="choice">
+      <summary>Shown</summary>
+      <div>
+        {[...dataset.spec].map(([name, type]) => (
+          <label key={name}>
+            <input type="checkbox" checked={chosen.includes(name)} onChange={() => toggle(name)} /> {name} <code>{type.text}</code>
+          </label>
+        ))}
+      </div>
+    </details>
+  );
+}
+
+function Theme() {
+  const [theme, setTheme] = useState<string | null>(() => {
+    try {
+      return localStorage.getItem('bags theme');
+    } catch {
+      return null;
+    }
+  });
+  const dark = theme ? theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+  useEffect(() => {
+    document.documentElement.dataset.theme = dark ? 'dark' : 'light';
+    dispatchEvent(new Event('theme'));
+    try {
+      if (theme) localStorage.setItem('bags theme', theme);
+    } catch { /* A private window. */ }
+  }, [dark, theme]);
+  return <button onClick={() => setTheme(dark ? 'light' : 'dark')} aria-label={dark ? 'Light theme' : 'Dark theme'}>{dark ? '☀' : '☾'}</button>;
+}
+
+/** What was read so far, by the page itself. */
+function Traffic({dataset}: {dataset: Dataset}) {
+  const [, update] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => update(count => count + 1), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return <footer class="faint" title="Read by this page; films read their pieces by themselves">{bytesText(dataset.cache.bytes)} in {countText(dataset.cache.requests, 'request')}</footer>;
+}

@@ -1,0 +1,149 @@
+// The grid: as many datapoints as fit, of any number. Only those in sight are in the document.
+
+import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
+
+import type {Dataset} from '../bags/dataset';
+import {kindOf} from '../bags/values';
+import {linkTo, navigate, type Route} from './route';
+import {Thumbnail} from './thumbnail';
+
+/** Pixels that a browser scrolls exactly; a longer grid is mapped to these. */
+const MAX_PIXELS = 8_000_000;
+const CARD_WIDTH = 190;
+const GAP = 10;
+const HEIGHTS: Record<string, number> = {image: 146, video: 146, array: 62, text: 62, tree: 62, number: 38, audio: 38, bytes: 38};
+const HEADER = 28;
+const MAX_FIELDS = 5;
+const MAX_PICTURES = 2;
+
+/** The fields that the grid shows unless it is told. */
+export function defaultFields(dataset: Dataset): string[] {
+  const order = ['image', 'video', 'text', 'number', 'array', 'audio', 'tree', 'bytes'];
+  const names = [...dataset.spec.keys()];
+  names.sort((a, b) => order.indexOf(kindOf(dataset.type(a))) - order.indexOf(kindOf(dataset.type(b))));
+  const of = (kind: string) => names.filter(name => kindOf(dataset.type(name)) === kind);
+  // A picture and a film, or two of one kind.
+  const pictures = [of('image')[0], of('video')[0], of('image')[1], of('video')[1]].filter(Boolean).slice(0, MAX_PICTURES);
+  const others = names.filter(name => !['image', 'video'].includes(kindOf(dataset.type(name))));
+  return [...pictures, ...others].slice(0, MAX_FIELDS);
+}
+
+interface Props {
+  dataset: Dataset;
+  route: Route;
+  /** The datapoints shown, in order; null: all. */
+  rows: Uint32Array | null;
+  marks: Set<number>;
+  toggleMark(index: number): void;
+}
+
+export function Grid({dataset, route, rows, marks, toggleMark}: Props) {
+  const fields = (route.fields ?? defaultFields(dataset)).filter(name => dataset.spec.has(name));
+  const count = rows ? rows.length : dataset.length;
+  const box = useRef<HTMLDivElement>(null);
+  const [size, setSize] = useState({width: 800, height: 600});
+  const [top, setTop] = useState(0);
+  const columns = Math.max(1, Math.floor((size.width - GAP) / (CARD_WIDTH + GAP)));
+  const cardWidth = Math.floor((size.width - GAP) / columns) - GAP;
+  const heightOf = (name: string) => dataset.type(name).sequence && kindOf(dataset.type(name)) === 'number' ? 62 : HEIGHTS[kindOf(dataset.type(name))];
+  const cardHeight = HEADER + fields.reduce((sum, name) => sum + heightOf(name), 0) + 8;
+  const rowHeight = cardHeight + GAP;
+  const length = Math.ceil(count / columns) * rowHeight + GAP;
+  const pixels = Math.min(length, MAX_PIXELS);
+  const most = Math.max(0, length - size.height);
+  const scale = pixels > size.height ? most / (pixels - size.height) : 1;
+  const state = useRef({last: 0, top: 0, at: -1, layout: '', rows: null as Uint32Array | null});
+
+  useLayoutEffect(() => {
+    const element = box.current!;
+    const observer = new ResizeObserver(() => setSize({width: element.clientWidth, height: element.clientHeight}));
+    observer.observe(element);
+    setSize({width: element.clientWidth, height: element.clientHeight});
+    return () => observer.disconnect();
+  }, []);
+
+  const goTo = (position: number) => {
+    const {current} = state;
+    current.top = Math.min(most, Math.max(0, position));
+    current.last = Math.round(current.top / scale);
+    box.current!.scrollTop = current.last;
+    setTop(current.top);
+  };
+
+  // A jump: the URL names another datapoint than the first one in sight.
+  useLayoutEffect(() => {
+    const layout = `${columns} ${rowHeight} ${count} ${size.height}`;
+    if (route.at === state.current.at && layout === state.current.layout && rows === state.current.rows) return;
+    Object.assign(state.current, {layout, rows});
+    const place = rows ? lowerBound(rows, route.at) : route.at;
+    goTo(Math.floor(Math.min(place, Math.max(0, count - 1)) / columns) * rowHeight);
+    state.current.at = route.at;
+  }, [route.at, rows, columns, rowHeight, count, size.height]);
+
+  const settle = useRef(0);
+  const onScroll = () => {
+    const {current} = state;
+    const found = box.current!.scrollTop;
+    const moved = found - current.last;
+    if (Math.abs(moved) < 1) return;
+    current.last = found;
+    // Small steps move by pixels, large ones (a dragged bar) to that part of the grid.
+    current.top = Math.abs(moved) < 2 * size.height ? current.top + moved : found * scale;
+    current.top = Math.min(most, Math.max(0, current.top));
+    setTop(current.top);
+    clearTimeout(settle.current);
+    settle.current = window.setTimeout(() => {
+      const first = Math.min(Math.max(0, count - 1), Math.round(current.top / rowHeight) * columns);
+      current.at = rows ? rows[first] ?? 0 : first;
+      navigate({at: current.at}, true);
+      if (scale !== 1 && Math.abs(box.current!.scrollTop - current.top / scale) >= 1) {
+        current.last = Math.round(current.top / scale);
+        box.current!.scrollTop = current.last;
+      }
+    }, 150);
+  };
+  useEffect(() => () => clearTimeout(settle.current), []);
+
+  const firstRow = Math.max(0, Math.floor(top / rowHeight) - 1);
+  const lastRow = Math.min(Math.ceil(count / columns), Math.ceil((top + size.height) / rowHeight) + 1);
+  const cards = [];
+  for (let place = firstRow * columns; place < Math.min(count, lastRow * columns); place++) {
+    const index = rows ? rows[place] : place;
+    const left = GAP + (place % columns) * (cardWidth + GAP);
+    const above = GAP + Math.floor(place / columns) * rowHeight - top;
+    const style = {width: cardWidth, height: cardHeight, transform: `translate(${left}px, ${above}px)`};
+    cards.push(
+      <article class={marks.has(index) ? 'card marked' : 'card'} key={index} style={style} data-index={index}>
+        <header>
+          <a href={linkTo({view: 'datapoint', at: index, t: 0})} aria-label={`datapoint ${index}`}>{index.toLocaleString('en')}</a>
+          <button class="mark" aria-pressed={marks.has(index)} title="Mark (m)" onClick={() => toggleMark(index)}>★</button>
+        </header>
+        <div class="open" onClick={() => navigate({view: 'datapoint', at: index, t: 0})}>
+          {fields.map(name => (
+            <div class="cell" key={name} style={{height: heightOf(name)}}>
+              <span class="name">{name}</span>
+              <Thumbnail dataset={dataset} index={index} field={name} />
+            </div>
+          ))}
+        </div>
+      </article>);
+  }
+  return (
+    <div class="grid" ref={box} onScroll={onScroll} tabIndex={0}>
+      <div style={{height: pixels}}>
+        <div class="window" style={{height: Math.min(size.height, pixels)}}>{cards}</div>
+      </div>
+      {!count && <p class="notice">{rows ? 'No datapoint passes the filter.' : 'The dataset has no datapoints.'}</p>}
+    </div>
+  );
+}
+
+function lowerBound(rows: Uint32Array, index: number): number {
+  let low = 0, high = rows.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (rows[middle] < index) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

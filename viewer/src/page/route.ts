@@ -1,0 +1,70 @@
+// The state of the page, which is in its URL: `?data=` is the dataset, the rest stands after `#`.
+
+import {useEffect, useState} from 'preact/hooks';
+
+export interface Route {
+  view: 'grid' | 'datapoint' | 'fields';
+  /** Datapoint: the one shown, or the first one in the grid. */
+  at: number;
+  /** Fields shown in the grid; null: those that fit. */
+  fields: string[] | null;
+  filter: string;
+  /** Seconds of the time cursor. */
+  t: number;
+}
+
+export function readRoute(): Route {
+  const params = new URLSearchParams(location.hash.slice(1));
+  const number = (name: string) => Math.max(0, Number(params.get(name)) || 0);
+  const view = params.get('view');
+  return {
+    view: view === 'datapoint' || view === 'fields' ? view : 'grid',
+    at: Math.floor(number('at')),
+    fields: params.has('fields') ? params.getAll('fields').filter(Boolean) : null,
+    filter: params.get('filter') ?? '',
+    t: number('t'),
+  };
+}
+
+function hashOf(route: Route): string {
+  const params = new URLSearchParams();
+  if (route.view !== 'grid') params.set('view', route.view);
+  if (route.at) params.set('at', String(route.at));
+  for (const name of route.fields ?? []) params.append('fields', name);
+  if (route.fields && !route.fields.length) params.set('fields', '');
+  if (route.filter) params.set('filter', route.filter);
+  if (route.t && route.view === 'datapoint') params.set('t', route.t.toFixed(3));
+  return `#${params}`;
+}
+
+/** Changes the URL; with `replace` without a step in the history. */
+export function navigate(change: Partial<Route>, replace = false): void {
+  const hash = hashOf({...readRoute(), ...change});
+  if (hash === location.hash) return;
+  history[replace ? 'replaceState' : 'pushState'](null, '', hash);
+  dispatchEvent(new Event('route'));
+}
+
+export function linkTo(change: Partial<Route>): string {
+  return hashOf({...readRoute(), ...change});
+}
+
+export function useRoute(): Route {
+  const [route, setRoute] = useState(readRoute);
+  useEffect(() => {
+    const update = () => setRoute(readRoute());
+    for (const name of ['route', 'popstate', 'hashchange']) addEventListener(name, update);
+    return () => {
+      for (const name of ['route', 'popstate', 'hashchange']) removeEventListener(name, update);
+    };
+  }, []);
+  return route;
+}
+
+/** The dataset that the URL of the page names. */
+export function dataUrl(): string | null {
+  const data = new URLSearchParams(location.search).get('data');
+  if (!data) return null;
+  const url = new URL(data, location.href.replace(/[?#].*$/, ''));
+  return ['http:', 'https:'].includes(url.protocol) ? url.href : null;
+}

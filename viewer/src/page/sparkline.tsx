@@ -1,0 +1,42 @@
+// A small drawing of numbers over their positions.
+
+interface Props {
+  series: ArrayLike<number>[];
+  height?: number;
+}
+
+const WIDTH = 160;
+const MAX_SERIES = 6;
+
+export function Sparkline({series, height = 40}: Props) {
+  const shown = series.slice(0, MAX_SERIES).filter(values => values.length);
+  let low = Infinity, high = -Infinity;
+  for (const values of shown) for (let i = 0; i < values.length; i++) {
+    if (values[i] < low) low = values[i];
+    if (values[i] > high) high = values[i];
+  }
+  if (!(high >= low)) return <span class="faint">no numbers</span>;
+  const y = (value: number) => (2 + (height - 4) * (high > low ? (high - value) / (high - low) : 0.5)).toFixed(1);
+  return (
+    <svg class="sparkline" viewBox={`0 0 ${WIDTH} ${height}`} preserveAspectRatio="none" style={{height}}>
+      {shown.map((values, n) => {
+        const step = Math.max(1, Math.floor(values.length / WIDTH));
+        let path = '';
+        for (let i = 0; i < values.length; i += step) {
+          if (Number.isFinite(values[i])) path += `${path ? 'L' : 'M'}${(WIDTH * i / Math.max(1, values.length - 1)).toFixed(1)} ${y(values[i])}`;
+        }
+        return <path key={n} d={path} class={`series-${n % 6}`} />;
+      })}
+    </svg>
+  );
+}
+
+export function Bars({counts, label}: {counts: ArrayLike<number>; label?: string}) {
+  const most = Math.max(1, ...Array.from(counts));
+  return (
+    <svg class="bars" viewBox={`0 0 ${counts.length} 10`} preserveAspectRatio="none" role="img" aria-label={label}>
+      {Array.from(counts, (count, i) => count > 0
+        && <rect key={i} x={i + 0.05} width={0.9} y={10 - Math.max(0.4, 10 * count / most)} height={10} />)}
+    </svg>
+  );
+}

@@ -1,0 +1,157 @@
+// A field of a datapoint, as small as it stands in the grid.
+
+import {useEffect, useState} from 'preact/hooks';
+
+import type {Dataset} from '../bags/dataset';
+import {kindOf, NdArray} from '../bags/values';
+import {drawValues} from '../media/colors';
+import {decodeDeepPng, isDeepPng} from '../media/png';
+import {bytesText, numberText, shortText} from './format';
+import {mediaUrl, mimeOf, releaseUrl, useBlobUrl, useLoaded} from './load';
+import {dataUrl} from './route';
+import {Sparkline} from './sparkline';
+
+/** Larger images are only shown on the page of their datapoint. */
+const MAX_THUMBNAIL_BYTES = 8 << 20;
+/** Items of a sequence that are read for the grid. */
+const MAX_ITEMS = 256;
+const DELAY = 60;
+
+interface Props {
+  dataset: Dataset;
+  index: number;
+  field: string;
+}
+
+export function Thumbnail(props: Props) {
+  const kind = kindOf(props.dataset.type(props.field));
+  if (kind === 'image') return <ImageThumbnail {...props} />;
+  if (kind === 'video') return <VideoThumbnail {...props} />;
+  if (kind === 'audio' || kind === 'bytes') return <SizeThumbnail {...props} />;
+  return <ValueThumbnail {...props} />;
+}
+
+export function Failure({error}: {error: Error}) {
+  // Paths are those in the dataset.
+  const message = error.message.replaceAll(dataUrl()?.replace(/\/?$/, '/') ?? '', '');
+  return <span class="failure" title={error.message}>⚠ {message}</span>;
+}
+
+function Absent() {
+  return <span class="faint">None</span>;
+}
+
+function ImageThumbnail({dataset, index, field}: Props) {
+  const type = dataset.type(field);
+  const loaded = useLoaded(async () => {
+    const location = await dataset.location(index, field);
+    const count = type.sequence ? await dataset.count(index, field) : 1;
+    const size = location ? location.stop - location.start : 0;
+    const data = location && size <= MAX_THUMBNAIL_BYTES ? (await dataset.records(index, field, 0, 1))![0] : null;
+    // Of more than 8 bits, browsers show little.
+    const drawn = data && isDeepPng(data) ? drawValues(await decodeDeepPng(data), true).image : null;
+    return {data, size, count, drawn};
+  }, [dataset, index, field], DELAY);
+  const url = useBlobUrl(loaded.state === 'ready' && !loaded.value.drawn ? loaded.value.data : null, mimeOf(type.word));
+  const [broken, setBroken] = useState(false);
+  useEffect(() => setBroken(false), [url]);
+  if (loaded.state === 'error') return <Failure error={loaded.error} />;
+  if (loaded.state === 'loading') return <span class="thumb loading" />;
+  const {data, size, count, drawn} = loaded.value;
+  if (count === null || (!size && !data)) return <Absent />;
+  if (!data) return <span class="thumb faint">{bytesText(size)}</span>;
+  if (broken) return <Failure error={new Error('the browser cannot decode this image')} />;
+  return (
+    <span class="thumb">
+      {drawn && <canvas width={drawn.width} height={drawn.height} ref={canvas => canvas?.getContext('2d')!.putImageData(drawn, 0, 0)} />}
+      {url && <img src={url} alt="" decoding="async" onError={() => setBroken(true)} />}
+      {type.sequence && <span class="badge">{count}</span>}
+    </span>
+  );
+}
+
+function VideoThumbnail({dataset, index, field}: Props) {
+  const loaded = useLoaded(async () => ({
+    media: await mediaUrl(dataset, index, field, 0),
+    count: await dataset.count(index, field),
+  }), [dataset, index, field], 200);
+  const url = loaded.state === 'ready' ? loaded.value.media?.url : undefined;
+  useEffect(() => () => releaseUrl(url), [url]);
+  const [broken, setBroken] = useState(false);
+  useEffect(() => setBroken(false), [url]);
+  if (loaded.state === 'error') return <Failure error={loaded.error} />;
+  if (loaded.state === 'loading') return <span class="thumb loading" />;
+  if (!loaded.value.media) return <Absent />;
+  if (broken) return <Failure error={new Error('the browser cannot play this video')} />;
+  return (
+    <span class="thumb">
+      <video src={`${url}#t=0.001`} preload="metadata" muted playsInline tabIndex={-1} onError={() => setBroken(true)} />
+      <span class="badge">{dataset.type(field).sequence ? `▸ ${loaded.value.count}` : '▸'}</span>
+    </span>
+  );
+}
+
+function SizeThumbnail({dataset, index, field}: Props) {
+  const type = dataset.type(field);
+  const loaded = useLoaded(async () => {
+    const location = await dataset.location(index, field);
+    const head = location && kindOf(type) === 'bytes' && location.stop - location.start < 4096
+      ? (await dataset.records(index, field, 0, 1))![0] : null;
+    return {location, head, count: await dataset.count(index, field)};
+  }, [dataset, index, field], DELAY);
+  if (loaded.state === 'error') return <Failure error={loaded.error} />;
+  if (loaded.state === 'loading') return <span class="line loading" />;
+  const {location, head, count} = loaded.value;
+  if (count === null) return <Absent />;
+  const size = location ? location.stop - location.start : 0;
+  const items = type.sequence ? `${count} × ` : '';
+  return <span class="line">{head ? shortText(head) : `${kindOf(type) === 'audio' ? '♪ ' : ''}${items}${bytesText(size)}`}</span>;
+}
+
+function ValueThumbnail({dataset, index, field}: Props) {
+  const type = dataset.type(field);
+  const loaded = useLoaded(async () => ({
+    value: await dataset.value(index, field, 0, MAX_ITEMS),
+    count: type.sequence ? await dataset.count(index, field) : 1,
+  }), [dataset, index, field], DELAY);
+  if (loaded.state === 'error') return <Failure error={loaded.error} />;
+  if (loaded.state === 'loading') return <span class="line loading" />;
+  const {value, count} = loaded.value;
+  if (value === null && count === null || value === null && type.optional) return <Absent />;
+  const {classes} = dataset.facts(field);
+  if (typeof value === 'number' && Array.isArray(classes) && typeof classes[value] === 'string') {
+    return <span class="line"><b>{classes[value]}</b> <span class="faint">{value}</span></span>;
+  }
+  if (typeof value === 'string') return <span class="text">{value.slice(0, 400)}</span>;
+  const series = seriesOf(value);
+  if (series) {
+    const what = value instanceof NdArray ? shortText(value) : `${count} items`;
+    return <span class="plot" title={what}><Sparkline series={series} /></span>;
+  }
+  if (type.sequence && Array.isArray(value)) {
+    const text = value.map(item => typeof item === 'string' ? item : shortText(item, 60)).join(' · ');
+    return <span class="text"><span class="faint">{count}:</span> {text.slice(0, 400)}</span>;
+  }
+  return <span class={typeof value === 'number' || typeof value === 'bigint' ? 'line number' : 'text'}>
+    {typeof value === 'number' ? numberText(value) : shortText(value)}</span>;
+}
+
+/** Returns the numbers of a value, one series for each column, if it has at least two positions. */
+export function seriesOf(value: unknown): ArrayLike<number>[] | null {
+  if (value instanceof NdArray) {
+    if (!value.isNumeric || value.shape.length > 2 || !value.shape.length || value.shape[0] < 2) return null;
+    return columnsOf(value.data as ArrayLike<number>, value.shape[1] ?? 1);
+  }
+  if (!Array.isArray(value) || value.length < 2) return null;
+  if (value.every(item => typeof item === 'number')) return [value as number[]];
+  const first = value[0];
+  if (!(first instanceof NdArray) || first.shape.length > 1 || !first.isNumeric) return null;
+  if (!value.every(item => item instanceof NdArray && item.data.length === first.data.length)) return null;
+  return Array.from({length: first.data.length}, (_, k) =>
+    Float64Array.from(value as NdArray[], item => (item.data as ArrayLike<number>)[k]));
+}
+
+function columnsOf(data: ArrayLike<number>, width: number): ArrayLike<number>[] {
+  if (width === 1) return [data];
+  return Array.from({length: width}, (_, k) => Float64Array.from({length: data.length / width}, (_, i) => data[i * width + k]));
+}

@@ -1,0 +1,321 @@
+"""Writes the datasets of the tests of the viewer, and what they must read as (`expected.json`).
+
+python viewer/tests/make_datasets.py FOLDER
+"""
+
+import base64
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+import bags
+
+SPEC = {
+    'any': 'array',
+    'bytes': 'bytes',
+    'flag': 'bool',
+    'float': 'float(4)',
+    'half': 'array(float16,4)',
+    'id': 'int(8)',
+    'json': 'json',
+    'maybe': 'utf8?',
+    'meta': 'msgpack',
+    'small': 'int(2)',
+    'state': 'array(float32,3)[]',
+    'text': 'utf8',
+    'tokens': 'array(uint16,?)',
+    'tree': 'tree',
+    'unsigned': 'uint(8)',
+    'words': 'utf8[]?',
+}
+
+
+CAPTIONS = [
+    'A robot arm puts a cup on a shelf.',
+    '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>',
+    'Ein längerer Text über viele Zeilen. ' * 40,
+    '',
+]
+
+
+def datapoint(index, rng):
+    return {
+        'any': rng.integers(0, 9, (2, index % 3), np.int64),
+        'bytes': bytes(range(index % 5)),
+        'flag': index % 2 == 0,
+        'float': float(np.float32(index / 3)),
+        'half': np.array([0, -1.5, 65504, 2**-14], np.float16) * (index % 2),
+        'id': -index * 10**12,
+        'json': {'ä': [1, None, 'x' * index], 'nested': {'k': True}},
+        'maybe': None if index % 3 == 0 else f'maybe {index}',
+        'meta': {'a': index, 'b': [1, 2.5, 'x', None]},
+        'small': -index,
+        'state': rng.random((index % 4, 3), np.float32),
+        'text': f'text {index} ' + 'é' * index + '<script>alert(1)</script>' * (index == 3),
+        'tokens': np.arange(index, dtype=np.uint16),
+        'tree': {'x': np.arange(index % 3, dtype='>i4'), 'y': [index]},
+        'unsigned': 2**64 - 1 - index,
+        'words': None if index % 4 == 3 else [f'w{k}' for k in range(index % 4)],
+    }
+
+
+def plain(value):
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, bytes):
+        return list(value)
+    if isinstance(value, int) and abs(value) > 2**53:
+        return str(value)
+    return value
+
+
+def write_values(folder):
+    rng = np.random.default_rng(0)
+    rows = [datapoint(index, rng) for index in range(23)]
+    metadata = {'fields': {'state': {'rate': 10, 'unit': 'rad', 'names': ['a', 'b', 'c']}}}
+    compression = ['text', 'json', 'words', 'any']
+    with bags.DatasetWriter(folder / 'single', SPEC, compression=compression, metadata=metadata) as writer:
+        for row in rows:
+            writer.append(row)
+    for name in ('indexed', 'probed'):
+        with bags.ShardedDatasetWriter(
+            folder / name, SPEC, shard_length=5, compression=compression, metadata=metadata
+        ) as writer:
+            for row in rows:
+                writer.append(row)
+    bags.consolidate(folder / 'indexed')
+    (folder / 'probed' / 'shards.json').unlink(missing_ok=True)
+    with bags.DatasetWriter(folder / 'empty', {'id': 'int(8)'}):
+        pass
+    with bags.open(folder / 'single') as dataset:
+        return [plain(dataset[index]) for index in range(len(dataset))]
+
+
+def write_wider(folder):
+    """Shards of which the later one has another optional field."""
+    for shard, extra in enumerate([{}, {'more': 'utf8?'}]):
+        with bags.DatasetWriter(folder / 'wider' / f'{shard:06}', {'id': 'int(8)', **extra}) as writer:
+            for index in range(3):
+                writer.append(
+                    {'id': 3 * shard + index, **({'more': f'more {index}'} if extra and index else {})}
+                )
+
+
+def write_unclosed(folder):
+    code = f"""
+import bags, os
+SPEC = {{'id': 'int(8)', 'words': 'utf8[]'}}
+writer = bags.DatasetWriter({str(folder / 'unclosed')!r}, SPEC, compression=['words'])
+for index in range(10):
+    writer.append({{'id': index, 'words': [f'w{{index}}'] * (index % 3)}}, flush=True)
+os._exit(0)
+"""
+    subprocess.run([sys.executable, '-c', code], check=True)
+
+
+def write_damaged(folder):
+    spec = {'id': 'int(8)', 'text': 'utf8', 'plain': 'utf8'}
+    with bags.DatasetWriter(folder / 'damaged', spec, compression=['text']) as writer:
+        for index in range(10):
+            writer.append({'id': index, 'text': f'a longer text {index} ' * 9, 'plain': f'plain {index}'})
+    path = folder / 'damaged' / 'text.bagz'
+    data = bytearray(path.read_bytes())
+    ends = np.frombuffer(bytes(data[-80:]), '<u8')
+    data[int(ends[4]) - 1] ^= 0xFF  # The checksum of record 4.
+    path.write_bytes(data)
+    path = folder / 'damaged' / 'plain.bag'
+    path.write_bytes(path.read_bytes()[:-11])
+
+
+def film(frames, height=192, width=256):
+    """Frames that show their number in 16 blocks of bits, over noise, which makes the film large."""
+    rng = np.random.default_rng(1)
+    noise = rng.integers(60, 190, (8, height, width, 3), np.uint8)
+    for number in range(frames):
+        frame = noise[number % 8].copy()
+        for bit in range(16):
+            frame[:24, bit * 16 : bit * 16 + 16] = 255 if number >> bit & 1 else 0
+        yield frame
+
+
+def write_mp4(path, frames, codec='libx264', fps=30):
+    import av
+
+    with av.open(path, 'w', format='mp4', options={'movflags': 'faststart'}) as container:
+        stream = container.add_stream(
+            codec, rate=fps, options={'g': '15', 'bf': '0'} if codec == 'libx264' else {}
+        )
+        stream.height, stream.width = frames[0].shape[:2]
+        stream.pix_fmt = 'yuv420p'
+        for frame in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, 'rgb24')))
+        container.mux(stream.encode())
+    return path
+
+
+def write_media(folder):
+    spec = {
+        'action': 'array(float32,2)[]',
+        'camera': 'jpeg(90)[]',
+        'caption': 'utf8',
+        'clips': 'mp4[]',
+        'depth': 'png',
+        'film': 'mp4',
+        'gyro': 'float(4)[]',
+        'gyro_time': 'float(8)[]',
+        'heat': 'array(float32,24,32)',
+        'info': 'json',
+        'label': 'int(1)',
+        'loop': 'webm(10)[]?',
+        'old': 'mp4?',
+        'sound': 'wav',
+        'tokens': 'array(uint16,?)',
+        'words': 'utf8[]',
+        'zipped': 'mp4?',
+    }
+    metadata = {'fields': {
+        'action': {'rate': 10, 'names': ['shoulder', 'elbow'], 'unit': 'rad'}, 'camera': {'rate': 5},
+        'gyro': {'times': 'gyro_time'}, 'label': {'classes': ['cat', 'dog', 'owl']},
+    }}  # fmt: skip
+    frames = list(film(600))
+    path = write_mp4(str(folder / 'film.mp4'), frames)
+    parts = [write_mp4(str(folder / f'clip{k}.mp4'), frames[k * 45 : k * 45 + 45]) for k in range(4)]
+    old = write_mp4(str(folder / 'old.mp4'), frames[:20], 'mpeg4')
+    rng = np.random.default_rng(2)
+    times = np.arange(200) / 10
+    x, y = np.meshgrid(np.linspace(-2, 2, 160), np.linspace(-2, 2, 120))
+    time = np.arange(16000 * 4) / 16000
+    sweep = (0.4 * np.sin(2 * np.pi * (200 * time + 300 * time**2)) * 32767).astype(np.int16)
+    with bags.DatasetWriter(folder / 'media', spec, metadata=metadata, compression=['zipped']) as writer:
+        for index in range(4):
+            writer.append(
+                {
+                    'action': np.stack([np.sin(times + index), np.cos(2 * times)], 1).astype(np.float32),
+                    'camera': [np.full((90, 120, 3), (k * 2, 90, 255 - k * 2), np.uint8) for k in range(100)],
+                    'caption': CAPTIONS[index],
+                    'clips': parts,
+                    'depth': (500 + 4000 * np.exp(-(x**2) - y**2)).astype(np.uint16) * (x > -1.8),
+                    'film': path,
+                    'gyro': np.sin(np.arange(50)),
+                    'gyro_time': np.sort(rng.random(50) * 20),
+                    'heat': rng.random((24, 32), np.float32),
+                    'info': {
+                        'robot': {'name': 'arm 7', 'joints': [1, 2, 3]},
+                        'notes': ['<b>?</b>'],
+                        'ok': True,
+                    },
+                    'label': index % 3,
+                    'loop': [frames[:10], frames[10:20]] if index == 3 else None,
+                    'old': old if index == 1 else None,
+                    'sound': (sweep[:, None], 16000),
+                    'tokens': rng.integers(0, 50000, 300).astype(np.uint16),
+                    'words': ['the', 'cup', 'is', 'on', 'the', 'shelf', 'now'],
+                    'zipped': parts[0] if index == 2 else None,
+                }
+            )
+
+
+def write_depth(folder):
+    """PNGs of 16 bits with each of the filters."""
+    rng = np.random.default_rng(5)
+    images = []
+    for kind in range(5):
+        values = np.cumsum(rng.integers(0, 300, (17, 31)), 1).astype('>u2')
+        rows = values.view(np.uint8).reshape(17, 62).astype(int)
+        left, up = np.pad(rows, ((0, 0), (2, 0)))[:, :-2], np.pad(rows, ((1, 0), (0, 0)))[:-1]
+        corner = np.pad(up, ((0, 0), (2, 0)))[:, :-2]
+        guess = left + up - corner
+        far = [abs(guess - side) for side in (left, up, corner)]
+        paeth = np.where(
+            (far[0] <= far[1]) & (far[0] <= far[2]), left, np.where(far[1] <= far[2], up, corner)
+        )
+        filtered = (rows - [0, left, up, (left + up) // 2, paeth][kind]) % 256
+        data = np.pad(filtered.astype(np.uint8), ((0, 0), (1, 0)), constant_values=kind).tobytes()
+
+        def chunk(name, data):
+            return struct.pack('>I', len(data)) + name + data + struct.pack('>I', zlib.crc32(name + data))
+
+        header = struct.pack('>IIBBBBB', 31, 17, 16, 0, 0, 0, 0)
+        parts = chunk(b'IHDR', header) + chunk(b'IDAT', zlib.compress(data)) + chunk(b'IEND', b'')
+        png = b'\x89PNG\r\n\x1a\n' + parts
+        assert (bags.decoders['png'](png).reshape(17, 31) == values).all()
+        images.append({'png': base64.b64encode(png).decode(), 'values': values.reshape(-1).tolist()})
+    (folder / 'depth.json').write_text(json.dumps(images))
+
+
+def write_photos(folder):
+    rng = np.random.default_rng(3)
+    spec = {'id': 'int(8)', 'image': 'png', 'label': 'int(1)', 'text': 'utf8'}
+    metadata = {'fields': {'label': {'classes': ['cat', 'dog', 'owl', 'fox']}}}
+    pixels = []
+    with bags.ShardedDatasetWriter(
+        folder / 'photos', spec, shard_length=128, metadata=metadata, compression=['text']
+    ) as writer:
+        for index in range(500):
+            image = np.kron(rng.integers(0, 256, (12, 16, 3), np.uint8), np.ones((16, 16, 1), np.uint8))
+            image += rng.integers(0, 6, image.shape, np.uint8)
+            pixels.append(image[5, 7].tolist())
+            writer.append(
+                {
+                    'id': index,
+                    'image': image,
+                    'label': index % 4,
+                    'text': f'photo {index} of ' + 'a fox' * (index % 2) + 'an owl' * (index % 3),
+                }
+            )
+    bags.consolidate(folder / 'photos')
+    bags.create_index(folder / 'photos', 'text')
+    bags.create_index(folder / 'photos', 'id')
+    return pixels
+
+
+def write_million(folder, count=1_000_000):
+    rng = np.random.default_rng(4)
+    arrays = {
+        'id': np.arange(count),
+        'score': rng.random(count, np.float32),
+        'state': np.cumsum(rng.normal(size=(count, 16)).astype(np.float32), 1),
+    }
+    bags.from_numpy(arrays, folder / 'million', progress=False)
+
+
+def write_strange(folder):
+    """Names that only other writers give to fields."""
+    with bags.DatasetWriter(folder / 'strange', {'a': 'utf8', 'b': 'int(8)'}) as writer:
+        for index in range(3):
+            writer.append({'a': '</span><script>window.hacked=1</script>', 'b': index})
+    name = '<img src=x onerror=window.hacked=1>'
+    os.rename(folder / 'strange' / 'a.bag', folder / 'strange' / f'{name}.bag')
+    (folder / 'strange' / 'spec.json').write_text(json.dumps({name: 'utf8', 'b': 'int(8)'}))
+
+
+def main():
+    folder = Path(sys.argv[1])
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    rows = write_values(folder)
+    write_unclosed(folder)
+    write_wider(folder)
+    write_damaged(folder)
+    write_media(folder)
+    write_million(folder)
+    write_strange(folder)
+    write_depth(folder)
+    (folder / 'pixels.json').write_text(json.dumps(write_photos(folder)))
+    (folder / 'expected.json').write_text(json.dumps(rows))
+
+
+if __name__ == '__main__':
+    main()
+    os._exit(0)

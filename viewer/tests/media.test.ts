@@ -1,0 +1,73 @@
+// What browsers lack, and the filter, without a browser.
+
+import {readFileSync} from 'node:fs';
+
+import {describe, expect, test} from 'vitest';
+
+import {readMp4} from '../src/media/mp4';
+import {decodeDeepPng, isDeepPng} from '../src/media/png';
+import {transform} from '../src/media/sound';
+import {passes} from '../src/page/filter';
+import {OUT} from './setup';
+
+test('the header of an MP4', async () => {
+  const data = readFileSync(`${OUT}values/film.mp4`);
+  let read = 0;
+  const info = await readMp4(data.length, async (start, stop) => {
+    read += stop - start;
+    return new Uint8Array(data.subarray(start, stop));
+  });
+  expect(info).toMatchObject({codec: 'avc1', width: 256, height: 192, frames: 600});
+  expect(info!.times.length).toBe(601);
+  expect(info!.times[30]).toBeCloseTo(1, 9);
+  expect(read).toBeLessThan(40_000);
+});
+
+test('damaged headers of MP4s end in null', async () => {
+  const data = readFileSync(`${OUT}values/clip0.mp4`);
+  for (let at = 0; at < 1200; at += 7) {
+    const bad = Uint8Array.from(data);
+    bad[at] ^= 0xff;
+    const info = await readMp4(bad.length, async (start, stop) => bad.slice(start, stop)).catch(error => {
+      expect(error).toBeInstanceOf(RangeError);
+      return null;
+    });
+    expect(info === null || info.frames < 4_000_001).toBe(true);
+  }
+});
+
+describe('16-bit PNG', () => {
+  const images = JSON.parse(readFileSync(`${OUT}values/depth.json`, 'utf8')) as {png: string; values: number[]}[];
+
+  test('as Python decodes it, with every filter', async () => {
+    for (const {png, values} of images) {
+      const data = Uint8Array.from(Buffer.from(png, 'base64'));
+      expect(isDeepPng(data)).toBe(true);
+      const {width, height, values: found} = await decodeDeepPng(data);
+      expect([width, height]).toEqual([31, 17]);
+      expect(Array.from(found)).toEqual(values);
+    }
+  });
+
+  test('a cut off one is an error', async () => {
+    const data = Uint8Array.from(Buffer.from(images[0].png, 'base64'));
+    await expect(decodeDeepPng(data.subarray(0, data.length >> 1))).rejects.toThrow();
+  });
+});
+
+test('the Fourier transform of a sine has one peak', () => {
+  const real = Float32Array.from({length: 64}, (_, i) => Math.cos(2 * Math.PI * 5 * i / 64)), imaginary = new Float32Array(64);
+  transform(real, imaginary);
+  const sizes = Array.from(real, (value, i) => Math.hypot(value, imaginary[i]));
+  expect(sizes.indexOf(Math.max(...sizes))).toBe(5);
+  expect(sizes[5]).toBeCloseTo(32, 3);
+  expect(sizes[6]).toBeCloseTo(0, 3);
+});
+
+test.each([
+  [3, '=', '3', true], [3, '!=', '3', false], [3, '>=', '3.5', false], [3.6, '>', '3.5', true], [true, '=', 'true', true],
+  ['cat', '=', 'cat', true], ['A Cat', '~', 'cat', true], [null, '=', 'none', true], [3, '!=', 'none', true], [null, '>', '1', false],
+  [2n ** 60n, '>', '5', true],
+])('%s %s %s is %s', (value, operator, wanted, holds) => {
+  expect(passes(value, operator as string, wanted as string)).toBe(holds);
+});
