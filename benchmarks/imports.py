@@ -1,7 +1,8 @@
 """Imports of other formats, beside one iteration over the same data with the format's own library.
 
 A datapoint has an integer, a text of 100 characters, a vector of 256 float32, and a JPEG of 30 KB. Peak
-memory is that of a process which imports, for a source and one four times as large.
+memory is that of a process which imports, for a source and one four times as large; sizes are those of the
+source and of the dataset.
 
     python -m benchmarks.imports [--quick]
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import json
 import shutil
 import subprocess
@@ -33,10 +35,12 @@ def samples(count: int) -> Iterator[dict[str, Any]]:
     from PIL import Image
 
     rng = np.random.default_rng(0)
-    file = io.BytesIO()
-    Image.fromarray(rng.integers(0, 255, (SIDE, SIDE, 3)).astype(np.uint8)).save(file, 'JPEG', quality=90)
-    jpeg = file.getvalue()
+    pixels = rng.integers(0, 255, (SIDE, SIDE, 3)).astype(np.uint8)
     for index in range(count):
+        file = io.BytesIO()
+        # Parquet stores equal values once.
+        Image.fromarray(np.roll(pixels, index)).save(file, 'JPEG', quality=90)
+        jpeg = file.getvalue()
         yield {'id': index, 'text': f'{index:0100}', 'vector': rng.random(256, np.float32), 'jpeg': jpeg}
 
 
@@ -140,6 +144,25 @@ def read_bagz(path: Path) -> int:
     return sum(1 for record in bagz.Reader(str(path)) if msgpack.unpackb(record))
 
 
+def write_parquet(path: Path, count: int) -> None:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    schema = pa.schema({
+        'id': pa.int64(), 'text': pa.string(), 'vector': pa.list_(pa.float32(), 256), 'jpeg': pa.binary()
+    })  # fmt: skip
+    with ParquetWriter(str(path), schema) as writer:
+        rows = samples(count)
+        while group := list(itertools.islice(rows, 100)):
+            writer.write_table(pa.Table.from_pylist(group, schema))
+
+
+def read_parquet(path: Path) -> int:
+    from pyarrow.parquet import ParquetFile
+
+    return sum(len(batch.to_pylist()) for batch in ParquetFile(str(path)).iter_batches(100))
+
+
 FORMATS: dict[str, tuple[str, Callable[[Path, int], None], Callable[[Path], int], dict[str, str]]] = {
     'WebDataset': ('a.tar', write_webdataset, read_webdataset, {}),
     'MDS': ('mds', write_mds, read_mds, {}),
@@ -147,6 +170,7 @@ FORMATS: dict[str, tuple[str, Callable[[Path, int], None], Callable[[Path], int]
     'TFRecord': ('a.tfrecord', write_tfrecord, read_tfrecord, {}),
     'ArrayRecord': ('a.array_record', write_array_record, read_array_record, {'record': 'msgpack'}),
     'bagz': ('a.bagz', write_bagz, read_bagz, {'record': 'msgpack'}),
+    'Parquet': ('a.parquet', write_parquet, read_parquet, {'jpeg': 'jpeg'}),
 }
 
 
@@ -157,7 +181,8 @@ def import_once(source: str, target: str, spec: str) -> None:
     print(int(status.partition('VmHWM:')[2].split()[0]) // 1024)
 
 
-def peak_memory(source: Path, target: Path, spec: dict[str, str]) -> int:
+def peak_memory(source: Path, target: Path, spec: dict[str, str]) -> tuple[int, float]:
+    """Returns the peak memory of an import and the size of the dataset that it wrote, in MB."""
     command = [
         sys.executable,
         '-m',
@@ -168,8 +193,15 @@ def peak_memory(source: Path, target: Path, spec: dict[str, str]) -> int:
         json.dumps(spec),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
+    size = megabytes(target)
     shutil.rmtree(target)
-    return int(done.stdout.split()[-1])
+    return int(done.stdout.split()[-1]), size
+
+
+def megabytes(path: Path) -> float:
+    """Returns the size of a file, or of all files in a folder, in MB of 10⁶ bytes."""
+    files = [path] if path.is_file() else [each for each in path.rglob('*') if each.is_file()]
+    return round(sum(each.stat().st_size for each in files) / 1e6, 2)
 
 
 def measure(output: Report, name: str, folder: Path, *, quick: bool) -> None:
@@ -186,11 +218,14 @@ def measure(output: Report, name: str, folder: Path, *, quick: bool) -> None:
         'iteration': Candidate(lambda _: read(paths[0]), COUNTS[0]),
     }
     timings = time_interleaved(candidates, seconds=2, min_rounds=3 if quick else 5)
-    peaks = [peak_memory(path, target, spec) for path in paths]
+    peaks, written = zip(*(peak_memory(path, target, spec) for path in paths), strict=True)
+    sizes = {'source': megabytes(paths[0]), 'bags': written[0]}
     title = f'{name}: import of {COUNTS[0]:,} datapoints of 30 KB'
     output.compare(title, timings, 'bags.convert', {})
     print(f'  peak memory {peaks[0]} MB, of a source four times as large {peaks[1]} MB')
+    print(f'  size of the source {sizes["source"]} MB, of the dataset {sizes["bags"]} MB')
     output.tables[title]['peak MB'] = dict(zip(map(str, COUNTS), peaks, strict=True))
+    output.tables[title]['size MB'] = sizes
 
 
 def main(output: Report, *, quick: bool) -> None:

@@ -44,6 +44,8 @@ MEDIA = (
     'mp4', 'webm', 'mkv', 'video', 'wav', 'flac', 'opus', 'audio',
 )  # fmt: skip
 INTEGERS = ('int', 'uint', 'i64', 'u64')
+FLOATS = {'halffloat': 'float16', 'float': 'float32', 'double': 'float64'}
+"""Arrow's names of these; its integers and bools have those of NumPy."""
 TIME_UNITS = ('s', 'ms', 'us', 'ns')
 
 Shape = tuple[int, ...]
@@ -133,7 +135,7 @@ def dtype_of(type: pa.DataType) -> str | None:
     """Returns the name of the NumPy dtype of Arrow's numbers, bools and times; None for other types."""
     pa = import_pyarrow()
     if pa.types.is_boolean(type) or pa.types.is_integer(type) or pa.types.is_floating(type):
-        return str(np.dtype(type.to_pandas_dtype()))
+        return FLOATS.get(str(type), str(type))
     if pa.types.is_timestamp(type):
         return f'datetime64[{type.unit}]'
     if pa.types.is_duration(type) or pa.types.is_time(type):

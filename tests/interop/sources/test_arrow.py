@@ -370,3 +370,23 @@ def test_urls(name, tmp_path):
     assert done.spec == {'id': 'int(8)', 'note': 'utf8?'}
     with bags.open(tmp_path / 'out') as dataset:
         assert pa.table(dataset).to_pydict() == table.to_pydict()
+
+
+def test_without_pandas(kit, tmp_path):
+    table = pa.table({'x': [1, 2], 'y': [0.5, None], 'z': [True, False], 'words': [['a'], []]})
+    pq.write_table(table, tmp_path / 'plain.parquet')
+    code = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name == 'pandas':
+            raise ModuleNotFoundError("No module named 'pandas'", name='pandas')
+
+sys.meta_path.insert(0, Absent())
+import bags
+bags.convert(*sys.argv[1:], progress=False)
+with bags.open(sys.argv[2]) as dataset:
+    print(dataset.to_arrow().read_all().num_rows)
+"""
+    assert kit.python(code, tmp_path / 'plain.parquet', tmp_path / 'out').decode() == '2\n'
