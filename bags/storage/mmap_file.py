@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
-import os
 import sys
 from collections.abc import Callable
 
@@ -45,12 +45,9 @@ class MappedFile(PreadFile):
         # Without a duplicate of the descriptor, where Python can.
         options = {'trackfd': False} if sys.version_info >= (3, 13) else {}
         self.buffer = b''
-        try:
+        with contextlib.suppress(ValueError):  # It is empty; a writer may have begun it since.
             # Of the length that it has now: a writer may be at work on it.
             self.buffer = mmap.mmap(self.fd, 0, access=mmap.ACCESS_READ, **options)
-        except ValueError:
-            if os.fstat(self.fd).st_size:
-                raise
         self.size = len(self.buffer)
         name = f'MADV_{hints.access_pattern.name}'
         if isinstance(self.buffer, mmap.mmap) and hasattr(mmap, name):  # Not of `AccessPattern.SYSTEM`.
@@ -66,8 +63,7 @@ class MappedFile(PreadFile):
         if not len(starts):
             return []
         sizes = stops - starts
-        is_large = len(starts) > 1 and int(np.add.reduce(sizes)) >= PARALLEL_SIZE * len(starts)
-        if is_large and self.is_cold(starts, stops, 16):
+        if len(starts) > 1 and int(np.add.reduce(sizes)) >= PARALLEL_SIZE * len(starts):
             return self.read_large(starts.tolist(), stops.tolist())
         if len(starts) > 1:
             self.expect(starts, stops)

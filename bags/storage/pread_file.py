@@ -98,7 +98,7 @@ class PreadFile:
 
     def read_large(self, starts: list[int], stops: list[int]) -> list[bytes]:
         """Reads long ranges in threads: a device is faster with a deep queue."""
-        cold = self.is_cold(np.array(starts), np.array(stops))
+        cold = self.is_cold(np.array(starts), np.array(stops), 16)
         threads = min(MAX_THREADS if cold else CPU_COUNT, self.hints.max_parallelism)
         return map_in_threads(lambda run: self.fetch(starts[run], stops[run]), range(len(starts)), threads)
 
