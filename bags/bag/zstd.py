@@ -191,7 +191,7 @@ class Zstd:
         count, total = len(frames), sum(map(len, frames))
         if count >= MIN_BATCH and 0 < total <= MAX_BATCH_FRAME * count:
             found = decompress_batch(
-                self._decompressor(), [frame for frame in frames if frame], self.max_record_size
+                self._decompressor(), [frame for frame in frames if frame], self.max_record_size, parallelism
             )
             if found is not None:
                 records = iter(found)
