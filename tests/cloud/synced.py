@@ -24,6 +24,7 @@ class SyncedStore:
     """
 
     is_remote = True
+    can_list = True
 
     def __init__(self, remote: RemoteStore, root: str, known: dict[str, Any]) -> None:
         self.remote = remote
