@@ -129,7 +129,7 @@ def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recover
         return Recovery(path, 'closed', count, 0, 0, f'{", ".join(parts)}, with {count:,} datapoints')
     if 'spec.json' not in names:
         return Recovery(path, 'left', 0, 0, 0, 'has no spec.json yet: nothing was written that could be kept')
-    before = count_refs() if names & {'refs.bag', 'limits.refs.bag'} else 0
+    before = count_refs() if 'refs.bag' in names else 0  # Its limits are made before it.
     size = sum(
         _unfinished_bytes(open_bag(store, store.join(path, name), options))
         for name in names

@@ -1,6 +1,8 @@
 """`bags.recover` closes what a killed writer left."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -67,3 +69,16 @@ def test_writer_at_work(tmp_path):
     with pytest.raises(BlockingIOError):
         bags.recover(tmp_path / 'd')
     writer.close()
+
+
+def test_a_writer_that_was_killed_before_it_made_the_refs(tmp_path):
+    path = tmp_path / 'x'
+    code = f'import bags, os; writer = bags.DatasetWriter({str(path)!r}, {{"id": "int"}}); os._exit(0)'
+    subprocess.run([sys.executable, '-c', code], check=True)
+    for name in ('refs.bag', 'id.bag', 'limits.id.bag'):  # Made after the limits of the refs, in this order.
+        (path / name).unlink()
+    (done,) = bags.recover(path)
+    assert done.action == 'closed'
+    assert not bags.verify(path)
+    with bags.open(path) as dataset:
+        assert len(dataset) == 0
