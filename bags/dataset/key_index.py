@@ -141,7 +141,7 @@ def dump_key_index(dataset: Any, field: str, advance: Callable[[int], None] | No
         if advance is not None:
             advance(len(keys))
     table = np.concatenate(parts, 1)
-    table = table[:, np.argsort(table[0], kind='stable')].astype('<u8', copy=False)
+    table = table[:, np.argsort(table[0], kind='stable')].astype('<u8')
     count = table.shape[1]
     blocks = [table[:, start : start + BLOCK].tobytes() for start in range(0, count, BLOCK)]
     sums = np.array([digest(block) for block in blocks], '<u8')

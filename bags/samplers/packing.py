@@ -3,10 +3,12 @@
 For one budget, best-fit decreasing over the counts of equal lengths: the longest first, each into the fullest
 bin that has room, all lengths and bins that are equal at once.
 
-For several budgets, a number of bins that could just hold all is filled in rounds. A round takes the next
-largest datapoints, one for each bin, and gives those that need more of one budget than of the others to the
-bins that have more of it left, and among these the larger to the emptier. What then does not fit is tried
-again with other bins, and at last packed into more bins in the same way.
+For several budgets, the tightest is packed alone. The bins that then exceed another budget are packed again
+for all budgets, or everything is if these are many. For that, a number of bins that could just hold all is
+filled in rounds. A round takes the next largest datapoints, one for each bin, and gives those that need
+more of one budget than of the others to the bins that have more of it left, and among these the larger to
+the emptier. What then does not fit is tried again with other bins, and at last packed into more bins in the
+same way.
 """
 
 from __future__ import annotations
@@ -28,6 +30,11 @@ SKEW_LEVELS = 8
 """Groups of similar skew in a round: more balance the budgets better, and the bins worse."""
 PASSES = 8
 MIN_PLACED = 0.1  # Share of the datapoints left that a pass must place for another one to follow.
+MAX_ROUNDS = 256
+"""Datapoints of a bin, on average, above which small ones are packed several at a time."""
+MAX_EXCEEDING = 1 / 16
+"""Share of bins for one budget that are packed again; above it, those for all budgets are fuller."""
+MAX_GROUP_SIZE = 1 / 8  # Of a budget.
 
 
 def pack_bins(lengths: Int64s, budgets: Int64s) -> tuple[Int64s, int]:
@@ -42,20 +49,23 @@ def pack_bins(lengths: Int64s, budgets: Int64s) -> tuple[Int64s, int]:
     """
     if not len(lengths):
         return np.empty(0, np.int64), 0
+    tightest = int((lengths.sum(0) / budgets).argmax())
+    bins, count = _best_fit(lengths[:, tightest], int(budgets[tightest]))
     if len(budgets) == 1:
-        return _best_fit(lengths[:, 0], int(budgets[0]))
-    found, total = np.empty(len(lengths), np.int64), 0
-    left = np.argsort(-(lengths / budgets).max(1), kind='stable')
-    while len(left):
-        # Below this number of bins there cannot be enough space.
-        above_half = np.count_nonzero(2 * lengths[left] > budgets, axis=0)
-        count = max(1, int((-(-lengths[left].sum(0) // budgets)).max()), int(above_half.max()))
-        bins = _fill(lengths[left], budgets, count)
-        placed = bins >= 0  # At least the first ones, which went into empty bins.
-        found[left[placed]] = total + bins[placed]
-        total += count
-        left = left[~placed]
-    return found, total
+        return bins, count
+    order = np.argsort(bins, kind='stable')
+    sums = np.add.reduceat(lengths[order], np.flatnonzero(np.diff(bins[order], prepend=-1)), axis=0)
+    exceeds = np.any(sums > budgets, axis=1)
+    if exceeds.mean() > MAX_EXCEEDING:
+        return _in_groups(lengths, budgets)
+    again = exceeds[bins]  # Datapoints.
+    if again.any():
+        bins = (np.cumsum(~exceeds) - 1)[bins]
+        count -= int(exceeds.sum())
+        bins[again], more = _in_groups(lengths[again], budgets)
+        bins[again] += count
+        count += more
+    return bins, count
 
 
 def _best_fit(lengths: Int64s, budget: int) -> tuple[Int64s, int]:
@@ -101,6 +111,40 @@ def _best_fit(lengths: Int64s, budget: int) -> tuple[Int64s, int]:
     empty = np.arange(len(lengths) - len(placed)) % total  # Datapoints of length 0.
     found = np.empty(len(lengths), np.int64)
     found[order] = np.concatenate([placed, empty])
+    return found, total
+
+
+def _in_groups(lengths: Int64s, budgets: Int64s) -> tuple[Int64s, int]:
+    """Packs for several budgets: small datapoints in groups, if a bin has very many."""
+    order = np.argsort(-(lengths / budgets).max(1), kind='stable')
+    lengths = lengths[order]
+    # Not more groups than so many for each bin.
+    size = 2 * len(lengths) // (MAX_ROUNDS * _bin_count(lengths, budgets))
+    large = np.count_nonzero((lengths * size > MAX_GROUP_SIZE * budgets).any(1)) if size > 1 else len(lengths)
+    starts = np.concatenate([np.arange(large), np.arange(large, len(lengths), max(size, 1))])
+    bins, total = _in_rounds(np.add.reduceat(lengths, starts, axis=0), budgets)
+    found = np.empty(len(lengths), np.int64)
+    found[order] = np.repeat(bins, np.diff(starts, append=len(lengths)))
+    return found, total
+
+
+def _bin_count(lengths: Int64s, budgets: Int64s) -> int:
+    """Returns a number of bins below which there cannot be enough space for lengths."""
+    above_half = np.count_nonzero(2 * lengths > budgets, axis=0)
+    return max(1, int((-(-lengths.sum(0) // budgets)).max()), int(above_half.max()))
+
+
+def _in_rounds(lengths: Int64s, budgets: Int64s) -> tuple[Int64s, int]:
+    """Packs for several budgets."""
+    found, total = np.empty(len(lengths), np.int64), 0
+    left = np.argsort(-(lengths / budgets).max(1), kind='stable')
+    while len(left):
+        count = _bin_count(lengths[left], budgets)
+        bins = _fill(lengths[left], budgets, count)
+        placed = bins >= 0  # At least the first ones, which went into empty bins.
+        found[left[placed]] = total + bins[placed]
+        total += count
+        left = left[~placed]
     return found, total
 
 

@@ -111,7 +111,7 @@ def test_a_million_log_normal_lengths(count):
 
 
 def test_few_bins_of_very_many():
-    lengths = np.random.default_rng(0).lognormal(6, 1, 3000).astype(int) + 1
+    lengths = np.random.default_rng(0).lognormal(6, 1, 30_000).astype(int) + 1
     for bins in (1, 2, 7):
         budget = int(lengths.sum() / bins * 1.1)
         sampler = Packed({'a': budget, 'b': budget}, {'a': lengths, 'b': lengths[::-1]})
