@@ -69,13 +69,15 @@ class Packed:
         # A budget above the sum of all lengths is no other than the sum.
         most = [min(limit, max(1, total)) for limit, total in zip(limits, totals, strict=True)]
         self._sizes = sizes
-        bins, self.bins = pack_bins(sizes[np.lexsort(sizes.T)], np.array(most, np.int64))
+        # In random order: in this one, equal lengths come by those of the other budget, which pile up in bins.
+        mixed = Permutation(self.datapoints, 0)(np.arange(self.datapoints))
+        bins = np.empty(self.datapoints, np.int64)
+        bins[mixed], self.bins = pack_bins(sizes[np.lexsort(sizes.T)][mixed], np.array(most, np.int64))
         fill = [total / (limit * max(1, self.bins)) for limit, total in zip(limits, totals, strict=True)]
         self.fill = dict(zip(budgets, fill, strict=True)) if isinstance(budget, Mapping) else fill[0]
         """Mean share of the budget that the bins use; a mapping for several budgets."""
         # A place is one in the order of lengths. An epoch puts datapoints of equal lengths in random order:
         # each of them may be at any of their places.
-        mixed = Permutation(self.datapoints, 0)(np.arange(self.datapoints))  # Else bins would be sorted.
         self._places = mixed[np.argsort(bins[mixed], kind='stable')]
         self._offsets = offsets_of(np.bincount(bins, minlength=self.bins))
         self._last: tuple[int, Int64s] = (-1, bins)

@@ -139,3 +139,13 @@ def test_what_cannot_be_packed():
             Packed(budget, lengths)
     with pytest.raises(TypeError, match='seed'):
         Packed(10, [1], 'x')
+
+
+@pytest.mark.parametrize('budget', [2048, 8192, 32768])
+def test_two_budgets_are_nearly_full(budget):
+    random = np.random.default_rng(0)
+    tokens = np.minimum(random.lognormal(6, 1, 1_000_000).astype(int) + 1, budget)
+    pictures = np.minimum(random.geometric(0.4, 1_000_000) - 1, 16)
+    limit = max(16, int(pictures.sum() * budget / tokens.sum()))
+    packed = Packed({'tokens': budget, 'pictures': limit}, {'tokens': tokens, 'pictures': pictures})
+    assert max(packed.fill.values()) >= 0.97
