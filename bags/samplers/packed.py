@@ -69,7 +69,7 @@ class Packed:
         # A budget above the sum of all lengths is no other than the sum.
         most = [min(limit, max(1, total)) for limit, total in zip(limits, totals, strict=True)]
         self._sizes = sizes
-        # In random order: in this one, equal lengths come by those of the other budget, which pile up in bins.
+        # Mixed: sorted, equal lengths would come by those of the other budget, which would pile up in bins.
         mixed = Permutation(self.datapoints, 0)(np.arange(self.datapoints))
         bins = np.empty(self.datapoints, np.int64)
         bins[mixed], self.bins = pack_bins(sizes[np.lexsort(sizes.T)][mixed], np.array(most, np.int64))
