@@ -23,6 +23,7 @@ __all__ = [
     'check_file',
     'check_format',
     'decodes',
+    'positioned',
 ]
 
 Encoded = bytes | BinaryIO
@@ -135,7 +136,7 @@ class BufferFile(PositionedFile):
 class BorrowedFile(PositionedFile):
     """A view of a seekable file of the caller, from its current position on. Closing it leaves that open."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO | PositionedFile) -> None:
         self._file = file
         self.position = file.tell()
         self.name = getattr(file, 'name', repr(file))
@@ -146,3 +147,8 @@ class BorrowedFile(PositionedFile):
 
     def size(self) -> int:
         return self._file.seek(0, os.SEEK_END)
+
+
+def positioned(file: BinaryIO) -> PositionedFile:
+    """Returns a file that can be read from any position: the file itself, or a view of it."""
+    return file if isinstance(file, PositionedFile) else BorrowedFile(file)

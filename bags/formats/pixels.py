@@ -7,10 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bags.formats.ffmpeg import import_av
 from bags.formats.orientation import UPRIGHT, Orientation, matrix_orientation
 from bags.formats.scalars import truth
 
-__all__ = ['COLORS', 'PIXEL_OPTIONS', 'FrameKind', 'PixelOptions', 'Pixels', 'frame_kind', 'pixel_dtype']
+__all__ = [
+    'COLORS',
+    'PIXEL_OPTIONS',
+    'FrameKind',
+    'PixelConverter',
+    'PixelOptions',
+    'Pixels',
+    'frame_kind',
+    'pixel_dtype',
+]
 
 Pixels = np.ndarray[Any, np.dtype[np.unsignedinteger[Any]]]
 """uint8, or uint16 for more than 8 bits."""
@@ -73,21 +83,60 @@ class PixelOptions(NamedTuple):
         default = np.uint16 if kind.is_deep_gray else np.uint8
         return (height, width, COLORS[self.color][0]), np.dtype(self.dtype or default)
 
-    def pixels(self, reformatter: Any, frame: Any, kind: FrameKind) -> Pixels:
-        """Returns the pixels of a frame of a kind, in most cases without a copy."""
-        orientation = kind.orientation if self.rotate else UPRIGHT
-        (height, width, all_channels), dtype = self.result(kind)
-        if orientation.transpose:
-            height, width = width, height
-        channels, *formats = COLORS[self.color]
-        format = formats[dtype == np.uint16]
-        if kind.is_deep_gray and dtype == np.uint16:
-            name, channels = frame.format.name.rstrip('bel') + 'le', 1
-            format = name if name in _DEEP_GRAY else 'gray16le'
-        converted = reformatter.reformat(frame, width=width, height=height, format=format, threads=1)
+
+class PixelConverter:
+    """Converts the frames of one video to pixels.
+
+    Args:
+        kind: The kind of its frames.
+        options: How they are returned.
+    """
+
+    def __init__(self, kind: FrameKind, options: PixelOptions) -> None:
+        self.kind, self.options = kind, options
+        (self._height, self._width, self._channels), self._dtype = options.result(kind)
+        self._orientation = kind.orientation if options.rotate else UPRIGHT
+        if self._orientation.transpose:
+            self._height, self._width = self._width, self._height
+        self._format: tuple[int, int, str] | None = None
+        """Height, width and format of the last frame."""
+        self._target, self._target_channels = '', 0
+        """What FFmpeg converts such frames to."""
+        # One for all frames: `frame.reformat` would prepare the conversion again each time.
+        self._reformatter = import_av().video.reformatter.VideoReformatter()
+
+    def __call__(self, frame: Any) -> Pixels:
+        """Returns the pixels of a frame, in most cases without a copy.
+
+        Raises:
+            ValueError: It is of another kind.
+        """
+        format = frame.height, frame.width, frame.format.name
+        if format != self._format:
+            self._set_format(frame)
+            self._format = format
+        height, width, channels = self._height, self._width, self._target_channels
+        converted = self._reformatter.reformat(
+            frame, width=width, height=height, format=self._target, threads=1
+        )
         plane = converted.planes[0]
-        rows = np.frombuffer(plane, dtype).reshape(-1, plane.line_size // dtype.itemsize)
+        rows = np.frombuffer(plane, self._dtype).reshape(-1, plane.line_size // self._dtype.itemsize)
         pixels = rows[:height, : channels * width].reshape(height, width, channels)
-        if channels < all_channels:
-            pixels = np.repeat(pixels, all_channels, axis=2)
-        return pixels if orientation == UPRIGHT else orientation.apply(pixels)
+        if channels < self._channels:
+            pixels = np.repeat(pixels, self._channels, axis=2)
+        return pixels if self._orientation == UPRIGHT else self._orientation.apply(pixels)
+
+    def _set_format(self, frame: Any) -> None:
+        """Checks a frame whose size or format is new, and chooses what it is converted to."""
+        expected, found = self.kind, frame_kind(frame, self.kind.orientation)
+        name = frame.format.name
+        if found != expected:
+            depth = f' of {name}' if found.is_deep_gray != expected.is_deep_gray else ''
+            where = f'expected {expected.height} x {expected.width} pixels as in the others'
+            raise ValueError(f'{where}, got {found.height} x {found.width}{depth}')
+        is_wide = self._dtype == np.uint16
+        self._target_channels, *targets = COLORS[self.options.color]
+        self._target = targets[is_wide]
+        if expected.is_deep_gray and is_wide:
+            name = name.rstrip('bel') + 'le'
+            self._target, self._target_channels = (name if name in _DEEP_GRAY else 'gray16le'), 1

@@ -25,7 +25,7 @@ import numpy as np
 
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import best_stream, import_av, open_container
-from bags.formats.pixels import PIXEL_OPTIONS, PixelOptions, Pixels, frame_kind
+from bags.formats.pixels import PIXEL_OPTIONS, PixelConverter, PixelOptions, Pixels, frame_kind
 from bags.formats.scalars import (
     MAX_VALUE_SIZE,
     Buffer,
@@ -304,11 +304,10 @@ def _add_stream(container: Any, shape: tuple[int, ...], codec: Codec, fps: Fract
 
 
 def _decode(data: Buffer, name: str, args: tuple[str, ...], max_size: int) -> Pixels:
-    options, kind = PixelOptions(**split_options(args, **PIXEL_OPTIONS)[1]), None
+    options = PixelOptions(**split_options(args, **PIXEL_OPTIONS)[1])
     with open_container(BufferFile(data), name) as container:
         stream = best_stream(container, 'video')
-        # One reformatter for all frames: `frame.reformat` would prepare the conversion again each time.
-        convert = import_av().video.reformatter.VideoReformatter()
+        convert: PixelConverter | None = None
         frames: Pixels | None = None
         count = packets = 0
         # As announced, before a decoder allocates a frame; and as found, before the array grows.
@@ -320,11 +319,8 @@ def _decode(data: Buffer, name: str, args: tuple[str, ...], max_size: int) -> Pi
             for frame in packet.decode():
                 if frame.is_corrupt:
                     raise ValueError(f'frame {count} is damaged')
-                found = frame_kind(frame, kind and kind.orientation)
-                kind = kind or found
-                if found != kind:
-                    raise ValueError(f'expected frames of one size and depth, got {kind[:3]} and {found[:3]}')
-                pixels = options.pixels(convert, frame, kind)
+                convert = convert or PixelConverter(frame_kind(frame), options)
+                pixels = convert(frame)
                 if frames is None:
                     length = _expected_frames(stream, pixels.nbytes, max_size)
                     frames = np.empty((length, *pixels.shape), pixels.dtype)

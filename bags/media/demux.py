@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.formats.encoded import BorrowedFile
+from bags.formats.encoded import BorrowedFile, positioned
 from bags.formats.ffmpeg import Stream, best_stream, describe_stream, import_av, open_container
 from bags.formats.signatures import DEMUXERS, ebml_number, identify_file
 from bags.media.mp4 import Track, find_moov, find_track
@@ -57,7 +57,7 @@ def open_packets(file: BinaryIO, kind: str, stream: int | None = None) -> Packet
             table = track.table
             if kind == 'video':
                 table = replace(table, shown=table.shown & (table.sizes > 0))
-                return Packets(file, table, name, track.index, None, track.header)
+                return Packets(positioned(file), table, name, track.index, None, track.header)
             if packets := _audio_packets(file, track, name):
                 return packets
     return _demux(file, name, kind, stream)
@@ -117,7 +117,7 @@ def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
         return None
     columns = {key: getattr(table, key)[numbers] for key in ('offsets', 'sizes', 'times', 'durations')}
     table = replace(table, **columns, keys=np.ones(len(numbers), bool), shown=shown, skips=skips)
-    return Packets(file, table, name, track.index, None, track.header)
+    return Packets(positioned(file), table, name, track.index, None, track.header)
 
 
 def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None) -> Packets:
@@ -159,7 +159,7 @@ def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None) -> Pa
     table = _table(rows, codec, shift or 0, time_base, truncation)
     if name == 'AVI' and is_reordered and codec in ('h264', 'hevc'):
         table = replace(table, one_frame_each=False, timed=False)  # Its times are those of decoding.
-    return (DemuxedPackets if shift == -1 else Packets)(file, table, name, index, codec)
+    return (DemuxedPackets if shift == -1 else Packets)(positioned(file), table, name, index, codec)
 
 
 def _table(

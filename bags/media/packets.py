@@ -10,13 +10,14 @@ import io
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from bags.formats.encoded import BorrowedFile
 from bags.formats.ffmpeg import import_av, open_container
 from bags.media.timeline import PacketTable
+from bags.storage.range_file import PositionedFile
 
 __all__ = ['NO_PROBING', 'DemuxedPackets', 'Packets']
 
@@ -33,7 +34,7 @@ MAX_GAP_BYTES = 1 << 16
 class Packets:
     """The packets of one stream, as ranges of a file."""
 
-    file: BinaryIO
+    file: PositionedFile
     table: PacketTable
     name: str
     """The format of the file, as `identify` names it."""
@@ -67,8 +68,7 @@ class Packets:
         from av import Packet
 
         for numbers, begin, end in self.ranges(start, stop):
-            self.file.seek(begin)
-            data: Any = memoryview(self.file.read(end - begin))
+            data: Any = memoryview(self.file.read_at(begin, end - begin))
             for number in numbers:
                 offset, size = int(self.table.offsets[number]), int(self.table.sizes[number])
                 part = data[offset - begin : offset - begin + size]

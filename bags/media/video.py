@@ -135,7 +135,7 @@ class Video(FrameSequence):
 
     def _count(self, stop: int | None, strict: bool = False) -> int:
         with self._decoder.use() as decoder:
-            count, truncation = len(decoder.timeline), decoder.timeline.truncation
+            count, truncation = len(decoder.timeline.ticks), decoder.timeline.truncation
             if truncation and strict and (stop is None or stop > count):
                 raise ValueError(f'{truncation}; the first {count} frames are there')
             return count

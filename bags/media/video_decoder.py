@@ -7,14 +7,15 @@ frame that is returned, whatever its time and order, and reveals those that are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from bags.concurrency import cached_attribute
+from bags.formats.encoded import positioned
 from bags.formats.ffmpeg import import_av
-from bags.formats.pixels import FrameKind, PixelOptions, Pixels, frame_kind
+from bags.formats.pixels import FrameKind, PixelConverter, PixelOptions, Pixels, frame_kind
 from bags.indexing import Int64s
 from bags.media.demux import open_packets
 from bags.media.packets import Packets
@@ -38,10 +39,11 @@ class VideoDecoder:
     file: BinaryIO
     packets: Packets
     timeline: Timeline
+    _convert: PixelConverter | None = field(default=None, init=False)
 
     def over(self, file: BinaryIO) -> VideoDecoder:
         """Returns a decoder of the same video, by way of another open file."""
-        return VideoDecoder(file, replace(self.packets, file=file), self.timeline)
+        return VideoDecoder(file, replace(self.packets, file=positioned(file)), self.timeline)
 
     def close(self) -> None:
         """Closes the file and frees the decoder."""
@@ -59,25 +61,21 @@ class VideoDecoder:
         ((_, frame),) = self.frames(np.array([0]))
         return frame_kind(frame)
 
-    @cached_attribute
-    def reformatter(self) -> Any:
-        """Converts and scales frames; it is set up again when the size or format changes."""
-        return import_av().video.reformatter.VideoReformatter()
-
     def pixels(self, number: int, frame: Any, options: PixelOptions) -> Pixels:
         """Returns the pixels of a frame, in most cases without a copy.
 
         Raises:
-            ValueError: It is of another kind than the first frame.
+            ValueError: It is of another kind than the first frame that was decoded.
         """
-        if 'kind' not in vars(self):
-            self.kind = frame_kind(frame)
-        expected, found = self.kind, frame_kind(frame, self.kind.orientation)
-        if found != expected:
-            depth = f' of {frame.format.name}' if found.is_deep_gray != expected.is_deep_gray else ''
-            where = f'frame {number}: expected {expected[0]} x {expected[1]} pixels as in the others'
-            raise ValueError(f'{where}, got {found[0]} x {found[1]}{depth}')
-        return options.pixels(self.reformatter, frame, expected)
+        convert = self._convert
+        if convert is None or convert.options != options:
+            if 'kind' not in vars(self):
+                self.kind = frame_kind(frame)
+            convert = self._convert = PixelConverter(self.kind, options)
+        try:
+            return convert(frame)
+        except ValueError as exc:
+            raise ValueError(f'frame {number}: {exc}') from None
 
     def in_order(
         self, start: int, convert: Callable[[int, Any], Pixels], threads: int | None = None

@@ -232,5 +232,5 @@ def test_frames_of_several_sizes(film):
                     int(frame is not film[0]),
                 )
                 container.mux(packet)
-    with pytest.raises(ValueError, match='expected frames of one size'):
+    with pytest.raises(ValueError, match='pixels as in the others, got'):
         decoders['mkv'](file.getvalue())
