@@ -10,7 +10,7 @@ BIN := .venv/bin
 PIP := -m pip install -qq --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow demo bench bench-remote bench-tables flows layers test-adapters test-cloud test-freethreaded viewer test-viewer clean
+.PHONY: help test lint format slow demo bench bench-remote bench-tables docs flows layers test-adapters test-cloud test-freethreaded viewer test-viewer clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -52,7 +52,7 @@ bench-remote: .venv-bench/ready ## measures object stores, beside MosaicML Strea
 	.venv-bench/bin/python $(PIP) --no-deps mosaicml-streaming
 	.venv-bench/bin/python -m benchmarks --only remote $(ARGS)
 
-bench-tables: ## writes the tables of README from benchmarks/results
+bench-tables: ## writes the tables of README and docs/performance.md from benchmarks/results
 	$(PYTHON) -m benchmarks.render
 
 # Each file runs in its own process: PyTorch forks, which Grain's threads do not survive.
@@ -74,6 +74,9 @@ viewer/node_modules/ready: viewer/package-lock.json
 	@cd viewer && npm ci --loglevel error --no-audit --no-fund
 	@touch $@
 
+docs: .venv-docs/ready ## builds the documentation site in out/site; a warning, such as of a dead link, is an error
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+
 flows: .venv/ready ## counts the functions that one read, batch or append passes (ARGS='--trace append')
 	$(BIN)/python tools/flows $(ARGS)
 
@@ -81,7 +84,7 @@ layers: .venv/ready ## writes the packages and modules into CONTRIBUTING.md
 	$(BIN)/python -m tests.test_contributing
 
 clean: ## removes environments, caches and outputs
-	rm -rf .venv .venv-adapters .venv-bench .venv-freethreaded .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
+	rm -rf .venv .venv-adapters .venv-bench .venv-docs .venv-freethreaded .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
 	rm -rf viewer/node_modules viewer/tests/out bags/viewer/static
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -103,6 +106,12 @@ clean: ## removes environments, caches and outputs
 	@echo 'making .venv-adapters'
 	@$(PYTHON) -m venv --clear .venv-adapters
 	@.venv-adapters/bin/python $(PIP) -e '.[images,video,s3]' -r tests/adapters/requirements.txt
+	@touch $@
+
+.venv-docs/ready: docs/requirements.txt
+	@echo 'making .venv-docs'
+	@$(PYTHON) -m venv --clear .venv-docs
+	@.venv-docs/bin/python $(PIP) -r docs/requirements.txt
 	@touch $@
 
 # msgpack and zstandard have no wheels for 3.13t and are compiled in about a minute. The newest Pillow, av and

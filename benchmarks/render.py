@@ -1,4 +1,4 @@
-"""Writes the tables of README from `benchmarks/results`: `python -m benchmarks.render`."""
+"""Writes the tables of README and docs/performance.md from the results: `python -m benchmarks.render`."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / 'benchmarks/results'
+DOCUMENTS = (ROOT / 'README.md', ROOT / 'docs/performance.md')
 SECTION = re.compile(r'(<!-- benchmarks: (\w+) -->\n).*?(<!-- end -->)', re.DOTALL)
 Result = dict[str, Any]
 
@@ -29,6 +30,7 @@ DATASET_ROWS = {
     'write': 'write',
     'open, ms': 'open',
 }
+SUMMARY_ROWS = ('random row', 'random batch of id and text', 'scan of the integers', 'write')
 RECORD_COLUMNS = {
     'one at random': 'single',
     '1,024 at random': 'gather (list)',
@@ -70,6 +72,9 @@ VIDEO_COLUMNS = {
     'torchcodec': 'torchcodec',
     'torchcodec, approximate': 'torchcodec, approximate',
 }
+IMPORT_COLUMNS = {'import': 'bags.convert', 'one pass with its own library': 'iteration'}
+WINDOW_COLUMNS = {'bags': 'bags', 'a read of each window by hand': 'by hand'}
+WINDOW_ROWS = ('array(uint8,256,256,3)[]', 'jpeg[]', 'video(30)')
 VIDEO_ROWS = (
     'opening, and 16 frames',
     '16 frames in a row',
@@ -88,6 +93,14 @@ def datasets(result: Result) -> list[str]:
         for label, title in DATASET_ROWS.items()
     }  # fmt: skip
     return markdown(DATASET_COLUMNS, rows)
+
+
+def summary(result: Result) -> list[str]:
+    lines = datasets(result)
+    return [
+        *lines[:2],
+        *(each for each in lines if each.startswith(tuple(f'| {row} |' for row in SUMMARY_ROWS))),
+    ]
 
 
 def records(result: Result) -> list[str]:
@@ -134,7 +147,25 @@ def video(result: Result) -> list[str]:
     )
 
 
+def imports(result: Result) -> list[str]:
+    tables, ending = result['tables'], ': import of 2,000 datapoints of 30 KB'
+    columns = IMPORT_COLUMNS.values()
+    sources = [title.removesuffix(ending) for title in tables if title.endswith(ending)]
+    return markdown(
+        IMPORT_COLUMNS, {each: [table(tables, each + ending, name) for name in columns] for each in sources}
+    )
+
+
+def windows(result: Result) -> list[str]:
+    columns = WINDOW_COLUMNS.values()
+    return markdown(WINDOW_COLUMNS, {
+        f'`{kind}`': [table(result['tables'], f'64 windows, frames of {kind}', name) for name in columns]
+        for kind in WINDOW_ROWS
+    })  # fmt: skip
+
+
 SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
+    'summary': ('datasets', summary),
     'datasets': ('datasets', datasets),
     'records': ('records', records),
     'cold': ('cold', cold),
@@ -143,8 +174,10 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
     'remote': ('remote', remote),
     'epochs': ('remote', epochs),
     'video': ('video', video),
+    'imports': ('imports', imports),
+    'windows': ('windows', windows),
 }
-"""By the name of a section of README: the file of results, and what makes its lines."""
+"""By the name of a section of the documents: the file of results, and what makes its lines."""
 
 
 def render(text: str, results: Path = RESULTS) -> str:
@@ -153,7 +186,7 @@ def render(text: str, results: Path = RESULTS) -> str:
     def section(found: re.Match[str]) -> str:
         part, make = SECTIONS[found[2]]
         result = json.loads((results / f'{part}.json').read_text(encoding='utf-8'))
-        lines = [*make(result), *(['', caption(result)] if found[2] == part else [])]
+        lines = [*make(result), *(['', caption(result)] if found[2] in (part, 'summary') else [])]
         return found[1] + ''.join(f'{line}\n' for line in lines) + found[3]
 
     return SECTION.sub(section, text)
@@ -182,8 +215,10 @@ def one_row(result: Result, title: str, columns: dict[str, str]) -> list[str]:
 
 
 def markdown(columns: Iterable[str], rows: dict[str, list[str]]) -> list[str]:
-    """Returns a table with a label before each row."""
-    columns = list(columns)
+    """Returns a table with a label before each row, without columns in which nothing was measured."""
+    measured = [position for position, cells in enumerate(zip(*rows.values(), strict=True)) if any(cells)]
+    columns = [column for position, column in enumerate(columns) if position in measured]
+    rows = {label: [cells[position] for position in measured] for label, cells in rows.items()}
     lines = [line(['', *columns]), line('---' for _ in ['', *columns])]
     return [*lines, *(line([label, *cells]) for label, cells in rows.items())]
 
@@ -193,9 +228,9 @@ def line(cells: Iterable[str]) -> str:
 
 
 def main() -> None:
-    """Writes README."""
-    path = ROOT / 'README.md'
-    path.write_text(render(path.read_text(encoding='utf-8')), encoding='utf-8')
+    """Writes the documents."""
+    for path in DOCUMENTS:
+        path.write_text(render(path.read_text(encoding='utf-8')), encoding='utf-8')
 
 
 if __name__ == '__main__':

@@ -1,5 +1,6 @@
 """The Python blocks of the documentation run, and pass type checkers as one file of a user's would."""
 
+import ast
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import bags
+from benchmarks.render import DOCUMENTS as WITH_TABLES
 from benchmarks.render import SECTIONS, render
 
 ROOT = Path(__file__).parents[1]
@@ -19,9 +21,12 @@ DOCUMENTS = [ROOT / 'README.md', *sorted((ROOT / 'docs').glob('**/*.md'))]
 BLOCK = re.compile(r'^```python\n(.*?)^```', re.DOTALL | re.MULTILINE)
 TYPED_BLOCK = re.compile(r'^```py(?:thon)?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 """Also the blocks with PyTorch, Grain and JAX, which tests/adapters/test_docs.py runs."""
+FILE = re.compile(r'^```(text|json) title="(.*?)"\n(.*?)^```', re.DOTALL | re.MULTILINE)
+"""The content of a file that the Python blocks of the page write: a hex dump, or JSON. `…` is the rest."""
 TABLES = ('duckdb', 'polars', 'pyarrow')
 """Not in the environment of free-threaded Python."""
 SAMPLES = {
+    'docs/format.md': {'bags05': 'golden/bags05-dataset', 'granular': 'golden/granular-dataset'},
     'docs/migration/granular.md': {'old': 'golden/granular-sharded'},
     'docs/migration/mds.md': {'mds': 'interop/sources/golden/mds'},
     'docs/migration/tfrecord.md': {'tfds': 'interop/sources/golden/tfds'},
@@ -59,26 +64,79 @@ def name_of(path):
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize('path', DOCUMENTS, ids=name_of)
+@pytest.mark.parametrize(
+    'path', [each for each in DOCUMENTS if BLOCK.search(each.read_text('utf-8'))], ids=name_of
+)
 def test_blocks_run(path, tmp_path, monkeypatch):
     """Top to bottom, each document in an empty folder of its own."""
     monkeypatch.chdir(tmp_path)
     for name, sample in SAMPLES.get(path.relative_to(ROOT).as_posix(), {}).items():
         shutil.copytree(ROOT / 'tests' / sample, name)
-    code = compile(blocks_of(path.read_text(encoding='utf-8')), str(path), 'exec')
+    text = path.read_text(encoding='utf-8')
+    code = compile(blocks_of(text), str(path), 'exec')
+    names = {'__name__': path.stem}  # Kept below: a file may be open.
     try:
-        exec(code, {'__name__': path.stem})
+        exec(code, names)
     except ImportError as exc:
         if all(map(find_spec, TABLES)):
             raise
         pytest.skip(str(exc))
+    for kind, name, shown in FILE.findall(text):
+        data = Path(name).read_bytes()
+        whole = hexdump(data) if kind == 'text' else data.decode()
+        assert shown == whole or (shown.endswith('…\n') and whole.startswith(shown[:-2])), name
 
 
-def test_tables_of_readme_are_those_of_the_results():
+def hexdump(data):
+    lines = []
+    for offset in range(0, len(data), 16):
+        row = data[offset : offset + 16]
+        columns = '  '.join(half.hex(' ') for half in (row[:8], row[8:]))
+        text = ''.join(chr(byte) if 32 <= byte < 127 else '.' for byte in row)
+        lines.append(f'{offset:08x}  {columns:<48}  |{text}|\n')
+    return ''.join(lines)
+
+
+def test_tables_are_those_of_the_results():
     """After a run of the benchmarks, `make bench-tables` writes them."""
-    text = (ROOT / 'README.md').read_text(encoding='utf-8')
-    assert set(re.findall(r'<!-- benchmarks: (\w+) -->', text)) == SECTIONS.keys()
-    assert render(text) == text
+    texts = [path.read_text(encoding='utf-8') for path in WITH_TABLES]
+    assert {
+        name for text in texts for name in re.findall(r'<!-- benchmarks: (\w+) -->', text)
+    } == SECTIONS.keys()
+    assert list(map(render, texts)) == texts
+
+
+def test_the_reference_has_every_public_name():
+    text = ''.join(path.read_text(encoding='utf-8') for path in (ROOT / 'docs/reference').glob('*.md'))
+    listed = re.findall(r'^::: bags\.([\w.]+)$', text, re.MULTILINE)
+    public = [name for name in bags.__all__ if name not in ('bag', 'samplers', 'Index', 'MultiIndex')]
+    for module in ('bag', 'beam', 'grain', 'jax', 'ray', 'samplers', 'torch'):
+        source = (ROOT / f'bags/{module}.py').with_suffix('')
+        file = source / '__init__.py' if source.is_dir() else source.with_suffix('.py')
+        found = re.search(
+            r'^__all__ = (\[.*?\])$', file.read_text(encoding='utf-8'), re.DOTALL | re.MULTILINE
+        )
+        public += [f'{module}.{name}' for name in ast.literal_eval(found[1])]
+    assert sorted(listed) == sorted(public)
+
+
+def test_links_of_the_repository_lead_to_files():
+    """Those between the pages of the site are checked by `make docs`."""
+    pages = [*ROOT.glob('*.md'), ROOT / 'benchmarks/README.md']
+    link = re.compile(r'\]\((?!https?:)([^)#\s]+)(?:#([^)\s]*))?\)')
+    found = {
+        (page.parent / path, anchor)
+        for page in pages
+        for path, anchor in link.findall(page.read_text('utf-8'))
+    }
+    assert len(found) > 30
+    assert [path for path, _ in found if not path.exists()] == []
+    for path, anchor in found:
+        headings = re.findall(r'^#+ (.*)$', path.read_text('utf-8'), re.MULTILINE) if anchor else []
+        assert not anchor or anchor in [heading.lower().replace(' ', '-') for heading in headings], (
+            path,
+            anchor,
+        )
 
 
 @pytest.fixture
@@ -86,8 +144,11 @@ def pages(tmp_path):
     """The documents' blocks as Python files: the document's name by the name of the file."""
     found = {}
     for path in DOCUMENTS:
-        name = f'{path.stem.lower()}_page.py'
-        text = blocks_of(path.read_text(encoding='utf-8'), TYPED_BLOCK)
+        text = path.read_text(encoding='utf-8')
+        if not TYPED_BLOCK.search(text):
+            continue
+        name = re.sub(r'\W', '_', name_of(path).lower().removesuffix('.md')) + '_page.py'
+        text = blocks_of(text, TYPED_BLOCK)
         (tmp_path / name).write_text(text, encoding='utf-8')
         found[name] = name_of(path)
     return found
