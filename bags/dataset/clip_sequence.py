@@ -12,9 +12,8 @@ from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.selection import VIDEO_WORDS, select_fields
 from bags.errors import DecodeError
 from bags.indexing import check_index
-from bags.media.joined_videos import JoinedVideos, length_of
 from bags.media.stored import reading_options
-from bags.media.video import Video, VideoOptions
+from bags.media.video import JoinedVideos, Video, VideoOptions
 
 __all__ = ['ClipSequence']
 
@@ -54,7 +53,7 @@ class ClipSequence(JoinedVideos):
         )
         where = f'{dataset!r}, datapoint {row}, field {field!r}'
         super().__init__(
-            count, videos.__getitem__, lambda clip: length_of(videos[clip]), dataset.is_remote, where
+            count, videos.__getitem__, lambda clip: videos[clip]._length(), dataset.is_remote, where
         )
 
     def __reduce__(self) -> Any:

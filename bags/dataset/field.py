@@ -18,8 +18,7 @@ from bags.dataset.spec import FieldType
 from bags.errors import BagsError, DecodeError
 from bags.formats.arrays import invalid_row
 from bags.indexing import Int64s
-from bags.media.joined_videos import JoinedVideos, length_of
-from bags.media.video import Video, decode_video
+from bags.media.video import JoinedVideos, Video, decode_video
 
 __all__ = ['Field']
 
@@ -252,7 +251,7 @@ class Field:
         """Returns the number of frames of a video, and an error if more are expected."""
         if index in self._video_lengths:
             return self._video_lengths[index], None
-        length, error = length_of(self._videos[index])
+        length, error = self._videos[index]._length()
         if error is None:
             self._video_lengths[index] = length
         return length, error

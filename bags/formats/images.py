@@ -1,14 +1,26 @@
-"""JPEG, PNG, WebP and AVIF, to and from uint8 arrays, and uint16 ones as PNG; pictures of any format.
+"""JPEG, PNG, WebP and AVIF, to and from arrays of pixels, and pictures of any format.
+
+| type | encodes | quality | decodes to |
+| --- | --- | --- | --- |
+| `jpeg(quality)` | gray, RGB | 1 to 100, 95 by default | gray, RGB; CMYK as RGB |
+| `png` | gray, gray of uint16, RGB, RGBA | lossless | the same; palettes as RGB or RGBA |
+| `webp(quality)` | RGB, RGBA | 1 to 100, 90 by default, or `lossless` | RGB; RGBA if a pixel is not opaque |
+| `avif(quality)` | RGB, RGBA | 1 to 100, 90 by default | RGB, RGBA |
+| `image(mode)` | files of seven formats; pixels as PNG | | as stored, or in the mode |
+
+Gray has shape (height, width), or (height, width, 1) when it is encoded; RGB (height, width, 3); RGBA
+(height, width, 4). Pixels are uint8 but for gray of PNG and TIFF, such as depth, which may be uint16. Formats
+without gray reject it, since it would be decoded as RGB.
 
 Images are decoded as they are shown: turned by their EXIF orientation, as in viewers and browsers. The option
 `rotate=False` of each type returns the stored pixels, as torchvision and OpenCV may have when boxes and masks
-were made. PIL images are turned when they are encoded. Colour profiles and gamma are not applied. Of an
-animation, the first image is decoded.
+were made. `min_side=256` decodes JPEGs at a reduced size, see `reduced`. PIL images are turned when they are
+encoded. Colour profiles and gamma are not applied. Of an animation, the first image is decoded.
 
 Encoders take pixels, a PIL image, or a file of their format, as bytes or a path, which is stored as it is.
 They raise TypeError for pixels of another dtype, and ValueError for another shape or another format. Decoders
-raise ValueError for a file of another format, one that is cut off or damaged, and one whose pixels take more
-than `max_size` bytes.
+raise ValueError for a file of another format, one that is cut off or damaged, one whose pixels take more than
+`max_size` bytes, and 16 bits a channel with colour or alpha, of which Pillow would drop 8.
 """
 
 from __future__ import annotations
@@ -23,7 +35,7 @@ import numpy as np
 
 from bags.errors import MissingDependencyError
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
-from bags.formats.orientation import UPRIGHT, exif_orientation, jpeg_orientation
+from bags.formats.pixels import UPRIGHT, exif_orientation, jpeg_orientation
 from bags.formats.scalars import (
     MAX_VALUE_SIZE,
     Buffer,
@@ -122,70 +134,34 @@ def image_mode(*args: str) -> str | None:
 
 
 def encode_jpeg(value: Any, *args: str) -> Encoded:
-    """Encodes an image as JPEG, with chroma at half the resolution (4:2:0).
-
-    Args:
-        value: uint8, shape (height, width), (height, width, 1) or (height, width, 3), of at most 65,535
-            pixels a side; a PIL image; or a file.
-        *args: The quality, 1 to 100; 95 by default.
-    """
+    """Encodes an image of at most 65,535 pixels a side, with chroma at half the resolution (4:2:0)."""
     quality = image_quality(*args) or 95
     return already_encoded(value, 'JPEG') or _save(value, 'JPEG', (1, 3), quality=quality)
 
 
 @decodes('JPEG')
 def decode_jpeg(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes a JPEG with simplejpeg where it is installed, else with Pillow. CMYK is converted to RGB.
+    """Decodes a JPEG with simplejpeg where it is installed, else with Pillow.
 
     Both use libjpeg-turbo and give the same pixels. Only simplejpeg detects damage inside the compressed
     data, of which a JPEG has no checksum.
-
-    Args:
-        data: The file.
-        *args: Of the type: `rotate=False` returns the stored pixels, not turned by the EXIF orientation;
-            `min_side=256` decodes at a reduced size, see `reduced`.
-
-    Returns:
-        uint8, shape (height, width) if gray, else (height, width, 3).
     """
     return _load(data, args, max_size)
 
 
 def encode_png(value: Any, *_args: str) -> Encoded:
-    """Encodes an image as PNG, losslessly.
-
-    Args:
-        value: uint8, shape (height, width), (height, width, 1), (height, width, 3) or (height, width, 4) with
-            alpha; uint16, shape (height, width), such as a depth map; a PIL image; or a file.
-    """
+    """Encodes an image as PNG, losslessly."""
     return already_encoded(value, 'PNG') or _save(value, 'PNG', (1, 3, 4))
 
 
 @decodes('PNG')
 def decode_png(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes a PNG.
-
-    Palettes become RGB or RGBA, 1 to 4 bits of gray become 8, any transparency becomes an alpha channel.
-
-    Returns:
-        uint8, shape (height, width), (height, width, 3) or (height, width, 4); uint16, shape (height, width),
-        if it has 16 bits of gray.
-
-    Raises:
-        ValueError: Damaged (every chunk has a checksum), or 16 bits with colour or alpha: Pillow would drop 8
-            of them, so store these as `bytes` and decode them with another library.
-    """
+    """Decodes a PNG: 1 to 4 bits of gray become 8, any transparency becomes an alpha channel."""
     return _load(data, args, max_size)
 
 
 def encode_webp(value: Any, *args: str) -> Encoded:
-    """Encodes an image as WebP.
-
-    Args:
-        value: uint8, shape (height, width, 3) or (height, width, 4) with alpha, of at most 16,383 pixels a
-            side; a PIL image; or a file. WebP has no grayscale.
-        *args: The quality, 1 to 100 (90 by default), or `'lossless'`.
-    """
+    """Encodes an image of at most 16,383 pixels a side as WebP."""
     quality = webp_quality(*args)
     options = {'lossless': True} if quality == 0 else {'quality': quality or 90}
     return already_encoded(value, 'WebP') or _save(value, 'WebP', (3, 4), exact=True, **options)
@@ -193,44 +169,24 @@ def encode_webp(value: Any, *args: str) -> Encoded:
 
 @decodes('WebP')
 def decode_webp(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes a WebP.
-
-    Returns:
-        uint8, shape (height, width, 3), or (height, width, 4) if any pixel is not opaque: WebP drops an
-        alpha channel without effect.
-    """
+    """Decodes a WebP, which drops an alpha channel without effect."""
     return _load(data, args, max_size)
 
 
 def encode_avif(value: Any, *args: str) -> Encoded:
-    """Encodes an image as AVIF.
-
-    Args:
-        value: uint8, shape (height, width, 3) or (height, width, 4) with alpha; a PIL image; or a file.
-            Grayscale is rejected, since it would be decoded as RGB.
-        *args: The quality, 1 to 100; 90 by default.
-    """
+    """Encodes an image as AVIF."""
     quality = image_quality(*args) or 90
     return already_encoded(value, 'AVIF') or _save(value, 'AVIF', (3, 4), quality=quality)
 
 
 @decodes('AVIF')
 def decode_avif(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes an AVIF.
-
-    Returns:
-        uint8, shape (height, width, 3), or (height, width, 4) if it has an alpha channel.
-    """
+    """Decodes an AVIF."""
     return _load(data, args, max_size)
 
 
 def encode_image(value: Any, *args: str) -> Encoded:
-    """Stores a picture as it is, or encodes pixels as PNG, losslessly.
-
-    Args:
-        value: A file of JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF, as bytes or a path; or what `encode_png`
-            takes.
-        *args: The mode, which is for the decoder.
+    """Stores a picture of any of the formats as it is, or encodes pixels as PNG; the mode is for the decoder.
 
     Raises:
         ValueError: A file that is cut off, as far as that shows without decoding.
@@ -247,14 +203,7 @@ def decode_image(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pi
         data: A file of JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF.
         *args: The mode: `gray`, `rgb` or `rgba`. Other pictures are converted to it: alpha is dropped, or
             opaque where there is none; gray is Rec. 601 luma; of 16 bits a channel the upper 8 are kept.
-            `rotate=False` and `min_side` as for `decode_jpeg`.
-
-    Returns:
-        uint8, shape (height, width) if gray, (height, width, 3) or (height, width, 4). Without a mode, as
-        the picture is stored; uint16, shape (height, width), for 16 bits of gray.
-
-    Raises:
-        ValueError: Without a mode: 16 bits with colour or alpha, of which Pillow would drop 8.
+        max_size: Most bytes of the pixels.
     """
     mode = image_mode(*args)
     pixels = _load(data, args, max_size, drop_bits=mode is not None)

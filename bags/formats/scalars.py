@@ -1,8 +1,20 @@
 """Bytes, text, bools and numbers; and the checks of type arguments, which all formats use.
 
+| type | takes | record |
+| --- | --- | --- |
+| `bytes` | bytes, bytearray, memoryview | as they are |
+| `utf8` | str without lone surrogates | strict UTF-8 |
+| `bool` | bool, not the integers 0 and 1 | one byte, 0 or 1 |
+| `int(size)` | what has `__index__`, but no bool | two's complement of 1 to 16 bytes, 8 by default |
+| `uint(size)` | the same, from 0 on | 1 to 16 bytes, 8 by default |
+| `float(size)` | int and float, but no bool | IEEE 754 of 2, 4 or 8 bytes, 8 by default, rounded |
+
+Numbers are little-endian. NumPy scalars and arrays of shape () are accepted like Python's own scalars. An
+encoder raises TypeError for another type, ValueError for a value that its size cannot hold; a decoder raises
+ValueError for any other record.
+
 `*_encoder` and `*_decoder` parse the arguments of a type once and return the function for its values;
-`encode_*` and `decode_*` do both in one call. Numbers are little-endian. NumPy scalars and arrays of shape ()
-are accepted like Python's own scalars.
+`encode_*` and `decode_*` do both in one call.
 """
 
 from __future__ import annotations
@@ -124,23 +136,19 @@ def decode_bytes(data: Buffer) -> bytes:
 
 
 def encode_utf8(value: str) -> bytes:
-    """Encodes a str as UTF-8; a lone surrogate, which UTF-8 cannot encode, raises ValueError."""
+    """Encodes a str."""
     if isinstance(value, str):
         return value.encode('utf-8')
     raise TypeError(f'expected str, got {type(value).__name__}')
 
 
 def decode_utf8(data: Buffer) -> str:
-    """Decodes UTF-8; anything that is not strict UTF-8 raises ValueError."""
+    """Decodes a str."""
     return str(data, 'utf-8')
 
 
 def encode_bool(value: bool) -> bytes:
-    """Encodes a bool as one byte, 0 or 1.
-
-    Raises:
-        TypeError: `value` is not a bool. The integers 0 and 1 are rejected: most often, fields were swapped.
-    """
+    """Encodes a bool; the integers 0 and 1 are rejected, since most often fields were swapped."""
     value = _plain(value)
     if isinstance(value, bool):
         return b'\x01' if value else b'\x00'
@@ -148,7 +156,7 @@ def encode_bool(value: bool) -> bytes:
 
 
 def decode_bool(data: Buffer) -> bool:
-    """Decodes one byte, 0 or 1; anything else raises ValueError."""
+    """Decodes a bool."""
     try:
         return _BOOLS[bytes(data)]
     except KeyError:
@@ -159,17 +167,13 @@ _BOOLS = {b'\x00': False, b'\x01': True}
 
 
 def int_size(*args: str) -> int:
-    """Returns the size of an `int` or `uint` in bytes: 8 by default, at most 16 as in Granular.
-
-    Raises:
-        ValueError: The arguments are not one size from 1 to 16.
-    """
+    """Returns the size of an `int` or `uint` in bytes, at most 16 as in Granular."""
     check_count(args, 1, 'int(size)')
     return whole_number(args[0], 1, 16, 'a size in bytes') if args else 8
 
 
 def int_encoder(*args: str, signed: bool = True) -> Callable[[Any], bytes]:
-    """Returns the encoder of `int(size)`, or of `uint(size)` unless signed; see `encode_int`."""
+    """Returns the encoder of `int(size)`, or of `uint(size)` unless signed."""
     size = int_size(*args)
 
     def encode(value: Any) -> bytes:
@@ -188,7 +192,10 @@ def int_encoder(*args: str, signed: bool = True) -> Callable[[Any], bytes]:
 
 
 def int_decoder(*args: str, signed: bool = True) -> Callable[[Buffer], int]:
-    """Returns the decoder of `int(size)`, or of `uint(size)` unless signed; see `decode_int`."""
+    """Returns the decoder of `int(size)`, or of `uint(size)` unless signed.
+
+    Without a size, an `int` of a length other than 8 is unsigned, as Granular writes them.
+    """
     size, is_granular = int_size(*args), signed and not args
 
     def decode(data: Buffer) -> int:
@@ -206,37 +213,22 @@ uint_decoder = functools.partial(int_decoder, signed=False)
 
 
 def encode_int(value: int, *args: str) -> bytes:
-    """Encodes a signed integer, in two's complement.
-
-    Args:
-        value: An int or anything with `__index__`, such as NumPy integers, but not a bool.
-        *args: The size in bytes, 1 to 16; 8 by default.
-
-    Raises:
-        TypeError: `value` is not an integer; bools and floats are rejected.
-        ValueError: It needs more bytes.
-    """
+    """Encodes a signed integer."""
     return int_encoder(*args)(value)
 
 
 def decode_int(data: Buffer, *args: str) -> int:
-    """Decodes a signed integer.
-
-    Without a size, a record whose length is not 8 is an unsigned integer, as Granular writes them.
-
-    Raises:
-        ValueError: The type has a size, and the record another.
-    """
+    """Decodes a signed integer."""
     return int_decoder(*args)(data)
 
 
 def encode_uint(value: int, *args: str) -> bytes:
-    """Encodes an unsigned integer; otherwise as `encode_int`."""
+    """Encodes an unsigned integer."""
     return uint_encoder(*args)(value)
 
 
 def decode_uint(data: Buffer, *args: str) -> int:
-    """Decodes an unsigned integer; a record of another size (8 by default) raises ValueError."""
+    """Decodes an unsigned integer."""
     return uint_decoder(*args)(data)
 
 
@@ -254,11 +246,7 @@ def decode_i64(data: Buffer) -> int:
 
 
 def float_size(*args: str) -> int:
-    """Returns the size of a `float` in bytes: 8 by default.
-
-    Raises:
-        ValueError: The arguments are not one size of 2, 4 or 8.
-    """
+    """Returns the size of a `float` in bytes."""
     check_count(args, 1, 'float(size)')
     if args and args[0] not in ('2', '4', '8'):
         raise ValueError(f'expected a size in bytes, 2, 4 or 8, got {args[0]!r}')
@@ -266,7 +254,7 @@ def float_size(*args: str) -> int:
 
 
 def float_encoder(*args: str) -> Callable[[Any], bytes]:
-    """Returns the encoder of `float(size)`; see `encode_float`."""
+    """Returns the encoder of `float(size)`, which keeps NaN and infinities."""
     size = float_size(*args)
     pack = struct.Struct(_FLOATS[size]).pack
 
@@ -283,7 +271,7 @@ def float_encoder(*args: str) -> Callable[[Any], bytes]:
 
 
 def float_decoder(*args: str) -> Callable[[Buffer], float]:
-    """Returns the decoder of `float(size)`; see `decode_float`."""
+    """Returns the decoder of `float(size)`."""
     size = float_size(*args)
     unpack = struct.Struct(_FLOATS[size]).unpack
 
@@ -297,19 +285,12 @@ def float_decoder(*args: str) -> Callable[[Buffer], float]:
 
 
 def encode_float(value: float, *args: str) -> bytes:
-    """Encodes an IEEE 754 number of 2, 4 or 8 bytes (8 by default), rounded to the nearest representable one.
-
-    NaN and infinities are kept. Integers are accepted and rounded too.
-
-    Raises:
-        TypeError: `value` is not a number; bools are rejected.
-        ValueError: It is finite and too large for the size.
-    """
+    """Encodes a number, rounded to the nearest representable one."""
     return float_encoder(*args)(value)
 
 
 def decode_float(data: Buffer, *args: str) -> float:
-    """Decodes an IEEE 754 number; a record of another length raises ValueError."""
+    """Decodes a number."""
     return float_decoder(*args)(data)
 
 

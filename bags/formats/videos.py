@@ -2,9 +2,21 @@
 
 | type | codec | for |
 | --- | --- | --- |
-| `mp4` | H.264, 4:2:0 | playing everywhere |
-| `webm` | VP9, 4:2:0 | browsers, without patents |
-| `mkv` | FFV1, RGB | lossless pixels, with a checksum on every slice |
+| `mp4(fps,crf)` | H.264, 4:2:0; a constant rate factor of 20 | playing everywhere |
+| `webm(fps,crf)` | VP9, 4:2:0, libvpx's realtime settings; 30 | browsers, without patents |
+| `mkv(fps)` | FFV1, RGB, every frame a key frame | lossless pixels, with a checksum on every slice |
+
+The constant rate factor is 0 to 51, where less is better. Frames per second are 30 by default. H.264 stores
+frames of an odd height or width as 4:4:4, which some players do not support: 4:2:0 needs even sizes.
+
+Encoders take uint8 RGB frames, shape (time, height, width, 3); an iterable of frames of shape (height, width,
+3), of which one is in memory at a time; or a file of their format, as bytes or a path. They return the bytes
+of a file; for an iterator, an open temporary file. They raise TypeError for another dtype, and ValueError for
+another shape, frames of several shapes, no frame, or a file of another format.
+
+Decoders return all frames in presentation order, shape (time, height, width, 3), of a file of any codec. They
+raise ValueError for a file of another format, one that is cut off, damaged or without a frame, and frames of
+several sizes or of more than `max_size` bytes.
 
 Encoded videos are tagged as BT.709 in limited range (`mkv`: RGB). Decoding follows the tags of a video; as in
 FFmpeg, one without is BT.601 in limited range. Frames are decoded as they are shown, turned as phones ask;
@@ -90,15 +102,7 @@ MKV = Codec('matroska', 'ffv1', {'level': '3', 'slicecrc': '1', 'g': '1'})
 
 
 def video_options(*args: str) -> tuple[Fraction, int | None]:
-    """Parses the arguments of `mp4(fps,crf)` and `webm(fps,crf)`, and checks `PIXEL_OPTIONS`.
-
-    Returns:
-        Frames per second (30 by default), and the constant rate factor, 0 to 51, where less is better; None
-        if it is not given.
-
-    Raises:
-        ValueError: Anything else.
-    """
+    """Parses the arguments of `mp4(fps,crf)` and `webm(fps,crf)`; the factor is None if it is not given."""
     args, _ = split_options(args, **PIXEL_OPTIONS)
     check_count(args, 2, 'fps and crf')
     fps = frame_rate(args[0] if args else DEFAULT_FPS)
@@ -106,7 +110,7 @@ def video_options(*args: str) -> tuple[Fraction, int | None]:
 
 
 def mkv_options(*args: str) -> Fraction:
-    """Parses the argument of `mkv(fps)`: frames per second, 30 by default."""
+    """Parses the argument of `mkv(fps)`."""
     check_count(split_options(args, **PIXEL_OPTIONS)[0], 1, 'mkv(fps)')
     return video_options(*args)[0]
 
@@ -127,71 +131,38 @@ def frame_rate(text: str) -> Fraction:
 
 
 def encode_mp4(value: Any, *args: str) -> Encoded:
-    """Encodes frames as H.264 in MP4.
-
-    Args:
-        value: uint8 RGB, shape (time, height, width, 3); or an iterable of frames of shape (height, width,
-            3), of which one is in memory at a time; or an MP4 file: bytes or a path.
-        *args: Frames per second (30 by default), then the constant rate factor, 0 to 51 (20 by default; less
-            is better). Frames of an odd height or width are stored as 4:4:4, which some players do not
-            support: 4:2:0 needs even sizes.
-
-    Returns:
-        The file's bytes; for an iterator, an open temporary file.
-
-    Raises:
-        TypeError: Not uint8.
-        ValueError: Another shape, frames of several shapes, no frame, or a file that is not MP4.
-    """
+    """Encodes frames as H.264 in MP4."""
     fps, crf = video_options(*args)
     return already_encoded(value, 'MP4') or _encode(value, MP4, fps, crf)
 
 
 @decodes('MP4')
 def decode_mp4(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes every frame of an MP4, of any codec.
-
-    Args:
-        data: The file.
-        *args: `rotate=False` and `dtype=uint16`, as of `PixelOptions`.
-
-    Returns:
-        uint8 RGB, shape (time, height, width, 3), in presentation order; uint16 as `PixelOptions` says.
-
-    Raises:
-        ValueError: Not MP4, cut off, damaged, without a frame, with frames of several sizes, or of more than
-            `max_size` bytes.
-    """
+    """Decodes every frame of an MP4."""
     return _decode(data, 'MP4', args, max_size)
 
 
 def encode_webm(value: Any, *args: str) -> Encoded:
-    """Encodes frames as VP9 in WebM, with libvpx's realtime settings.
-
-    As `encode_mp4`, but with a constant rate factor of 30 by default, and 4:2:0 for odd sizes too.
-    """
+    """Encodes frames as VP9 in WebM."""
     fps, crf = video_options(*args)
     return already_encoded(value, 'WebM') or _encode(value, WEBM, fps, crf)
 
 
 @decodes('WebM')
 def decode_webm(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes every frame of a WebM; as `decode_mp4`. Transparency is dropped."""
+    """Decodes every frame of a WebM; transparency is dropped."""
     return _decode(data, 'WebM', args, max_size)
 
 
 def encode_mkv(value: Any, *args: str) -> Encoded:
-    """Encodes frames as FFV1 in Matroska: losslessly, and with every frame a key frame.
-
-    As `encode_mp4`, but with frames per second as the only argument.
-    """
+    """Encodes frames as FFV1 in Matroska."""
     fps = mkv_options(*args)
     return already_encoded(value, 'Matroska') or _encode(value, MKV, fps, None)
 
 
 @decodes('Matroska')
 def decode_mkv(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes every frame of a Matroska file, of any codec; as `decode_mp4`."""
+    """Decodes every frame of a Matroska file."""
     return _decode(data, 'Matroska', args, max_size)
 
 

@@ -22,8 +22,7 @@ from bags.formats.pixels import frame_kind
 from bags.formats.signatures import identify
 from bags.interop.extensions import PICTURE_TYPES
 from bags.maintenance.statistics import statistics
-from bags.media.cutting import why_not_copied
-from bags.media.remux import remux
+from bags.media.remux import remux, why_not_copied
 from bags.media.video_decoder import open_video
 from bags.progress import Advance
 

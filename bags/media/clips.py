@@ -1,4 +1,13 @@
-"""`cut_clips`: cuts a long video into short ones, for a field of type `mp4[]`."""
+"""`cut_clips`: cuts a long video into short ones, for a field of type `mp4[]`.
+
+    source     I . . . . . I . . . . . I . . . . . I . . .       I: a key frame
+    size 6     |copied     |copied     |copied     |copied       every cut is at a key frame
+    size 8     |encoded        |encoded        |encoded          only the first cut is
+    copy       |copied     |copied     |copied     |copied       of 8, moved to the nearest key frames
+
+A clip is copied if its packets hold exactly the frames between its two cuts. Cuts at key frames are not
+enough: in an open group of pictures, the first frames refer to the group before.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +18,22 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from bags.formats.ffmpeg import import_av, open_container
 from bags.formats.pixels import PixelOptions
 from bags.formats.signatures import identify_file
 from bags.formats.videos import MP4, WEBM, Codec, Frames, checked_frames, frame_rate, write_frames
-from bags.media.cutting import ClipRange, PacketCopier, plan_clips, why_not_copied
+from bags.indexing import Int64s
+from bags.media.remux import PacketCopier, why_not_copied
 from bags.media.source import FileSource, Source
 from bags.media.video import Video
 from bags.media.video_decoder import VideoDecoder, open_video
 
-__all__ = ['EncodedClip', 'cut_clips']
+__all__ = ['ClipRange', 'EncodedClip', 'cut_clips', 'plan_clips']
 
 CODECS = {
     'h264': MP4,
@@ -31,6 +42,15 @@ CODECS = {
     'av1': Codec('mp4', 'libsvtav1', {'crf': '35', 'g': MP4.options['g'], 'preset': '9'}),
 }
 """The encoder of each codec, by libavcodec's name of the codec."""
+
+
+class ClipRange(NamedTuple):
+    """The frames of a clip."""
+
+    start: int
+    stop: int
+    copied: bool
+    """Whether the clip is copied: its packets have the same numbers as its frames."""
 
 
 class EncodedClip(bytes):
@@ -207,6 +227,50 @@ def _plan(
         complete = int(last[last >= 0].min(initial=count))
         ranges = [clip for clip in ranges if clip.stop <= complete]
     return ranges
+
+
+def plan_clips(
+    times: Int64s, keys: npt.NDArray[np.bool_], size: int, gop: int | None = None, copy: bool = False
+) -> list[ClipRange]:
+    """Divides a video into clips that are copied or encoded.
+
+    Args:
+        times: The presentation time of each packet, in decoding order; all different.
+        keys: Which packets are key frames.
+        size: Frames of a clip.
+        gop: The largest key frame interval of what is copied.
+        copy: Copy everything.
+    """
+    cuts = _clean_cuts(times, keys)
+    count = len(times)
+    if copy:
+        wanted = np.arange(0, count, size)
+        right = np.clip(np.searchsorted(cuts, wanted), 1, len(cuts) - 1)
+        nearest = np.where(cuts[right] - wanted < wanted - cuts[right - 1], cuts[right], cuts[right - 1])
+        ends = np.unique(np.concatenate([cuts[:1], nearest, cuts[-1:]])).tolist()
+    else:
+        ends = [*range(0, count, size), count]
+    clean_cuts, key_packets = set(cuts.tolist()), np.append(np.flatnonzero(keys), count)
+    ranges = []
+    for start, stop in itertools.pairwise(ends):
+        copied = start in clean_cuts and stop in clean_cuts
+        if copied and gop is not None and not copy:
+            within = key_packets[(key_packets >= start) & (key_packets <= stop)]
+            copied = int(np.diff(within, append=stop).max(initial=0)) <= gop
+        ranges.append(ClipRange(start, stop, copied))
+    return ranges
+
+
+def _clean_cuts(times: Int64s, keys: npt.NDArray[np.bool_]) -> Int64s:
+    """Returns the key frames at which a copy can be cut, and the end: frame and packet have the same number.
+
+    All earlier frames are before such a key frame in the file, and all later ones after it.
+    """
+    count = len(times)
+    frame_of_packet = np.argsort(np.argsort(times, kind='stable'))
+    before = np.concatenate([[-1], np.maximum.accumulate(frame_of_packet)[:-1]])
+    is_clean = keys & (frame_of_packet == np.arange(count)) & (before == frame_of_packet - 1)
+    return np.append(np.flatnonzero(is_clean), count)
 
 
 @contextmanager

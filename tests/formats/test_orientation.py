@@ -9,7 +9,7 @@ from PIL import Image, ImageOps
 
 import bags
 from bags import decoders, encoders
-from bags.formats.orientation import Orientation, exif_orientation, jpeg_orientation, matrix_orientation
+from bags.formats.pixels import Orientation, exif_orientation, jpeg_orientation, matrix_orientation
 
 PICTURE = np.arange(24 * 16 * 3, dtype=np.uint8).reshape(24, 16, 3)
 OPTIONS = {'jpeg': {'quality': 95}, 'png': {}, 'webp': {'lossless': True}, 'avif': {'quality': 100}}

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bags
-from bags.media.cutting import copy_frames, plan_clips
+from bags.media.clips import plan_clips
+from bags.media.remux import copy_frames
 from bags.media.video_decoder import open_video
 from tests.media.samples import deep, film, x264
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import bags
-from bags.media.joined_videos import JoinedVideos, length_of
+from bags.media.video import JoinedVideos
 from tests.media.samples import decoded, film, x264
 
 LENGTHS = (9, 1, 20)
@@ -32,7 +32,7 @@ def parts():
 def joined(records, is_remote=False):
     videos = [bags.Video(record) for record in records]
     return JoinedVideos(
-        len(videos), videos.__getitem__, lambda k: length_of(videos[k]), is_remote, 'three videos'
+        len(videos), videos.__getitem__, lambda k: videos[k]._length(), is_remote, 'three videos'
     )
 
 
@@ -115,7 +115,7 @@ def test_a_fork_while_lengths_are_found_does_not_hang():
         if os.getpid() == parent:
             begun.set()
             go.wait(60)
-        return length_of(videos[number])
+        return videos[number]._length()
 
     videos = [bags.Video(part) for part in parts()]
     video = JoinedVideos(len(videos), videos.__getitem__, length, False, 'three videos')

@@ -20,7 +20,7 @@ from bags.errors import MissingDependencyError, SourceError
 from bags.interop.arrays import type_of_arrays
 from bags.interop.arrow_files import open_table
 from bags.interop.source import Source, name_fields, reading
-from bags.media.cutting import copy_frames
+from bags.media.remux import copy_frames
 from bags.media.video_decoder import VideoDecoder, open_video
 
 if TYPE_CHECKING:
