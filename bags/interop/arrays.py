@@ -23,7 +23,7 @@ from bags.dataset.spec import parse_spec
 from bags.errors import SourceError
 from bags.formats.scalars import MAX_VALUE_SIZE, check_value_size
 from bags.formats.signatures import HEAD_BYTES, identify
-from bags.interop.source import Source, name_fields
+from bags.interop.source import Collecting, Source, name_fields
 
 __all__ = ['ArraySource', 'natural_order', 'picture_type', 'split_episodes', 'type_of_arrays']
 
@@ -43,22 +43,23 @@ class ArraySource(Source):
     Args:
         format: Name of the format.
         records: What `open` needs for each datapoint.
+        damaged: Files without any, and why.
 
     Raises:
         SourceError: No datapoint has an array.
     """
 
-    def __init__(self, format: str, records: Sequence[Any]) -> None:
+    def __init__(self, format: str, records: Sequence[Any], damaged: Iterable[tuple[str, str]] = ()) -> None:
         super().__init__(format, {}, 0)
+        self.damaged += damaged
         found: dict[str, Counter[_Facts]] = {}
         self._kinds: dict[tuple[str, str, int], str] = {}
         self._records = []
         for record in records:
-            try:
-                with self.open(record) as arrays:
-                    shown = {name: self._kind_and_shape(name, array) for name, array in arrays.items()}
-            except SourceError as exc:
-                self.damaged.append((exc.name, exc.detail))
+            shown = None
+            with Collecting(self.damaged), self.open(record) as arrays:
+                shown = {name: self._kind_and_shape(name, array) for name, array in arrays.items()}
+            if shown is None:
                 continue
             self._records.append(record)
             lengths = Counter(shape[0] for _, shape in shown.values() if shape)

@@ -1,141 +1,159 @@
-"""Parquet files, and Arrow files and streams, read a part at a time."""
+"""Parquet files, and Arrow files and streams, read a part at a time: a row group or a record batch."""
 
 from __future__ import annotations
 
 import abc
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bags.dataset.arrow_types import import_pyarrow
-from bags.errors import SourceError
+from bags.interop.source import Collecting, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ['Table', 'open_table']
+__all__ = ['LITDATA_END', 'Table', 'open_table']
 
 BATCH_BYTES = 1 << 22
 """Bytes of the rows that are read from a Parquet file at a time, about."""
 MAX_BATCH = 1024
 """Rows that are converted at a time."""
+LITDATA_END = b'LDARW01\0'
+"""At the end of a chunk of LitData that has an Arrow file before it, whose length follows that in 4 bytes."""
 
 
 def open_table(path: str, storage_options: Mapping[str, Any]) -> Table:
-    """Opens a file, of which its first bytes tell the format.
+    """Opens a file, of which its first and last bytes tell the format.
 
     Raises:
-        OSError, ValueError: It cannot be read.
-        SourceError: It is of a version that pyarrow does not read any more.
+        SourceError: It cannot be read.
     """
     import fsspec
 
     pa = import_pyarrow()
-    fs, inside = fsspec.core.url_to_fs(path, **storage_options)
-    is_local = 'file' in fs.protocol
-    file = pa.memory_map(inside) if is_local else pa.PythonFile(fs.open(inside, 'rb'), 'r')
-    head = file.read(6)
-    file.seek(0)
-    if head[:4] == b'PAR1':
-        return _Parquet(file, is_mapped=is_local)
-    if head[:4] == b'FEA1':
-        raise SourceError(
-            path, 'is of version 1 of Feather; expected one that write_feather wrote since 2020'
-        )
-    return _Arrow(file, is_stream=head != b'ARROW1')
+    with reading(path, 'Parquet or Arrow'):
+        fs, inside = fsspec.core.url_to_fs(path, **storage_options)
+        is_local = 'file' in fs.protocol
+        file = pa.memory_map(inside) if is_local else pa.PythonFile(fs.open(inside, 'rb'), 'r')
+        head = file.read(6)
+        if head[:4] == b'PAR1':
+            return _Parquet(path, file, is_mapped=is_local)
+        if head[:4] == b'FEA1':
+            raise ValueError(
+                'it is of version 1 of Feather; expected one that write_feather wrote since 2020'
+            )
+        if (size := file.size()) > 12:
+            end = file.read_at(12, size - 12)
+            length = int.from_bytes(end[:4], 'little')
+            if end[4:] == LITDATA_END and length < size - 12:
+                file = pa.BufferReader(file.read_at(length, size - 12 - length))
+                head = file.read(6)
+        file.seek(0)
+        return _Arrow(path, file, is_stream=head != b'ARROW1')
 
 
 class Table(abc.ABC):
     """An open file."""
 
     format: str
+    path: str
     schema: pa.Schema
 
     @abc.abstractmethod
-    def count(self) -> tuple[int, set[str]]:
-        """Returns the number of rows, and the columns that may have nulls."""
+    def scan(self, damaged: list[tuple[str, str]]) -> tuple[dict[int, int], set[str]]:
+        """Returns the rows of each part by its number, and the columns that may have nulls.
+
+        Parts whose rows cannot be counted are left out, and added to `damaged`.
+        """
 
     @abc.abstractmethod
-    def batches(self, columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
-        """Yields some columns from a row on."""
+    def read(self, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yields some columns of a part; parts are read in order."""
 
 
 class _Parquet(Table):
     format = 'parquet'
 
-    def __init__(self, file: pa.NativeFile, *, is_mapped: bool) -> None:
+    def __init__(self, path: str, file: pa.NativeFile, *, is_mapped: bool) -> None:
         import pyarrow.parquet as pq
 
+        self.path = path
         # Threads that read files of Python may abort the process when it ends.
         self._is_mapped = is_mapped
         # A page is read at a time, not a row group, which may be larger than memory.
-        self._file = pq.ParquetFile(file, pre_buffer=False, buffer_size=0 if is_mapped else 1 << 16)
+        buffer_size = 0 if is_mapped else 1 << 16
+        self._file = pq.ParquetFile(
+            file, pre_buffer=False, buffer_size=buffer_size, page_checksum_verification=True
+        )
         self.schema = self._file.schema_arrow
 
-    def count(self) -> tuple[int, set[str]]:
+    def scan(self, damaged: list[tuple[str, str]]) -> tuple[dict[int, int], set[str]]:
         metadata = self._file.metadata
-        with_nulls = set()
-        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        parts, with_nulls = {}, set()
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            parts[number] = group.num_rows
             least: dict[str, int] = {}
             for chunk in map(group.column, range(group.num_columns)):
                 is_known = chunk.statistics is not None and chunk.statistics.has_null_count
-                nulls = chunk.statistics.null_count if is_known else 1
-                name = chunk.path_in_schema
-                least[name] = nulls
+                least[chunk.path_in_schema] = chunk.statistics.null_count if is_known else 1
             for field in self.schema:
-                # A null is one in each part; so is an empty list.
-                parts = [
-                    nulls
-                    for name, nulls in least.items()
-                    if name == field.name or name.startswith(f'{field.name}.')
-                ]
-                if field.nullable and min(parts, default=1):
+                # A null is one in each column below it; so is an empty list.
+                below = [least[name] for name in least if f'{name}.'.startswith(f'{field.name}.')]
+                if field.nullable and min(below, default=1):
                     with_nulls.add(field.name)
-        return metadata.num_rows, with_nulls
+        return parts, with_nulls
 
-    def batches(self, columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
-        for number in range(self._file.num_row_groups):
-            group = self._file.metadata.row_group(number)
-            if start >= group.num_rows:
-                start -= group.num_rows
-                continue
-            mean = max(1, group.total_byte_size // max(1, group.num_rows))
-            size = max(1, min(MAX_BATCH, BATCH_BYTES // mean))
-            for batch in self._file.iter_batches(size, [number], columns, use_threads=self._is_mapped):
-                if start < batch.num_rows:
-                    yield batch.slice(start)
-                start = max(0, start - batch.num_rows)
+    def read(self, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        group = self._file.metadata.row_group(number)
+        mean = max(1, group.total_byte_size // max(1, group.num_rows))
+        size = max(1, min(MAX_BATCH, BATCH_BYTES // mean))
+        yield from self._file.iter_batches(size, [number], columns, use_threads=self._is_mapped)
 
 
 class _Arrow(Table):
     format = 'arrow'
 
-    def __init__(self, file: pa.NativeFile, *, is_stream: bool) -> None:
+    def __init__(self, path: str, file: pa.NativeFile, *, is_stream: bool) -> None:
         from pyarrow import ipc
 
+        self.path, self._file, self._is_stream = path, file, is_stream
         self._reader = ipc.open_stream(file) if is_stream else ipc.open_file(file)
-        self._is_stream = is_stream
         self.schema = self._reader.schema
+        self._read = 0
+        """Batches of a stream that are read."""
 
-    def _read(self) -> Iterator[pa.RecordBatch]:
-        if self._is_stream:
-            yield from self._reader
-        else:
-            yield from map(self._reader.get_batch, range(self._reader.num_record_batches))
+    def _batch(self, number: int) -> pa.RecordBatch:
+        if not self._is_stream:
+            return self._reader.get_batch(number)
+        for _ in range(self._read, number):
+            self._reader.read_next_batch()
+        self._read = number + 1
+        return self._reader.read_next_batch()
 
-    def count(self) -> tuple[int, set[str]]:
-        rows, with_nulls = 0, set()
-        for batch in self._read():  # Of a mapped file, this reads the sizes alone.
-            rows += batch.num_rows
-            with_nulls |= {
-                name
-                for name, column in zip(batch.schema.names, batch.columns, strict=True)
-                if column.null_count
-            }
-        return rows, with_nulls
+    def scan(self, damaged: list[tuple[str, str]]) -> tuple[dict[int, int], set[str]]:
+        parts, with_nulls = {}, set()
+        count = self._reader.num_record_batches if not self._is_stream else None
+        for number in itertools.count() if count is None else range(count):
+            found = len(damaged)
+            after = ' and those after it' * self._is_stream
+            with Collecting(damaged), reading(f'{self.path}, record batch {number}{after}', 'Arrow'):
+                try:
+                    batch = self._batch(number)  # Of a mapped file, this reads the sizes alone.
+                except StopIteration:
+                    break
+                batch.validate()
+                parts[number] = batch.num_rows
+                columns = zip(batch.schema.names, batch.columns, strict=True)
+                with_nulls |= {name for name, column in columns if column.null_count}
+            if self._is_stream and len(damaged) > found:
+                break
+        return parts, with_nulls
 
-    def batches(self, columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
-        for batch in self._read():
-            size = max(1, min(MAX_BATCH, BATCH_BYTES // max(1, batch.nbytes // max(1, batch.num_rows))))
-            for first in range(start, batch.num_rows, size):
-                yield batch.select(columns).slice(first, size)
-            start = max(0, start - batch.num_rows)
+    def read(self, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        batch = self._batch(number).select(columns)
+        batch.validate(full=True)  # Else a wrong offset in the file is one in memory.
+        size = max(1, min(MAX_BATCH, BATCH_BYTES // max(1, batch.nbytes // max(1, batch.num_rows))))
+        for first in range(0, batch.num_rows, size):
+            yield batch.slice(first, size)

@@ -23,15 +23,15 @@ import zstandard
 from bags.dataset.spec import parse_type
 from bags.errors import SourceError
 from bags.interop.files import checked_value
-from bags.interop.records import Read, Record, RecordSource, array_from, open_file, type_of_numbers
-from bags.interop.source import name_fields
+from bags.interop.records import Record, RecordSource, array_from, open_file, size_of, type_of_numbers
+from bags.interop.source import Damaged, name_fields, reading
 
 __all__ = [
+    'Chunk',
     'ChunkSource',
     'Column',
     'chunk_path',
     'numbers',
-    'read_chunk',
     'split_images',
     'split_pixels',
 ]
@@ -43,6 +43,21 @@ _STREAMS: dict[str, Callable[[Any], Any]] = {
     'gz': lambda file: gzip.GzipFile(fileobj=file),
 }
 _CHANNELS = {b'L': (), b'RGB': (3,), b'RGBA': (4,)}
+_FRAMES_HEAD = struct.Struct('<8s2H3I')
+_FRAME = struct.Struct('<2IQ2I')
+
+
+class Chunk(NamedTuple):
+    """A file of samples, as an index describes it."""
+
+    length: int
+    """Samples."""
+    size: int | None = None
+    """Bytes of the file."""
+    codec: str = ''
+    """'zstd' or 'gz', with ':' and a level perhaps; empty for plain ones."""
+    level: str = 'chunk'
+    """What is compressed by itself: the 'chunk', each 'batch' or each 'sample' of it."""
 
 
 class Column(NamedTuple):
@@ -59,12 +74,26 @@ class Column(NamedTuple):
 
 
 class ChunkSource(RecordSource):
-    """The samples of chunks, which have the columns in this order."""
+    """The samples of chunks, by path, which have the columns in this order."""
 
     def __init__(
-        self, format: str, columns: Sequence[tuple[str, Column]], files: Mapping[str, int], read: Read
+        self,
+        format: str,
+        columns: Sequence[tuple[str, Column]],
+        chunks: Mapping[str, Chunk],
+        storage_options: Mapping[str, Any] | None,
     ) -> None:
-        super().__init__(format, {}, files, read)
+        damaged = []
+        for path, chunk in chunks.items():
+            size = size_of(path, storage_options)
+            if size is None or chunk.size not in (None, size):
+                expected = 'a file' if chunk.size is None else f'{chunk.size} bytes'
+                damaged.append((path, f'expected {expected}, got {"no file" if size is None else size}'))
+        files = {path: chunk.length for path, chunk in chunks.items() if path not in dict(damaged)}
+        super().__init__(
+            format, {}, files, lambda path, start, _: _read_chunk(path, chunks[path], start, storage_options)
+        )
+        self.damaged = damaged
         fields = name_fields([name for name, _ in columns], self.notes)
         self._columns = [(fields[name], column) for name, column in columns]
         self.spec = {field: column.kind for field, column in self._columns}
@@ -94,40 +123,80 @@ def chunk_path(root: str, name: Any) -> str:
     return f'{root}/{name}'
 
 
-def read_chunk(
-    path: str, start: int, count: int, codec: str = '', storage_options: Mapping[str, Any] | None = None
-) -> Iterator[bytes]:
-    """Yields the samples of a chunk from `start` to `count`; a compressed one is read into memory.
-
-    Raises:
-        SourceError: The chunk is damaged, or has not `count` samples.
-    """
-    with open_file(path, storage_options) as stored:
-        file = stored if not codec else io.BytesIO(_decompressed(path, stored, codec))
+def _read_chunk(
+    path: str, chunk: Chunk, start: int, storage_options: Mapping[str, Any] | None
+) -> Iterator[bytes | Damaged]:
+    """Yields the samples of a chunk from `start` on; one compressed as a whole is read into memory."""
+    count, codec, level = chunk.length, chunk.codec.partition(':')[0], chunk.level
+    with reading(path, 'chunk'), open_file(path, storage_options) as stored:
+        if codec and codec not in _STREAMS:
+            raise ValueError(f'expected compression {", ".join(_STREAMS)}, or none, got {codec!r}')
+        file = io.BytesIO(_inflated(stored, codec)) if codec and level == 'chunk' else stored
         size = file.seek(0, 2)
         file.seek(0)
+        if codec and level == 'batch':
+            yield from _read_frames(path, file, size, count, start, codec)
+            return
         length = 4 * (count + 2)
         offsets = np.frombuffer(file.read(length) if length <= size else b'', '<u4').astype(np.int64)
         if len(offsets) != count + 2 or offsets[0] != count:
-            raise SourceError(path, f'expected {count} samples, got a file of {size} bytes without them')
+            raise ValueError(f'expected {count} samples, got a file of {size} bytes without them')
         ends = offsets[1:]
         if ends[0] < length or (np.diff(ends) < 0).any() or ends[-1] > size:
-            raise SourceError(path, f'expected samples from byte {length} to byte {size}, got other offsets')
+            raise ValueError(f'expected samples from byte {length} to byte {size}, got other offsets')
         file.seek(int(ends[start]))
-        for size in np.diff(ends)[start:].tolist():
-            yield file.read(size)
+        for number, size in enumerate(np.diff(ends)[start:].tolist(), start):
+            data = file.read(size)
+            try:
+                with reading(f'{path}, record {number}', codec):
+                    yield _inflated(io.BytesIO(data), codec) if level == 'sample' else data
+            except SourceError as exc:
+                yield Damaged(exc)
 
 
-def _decompressed(path: str, file: Any, codec: str) -> bytes:
-    name = codec.partition(':')[0]
-    if name not in _STREAMS:
-        raise SourceError(path, f'expected compression {", ".join(_STREAMS)}, or none, got {codec!r}')
-    try:
-        with _STREAMS[name](file) as stream:
-            parts = iter(functools.partial(stream.read, 1 << 20), b'')
-            return b''.join(itertools.islice(parts, _MAX_CHUNK_MIB))
-    except Exception as exc:  # Each codec has errors of its own.
-        raise SourceError(path, f'cannot be decompressed: {exc}') from exc
+def _read_frames(
+    path: str, file: Any, size: int, count: int, start: int, codec: str
+) -> Iterator[bytes | Damaged]:
+    """Yields the samples of a chunk of LitData that is compressed some samples at a time.
+
+    It is a head, with the number of samples and of frames; the offsets of samples, and of their end, in what
+    all frames hold; and for each frame the first of its samples, their number, its place, its size, and the
+    size of what it holds.
+    """
+    magic, version, _, samples, _, frames = _FRAMES_HEAD.unpack(file.read(_FRAMES_HEAD.size))
+    if (magic, version, samples) != (b'LDFZ01\0\0', 1, count):
+        raise ValueError(f'expected {count} samples in batches of version 1, got {samples} in {version}')
+    length = 4 * (count + 1) + _FRAME.size * frames
+    if length > size:
+        raise ValueError(f'expected {frames} batches, got a file of {size} bytes')
+    offsets = np.frombuffer(file.read(4 * (count + 1)), '<u4').astype(np.int64)
+    table = list(_FRAME.iter_unpack(file.read(_FRAME.size * frames)))
+    if [first for first, *_ in table] + [count] != [0, *itertools.accumulate(each[1] for each in table)]:
+        raise ValueError('expected batches that follow each other')
+    for first, number, place, stored, _ in table:
+        stop = first + number
+        if stop <= start:
+            continue
+        ends = (offsets[start : stop + 1] - offsets[first]).tolist()
+        try:
+            with reading(f'{path}, records {start} to {stop - 1}', codec):
+                if place + stored > size:
+                    raise ValueError(f'expected {stored} bytes at {place}, got a file of {size}')
+                file.seek(place)
+                data = _inflated(io.BytesIO(file.read(stored)), codec)
+                if len(data) != offsets[stop] - offsets[first] or ends != sorted(ends):
+                    raise ValueError(f'expected other offsets in {len(data)} bytes')
+        except SourceError as exc:
+            yield Damaged(exc, stop - start)
+        else:
+            yield from (data[begin:end] for begin, end in itertools.pairwise(ends))
+        start = stop
+
+
+def _inflated(file: Any, codec: str) -> bytes:
+    with _STREAMS[codec](file) as stream:
+        parts = iter(functools.partial(stream.read, 1 << 20), b'')
+        return b''.join(itertools.islice(parts, _MAX_CHUNK_MIB))
 
 
 def numbers(dtype: str, shape: tuple[int, ...] = ()) -> Column:

@@ -20,7 +20,7 @@ from bags.errors import EncodeError, SourceError
 from bags.interop.extensions import KEY
 from bags.interop.files import Entry, FileSource
 from bags.interop.open_source import SourcePath, open_source
-from bags.interop.source import Source
+from bags.interop.source import Damaged, Source
 from bags.progress import progress as show_progress
 from bags.validation import at_least_or_none, one_of
 
@@ -43,7 +43,7 @@ class Converted:
     size: int
     """Bytes of it."""
     skipped: list[tuple[str, str]]
-    """Files or records, and why; their datapoints were left out."""
+    """Files, rows or records, and why; their datapoints were left out."""
 
 
 def convert(
@@ -119,14 +119,15 @@ def convert(
             entries = source.entries() if not start else _remaining(source, writer, storage)
         else:
             log = ProgressLog(writer, {'kind': source.format, 'length': source.count}, resume)
-            left_out: list[tuple[int, str, str]] = log.state.setdefault('skipped', [])
-            skipped += [(name, detail) for _, name, detail in left_out]
-            start = _position(len(writer), [position for position, _, _ in left_out])
+            left_out: list[tuple[int, str, str, int]] = log.state.setdefault('skipped', [])
+            skipped += [(name, detail) for _, name, detail, _ in left_out]
+            start = _position(len(writer), [(position, length) for position, _, _, length in left_out])
             entries = source.entries(start)
         loaded = _load(source, entries, workers if source.loads_in_threads else 1)
         with show_progress('importing', source.count - start, 'datapoints', show=progress) as advance:
-            for position, (name, datapoint) in enumerate(loaded, start):
+            for name, datapoint in loaded:
                 before = writer.size
+                length = datapoint.length if isinstance(datapoint, Damaged) else 1
                 try:
                     _append(writer, name, datapoint)
                 except SourceError as exc:
@@ -134,9 +135,10 @@ def convert(
                         raise
                     skipped.append((exc.name, exc.detail))
                     if log is not None:  # Saved before a later datapoint is written: see _position.
-                        left_out.append((position, exc.name, exc.detail))
+                        left_out.append((start, exc.name, exc.detail, length))
                         log.save()
-                advance(1, writer.size - before)
+                start += length
+                advance(length, writer.size - before)
     return Converted(writer.spec, len(writer), writer.size, skipped)
 
 
@@ -174,32 +176,35 @@ def _remaining(source: FileSource, writer: ShardedDatasetWriter, storage: dict[s
     raise SourceError(writer.directory, f'expected a source with its last datapoint, {last!r}, to resume')
 
 
-def _position(written: int, skipped: list[int]) -> int:
+def _position(written: int, skipped: list[tuple[int, int]]) -> int:
     """Returns the datapoint of the source with which to continue after some that are written or skipped."""
     position = written
-    for each in skipped:
-        position += each <= position
+    for start, length in skipped:
+        position += length if start <= position else 0
     return position
 
 
 def _load(
     source: Source, entries: Iterator[Any], workers: int
-) -> Iterator[tuple[str, Mapping[str, Any] | SourceError]]:
+) -> Iterator[tuple[str, Mapping[str, Any] | Damaged]]:
     """Yields the name and the datapoint of each entry in order, or what is wrong with it.
 
     A batch of entries is loaded at a time, in threads.
     """
 
-    def load(entry: Any) -> Mapping[str, Any] | SourceError:
+    def load(entry: Any) -> Mapping[str, Any] | Damaged:
+        if isinstance(entry, Damaged):
+            return entry
         try:
             return {name: value for name, value in source.load(entry).items() if name in source.spec}
         except SourceError as exc:
-            return exc
+            return Damaged(exc)
 
     length = 1  # More when it is known how large datapoints are.
     while batch := list(itertools.islice(entries, length)):
         loaded = map_in_threads(load, batch, workers)
-        yield from zip(map(source.name, batch), loaded, strict=True)
+        names = ['' if isinstance(entry, Damaged) else source.name(entry) for entry in batch]
+        yield from zip(names, loaded, strict=True)
         values = [value for each in loaded if isinstance(each, dict) for value in each.values()]
         mean = sum(_size_of(value) for value in values) // len(loaded)
         length = max(1, min(2 * length, 4 * workers, MAX_BATCH, BATCH_BYTES // max(1, mean)))
@@ -214,9 +219,9 @@ def _size_of(value: Any) -> int:
     return int(getattr(value, 'nbytes', 8))
 
 
-def _append(writer: ShardedDatasetWriter, name: str, datapoint: Mapping[str, Any] | SourceError) -> None:
-    if isinstance(datapoint, SourceError):
-        raise datapoint
+def _append(writer: ShardedDatasetWriter, name: str, datapoint: Mapping[str, Any] | Damaged) -> None:
+    if isinstance(datapoint, Damaged):
+        raise datapoint.error
     try:
         writer.append(datapoint)
     except EncodeError as exc:

@@ -88,7 +88,7 @@ class ExampleSource(RecordSource):
 
     def add_splits(self) -> None:
         """Adds a field `split`, if the files are of several splits."""
-        found = {path: match[1] for path in self._files if (match := _SPLIT.fullmatch(path))}
+        found = {path: match[1] for path in self.files if (match := _SPLIT.fullmatch(path))}
         if len(set(found.values())) > 1 and 'split' not in self.spec:
             self._splits = found
             self.spec['split'] = 'utf8'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,7 +14,7 @@ from bags.dataset.registry import bind_decoder, encoders
 from bags.dataset.spec import parse_type
 from bags.errors import BagsError, SourceError, SpecError
 from bags.interop.files import MEDIA_FORMATS, checked_value
-from bags.interop.source import Source
+from bags.interop.source import Damaged, Source, reading
 
 __all__ = [
     'Bytes',
@@ -23,6 +23,7 @@ __all__ = [
     'RecordSource',
     'array_from',
     'open_file',
+    'read_blocks',
     'read_json',
     'size_of',
     'type_of_numbers',
@@ -32,19 +33,19 @@ FIELD = 'record'
 """The field of records whose structure nothing tells."""
 MAX_JSON_BYTES = 1 << 28
 
-Read = Callable[[str, int, int], Iterator[bytes | SourceError]]
-"""Yields the records of a file from one to another, in one thread; an error for each that is damaged, so that
-those after it keep their index."""
+Read = Callable[[str, int, int], Iterator[bytes | Damaged]]
+"""Yields the records of a file from one to another, in one thread. It raises SourceError if no further record
+can be read."""
 T = TypeVar('T')
 
 
 class Record(NamedTuple):
-    """A record of a file, or what is wrong with it."""
+    """A record of a file."""
 
     path: str
     number: int
     """Of the record in the file, from 0."""
-    data: bytes | SourceError
+    data: bytes
 
 
 class RecordSource(Source):
@@ -59,23 +60,30 @@ class RecordSource(Source):
 
     def __init__(self, format: str, spec: dict[str, str], files: Mapping[str, int], read: Read) -> None:
         super().__init__(format, spec, sum(files.values()))
-        self._files, self._read = files, read
+        self.files, self._read = files, read
         # Values that are records already, in files of the source.
         self.encoders = dict.fromkeys(('json', 'msgpack', 'tree'), lambda value, *_args: bytes(value))
 
-    def entries(self, start: int = 0) -> Iterator[Record]:
-        for path, count in self._files.items():
-            if start < count:
-                for index, data in enumerate(self._read(path, start, count), start):
-                    yield Record(path, index, data)
+    def entries(self, start: int = 0) -> Iterator[Record | Damaged]:
+        for path, count in self.files.items():
+            index = start
+            try:
+                for data in self._read(path, start, count) if start < count else ():
+                    if isinstance(data, Damaged):
+                        yield data
+                        index += data.length
+                    else:
+                        yield Record(path, index, data)
+                        index += 1
+            except SourceError as exc:
+                rows = f'{path}, records {index} to {count - 1}'
+                yield Damaged(SourceError(rows if exc.name == path else exc.name, exc.detail), count - index)
             start = max(0, start - count)
 
     def name(self, entry: Record) -> str:
         return f'{entry.path}, record {entry.number}'
 
     def load(self, entry: Record) -> Mapping[str, Any]:
-        if isinstance(entry.data, SourceError):
-            raise entry.data
         try:
             return self.decode(entry, entry.data)
         except BagsError:
@@ -115,6 +123,24 @@ class Bytes(RecordSource):
         else:
             bind_decoder(kind.word, kind.args)(data)
         return {FIELD: data}
+
+
+def read_blocks(
+    path: str, format: str, indices: range, size: int, read: Callable[[range], Iterable[bytes]]
+) -> Iterator[bytes | Damaged]:
+    """Yields records that are read `size` at a time, and one by one where that fails."""
+    for start in range(indices.start, indices.stop, size):
+        block = range(start, min(start + size, indices.stop))
+        try:
+            yield from list(read(block))
+        except Exception:  # Of a damaged file, libraries raise many.
+            for index in block:
+                try:
+                    with reading(f'{path}, record {index}', format):
+                        (data,) = read(range(index, index + 1))
+                    yield data
+                except SourceError as exc:
+                    yield Damaged(exc)
 
 
 def open_file(path: str, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:

@@ -6,15 +6,22 @@ import abc
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from bags.dataset.metadata import Metadata
 from bags.dataset.spec import NAME
-from bags.errors import MissingDependencyError, SourceError
+from bags.errors import CorruptError, MissingDependencyError, SourceError
 
-__all__ = ['Source', 'list_paths', 'name_fields', 'reading']
+__all__ = ['Collecting', 'Damaged', 'Source', 'list_paths', 'name_fields', 'reading']
 
 _NOT_IN_NAMES = re.compile(r'[^A-Za-z0-9_.-]+')
+
+
+class Damaged(NamedTuple):
+    """Datapoints in a row of a source that cannot be read."""
+
+    error: SourceError
+    length: int = 1
 
 
 class Source(abc.ABC):
@@ -53,7 +60,10 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def entries(self, start: int = 0) -> Iterator[Any]:
-        """Yields what `load` needs for each datapoint, from the datapoint `start` on, in one thread."""
+        """Yields what `load` needs for each datapoint, from the datapoint `start` on, in one thread.
+
+        In place of datapoints that cannot be read, it yields a `Damaged`.
+        """
 
     @abc.abstractmethod
     def load(self, entry: Any) -> Mapping[str, Any]:
@@ -81,6 +91,21 @@ def list_paths(paths: Iterable[str], storage_options: Mapping[str, Any] | None =
     return files
 
 
+class Collecting:
+    """A block whose SourceError is added to a list of damaged files; what follows the block is done."""
+
+    def __init__(self, damaged: list[tuple[str, str]]) -> None:
+        self._damaged = damaged
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> bool:
+        if isinstance(exc, SourceError):
+            self._damaged.append((exc.name, exc.detail))
+        return isinstance(exc, SourceError)
+
+
 @contextmanager
 def reading(path: str, format: str) -> Iterator[None]:
     """Converts the errors of a library that reads a file to a SourceError."""
@@ -89,7 +114,8 @@ def reading(path: str, format: str) -> Iterator[None]:
     except (SourceError, FileNotFoundError, MissingDependencyError):
         raise
     except Exception as exc:  # Of a damaged file, libraries raise also KeyError, RuntimeError, MemoryError, …
-        raise SourceError(path, f'cannot be read as {format}: {str(exc) or type(exc).__name__}') from exc
+        detail = exc.detail if isinstance(exc, CorruptError) else str(exc) or type(exc).__name__
+        raise SourceError(path, f'cannot be read as {format}: {detail}') from exc
 
 
 def name_fields(names: Iterable[str], notes: list[str]) -> dict[str, str]:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from bags.dataset.arrow_types import METADATA_KEY, arrow_field, import_pyarrow, is_list
 from bags.dataset.metadata import Metadata, metadata_of_fields
 from bags.dataset.registry import encoders
-from bags.dataset.spec import parse_type
+from bags.dataset.spec import FieldType, parse_type
 from bags.errors import MissingDependencyError, SourceError
-from bags.interop.arrow_files import open_table
+from bags.interop.arrow_files import Table, open_table
 from bags.interop.arrow_values import values_of
 from bags.interop.features import read_features, type_of_feature
-from bags.interop.source import Source, list_paths, name_fields
+from bags.interop.source import Collecting, Damaged, Source, list_paths, name_fields, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,28 +98,25 @@ class ArrowSource(Source):
             raise MissingDependencyError('pyarrow', 'hf') from exc
         super().__init__('arrow', {}, 0)
         self._storage_options = dict(storage_options or {})
-        self._files: list[tuple[str, int]] = []
+        self._files: dict[str, dict[int, int]] = {}
+        """The rows of each part of a file."""
         self._fields: dict[str, pa.Field] = {}
         """By the name in the dataset."""
         schema: pa.Schema | None = None
         with_nulls: set[str] = set()
         for path in paths:
-            try:
+            table = None
+            with Collecting(self.damaged):
                 table = open_table(path, self._storage_options)
-                if schema is None:
-                    schema, self.format = table.schema, table.format
-                _check_schema(path, table.schema, paths[0], schema)
-                count, found = table.count()
-            except SourceError:
-                raise
-            except FileNotFoundError:
-                raise
-            except (OSError, ValueError, KeyError, NotImplementedError) as exc:  # pyarrow's among them.
-                self.damaged.append((path, f'cannot be read: {exc}'))
+            if table is None:
                 continue
-            self._files.append((path, count))
-            self.count += count
-            with_nulls |= found
+            if schema is None:
+                schema, self.format = table.schema, table.format
+            _check_schema(path, table.schema, paths[0], schema)
+            with Collecting(self.damaged), reading(path, table.format):
+                self._files[path], found = table.scan(self.damaged)
+                self.count += sum(self._files[path].values())
+                with_nulls |= found
         if schema is None:
             raise SourceError(*self.damaged[0])
         self._infer(schema, with_nulls)
@@ -159,29 +156,43 @@ class ArrowSource(Source):
             self.metadata = {**self.metadata, 'fields': merged}
         self.metadata = metadata_of_fields(self.metadata, self.spec)
 
-    def entries(self, start: int = 0) -> Iterator[Entry]:
-        for path, count in self._files:
-            if start >= count:
-                start -= count
-                continue
-            yield from self._rows(path, start)
-            start = 0
+    def entries(self, start: int = 0) -> Iterator[Entry | Damaged]:
+        for path, parts in self._files.items():
+            count = sum(parts.values())
+            if start < count:
+                yield from self._rows(path, parts, start)
+            start = max(0, start - count)
 
-    def _rows(self, path: str, start: int) -> Iterator[Entry]:
+    def _rows(self, path: str, parts: Mapping[int, int], row: int) -> Iterator[Entry | Damaged]:
+        """Yields the rows of a file from one on; of a part that is damaged, those before the damage."""
         kinds = {field: parse_type(kind) for field, kind in self.spec.items()}
+        table, stop = None, 0
+        for number, count in parts.items():
+            first, stop = stop, stop + count
+            if row >= stop:
+                continue
+            try:
+                with reading(path, self.format):
+                    table = table or open_table(path, self._storage_options)
+                    for values in self._values(table, number, kinds, row - first):
+                        if row < stop:
+                            yield path, row, dict(zip(kinds, values, strict=True))
+                            row += 1
+                    if row < stop:
+                        raise ValueError(f'expected {count} rows, got {row - first}')
+            except SourceError as exc:
+                yield Damaged(SourceError(f'{path}, rows {row} to {stop - 1}', exc.detail), stop - row)
+                row = stop
+
+    def _values(
+        self, table: Table, number: int, kinds: Mapping[str, FieldType], skip: int
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yields the values of the rows of a part, but of the first `skip`."""
         names = [self._fields[field].name for field in kinds]
-        row = start
-        try:
-            for batch in open_table(path, self._storage_options).batches(names, start):
-                columns = [
-                    values_of(batch.column(name), kind)
-                    for name, kind in zip(names, kinds.values(), strict=True)
-                ]
-                for values in zip(*columns, strict=True):
-                    yield path, row, dict(zip(kinds, values, strict=True))
-                    row += 1
-        except (OSError, ValueError, KeyError, NotImplementedError) as exc:
-            raise SourceError(f'{path}, from row {row} on', f'cannot be read: {exc}') from exc
+        for batch in table.read(number, names):
+            columns = map(batch.slice(skip).column, names)
+            yield from zip(*map(values_of, columns, kinds.values()), strict=True)
+            skip = max(0, skip - batch.num_rows)
 
     def load(self, entry: Entry) -> Mapping[str, Any]:
         for field, value in entry[2].items():

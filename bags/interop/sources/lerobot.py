@@ -19,7 +19,7 @@ from bags.dataset.metadata import MAX_METADATA_BYTES
 from bags.errors import MissingDependencyError, SourceError
 from bags.interop.arrays import type_of_arrays
 from bags.interop.arrow_files import open_table
-from bags.interop.source import Source, name_fields, reading
+from bags.interop.source import Damaged, Source, name_fields, reading
 from bags.media.remux import copy_frames
 from bags.media.video_decoder import VideoDecoder, open_video
 
@@ -40,11 +40,11 @@ _PLACES = re.compile(r'[^{}]|\{(episode_index|episode_chunk|chunk_index|file_ind
 
 
 class Episode(NamedTuple):
-    """The facts of an episode, and its rows, or why there are none."""
+    """The facts of an episode, and its rows."""
 
     number: int
     facts: dict[str, Any]
-    rows: pa.Table | SourceError
+    rows: pa.Table
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = None) -> LeRobotSource:
@@ -138,11 +138,12 @@ class LeRobotSource(Source):
             file = open_table(self._fs.unstrip_protocol(path), self._storage_options)
             names = [name for name in file.schema.names if wanted(name)]
             batches, size = [], 0
-            for batch in file.batches(names, 0):
-                batches.append(batch)
-                size += batch.nbytes
-                if size > MAX_TABLE_BYTES:
-                    raise ValueError(f'expected at most {MAX_TABLE_BYTES} bytes of values')
+            for part in file.scan([])[0]:
+                for batch in file.read(part, names):
+                    batches.append(batch)
+                    size += batch.nbytes
+                    if size > MAX_TABLE_BYTES:
+                        raise ValueError(f'expected at most {MAX_TABLE_BYTES} bytes of values')
             return pa.Table.from_batches(batches) if batches else file.schema.empty_table()
 
     def _read_episodes(self) -> pa.Table:
@@ -195,29 +196,27 @@ class LeRobotSource(Source):
         kept = 'fps', 'robot_type', 'splits', 'codebase_version'
         return {**{key: info[key] for key in kept if info.get(key)}, 'fields': fields}
 
-    def entries(self, start: int = 0) -> Iterator[Episode]:
+    def entries(self, start: int = 0) -> Iterator[Episode | Damaged]:
         import pyarrow.compute as pc
 
         columns = {name for name, field in self._fields.items() if field in self.spec} | {'episode_index'}
         episodes = self._episodes.slice(start).to_pylist()
         for path, group in itertools.groupby(episodes, lambda facts: self._path('data_path', facts, 'data')):
-            table: pa.Table | SourceError
             try:
                 table = self._table(path, columns.__contains__)
-            except SourceError as exc:  # Of each of its episodes.
-                table = exc
+            except SourceError as exc:
+                yield Damaged(exc, len(list(group)))
+                continue
             for facts in group:
-                number, rows = facts['episode_index'], table
-                if not isinstance(rows, SourceError):
-                    rows = rows.filter(pc.equal(rows.column('episode_index'), number))
-                    if len(rows) != facts['length']:
-                        detail = f'expected {facts["length"]} rows of episode {number}, got {len(rows)}'
-                        rows = SourceError(path, detail)
-                yield Episode(number, facts, rows)
+                number = facts['episode_index']
+                rows = table.filter(pc.equal(table.column('episode_index'), number))
+                if len(rows) == facts['length']:
+                    yield Episode(number, facts, rows)
+                else:
+                    detail = f'expected {facts["length"]} rows of episode {number}, got {len(rows)}'
+                    yield Damaged(SourceError(path, detail))
 
     def load(self, entry: Episode) -> dict[str, Any]:
-        if isinstance(entry.rows, SourceError):
-            raise entry.rows
         found: dict[str, Any] = {}
         for name, field in self._fields.items():
             feature = self._info['features'].get(name)

@@ -1,4 +1,8 @@
-"""Chunks of LitData: `index.json` names the chunks and the format of each leaf of a sample."""
+"""Chunks of LitData: `index.json` names the chunks and the format of each leaf of a sample.
+
+Samples of texts, numbers, and lists and dicts of these are rows of an Arrow file in the chunk, if LitData had
+pyarrow when it wrote them.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from bags.interop.chunks import (
-    ChunkSource,
-    Column,
-    chunk_path,
-    numbers,
-    read_chunk,
-    split_images,
-    split_pixels,
-)
+from bags.interop.arrow_files import LITDATA_END
+from bags.interop.chunks import Chunk, ChunkSource, Column, chunk_path, numbers, split_images, split_pixels
 from bags.interop.extensions import type_of
-from bags.interop.records import array_from, read_json, size_of
+from bags.interop.records import array_from, open_file, read_json
+from bags.interop.source import Source
+from bags.interop.sources import arrow
 from bags.validation import at_least
 
 __all__ = ['open_source']
@@ -61,44 +60,52 @@ _LEAVES = {
 }
 
 
-def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> ChunkSource:
+def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> Source:
     """Returns the source of a folder that `litdata.optimize` wrote.
 
     Raises:
         SourceError: An index that is damaged, encrypted chunks, or leaves of an unknown format.
     """
     root = paths[0].rstrip('/')
-    columns, files, codec = read_json(f'{root}/index.json', functools.partial(_parse, root), storage_options)
-    missing = [path for path in files if size_of(path, storage_options) is None]
-
-    def read(path: str, start: int, count: int) -> Iterator[bytes]:
-        return read_chunk(path, start, count, codec, storage_options)
-
-    files = {path: count for path, count in files.items() if path not in missing}
-    source = ChunkSource('litdata', columns, files, read)
-    source.damaged = [(path, 'expected a chunk, got no file') for path in missing]
+    columns, chunks = read_json(f'{root}/index.json', functools.partial(_parse, root), storage_options)
+    source = ChunkSource('litdata', columns, chunks, storage_options)
+    if source.files and _has_rows(next(iter(source.files)), storage_options):
+        rows = arrow.ArrowSource(list(source.files), storage_options)
+        rows.format, rows.damaged = 'litdata', source.damaged + rows.damaged
+        return rows
     return source
 
 
-def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, int], str]:
-    """Returns the columns, the samples of each chunk by its path, and the compression."""
+def _has_rows(path: str, storage_options: Mapping[str, Any] | None) -> bool:
+    with open_file(path, storage_options) as file:
+        file.seek(max(0, file.seek(0, 2) - len(LITDATA_END)))
+        return file.read() == LITDATA_END
+
+
+def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, Chunk]]:
+    """Returns the columns, and the chunks by their paths."""
     config = index['config']
     for option, expected in (
         ('encryption', None),
         ('item_loader', 'PyTreeLoader'),
-        ('compression_level', 'chunk'),
     ):
         if (value := config.get(option)) not in (None, expected):
             raise ValueError(f'expected {option} {expected}, got {value!r:.80}; litdata can write it so')
+    level = str(config.get('compression_level') or 'chunk')
+    if level not in ('chunk', 'batch', 'sample'):
+        raise ValueError(f'expected compression_level chunk, batch or sample, got {level!r:.80}')
     names = _names(json.loads(config['data_spec'])[1])
     columns = [
         (name, _column(name, str(format))) for name, format in zip(names, config['data_format'], strict=True)
     ]
-    files = {
-        chunk_path(root, each['filename']): at_least('chunk_size', each['chunk_size'], 0)
+    codec = str(config.get('compression') or '')
+    chunks = {
+        chunk_path(root, each['filename']): Chunk(
+            at_least('chunk_size', each['chunk_size'], 0), None, codec, level
+        )
         for each in index['chunks']
     }
-    return columns, files, str(config.get('compression') or '')
+    return columns, chunks
 
 
 def _names(spec: Any, before: str = '') -> Iterator[str]:

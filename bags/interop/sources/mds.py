@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from bags.interop.chunks import (
-    ChunkSource,
-    Column,
-    chunk_path,
-    numbers,
-    read_chunk,
-    split_images,
-    split_pixels,
-)
-from bags.interop.records import array_from, read_json, size_of
+from bags.interop.chunks import Chunk, ChunkSource, Column, chunk_path, numbers, split_images, split_pixels
+from bags.interop.records import array_from, read_json
 from bags.validation import at_least
 
 __all__ = ['open_source']
@@ -51,24 +43,11 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
     """
     root = paths[0].rstrip('/')
     columns, shards = read_json(f'{root}/index.json', functools.partial(_parse, root), storage_options)
-    files, damaged = {}, []
-    for path, (count, size, _) in shards.items():
-        found = size_of(path, storage_options)
-        if found == size:
-            files[path] = count
-        else:
-            damaged.append((path, f'expected {size} bytes, got {"no file" if found is None else found}'))
-
-    def read(path: str, start: int, count: int) -> Iterator[bytes]:
-        return read_chunk(path, start, count, shards[path][2], storage_options)
-
-    source = ChunkSource('mds', columns, files, read)
-    source.damaged = damaged
-    return source
+    return ChunkSource('mds', columns, shards, storage_options)
 
 
-def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, tuple[int, int, str]]]:
-    """Returns the columns, and of each shard by its path: samples, bytes, and compression."""
+def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, Chunk]]:
+    """Returns the columns, and the shards by their paths."""
     shards = {}
     first = index['shards'][0]
     for number, each in enumerate(index['shards']):
@@ -77,7 +56,7 @@ def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, t
         if any(each[key] != first[key] for key in _COLUMNS):
             raise ValueError(f'expected the same columns in each shard, got others in shard {number}')
         file = each['zip_data'] or each['raw_data']
-        shards[chunk_path(root, file['basename'])] = (
+        shards[chunk_path(root, file['basename'])] = Chunk(
             at_least('samples', each['samples'], 0),
             at_least('bytes', file['bytes'], 0),
             str(each['compression']) if each['zip_data'] else '',

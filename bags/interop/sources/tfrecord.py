@@ -16,7 +16,7 @@ from typing import Any
 from bags.errors import MissingDependencyError, SourceError
 from bags.interop.examples import open_examples
 from bags.interop.records import open_file
-from bags.interop.source import Source, list_paths
+from bags.interop.source import Collecting, Damaged, Source, list_paths
 
 __all__ = ['open_source']
 
@@ -28,14 +28,13 @@ _MAX_BYTES = 1 << 31
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> Source:
     """Returns the source of TFRecord files."""
-    files, damaged = {}, []
+    files: dict[str, int] = {}
+    damaged: list[tuple[str, str]] = []
     for path in list_paths(paths, storage_options):
         files[path] = 0
-        try:
+        with Collecting(damaged):
             for _ in _records(path, sys.maxsize, storage_options):
                 files[path] += 1
-        except SourceError as exc:
-            damaged.append((exc.name, f'{exc.detail}; the records from here on are left out'))
 
     def read(path: str, start: int, count: int) -> Iterator[Any]:
         return itertools.islice(_records(path, start, storage_options), start, count)
@@ -47,8 +46,8 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
 
 def _records(
     path: str, start: int, storage_options: Mapping[str, Any] | None
-) -> Iterator[bytes | SourceError | None]:
-    """Yields the records of a file, or an error for one whose checksum differs; None before `start`."""
+) -> Iterator[bytes | Damaged | None]:
+    """Yields the records of a file, `Damaged` for one whose checksum differs, and None before `start`."""
     checksum = _crc32c()
     with open_file(path, storage_options) as raw:
         head = raw.read(_HEAD)
@@ -73,9 +72,11 @@ def _records(
                 if len(end := file.read(4)) != 4:
                     raise ValueError(f'expected {length} bytes and a checksum, got the end of the file')
             except (ValueError, EOFError, zlib.error, OSError) as exc:
-                raise SourceError(f'{path}, record {index}', str(exc)) from exc
+                detail = f'{exc}; the records from here on cannot be read'
+                raise SourceError(f'{path}, record {index}', detail) from exc
             if data is not None and end != checksum(data):
-                data = SourceError(f'{path}, record {index}', 'expected another checksum: it is damaged')
+                error = SourceError(f'{path}, record {index}', 'expected another checksum: it is damaged')
+                data = Damaged(error)
             yield data
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from bags.errors import MissingDependencyError
 from bags.interop.arrays import ArraySource, split_episodes
-from bags.interop.source import list_paths, reading
+from bags.interop.source import Collecting, list_paths, reading
 
 __all__ = ['ZarrSource', 'open_source']
 
@@ -38,8 +38,9 @@ class ZarrSource(ArraySource):
         episodes: list[Episode] = []
         metadata: dict[str, Any] = {}
         left_out: list[str] = []
+        damaged: list[tuple[str, str]] = []
         for path in paths:
-            with reading(path, 'Zarr'):
+            with Collecting(damaged), reading(path, 'Zarr'):
                 root = _open(path, storage_options)
                 metadata = {**root.attrs, **metadata}
                 members = root.members(max_depth=None)
@@ -54,7 +55,7 @@ class ZarrSource(ArraySource):
                     groups, outside = split_episodes(arrays)
                     episodes += [Episode(path, group) for group in groups]
                 left_out += outside
-        super().__init__('zarr', episodes)
+        super().__init__('zarr', episodes, damaged)
         metadata.pop('fields', None)  # Of a dataset, they are facts of fields.
         self.metadata = metadata
         self.notes += [f'{name!r} is left out: it is in no datapoint' for name in left_out]

@@ -111,16 +111,22 @@ def make_litdata():
             'nested': {'a': i, 'b': [i, f'{i}']},
         }  # fmt: skip
 
+    def row(i):  # LitData has rows of texts and numbers in Arrow.
+        return {'id': i, 'text': f'tëxt {i}', 'tags': ['a'] * i, 'facts': {'x': i / 3, 'y': [f'{i}']}}
+
     for name, options in (
         ('litdata', {}),
         ('litdata-chunk', {'compression': 'zstd', 'compression_level': 'chunk'}),
+        ('litdata-batch', {'compression': 'zstd', 'compression_batch_size': 2}),
+        ('litdata-sample', {'compression': 'zstd:9', 'compression_level': 'sample'}),
+        ('litdata-rows', {'compression': 'zstd'}),
     ):
         cache = Cache(str(GOLDEN / name), chunk_size=3, **options)
         for i in range(5):
-            cache[i] = sample(i)
+            cache[i] = row(i) if name == 'litdata-rows' else sample(i)
         cache.done()
         cache.merge()
-        if not options:
+        if name in ('litdata', 'litdata-rows'):
             write_expected(GOLDEN / name, [litdata.StreamingDataset(str(GOLDEN / name))[i] for i in range(5)])
 
 

@@ -267,16 +267,73 @@ def test_damaged_files(tmp_path):
         )
     data = (source / '1.parquet').read_bytes()
     (source / '1.parquet').write_bytes(data[:-20])
-    with pytest.raises(bags.SourceError, match=r'1.parquet: cannot be read: '):
+    with pytest.raises(bags.SourceError, match=r'1.parquet: cannot be read as Parquet'):
         bags.convert(source, tmp_path / 'out')
     done = bags.convert(source, tmp_path / 'out', on_error='skip')
     assert (done.datapoints, len(done.skipped)) == (200, 1)
     (source / '1.parquet').write_bytes(b'PAR1' + bytes(30) + data[34:])  # The pages, but not the footer.
-    with pytest.raises(bags.SourceError, match=r'1.parquet, from row 0 on: cannot be read: '):
+    with pytest.raises(bags.SourceError, match=r'1.parquet, rows 0 to 99: cannot be read as parquet: '):
         bags.convert(source, tmp_path / 'other')
     (tmp_path / 'old.feather').write_bytes(b'FEA1....')
     with pytest.raises(bags.SourceError, match='version 1 of Feather'):
         open_source(tmp_path / 'old.feather')
+
+
+def overwrite(path, place, data):
+    """Changes bytes of a file by a new one: the old one may be mapped. Returns the content before."""
+    whole = path.read_bytes()
+    path.unlink()
+    path.write_bytes(whole[:place] + data + whole[place + len(data) :])
+    return whole
+
+
+@pytest.mark.parametrize('name', WRITERS)
+def test_a_damaged_part_of_a_file_is_skipped(name, tmp_path):
+    table = pa.table({'id': range(6), 'text': [f'text {index} of a row' for index in range(6)]})
+    path = tmp_path / name
+    if name == 'x.parquet':  # Of 2 rows each, as the batches of the others.
+        pq.write_table(table, path, row_group_size=2, write_page_checksum=True, compression='none')
+        whole = overwrite(path, path.read_bytes().index(b'text 2 of a row'), b'other')
+    else:
+        with (ipc.new_stream if name == 'x.arrow' else ipc.new_file)(path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=2)
+        # The ends of the texts of the second batch: an offset far outside of the file.
+        ends = np.array([15, 30], '<i4').tobytes()
+        place = path.read_bytes().index(ends, path.read_bytes().index(ends) + 1)
+        whole = overwrite(path, place, b'\xff\xff\xff\x7f')
+    with pytest.raises(bags.SourceError, match=rf'{name}, rows 2 to 3: cannot be read as '):
+        bags.convert(path, tmp_path / 'out')
+    done = bags.convert(path, tmp_path / 'some', on_error='skip')
+    assert [where for where, _ in done.skipped] == [f'{path}, rows 2 to 3']
+    with bags.open(tmp_path / 'some') as dataset:
+        assert dataset.column('id').tolist() == [0, 1, 4, 5]
+    again = bags.convert(path, tmp_path / 'some', on_error='skip', resume=True)
+    assert (again.datapoints, again.skipped) == (4, done.skipped)
+    overwrite(path, 0, whole)
+    assert bags.convert(path, tmp_path / 'out', resume=True).datapoints == 6
+
+
+@pytest.mark.parametrize('name', ['x.feather', 'x.arrow'])
+def test_changed_bytes_of_arrow_do_not_end_the_process(name, kit, tmp_path):
+    table = pa.table({'text': ['a', 'bc'] * 8, 'lists': [[1], []] * 8, 'kind': pa.array(['x', 'y'] * 8)})
+    table = table.set_column(2, 'kind', table['kind'].dictionary_encode())
+    feather.write_feather(table, str(tmp_path / name), compression='uncompressed')
+    if name == 'x.arrow':
+        write_stream(table, tmp_path / name)
+    code = """
+import pathlib, sys, bags
+path, out = pathlib.Path(sys.argv[1]), sys.argv[2]
+whole = path.read_bytes()
+for place in range(8, len(whole), 23):
+    path.unlink()
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x7f]) + whole[place + 1 :])
+    try:
+        bags.convert(path, out, mode='overwrite', progress=False)
+    except bags.SourceError as error:
+        assert path.name in error.name
+print('alive')
+"""
+    assert kit.python(code, tmp_path / name, tmp_path / 'out').decode() == 'alive\n'
 
 
 KILLED = """

@@ -9,7 +9,7 @@ import bags
 from bags.interop.open_source import open_source
 from tests.interop.sources.streams import GOLDEN, assert_equal, converted, expected
 
-NAMES = ['litdata', 'litdata-chunk']
+NAMES = ['litdata', 'litdata-chunk', 'litdata-batch', 'litdata-sample']
 
 
 @pytest.mark.parametrize('name', NAMES)
@@ -39,13 +39,51 @@ def test_a_truncated_chunk_is_named(name, tmp_path):
     assert (done.datapoints, len(done.skipped)) == (3, 1)
 
 
+@pytest.mark.parametrize(('name', 'lost'), [('chunk', [0, 1, 2]), ('batch', [0, 1]), ('sample', [1])])
+def test_damage_in_compressed_samples_is_skipped(name, lost, tmp_path):
+    source = shutil.copytree(GOLDEN / f'litdata-{name}', tmp_path / 'in')
+    chunk = min(source.glob('chunk-0-0*'))
+    whole = chunk.read_bytes()
+    frames = [place for place in range(len(whole)) if whole[place : place + 4] == b'\x28\xb5\x2f\xfd']
+    place = frames[1 if name == 'sample' else 0]
+    chunk.write_bytes(whole[:place] + bytes(4) + whole[place + 4 :])
+    with pytest.raises(bags.SourceError, match=f'{chunk.name}, record.* cannot be read as'):
+        bags.convert(source, tmp_path / 'out')
+    done, found = converted(source, tmp_path / 'some', on_error='skip')
+    assert [each['id'] for each in found] == [each for each in range(5) if each not in lost]
+    assert len(done.skipped) == 1
+    chunk.write_bytes(whole)
+    assert bags.convert(source, tmp_path / 'out', resume=True).datapoints == 5
+
+
+def test_changed_chunks_are_read_or_named(tmp_path):
+    source = shutil.copytree(GOLDEN / 'litdata-batch', tmp_path / 'in')
+    chunk = source / 'chunk-0-0.bin'
+    whole = chunk.read_bytes()
+    for place in range(0, 160, 3):
+        for mask in (1, 0x80):
+            chunk.write_bytes(whole[:place] + bytes([whole[place] ^ mask]) + whole[place + 1 :])
+            done = bags.convert(source, tmp_path / 'out', on_error='skip', mode='overwrite')
+            assert done.skipped or done.datapoints == 5
+
+
+def test_rows_in_arrow(tmp_path):
+    done, found = converted(GOLDEN / 'litdata-rows', tmp_path / 'out')
+    assert done.spec == {'facts': 'msgpack', 'id': 'int(8)', 'tags': 'utf8[]', 'text': 'utf8'}
+    assert [{**each, 'tags': list(each['tags'])} for each in found] == expected('litdata-rows')
+    source = shutil.copytree(GOLDEN / 'litdata-rows', tmp_path / 'in')
+    (source / 'chunk-0-1.bin').unlink()
+    done = bags.convert(source, tmp_path / 'some', on_error='skip')
+    assert (done.datapoints, len(done.skipped)) == (3, 1)
+
+
 def test_what_cannot_be_read_is_said(tmp_path):
     source = shutil.copytree(GOLDEN / 'litdata', tmp_path / 'in')
     whole = (source / 'index.json').read_text()
     for change, message in (
         ({'encryption': {'algorithm': 'fernet'}}, 'expected encryption None'),
         ({'item_loader': 'TokensLoader'}, 'TokensLoader'),
-        ({'compression_level': 'batch'}, 'expected compression_level chunk'),
+        ({'compression_level': 'bits'}, 'expected compression_level chunk, batch or sample'),
         ({'data_format': ['int']}, 'zip'),
         ({'data_format': ['what', *json.loads(whole)['config']['data_format'][1:]]}, "got 'what'"),
     ):

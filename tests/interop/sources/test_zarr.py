@@ -64,6 +64,18 @@ def test_ends_that_do_not_fit(tmp_path):
         open_source(tmp_path / 'a.zarr')
 
 
+def test_a_damaged_one_of_several_is_left_out(tmp_path):
+    for name in ('a', 'b'):
+        root = zarr.open_group(tmp_path / f'{name}.zarr', mode='w')
+        root.create_array('x', data=np.arange(5))
+        root.create_array('y', data=np.arange(5))
+    (tmp_path / 'a.zarr/zarr.json').write_text('{')
+    with pytest.raises(bags.SourceError, match=r'a.zarr: cannot be read as Zarr'):
+        bags.convert(tmp_path / '*.zarr', tmp_path / 'out')
+    done = bags.convert(tmp_path / '*.zarr', tmp_path / 'out', on_error='skip')
+    assert (done.datapoints, [name for name, _ in done.skipped]) == (1, [str(tmp_path / 'a.zarr')])
+
+
 def test_pickles_are_refused(tmp_path):
     root = zarr.open_group(tmp_path / 'a.zarr', mode='w', zarr_format=2)
     root.create_array('x', shape=(2,), dtype='i8', filters=[numcodecs.Delta('i8')])

@@ -1,0 +1,73 @@
+"""Every source, cut off or with changed bytes: what is left is imported, or an error names the file."""
+
+import random
+import shutil
+import zlib
+from pathlib import Path
+
+import pytest
+
+import bags
+from tests.interop.sources.streams import GOLDEN
+
+PEERS = Path(__file__).parents[2] / 'golden'
+SAMPLES = [
+    *(GOLDEN / name for name in (
+        'aloha', 'hf/hub', 'hf/saved', 'lerobot_v2', 'lerobot_v3', 'litdata', 'litdata-batch',
+        'litdata-chunk', 'litdata-rows', 'litdata-sample', 'mds', 'mds-gz', 'mds-zstd', 'npz',
+        'recording.mcap', 'replay_v2.zarr.zip', 'replay_v3.zarr.zip', 'robomimic.hdf5', 'tfds',
+        'tfrecord-gz.tfrecord.gz', 'tfrecord-sequence.tfrecord', 'tfrecord.tfrecord',
+    )),
+    PEERS / 'bagz-zstd.bagz',
+]  # fmt: skip
+CHANGES = 6
+
+
+def changed(data, rng):
+    """Returns data that is cut off, or has a changed bit or zeros somewhere."""
+    place = rng.randrange(len(data))
+    kind = rng.choice(['cut', 'bit', 'zeros'])
+    if kind == 'cut':
+        return data[:place]
+    if kind == 'zeros':
+        return data[:place] + bytes(len(data[place : place + 16])) + data[place + 16 :]
+    return data[:place] + bytes([data[place] ^ 1 << rng.randrange(8)]) + data[place + 1 :]
+
+
+def attempt(source, target, **options):
+    """Returns what an import made, or its error."""
+    try:
+        return bags.convert(source, target, progress=False, **options), None
+    except bags.SourceError as error:
+        return None, error
+
+
+@pytest.mark.filterwarnings('ignore:coroutine:RuntimeWarning')  # Of zarr, when a group is damaged.
+@pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
+@pytest.mark.parametrize('sample', SAMPLES, ids=lambda path: path.name)
+def test_damage_is_named_skipped_and_resumed_after(sample, tmp_path):
+    source = tmp_path / sample.name
+    shutil.copytree(sample, source) if sample.is_dir() else shutil.copy(sample, source)
+    files = sorted(path for path in source.rglob('*') if path.is_file()) if sample.is_dir() else [source]
+    count = bags.convert(source, tmp_path / 'whole', progress=False).datapoints
+    rng = random.Random(zlib.crc32(sample.name.encode()))
+    for number in range(CHANGES):
+        file, target = rng.choice(files), tmp_path / f'out {number}'
+        whole = file.read_bytes()
+        file.unlink()  # Of a file that is mapped, the content would change.
+        file.write_bytes(changed(whole, rng))
+        done, error = attempt(source, tmp_path / f'some {number}', on_error='skip')
+        if error is not None:  # Nothing is left, or what describes the rest is damaged.
+            assert sample.name in error.name or error.name in str(file)
+        else:
+            assert all(sample.name in name and detail for name, detail in done.skipped)
+            # An index may say that there is less.
+            assert done.skipped or done.datapoints == count or file.suffix == '.json'
+        done, error = attempt(source, target)
+        file.unlink()
+        file.write_bytes(whole)
+        if error is not None:
+            assert error.detail
+            done, error = attempt(source, target, resume=True)
+        assert error is None
+        assert done.datapoints == count or file.suffix == '.json'
