@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import inspect
 import itertools
-import operator
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -19,20 +18,18 @@ from bags.dataset.batch import Ragged
 from bags.dataset.selection import Fields, select_fields
 from bags.dataset.spec import Spec, parse_spec
 from bags.errors import BagsError, CorruptError, DecodeError, StackError
-from bags.indexing import Int64s, offsets_of
+from bags.indexing import Int64s
 from bags.loader.rows import RowBatches, columns_of, rows_of
-from bags.loader.schedule import Schedule, Step
+from bags.loader.schedule import PLAN_STEPS, Schedule, Step, plan_steps
 from bags.samplers import Sampler
 from bags.workers.outcome import Partial
 
-__all__ = ['BIN', 'DATAPOINT', 'MASK', 'PLAN_STEPS', 'BatchMaker', 'Made', 'OnError', 'Skipped', 'types_of']
+__all__ = ['BIN', 'DATAPOINT', 'MASK', 'BatchMaker', 'Made', 'OnError', 'Skipped', 'types_of']
 
 MASK = '_mask'
 """Column that marks repeats with False, unless another name is given."""
 DATAPOINT, BIN = '_datapoint', '_bin'
 """Columns of the batches of a sampler of bins: the index of each datapoint, and its bin within the batch."""
-PLAN_STEPS = 64
-"""Steps whose datapoints are sampled with one call: it takes 50 us however few they are."""
 MAX_PLANS = 4
 NUMBERS = ('int', 'uint', 'float', 'bool')  # Words of types.
 SHOWN_DATAPOINTS = 8  # In an error's note.
@@ -51,22 +48,12 @@ class Skipped(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What became of a step."""
+    """The batch of a step."""
 
+    epoch: int
     batch: Any
-    """None if it was left out, as none of its datapoints can be read."""
+    """None if none of its datapoints can be read."""
     skipped: list[Skipped]
-
-
-class Plan(NamedTuple):
-    """The datapoints of consecutive steps."""
-
-    steps: list[Step]
-    indices: Int64s
-    offsets: list[int]
-    """Where the indices of each step begin, and the end of the last."""
-    bins: list[Int64s] | None
-    """For each step, the position within the step of each index, if a position can have several."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -74,6 +61,8 @@ class BatchMaker:
     """Makes batches by the number of their step: the same ones in any order, thread or process."""
 
     dataset: Any
+    types: Spec
+    """Of the fields of the dataset; empty for a map-style dataset."""
     fields: Fields
     sampler: Sampler
     schedule: Schedule
@@ -89,15 +78,14 @@ class BatchMaker:
     per_datapoint: bool = False
     """Whether `transform` takes a datapoint and returns one."""
     on_error: OnError = 'raise'
-    """What becomes of datapoints that cannot be read."""
+    """How to handle datapoints that cannot be read."""
     unreadable: dict[int, Skipped] = dataclasses.field(default_factory=dict)
-    """Those known of, and those to leave out."""
+    """Datapoints that are known to be unreadable or are to be left out, by index."""
 
     def __post_init__(self) -> None:
         self._takes_rng = self.transform is not None and _takes_rng(self.transform)
-        self._types = types_of(self.dataset) or {}
         self._is_plain = self.collate is None and (self.transform is None or self.per_datapoint)
-        self._plans = FifoCache(functools.partial(_plan, self.sampler, self.schedule), MAX_PLANS)
+        self._plans = FifoCache(functools.partial(plan_steps, self.sampler, self.schedule), MAX_PLANS)
 
     def make(self, numbers: range) -> list[Made] | Partial:
         """Returns the batches of consecutive steps, all of one plan.
@@ -108,8 +96,8 @@ class BatchMaker:
         """
         made: list[Made] = []
         try:
-            block, first = divmod(numbers.start, PLAN_STEPS)
-            plan = self._plans[block]
+            first = numbers.start % PLAN_STEPS
+            plan = self._plans[numbers.start - first]
             offsets = plan.offsets[first : first + len(numbers) + 1]
             together = self._read_together(plan.indices, offsets) if len(numbers) > 1 else None
             for place, step in enumerate(plan.steps[first : first + len(numbers)]):
@@ -121,14 +109,7 @@ class BatchMaker:
         return made
 
     def _make(self, step: Step, indices: Int64s, bins: Int64s | None, batch: Any) -> Made:
-        """Makes the batch of a step, unless none of its datapoints can be read.
-
-        Args:
-            step: The step.
-            indices: Its datapoints.
-            bins: The position of each within the step, if a position can have several.
-            batch: Its columns, if they are read already.
-        """
+        """Makes the batch of a step from its indices, their bins if it has any, and columns already read."""
         positions = np.arange(step.start, step.stop)
         positions = positions if bins is None else positions[bins]
         is_own = positions < self.schedule.length
@@ -144,7 +125,7 @@ class BatchMaker:
                 if batch is None:
                     if self.mask is not None:  # Other ranks have a batch at this step.
                         raise ValueError(f'none of datapoints {_listed(indices)} can be read: {skipped[0]}')
-                    return Made(None, skipped)
+                    return Made(step.epoch, None, skipped)
                 kept = slice(None) if fills else sound
                 indices, positions, is_own = chosen, positions[kept], (is_own & sound)[kept]
                 bins = None if bins is None else bins[kept]
@@ -154,19 +135,17 @@ class BatchMaker:
             _add_columns(batch, {DATAPOINT: indices.copy(), BIN: bins.astype(np.int32)}, 'sampler')
         if self.mask is not None:
             _add_columns(batch, {self.mask: is_own}, repr(self.mask))
-        return Made(batch if self._is_plain else self._transformed(batch, step, indices), skipped)
+        if not self._is_plain:
+            batch = self._transformed(batch, step, indices)
+        return Made(step.epoch, batch, skipped)
 
     def _read(
         self, indices: Int64s, positions: Int64s, epoch: int, fills: bool
     ) -> tuple[npt.NDArray[np.bool_], Int64s, Any]:
-        """Reads the columns of datapoints, those left out that cannot be read if these are skipped.
+        """Reads the columns of the datapoints at some positions of an epoch.
 
-        Args:
-            indices: The datapoints.
-            positions: Of each in the epoch.
-            epoch: The epoch.
-            fills: Whether others are read in their places: of the epoch if they are replaced, else of
-                the batch.
+        With `fills`, others are read in place of those that cannot be read: the next ones of the epoch if
+        they are replaced, else the first one of the batch.
 
         Returns:
             Which of the datapoints can be read, those that were, and their columns; None if there are none.
@@ -221,7 +200,7 @@ class BatchMaker:
         except Exception:
             return None  # To find the batch that cannot be read.
         for name, column in columns.items():
-            kind = self._types.get(name)
+            kind = self.types.get(name)
             if isinstance(column, list) and kind is not None and kind.word in NUMBERS and not kind.optional:
                 return None  # Of Bags 0.x: the numbers of some batches fit an array, and of others do not.
         ranges = [(start - offsets[0], stop - offsets[0]) for start, stop in itertools.pairwise(offsets)]
@@ -296,43 +275,12 @@ class BatchMaker:
                 yield index, exc
 
     def _unreadable_field(self, index: int) -> str | None:
-        for name, items in select_fields(self.fields, self._types).items() if self._types else ():
+        for name, items in select_fields(self.fields, self.types).items() if self.types else ():
             try:
                 self.dataset.batch([index], {name: items})
             except Exception:
                 return name
         return None
-
-
-def _plan(sampler: Sampler, schedule: Schedule, block: int) -> Plan:
-    """Samples the datapoints of `PLAN_STEPS` consecutive steps."""
-    stop, total = (block + 1) * PLAN_STEPS, schedule.total
-    stop = stop if total is None else min(stop, total)
-    steps = [schedule[number] for number in range(block * PLAN_STEPS, stop)]
-    sampled, counted = [], []
-    for epoch, group in itertools.groupby(steps, operator.attrgetter('epoch')):
-        positions = np.concatenate([np.arange(step.start, step.stop) for step in group])
-        try:
-            taken = sampler.take(epoch, positions % schedule.length)
-            if len(taken) != len(positions):
-                raise ValueError(
-                    f'{sampler!r:.200}: expected a datapoint for each of {len(positions)} positions, '
-                    f'got {len(taken)}'
-                )
-        except Exception as exc:
-            exc.add_note('in sampler')
-            raise
-        sampled.append(taken.values if isinstance(taken, Ragged) else taken)
-        counted += [taken.lengths] if isinstance(taken, Ragged) else []
-    offsets = offsets_of(np.array([step.stop - step.start for step in steps], np.int64))
-    if not counted:
-        return Plan(steps, np.concatenate(sampled), offsets.tolist(), None)
-    counts = np.concatenate(counted)
-    bins = [
-        np.repeat(np.arange(stop - start), counts[start:stop])
-        for start, stop in itertools.pairwise(offsets.tolist())
-    ]
-    return Plan(steps, np.concatenate(sampled), offsets_of(counts)[offsets].tolist(), bins)
 
 
 def _add_columns(batch: Any, columns: Batch, whose: str) -> None:

@@ -54,7 +54,7 @@ def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int
     Args:
         column: A `Ragged`, or a list of arrays or of lists of numbers; or a batch, for all such columns.
         length: To which length; that of the longest unless given.
-        value: What to fill up with.
+        value: The value to fill up with.
         multiple: Rounds the length up to a multiple of this.
 
     Returns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, Self
 
-from bags.loader.batches import Skipped
+from bags.loader.batches import Made, Skipped
 from bags.loader.prefetch import Prefetched
 from bags.loader.schedule import Cursor, Progress, Schedule, State
 from bags.workers.signals import delay_interrupts
@@ -14,7 +14,7 @@ __all__ = ['LoaderIterator', 'Source']
 
 
 class Source(Protocol):
-    """What an iterator needs of its loader."""
+    """The loader, as its iterators see it."""
 
     to_device: Callable[[Any], Any] | None
     epochs: int | None
@@ -40,7 +40,7 @@ class LoaderIterator(Iterator[Any]):
     the batch that failed, with new threads or processes.
 
     Args:
-        loader: Whose batches.
+        loader: The loader.
         begin: Where to begin.
         worker, workers: Every `workers`-th batch, from batch `worker` on.
     """
@@ -48,46 +48,36 @@ class LoaderIterator(Iterator[Any]):
     def __init__(self, loader: Source, begin: Cursor, worker: int = 0, workers: int = 1) -> None:
         self._loader, self._stride = loader, workers
         self._next_epoch = begin.epoch + 1
+        self._progress = Progress(loader.schedule(begin, worker, workers))
+        self._failed_steps = 0
+        """1 after an error: the next call leaves the step out that failed."""
         self._batches: Prefetched | None = None
-        self._seek(begin, worker)
-
-    def _seek(self, cursor: Cursor, skip: int) -> None:
-        """Goes to a cursor, from which on so many batches are those of other workers."""
-        self._progress = Progress(self._loader.schedule(cursor, skip, self._stride))
-        self._must_start, self._has_failed, self._empty = True, False, 0
-
-    def _place(self) -> tuple[Cursor, int]:
-        """Returns the cursor, and how many batches from there on are those of other workers."""
-        progress = self._progress
-        return progress.cursor, self._stride - 1 if progress.delivered else progress.schedule.skip
+        """None before the first call, and after an error or an interrupt."""
+        self._is_closed = False
 
     def start(self) -> None:
-        """Starts to make the batches that are due; else the first `next` does."""
-        if self._progress.delivered:
-            self._seek(*self._place())
-        self._must_start = False
+        """Starts to make the batches that are due; else the next call does."""
+        # Only now: the state after an error is that before the batch that failed.
+        self._progress.delivered += self._failed_steps
+        self._failed_steps = 0
         try:
             with delay_interrupts():
                 self._batches = self._loader.start(self._progress)
         except BaseException:
-            self.close()
+            self._stop()
             raise
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
-        delivered = None
+        before = self._progress.delivered, self._failed_steps
         try:
-            if self._has_failed:  # Only now: the state after an error is that before the batch that failed.
-                self._progress.delivered += 1
-                self._seek(*self._place())
-            if self._must_start:
-                self.start()
-            delivered = self._progress.delivered
-            if self._batches is None:
+            if self._is_closed:
                 raise StopIteration
-            batch = self._next_made(self._batches)
+            if self._batches is None:
+                self.start()
+            epoch, batch, _ = self._next_made()
             to_device = self._loader.to_device
             if to_device is not None:
                 try:
@@ -95,56 +85,62 @@ class LoaderIterator(Iterator[Any]):
                 except StopIteration as exc:  # Raised as it is, it would end the loop without a word.
                     raise RuntimeError('to_device raised StopIteration') from exc
             self._progress.delivered += 1
-            if self._loader.epochs is None:
-                self._move_loader_on()
+            if epoch >= self._next_epoch:
+                self._begin_epoch(epoch)
             return batch  # noqa: TRY300 - here an interrupt still takes the count back
-        except KeyboardInterrupt:
+        except StopIteration:
             self.close()
-            if delivered is not None:
-                self._progress.delivered = delivered
-            self._must_start = True
             raise
-        except BaseException as exc:
-            self.close()
-            self._has_failed = delivered is not None and not isinstance(exc, StopIteration)
+        except KeyboardInterrupt:
+            self._stop()
+            self._progress.delivered, self._failed_steps = before
+            raise
+        except BaseException:
+            self._failed_steps = int(self._batches is not None)
+            self._stop()
             raise
 
-    def _next_made(self, batches: Prefetched) -> Any:
+    def _next_made(self) -> Made:
         """Returns the next batch, after those steps of which no datapoint can be read.
 
         Raises:
             ValueError: No datapoint of a whole epoch can be read.
         """
+        assert self._batches is not None
+        empty_steps = 0
         while True:
-            made = next(batches)
+            made = next(self._batches)
             for each in made.skipped:
                 self._loader.unreadable[each.datapoint] = each
             if made.batch is not None:
-                self._empty = 0
-                return made.batch
+                return made
             self._progress.delivered += 1
-            self._empty += 1
-            if self._empty >= self._progress.schedule.epoch_steps:
+            empty_steps += 1
+            if empty_steps >= self._progress.schedule.epoch_steps:
                 raise ValueError(
-                    f'no datapoint of {self._empty} batches in a row can be read: {made.skipped[-1]}'
+                    f'no datapoint of {empty_steps} batches in a row can be read: {made.skipped[-1]}'
                 )
 
-    def _move_loader_on(self) -> None:
-        """Makes the next iteration over an endless loader begin after the epochs that this one has begun.
+    def _begin_epoch(self, epoch: int) -> None:
+        """Makes the next iteration over an endless loader begin after an epoch that this one has begun.
 
         Unless it has been told to begin elsewhere, or another iteration has begun.
         """
-        next_epoch = self._progress.schedule[self._progress.delivered - 1].epoch + 1
-        if next_epoch > self._next_epoch:
-            if self._loader.next_cursor == (self._next_epoch, 0, self._next_epoch):
-                self._loader.next_cursor = Cursor(next_epoch, 0, next_epoch)
-            self._next_epoch = next_epoch
+        loader, before = self._loader, self._next_epoch
+        self._next_epoch = epoch + 1
+        if loader.epochs is None and loader.next_cursor == (before, 0, before):
+            loader.next_cursor = Cursor(epoch + 1, 0, epoch + 1)
+
+    def _stop(self) -> None:
+        """Ends the workers."""
+        if self._batches is not None:
+            self._batches.close()
+            self._batches = None
 
     def close(self) -> None:
         """Ends the workers; there are no more batches."""
-        self._must_start = self._has_failed = False
-        if self._batches is not None:
-            self._batches.close()
+        self._is_closed = True
+        self._stop()
 
     def __enter__(self) -> Self:
         return self
@@ -157,9 +153,9 @@ class LoaderIterator(Iterator[Any]):
 
         That of one of several workers also says how many batches of the loader to skip.
         """
-        cursor, skip = self._place()
-        state = self._loader.state_at(cursor)
-        return state if self._stride == 1 else {**state, 'skip': skip, 'workers': self._stride}
+        progress = self._progress
+        state = self._loader.state_at(progress.cursor)
+        return state if self._stride == 1 else {**state, 'skip': progress.skip, 'workers': self._stride}
 
     def load_state_dict(self, state: State) -> None:
         """Resumes from the state of another iterator or loader; the next iteration begins after this one.
@@ -171,12 +167,11 @@ class LoaderIterator(Iterator[Any]):
         skip, workers = int(state.get('skip', 0)), int(state.get('workers', 1))
         if workers != self._stride:
             raise ValueError(f'state: expected that of {self._stride} workers, got that of {workers}')
-        self.close()
+        self._stop()
         self._next_epoch = cursor.epoch + 1
         self._loader.move_past(cursor)
-        self._seek(cursor, skip)
-        if self._batches is not None:
-            self.start()
+        self._progress.schedule = self._loader.schedule(cursor, skip, workers)
+        self._progress.delivered, self._failed_steps, self._is_closed = 0, 0, False
 
     # The names Grain uses.
 

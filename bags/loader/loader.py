@@ -36,45 +36,42 @@ class Loader:
 
     Iterating over it gives dicts of columns, as `dataset.batch` does. Each iteration is the next epoch, also
     after one that was left before its end, unless `set_epoch` or `load_state_dict` says otherwise. The order
-    depends on `seed` and the epoch, and is the same for any number and kind of workers. Batches do not mix
-    epochs.
+    depends on `seed` and the epoch only, not on the number and kind of workers. Batches do not mix epochs.
 
     Args:
         dataset: A reader, a view, or any object with `__len__` and `__getitem__` such as a map-style dataset
-            of PyTorch; its `__getitems__` is called with a list of indices if it has one.
+            of PyTorch; its `__getitems__`, if it has one, is called with a list of indices.
         batch_size: Datapoints of a batch on this rank.
-        fields: Which fields, and items of sequences, as in `dataset.batch`; all unless given.
+        fields: Fields and items of sequences to read, as in `dataset.batch`; by default all.
         shuffle: True: another random order in each epoch; False: the order of the dataset; 'shards': random
             too, but a few shards at a time, for datasets on an object store.
-        seed: Of the order, and of the random numbers of `transform`.
+        seed: Seed of the order, and of the random numbers of `transform`.
         epochs: Number of epochs of an iteration; None for no end.
-        rank: Which of the processes of a distributed run this is, e.g. `jax.process_index()`.
-        world_size: Number of those processes, e.g. `jax.process_count()`.
-        last_batch: What becomes of the last step of an epoch, which may have too few datapoints for full
-            batches on all ranks. 'partial': the ranks share it; their batches are smaller, and some ranks may
-            have none. 'pad': full batches, that wrap around to the beginning of the epoch; every batch has a
-            column `_mask`, False for repeats. 'drop': it is left out. Unless given, 'partial' on one rank,
-            and 'pad' on several.
+        rank: Index of this process in a distributed run, e.g. `jax.process_index()`.
+        world_size: Number of processes of the run, e.g. `jax.process_count()`.
+        last_batch: How to handle the last step of an epoch, if it has too few datapoints for full batches on
+            all ranks. 'partial' (default on one rank): the ranks share it; their batches are smaller, and
+            some ranks may have none. 'pad' (default on several): full batches that wrap around to the
+            beginning of the epoch; every batch has a column `_mask`, False for repeats. 'drop': no last step.
         sampler: The order, instead of `shuffle`; see `bags.samplers`.
-        workers: Threads or processes that make batches ahead; 0 makes each when it is asked for. Unless
-            given, one a core, or 16 threads for a remote dataset.
+        workers: Threads or processes that make batches ahead; 0 makes each when it is asked for. By default
+            one a core, or 16 threads for a remote dataset.
         processes: Workers are processes, for a `transform` that holds the GIL. All options must then be
             picklable, and a script needs `if __name__ == '__main__':`.
-        prefetch: Batches that are made ahead at most. Unless given, two for each worker, and more of those
-            that take less than a millisecond.
-        transform: Called with each batch by the workers; returns a batch. If it has a parameter `rng`, it
+        prefetch: Most batches to make ahead. By default two for each worker, and more of batches that take
+            less than a millisecond.
+        transform: Function from a batch to a batch, called by the workers. If it has a parameter `rng`, it
             gets a numpy `Generator` that depends on the seed, the epoch and the position only.
-        per: 'datapoint': `transform` takes and returns a single datapoint, with an `rng` of its own, which is
-            the same for any batch size. The batch is then made of what it returns: arrays of one shape are
-            stacked.
-        on_error: What becomes of datapoints that are damaged or cannot be decoded, and of all that raise an
-            error in a map-style dataset. 'raise': the error is raised in place of the batch, and the iterator
-            goes on after it. 'skip': they are left out of their batch, and listed in `skipped`. The batch is
-            smaller then; in one with a mask, another datapoint is repeated in their place. A batch of which
-            none can be read is left out; with a mask, it is an error. 'replace': the next datapoint of the
-            epoch that can be read takes their place, in addition to its own, and False in a mask.
-        skip: Datapoints to leave out, as those that `on_error` meets; all others keep their batches.
-        collate: Called with what `transform` returns: `bags.pad`, `bags.stack`, `bags.pack`, a mapping of
+        per: 'datapoint': `transform` takes and returns a single datapoint, with an `rng` of its own that is
+            the same for any batch size. The results are made into a batch: arrays of one shape are stacked.
+        on_error: How to handle datapoints that are damaged or cannot be decoded; of a map-style dataset,
+            those that raise any error. 'raise': the error is raised in place of the batch, and the iterator
+            resumes after it. 'skip': the batch is made without them, and `skipped` lists them. In a batch
+            with a mask, another datapoint is repeated in their place, so that its size stays. A batch without
+            a readable datapoint is left out, or with a mask is an error. 'replace': each is replaced by the
+            next readable datapoint of the epoch, which also keeps its own place; False in a mask.
+        skip: Datapoints to leave out as `on_error` does; all others keep their batches.
+        collate: Called with the result of `transform`: `bags.pad`, `bags.stack`, `bags.pack`, a mapping of
             fields to these or their names, or any function.
         to_device: Called last, in the thread that iterates, e.g. `bags.jax.device_put`.
         mask_column: Name of a column of every batch that is False for repeats.
@@ -113,11 +110,14 @@ class Loader:
         for name, function in (('transform', transform), ('to_device', to_device)):
             if function is not None and not callable(function):
                 raise TypeError(f'{name}: expected a function, got {function!r:.200}')
+        if mask_column is not None and not isinstance(mask_column, str):
+            raise TypeError(f'mask_column: expected the name of a column, got {mask_column!r:.200}')
         if not isinstance(processes, bool | np.bool_):
             raise TypeError(
                 f'processes: expected True or False, got {processes!r:.200}; workers= is their number'
             )
         self.dataset = dataset if isinstance(dataset, Dataset) else RowBatches(dataset)
+        self.types = types_of(self.dataset)
         is_iterable = hasattr(fields, '__iter__') and not isinstance(fields, str | Mapping)
         self.fields: Any = tuple(fields) if is_iterable else fields  # type: ignore[arg-type]
         self.seed = integer('seed', seed)
@@ -142,7 +142,7 @@ class Loader:
         left_out = as_indices(skip, len(dataset))
         self._left_out = {index: Skipped(index, None, 'in skip') for index in left_out.tolist()}
         self.unreadable: dict[int, Skipped] = dict(self._left_out)
-        """Those that iterations met and those to leave out, by index."""
+        """Datapoints that could not be read or are to be left out, by index."""
         self.to_device, self.mask_column = to_device, mask_column
         _check_sampler(self.sampler, len(dataset))
         self._set_rank(rank, world_size)
@@ -155,12 +155,7 @@ class Loader:
             )
 
     def _set_rank(self, rank: int, world_size: int) -> None:
-        """Sets the rank.
-
-        Raises:
-            TypeError: Not integers.
-            ValueError: Not in range, or no batch could be made.
-        """
+        """Sets the rank, and what depends on it, after checking that batches can be made."""
         self.world_size = at_least('world_size', world_size, 1)
         self.rank = at_least('rank', rank, 0)
         if self.rank >= self.world_size:
@@ -182,21 +177,8 @@ class Loader:
                 f'batch_size: expected at most the {most} datapoints there are{each}, got {self.batch_size} '
                 "(last_batch='partial' gives smaller batches)"
             )
-        self._check_fields()
-
-    def _check_fields(self) -> None:
-        """Checks fields and the mask's name.
-
-        Raises:
-            KeyError, TypeError: Fields that cannot be read.
-            ValueError: A mask named like a field.
-        """
-        if self.mask_column is not None and not isinstance(self.mask_column, str):
-            raise TypeError(f'mask_column: expected the name of a column, got {self.mask_column!r:.200}')
-        types = types_of(self.dataset)
-        selected = select_fields(self.fields, types) if types is not None else {}
         self.mask = self.mask_column or (MASK if self.last_batch == 'pad' else None)
-        if self.mask in selected:
+        if self.types is not None and self.mask in select_fields(self.fields, self.types):
             raise ValueError(f'mask_column: expected a name that is not a field, got {self.mask!r}')
 
     def __len__(self) -> int:
@@ -237,7 +219,7 @@ class Loader:
         return iterator
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration begin with an epoch; those after it go on from there."""
+        """Makes the next iteration begin with an epoch, and later ones continue from there."""
         epoch = at_least('epoch', epoch, 0)
         self.next_cursor, self._progress = Cursor(epoch, 0, epoch), None
 
@@ -309,14 +291,14 @@ class Loader:
     def batch_maker(self, schedule: Schedule) -> BatchMaker:
         """Returns what makes the batches of a schedule."""
         return BatchMaker(
-            self.dataset, self.fields, self.sampler, schedule, self.seed, self.transform, self.collate,
-            self.mask, self.per == 'datapoint', self.on_error, dict(self.unreadable),
+            self.dataset, self.types or {}, self.fields, self.sampler, schedule, self.seed, self.transform,
+            self.collate, self.mask, self.per == 'datapoint', self.on_error, dict(self.unreadable),
         )  # fmt: skip
 
     def start(self, progress: Progress) -> Prefetched:
         """Starts workers for the iterator with this progress, which is the newest then."""
         maker = self.batch_maker(progress.schedule)
-        prefetched = Prefetched(maker, self.workers, self.processes, self.prefetch)
+        prefetched = Prefetched(maker, progress.delivered, self.workers, self.processes, self.prefetch)
         self._progress = progress
         return prefetched
 
@@ -351,7 +333,7 @@ class Loader:
         return fingerprint(self.dataset.rows if isinstance(self.dataset, RowBatches) else self.dataset)
 
     def load_state_dict(self, state: State) -> None:
-        """Makes the next iteration go on where another one was; those after it are the next epochs.
+        """Makes the next iteration resume from a state; later ones are the next epochs.
 
         Raises:
             ValueError: The state of a run with another dataset, seed or sampler, or not a state.
@@ -375,28 +357,22 @@ def _sampler(dataset: Dataset | RowBatches, shuffle: bool | str, seed: int) -> S
 
 
 def _check_sampler(sampler: Any, datapoints: int) -> None:
-    """Checks that a sampler is one, and samples no more datapoints than there are.
-
-    Raises:
-        TypeError: Not a sampler: also a class of samplers, or an array of indices.
-        ValueError: A sampler of another dataset.
-    """
+    """Checks that a sampler is one (a class or an array is not), and one of so many datapoints at most."""
     if not isinstance(sampler, Sampler) or isinstance(sampler, type | np.ndarray):
         raise TypeError(
             'sampler: expected one of bags.samplers, or an object with __len__ and take, '
             f'got {f"the class {sampler.__name__}" if isinstance(sampler, type) else type(sampler).__name__}'
             ' (to load chosen datapoints, give the loader bags.select(dataset, indices))'
         )
-    argument = getattr(sampler, 'per_datapoint', None)
-    if argument is not None and datapoints and sampler.datapoints != datapoints:  # type: ignore[attr-defined]
+    argument, sampled = getattr(sampler, 'per_datapoint', None), getattr(sampler, 'datapoints', 0)
+    if argument is not None and datapoints and sampled != datapoints:
         raise ValueError(
-            f'sampler: expected {argument} of each of {datapoints} datapoints, '
-            f'got {sampler.datapoints} {argument}'  # type: ignore[attr-defined]
+            f'sampler: expected {argument} of each of {datapoints} datapoints, got {sampled} {argument}'
         )
-    if getattr(sampler, 'datapoints', 0) > datapoints > 0:
+    if sampled > datapoints > 0:
         raise ValueError(
-            f'sampler: expected an order of at most the {datapoints} datapoints there are, got one of '
-            f'{sampler.datapoints}'  # type: ignore[attr-defined]
+            f'sampler: expected an order of at most the {datapoints} datapoints there are, '
+            f'got one of {sampled}'
         )
 
 

@@ -21,10 +21,10 @@ Array = npt.NDArray[Any]
 
 @dataclasses.dataclass(frozen=True)
 class Normalize:
-    """What `bags.normalize` returns: a `transform` for a loader, and its inverse. Picklable."""
+    """The `transform` for a loader that `bags.normalize` returns, with its inverse. Picklable."""
 
     scales: dict[str, tuple[Array, Array]]
-    """Of each field, what is subtracted from its values, and what they are divided by then."""
+    """By field: what is subtracted from its values, and what they are then divided by."""
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a batch, or a datapoint, with normalized columns: float32, or float64 where they were."""
@@ -63,7 +63,7 @@ def normalize(
     """Returns a `transform` for `bags.Loader` that normalizes fields, and its inverse.
 
     Args:
-        statistics: What `bags.statistics` returned.
+        statistics: The result of `bags.statistics`.
         fields: A name or names; all fields of the statistics unless given.
         mode: 'std' gives mean 0 and standard deviation 1; 'range' -1 at the least and 1 at the greatest
             value; 'quantiles' -1 and 1 at the quantiles 0.01 and 0.99. Elements that are constant become 0.

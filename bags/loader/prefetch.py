@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from bags.loader.batches import PLAN_STEPS, BatchMaker
+from bags.loader.batches import BatchMaker, Made
+from bags.loader.schedule import PLAN_STEPS
 from bags.loader.shared_memory import SharedMemoryTransport
 from bags.workers.outcome import Outcome, do
 from bags.workers.pool import WorkerPool
@@ -20,7 +20,7 @@ MALLOC_THRESHOLD = (1 << 25) - (1 << 13)
 """Bytes of the largest allocation that glibc learns from: 32 MiB with its header."""
 
 
-class Prefetched(Iterator[Any]):
+class Prefetched(Iterator[Made]):
     """Batches in order.
 
     A task makes one batch, or as many as take `TASK_SECONDS`, read with one call: an epoch of datapoints of
@@ -28,18 +28,21 @@ class Prefetched(Iterator[Any]):
 
     Args:
         maker: Makes them.
+        start: Number of the first step.
         workers: Number of threads or processes; 0 makes batches in the calling thread.
         processes: Whether they are processes.
         prefetch: Batches that may be finished or begun before they are asked for. None: two tasks a worker.
     """
 
-    def __init__(self, maker: BatchMaker, workers: int, processes: bool, prefetch: int | None) -> None:
+    def __init__(
+        self, maker: BatchMaker, start: int, workers: int, processes: bool, prefetch: int | None
+    ) -> None:
         # glibc returns the memory of a freed batch to the system, and gets it back with a page fault every
         # 4 KiB, unless it has seen an allocation of this size freed. An epoch of arrays of 4 KB, in batches
         # of 1 MB, takes 0.73 us an array, and 1.19 without this.
         np.empty(MALLOC_THRESHOLD, np.uint8)
-        self._tasks = Tasks(maker.schedule.total, 1 if workers and prefetch else PLAN_STEPS)
-        self._batches: deque[Any] = deque()
+        self._tasks = Tasks(maker.schedule.total, 1 if workers and prefetch else PLAN_STEPS, start)
+        self._batches: deque[Made] = deque()
         self._failed: Outcome | None = None
         self._pool: WorkerPool | None = None
         self._outcomes: Iterator[Outcome]
@@ -56,7 +59,7 @@ class Prefetched(Iterator[Any]):
         )
         self._outcomes = self._pool.run(self._tasks, ahead=prefetch)
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Made:
         while not self._batches:
             if self._failed is not None:
                 failed, self._failed = self._failed, None
@@ -78,9 +81,9 @@ class Prefetched(Iterator[Any]):
 class Tasks(Iterator[range]):
     """Divides steps into ranges, whose length follows the time that the last one took."""
 
-    def __init__(self, total: int | None, max_length: int) -> None:
+    def __init__(self, total: int | None, max_length: int, start: int = 0) -> None:
         self._total, self._max_length = total, max_length
-        self._length, self._stop = 1, 0
+        self._length, self._stop = 1, start
 
     def __next__(self) -> range:
         start = self._stop

@@ -1,4 +1,4 @@
-"""Which positions of an epoch each rank takes at each step, and the state to resume from. No I/O.
+"""Which datapoints each rank takes at each step, and the state to resume from. No I/O.
 
 With a batch size of 2 and a world size of 3, a step takes 6 positions, and rank 1 takes the middle two:
 
@@ -13,13 +13,33 @@ world size or batch size. The last step of an epoch may have too few positions: 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-__all__ = ['Cursor', 'LastBatch', 'Progress', 'Schedule', 'State', 'Step', 'cursor_from']
+import numpy as np
+
+from bags.dataset.batch import Ragged
+from bags.indexing import Int64s, offsets_of
+from bags.samplers import Sampler
+
+__all__ = [
+    'PLAN_STEPS',
+    'Cursor',
+    'LastBatch',
+    'Plan',
+    'Progress',
+    'Schedule',
+    'State',
+    'Step',
+    'cursor_from',
+    'plan_steps',
+]
 
 LastBatch = Literal['pad', 'drop', 'partial']
+PLAN_STEPS = 64
+"""Steps whose datapoints are sampled with one call: it takes 50 us however few they are."""
 State = dict[str, Any]
 """Where a run is: integers and strings."""
 
@@ -28,7 +48,7 @@ MUST_MATCH = {
     'seed': ('run', 'seed'),
     'sampler': ('run', 'sampler'),
 }
-"""What must be equal for one run to resume from the state of another."""
+"""Keys of the state that must be equal for a run to resume, with their names in an error."""
 
 
 class Cursor(NamedTuple):
@@ -42,7 +62,7 @@ class Cursor(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one rank takes at a step."""
+    """The positions that one rank takes at a step."""
 
     epoch: int
     start: int
@@ -117,16 +137,64 @@ class Schedule:
         return rest * self.rank // self.world_size, rest * (self.rank + 1) // self.world_size
 
 
-class Progress:
-    """How many steps of a schedule are delivered."""
+class Plan(NamedTuple):
+    """The datapoints of consecutive steps."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        self.schedule = schedule
-        self.delivered = 0
+    steps: list[Step]
+    indices: Int64s
+    offsets: list[int]
+    """Where the indices of each step begin, and the end of the last."""
+    bins: list[Int64s] | None
+    """For each step, the position within the step of each index, if a position can have several."""
+
+
+def plan_steps(sampler: Sampler, schedule: Schedule, start: int, count: int = PLAN_STEPS) -> Plan:
+    """Returns the datapoints of at most `count` steps."""
+    stop = start + count if schedule.total is None else min(start + count, schedule.total)
+    steps = [schedule[number] for number in range(start, stop)]
+    sampled, counted = [], []
+    for epoch, group in itertools.groupby(steps, operator.attrgetter('epoch')):
+        positions = np.concatenate([np.arange(step.start, step.stop) for step in group])
+        try:
+            taken = sampler.take(epoch, positions % schedule.length)
+            if len(taken) != len(positions):
+                raise ValueError(
+                    f'{sampler!r:.200}: expected a datapoint for each of {len(positions)} positions, '
+                    f'got {len(taken)}'
+                )
+        except Exception as exc:
+            exc.add_note('in sampler')
+            raise
+        sampled.append(taken.values if isinstance(taken, Ragged) else taken)
+        counted += [taken.lengths] if isinstance(taken, Ragged) else []
+    indices = np.concatenate(sampled)
+    offsets = offsets_of(np.array([step.stop - step.start for step in steps], np.int64))
+    if not counted:
+        return Plan(steps, indices, offsets.tolist(), None)
+    counts = np.concatenate(counted)
+    bins = [
+        np.repeat(np.arange(stop - start), counts[start:stop])
+        for start, stop in itertools.pairwise(offsets.tolist())
+    ]
+    return Plan(steps, indices, offsets_of(counts)[offsets].tolist(), bins)
+
+
+@dataclasses.dataclass(eq=False)
+class Progress:
+    """How many steps of a schedule an iterator has delivered."""
+
+    schedule: Schedule
+    delivered: int = 0
 
     @property
     def cursor(self) -> Cursor:
+        """Where the run is."""
         return self.schedule[self.delivered - 1].after if self.delivered else self.schedule.begin
+
+    @property
+    def skip(self) -> int:
+        """Steps from the cursor on that other workers take first."""
+        return self.schedule.stride - 1 if self.delivered else self.schedule.skip
 
 
 def cursor_from(state: Any, own: State, length: int, epochs: int | None) -> Cursor:

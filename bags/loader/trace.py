@@ -6,12 +6,9 @@ import ast
 from collections.abc import Mapping
 from typing import Any, get_args
 
-import numpy as np
-
 from bags import samplers
-from bags.dataset.batch import Ragged
 from bags.indexing import Int64s
-from bags.loader.schedule import Cursor, LastBatch, Schedule
+from bags.loader.schedule import Cursor, LastBatch, Schedule, plan_steps
 from bags.samplers import Sampler
 from bags.validation import at_least, one_of
 
@@ -29,9 +26,7 @@ def indices_of_step(sampler: Sampler, schedule: Schedule, step: int) -> Int64s:
     """
     if at_least('step', step, 0) >= schedule.epoch_steps:
         raise IndexError(f'step {step} out of range: an epoch has {schedule.epoch_steps} on this rank')
-    found = schedule[step]
-    taken = sampler.take(found.epoch, np.arange(found.start, found.stop) % schedule.length)
-    return taken.values if isinstance(taken, Ragged) else taken
+    return plan_steps(sampler, schedule, step, 1).indices
 
 
 def trace(state: Any, step: int, epoch: int | None = None) -> list[Int64s]:
