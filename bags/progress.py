@@ -24,9 +24,9 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
     """Shows a bar with the count of things done, things and bytes a second, and the time left.
 
     Args:
-        what: What is being done, e.g. 'copying'.
+        what: The activity, e.g. 'copying'.
         total: How many things there are; None if this is not known.
-        unit: What is counted, e.g. 'datapoints'.
+        unit: The things that are counted, e.g. 'datapoints'.
         show: Whether to show it; None: if standard error is a terminal or a notebook. The bar on a terminal
             is removed at the end.
 
@@ -62,7 +62,7 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
         Rates(table_column=Column(no_wrap=True)),
         TimeRemainingColumn(),
     ]
-    # What is printed to a terminal meanwhile appears above the bar; other output is not redirected.
+    # Text printed to a terminal meanwhile appears above the bar; output to a file is not redirected.
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
     with Progress(
         *columns, console=Console(stderr=True), transient=True, redirect_stdout=is_terminal, expand=True

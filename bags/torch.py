@@ -95,7 +95,7 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
     arrive as tensors, as from `to_torch`, in shared memory if they come from workers.
 
     Args:
-        loader: Whose batches. If its `world_size` is 1, it gets the rank of this process.
+        loader: The loader. If its `world_size` is 1, it gets the rank of this process.
         rank: Which process of a distributed run this is; unless given, that of `torch.distributed`, if it is
             initialised now.
         world_size: Number of processes.

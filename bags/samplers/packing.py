@@ -7,8 +7,8 @@ For several budgets, the tightest is packed alone. The bins that then exceed ano
 for all budgets, or everything is if these are many. For that, a number of bins that could just hold all is
 filled in rounds. A round takes the next largest datapoints, one for each bin, and gives those that need
 more of one budget than of the others to the bins that have more of it left, and among these the larger to
-the emptier. What then does not fit is tried again with other bins, and at last packed into more bins in the
-same way.
+the emptier. Datapoints that then do not fit are tried again with other bins, and at last packed into more
+bins in the same way.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_GROUP_SIZE = 1 / 8  # Of a budget.
 
 
 def pack_bins(lengths: Int64s, budgets: Int64s) -> tuple[Int64s, int]:
-    """Assigns datapoints to bins, few of them, of which none exceeds a budget.
+    """Assigns datapoints to few bins, within the budgets.
 
     Args:
         lengths: Of each datapoint by each budget, shape (n, budgets), from 0 to the budget.
