@@ -1,8 +1,10 @@
 """Bags: files of byte records with fast access by index. Drop-in for bagz and Säckli.
 
-with bags.bag.Writer('data.bagz') as writer:
-writer.write(b'record')
-bags.bag.Reader('data.bagz')[0]
+    with bags.bag.Writer('data.bagz') as writer:
+        writer.write(b'record')
+    bags.bag.Reader('data.bagz')[0]
+
+A bag is one file, or several as one sequence; `bags.open` opens datasets.
 """
 
 from bags.bag.index import Index, MultiIndex

@@ -1,6 +1,8 @@
-"""docs/cli.md shows what the commands print. Numbers, which depend on codecs, are not compared."""
+"""The documentation shows what the commands print. Numbers, which depend on codecs, are not compared."""
 
 import re
+
+import pytest
 
 BLOCK = re.compile(r'^```(python|console)\n(.*?)^```', re.DOTALL | re.MULTILINE)
 
@@ -11,9 +13,10 @@ def shape(text):
     return re.sub(r'[\d.,]*\d\b( [kMG]?B\b)?', '#', text).split()
 
 
-def test_commands_print_what_the_document_shows(kit, tmp_path, monkeypatch, spawn):
+@pytest.mark.parametrize('page', ['cli.md', 'quickstart.md'])
+def test_commands_print_what_the_document_shows(kit, tmp_path, monkeypatch, spawn, page):
     monkeypatch.chdir(tmp_path)
-    document = (kit.ROOT / 'docs' / 'cli.md').read_text(encoding='utf-8')
+    document = (kit.ROOT / 'docs' / page).read_text(encoding='utf-8')
     names = {}
     for kind, content in BLOCK.findall(document):
         if kind == 'python':
