@@ -28,7 +28,7 @@ UInt64s = npt.NDArray[np.uint64]
 MAX_LENGTH = 2**63 - 1
 ROUNDS = 6
 SHORT_LENGTH, SHORT_ROUNDS = 1 << 12, 16  # Small halves need more rounds until all orders are equally likely.
-BLOCK_POSITIONS = 1 << 12  # Permuted together: the three arrays of a block stay in the processor's cache.
+BLOCK_POSITIONS = 1 << 12  # Permuted together: the arrays of a block stay in the processor's cache.
 HALF_BITS = np.uint64(32)
 FACTOR_1, FACTOR_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 
@@ -71,32 +71,18 @@ class Permutation:
         return found.reshape(np.shape(positions))
 
     def _permute(self, values: UInt64s) -> UInt64s:
-        """Does all rounds of a block, in 11 passes each: 20 to 45 ns a position."""
-        width = self._sizes[1]
-        left: UInt64s = values // width
-        right = values
-        right -= left * width
-        mixed = np.empty_like(left)
-        spare = np.empty_like(left)
+        """Does all rounds of a block: 20 to 80 ns a position."""
+        left, right = np.divmod(values, self._sizes[1])
         for number, key in enumerate(self._keys):
             size = self._sizes[number & 1]
-            # The top 32 bits of a hash of one half, scaled to the size of the other.
-            np.bitwise_xor(right, key, out=mixed)
-            np.multiply(mixed, FACTOR_1, out=mixed)
-            np.right_shift(mixed, HALF_BITS, out=spare)
-            np.bitwise_xor(mixed, spare, out=mixed)
-            np.multiply(mixed, FACTOR_2, out=mixed)
-            np.right_shift(mixed, HALF_BITS, out=mixed)
-            np.multiply(mixed, size, out=mixed)
-            np.right_shift(mixed, HALF_BITS, out=mixed)
-            np.add(left, mixed, out=left)
+            mixed = (right ^ key) * FACTOR_1
+            mixed = (mixed ^ mixed >> HALF_BITS) * FACTOR_2
+            # The top 32 bits of the hash, scaled to the size of the other half.
+            moved = left + ((mixed >> HALF_BITS) * size >> HALF_BITS)
             # Modulo the size: less than twice it now; minus it, smaller values wrap around to huge ones.
-            np.subtract(left, size, out=spare)
-            np.minimum(left, spare, out=left)
-            left, right = right, left
-        left *= width
-        np.add(left, right, out=left)
-        return left
+            left, right = right, np.minimum(moved, moved - size)
+        found: UInt64s = left * self._sizes[1] + right
+        return found
 
 
 def hashed(positions: Int64s, length: int, *words: int) -> Int64s:
