@@ -25,6 +25,7 @@ __all__ = [
     'parse_fields',
     'parse_item',
     'parse_rows',
+    'select_rows',
 ]
 
 
@@ -76,6 +77,13 @@ def _parse_range(text: str, length: int, what: str) -> range:
     if match is None or int(match[3] or 1) == 0:
         raise UsageError(f'expected an index as 7 or -1, or a range as 10:20 or ::2, got {text!r}')
     return range(length)[slice(*(int(bound) if bound else None for bound in match.groups()))]
+
+
+def select_rows(dataset: Any, text: str) -> Any:
+    """Returns a view of the rows of `--rows`; the dataset itself if the option is not given."""
+    import bags
+
+    return bags.select(dataset, parse_rows(text, len(dataset))) if text else dataset
 
 
 def parse_fields(text: str | None, known: Collection[str]) -> list[str] | None:

@@ -27,7 +27,7 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 USER_ERRORS = (BagsError, OSError, EOFError, ValueError, LookupError, TypeError, ImportError, MemoryError)
-"""What users can cause. Other errors are bugs, and keep their traceback."""
+"""Errors that users can cause. Others are bugs, and keep their traceback."""
 
 
 class UsageError(ValueError):

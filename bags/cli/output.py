@@ -9,6 +9,7 @@ from os import environ
 from typing import Any
 
 __all__ = [
+    'answer',
     'as_text',
     'byte_count',
     'histogram',
@@ -29,6 +30,15 @@ ASCII_BARS = '_.:-=+*#'
 def say(content: str, style: str = '') -> None:
     """Prints a line."""
     print_rich(as_text(content, style))
+
+
+def answer(json: bool, facts: Any, *lines: str) -> None:
+    """Prints facts as JSON, or lines that say the same."""
+    if json:
+        print_json(facts)
+        return
+    for line in lines:
+        say(line)
 
 
 def print_rich(content: Any) -> None:

@@ -20,10 +20,9 @@ from bags.cli.arguments import (
     parse_fields,
 )
 from bags.cli.errors import UsageError, fail
-from bags.cli.output import plural, print_json
+from bags.cli.output import answer, plural
 
 __all__ = ['export', 'import_']
-
 
 Layout = enum.StrEnum('Layout', 'FILES STEMS CLASSES EPISODES')
 
@@ -107,19 +106,17 @@ def import_(
 
 
 def _print(json: bool, facts: dict[str, Any]) -> None:
-    if json:
-        print_json(facts)
-        return
-    print(f'{plural(facts["datapoints"], "datapoint")}, from {facts["layout"]}')
-    width = max(map(len, facts['spec']))
-    for field, kind in facts['spec'].items():
-        print(f'  {field:{width}}  {kind}')
-    for note in facts['notes']:
-        print(note)
-    if facts.get('skipped'):
-        print(f'{len(facts["skipped"]):,} left out:')
-        for each in facts['skipped']:
-            print(f'  {each["file"]}: {each["why"]}')
+    width = max(map(len, facts['spec']), default=0)
+    skipped = facts.get('skipped', [])
+    answer(
+        json,
+        facts,
+        f'{plural(facts["datapoints"], "datapoint")}, from {facts["layout"]}',
+        *(f'  {field:{width}}  {kind}' for field, kind in facts['spec'].items()),
+        *facts['notes'],
+        *([f'{len(skipped):,} left out:'] if skipped else []),
+        *(f'  {each["file"]}: {each["why"]}' for each in skipped),
+    )
 
 
 class Format(enum.StrEnum):
@@ -164,7 +161,5 @@ def export(
         if key is not None:
             check_field(key, dataset.spec)
         files = bags.export(dataset, target, format=format.value, fields=names, shard_size=size, key=key)
-    if json:
-        print_json({'datapoints': count, 'files': files})
-    else:
-        print(f'{plural(count, "datapoint")}, {plural(files, "file")}')
+    counted = f'{plural(count, "datapoint")}, {plural(files, "file")}'
+    answer(json, {'datapoints': count, 'files': files}, counted)

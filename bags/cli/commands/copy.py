@@ -18,9 +18,9 @@ from bags.cli.arguments import (
     parse_byte_count,
     parse_compression,
     parse_fields,
-    parse_rows,
+    select_rows,
 )
-from bags.cli.output import byte_count, plural, print_json, say
+from bags.cli.output import answer, byte_count, plural, say
 
 __all__ = ['consolidate', 'copy', 'index', 'prefetch']
 
@@ -58,9 +58,8 @@ def copy(
     import bags
 
     with bags.open(source, raw=True) as dataset:
-        view = bags.select(dataset, parse_rows(rows, len(dataset))) if rows else dataset
         done = bags.copy(
-            view,
+            select_rows(dataset, rows),
             target,
             fields=parse_fields(fields, dataset.spec),
             compression=None if compression is None else parse_compression(compression, dataset.spec),
@@ -70,15 +69,16 @@ def copy(
             mode=mode_of(overwrite),
             on_error='skip' if skip else 'raise',
         )
-    if json:
-        skipped = [{'datapoint': each.datapoint, 'error': each.error} for each in done.skipped]
-        counts = {'datapoints': done.datapoints, 'shards': done.shards, 'bytes': done.size}
-        print_json({'source': source, 'target': target, **counts, 'skipped': skipped})
-        return
-    for each in done.skipped:
+    for each in () if json else done.skipped:
         say(f'left out: datapoint {each.datapoint:,}: {each.error}', 'yellow')
+    skipped = [{'datapoint': each.datapoint, 'error': each.error} for each in done.skipped]
+    counts = {'datapoints': done.datapoints, 'shards': done.shards, 'bytes': done.size}
     shards, size = plural(done.shards, 'shard'), byte_count(done.size)
-    say(f'{target}: {plural(done.datapoints, "datapoint")} in {shards}, {size}')
+    answer(
+        json,
+        {'source': source, 'target': target, **counts, 'skipped': skipped},
+        f'{target}: {plural(done.datapoints, "datapoint")} in {shards}, {size}',
+    )
 
 
 def consolidate(
@@ -91,10 +91,7 @@ def consolidate(
     import bags
 
     shards = bags.consolidate(path)
-    if json:
-        print_json({'path': path, 'shards': shards})
-    else:
-        say(f'{path}: consolidated {plural(shards, "shard")}')
+    answer(json, {'path': path, 'shards': shards}, f'{path}: consolidated {plural(shards, "shard")}')
 
 
 def index(
@@ -111,10 +108,8 @@ def index(
     with bags.open(path, raw=True) as dataset:
         check_field(field, dataset.spec)
     keys = bags.create_index(path, field)
-    if json:
-        print_json({'path': path, 'field': field, 'keys': keys})
-    else:
-        say(f'{path}: indexed {plural(keys, "key")} of {field}')
+    facts = {'path': path, 'field': field, 'keys': keys}
+    answer(json, facts, f'{path}: indexed {plural(keys, "key")} of {field}')
 
 
 def prefetch(
@@ -137,13 +132,8 @@ def prefetch(
     """
     import bags
 
-    options: dict[str, Any] = {'cache': cache}
-    if size is not None:
-        options['cache_size'] = parse_byte_count(size)
-    with bags.open(path, **options) as dataset:
-        view = bags.select(dataset, parse_rows(rows, len(dataset))) if rows else dataset
-        fetched = bags.prefetch(view, parse_fields(fields, dataset.spec))
-    if json:
-        print_json({'path': path, 'cache': cache, 'bytes': fetched})
-    else:
-        say(f'{path}: {byte_count(fetched)} are in {cache}')
+    options: dict[str, Any] = {} if size is None else {'cache_size': parse_byte_count(size)}
+    with bags.open(path, cache=cache, **options) as dataset:
+        fetched = bags.prefetch(select_rows(dataset, rows), parse_fields(fields, dataset.spec))
+    facts = {'path': path, 'cache': cache, 'bytes': fetched}
+    answer(json, facts, f'{path}: {byte_count(fetched)} are in {cache}')

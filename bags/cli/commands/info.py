@@ -45,29 +45,21 @@ def info(path: Path, json: Json = False) -> None:
         return
     say(path, 'bold')
     _print_dataset(found) if is_dataset else _print_bag(found)
-    if isinstance(found, bags.DatasetInfo) and found.metadata:
-        _print_metadata(found.metadata)
     if found.checksums:
-        say('')
-        say('Every record has a checksum.')
-    if isinstance(found, bags.DatasetInfo) and found.unfinished:
-        say('')
-        say('Unfinished: it is being written, or its writer ended early (by an error, or killed).', 'yellow')
-        say('Resuming continues it, bags recover accepts it as it is.', 'yellow')
+        say('\nEvery record has a checksum.')
+    if getattr(found, 'unfinished', False):
+        why = 'it is being written, or its writer ended early (by an error, or killed).'
+        say(f'\nUnfinished: {why}\nResuming continues it, bags recover accepts it as it is.', 'yellow')
     elif found.unclosed:
         first = with_path_as_given(found.unclosed[0], path)
         more = f' and {len(found.unclosed) - 1:,} more' if len(found.unclosed) > 1 else ''
-        say('')
-        say(
-            f'Not closed: {first}{more}. It is being written, or its writer was killed: see bags recover.',
-            'yellow',
-        )
+        why = 'It is being written, or its writer was killed: see bags recover.'
+        say(f'\nNot closed: {first}{more}. {why}', 'yellow')
 
 
 def _print_dataset(found: Any) -> None:
     shards = plural(found.shards, 'shard')
-    say(f'{plural(found.datapoints, "datapoint")} in {shards}, {byte_count(found.bytes)}')
-    say('')
+    say(f'{plural(found.datapoints, "datapoint")} in {shards}, {byte_count(found.bytes)}\n')
     fields = found.fields.values()
     columns = [
         ('field', 'left', [*found.fields, '(refs)']),
@@ -81,8 +73,9 @@ def _print_dataset(found: Any) -> None:
     headings = [(heading, justify) for heading, justify, _ in columns]
     print_rich(table(headings, list(zip(*(cells for _, _, cells in columns), strict=True))))
     if found.sampled_shards < found.shards:
-        say('')
-        say(f'Records and items: of {found.sampled_shards} of {shards}.', 'dim')
+        say(f'\nRecords and items: of {found.sampled_shards} of {shards}.', 'dim')
+    if found.metadata:
+        _print_metadata(found.metadata)
 
 
 def _print_metadata(metadata: dict[str, Any]) -> None:
@@ -154,14 +147,9 @@ def statistics(
             label = f'{name}[{",".join(map(str, place))}]' if place else name
             middle = each.quantiles[0.5][place] if each.quantiles else float('nan')
             numbers = (each.min[place], middle, each.max[place], each.mean[place], each.std[place])
-            texts = [f'{number:.4g}' for number in numbers]
+            bars = histogram(each.histogram[place].reshape(-1, 2).sum(1).tolist())
             rows.append(
-                [
-                    label,
-                    f'{int(each.count[place]):,}',
-                    *texts,
-                    histogram(each.histogram[place].reshape(-1, 2).sum(1).tolist()),
-                ]
+                [label, f'{int(each.count[place]):,}', *(f'{number:.4g}' for number in numbers), bars]
             )
         if len(elements) > MAX_ELEMENTS:
             rows.append([f'… {len(elements) - MAX_ELEMENTS} more of {name}', *[''] * 7])

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bags.cli.arguments import Json, argument
-from bags.cli.output import print_json
+from bags.cli.output import answer
 
 __all__ = ['trace']
 
@@ -32,8 +32,5 @@ def trace(
         found = trace_step(json_format.loads(LocalPath(state).read_bytes()), step, epoch)
     except ValueError as exc:
         raise ValueError(f'{state}: {exc}') from exc
-    if json:
-        print_json([indices.tolist() for indices in found])
-        return
-    for rank, indices in enumerate(found):
-        print(f'rank {rank}:', *indices.tolist())
+    ranks = [indices.tolist() for indices in found]
+    answer(json, ranks, *(f'rank {rank}: {" ".join(map(str, each))}' for rank, each in enumerate(ranks)))

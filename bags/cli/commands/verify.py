@@ -23,7 +23,7 @@ def verify(
 ) -> None:
     """Finds damage in limits, refs, specs and compressed records, and names each damaged record.
 
-    Exits with 1 if there is any. What is worth knowing but no damage is printed as a note.
+    Exits with 1 if there is any. Findings that are not damage are printed as notes.
 
     Example: bags verify episodes
 

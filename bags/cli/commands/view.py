@@ -8,7 +8,7 @@ import typer
 
 from bags.cli.arguments import Json, argument, option
 from bags.cli.errors import UsageError
-from bags.cli.output import print_json, say
+from bags.cli.output import answer, print_json, say
 
 __all__ = ['view']
 
@@ -59,11 +59,11 @@ def _export(path: str, folder: str, *, json: bool) -> None:
     if not is_web and locate(path).kind == 'bags':
         raise UsageError(f'{path}: expected a dataset, which is a folder, got a bag')
     files = export_page(folder)
-    if json:
-        print_json({'files': files})
-        return
     data = urllib.parse.quote(path, safe='') if is_web else 'URL'
-    say(f'{len(files)} files, {sum(map(os.path.getsize, files)) / 1000:,.0f} kB, in {folder}')
-    say(f'On a web server, they show a dataset as index.html?data={data}')
-    if not is_web:
-        say('URL is the address of the dataset, or its path from the page.')
+    answer(
+        json,
+        {'files': files},
+        f'{len(files)} files, {sum(map(os.path.getsize, files)) / 1000:,.0f} kB, in {folder}',
+        f'On a web server, they show a dataset as index.html?data={data}',
+        *([] if is_web else ['URL is the address of the dataset, or its path from the page.']),
+    )
