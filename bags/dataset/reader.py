@@ -29,7 +29,7 @@ from bags.dataset.schema import DecoderCache
 from bags.dataset.selection import PerRowItems, Selection, select_fields, select_items, select_many
 from bags.errors import CorruptError
 from bags.formats.arrays import encode_array
-from bags.indexing import Int64s, check_index
+from bags.indexing import Int64s
 from bags.storage import Hints, Store
 
 __all__ = ['DatasetReader']
@@ -91,7 +91,9 @@ class DatasetReader(Dataset):
         )
         self._fields: Any = OpenFields(folder, schema, decoders, refs)
         self._row_functions: dict[Any, RowFunction] = {}
-        """By the names of the fields; None: all."""
+        """By the names of the fields, None for all."""
+        self._item_functions: dict[Any, RowFunction] = {}
+        """The same, for rows of which some items or frames are asked."""
         return self
 
     def __len__(self) -> int:
@@ -133,7 +135,7 @@ class DatasetReader(Dataset):
     def close(self) -> None:
         self._refs = self._fields = ClosedHandle(f'bags.DatasetReader({self._folder.path!r})')
         self._key_indexes = self._fields
-        self._row_functions = {}
+        self._row_functions = self._item_functions = {}
 
     # One row: by a generated function where the files are mapped; else, and for errors, as a batch of one.
 
@@ -144,33 +146,28 @@ class DatasetReader(Dataset):
             datapoint = function(index)
             if datapoint is not None:
                 return datapoint
-        elif type(index) is int and type(fields) is dict:
-            return self._row(index, select_fields(fields, self._types))
+        if type(index) is int:
+            return self._row(index, None if fields is None else select_fields(fields, self._types))
         return super().__getitem__(key)
 
     def _row(self, index: int, selection: Selection | None) -> Datapoint:
         if self.is_remote:
             return super()._row(index, selection)
+        names = None if selection is None else tuple(selection)
         if selection is None or list(selection.values()).count(True) == len(selection):
-            names = None if selection is None else tuple(selection)
-            datapoint = (self._row_functions.get(names) or self._row_function(names))(index)
-            return super()._row(index, selection) if datapoint is None else datapoint
-        refs = self._refs.row(index)
-        datapoint = {}
-        try:
-            for name, items in selection.items():
-                field = self._fields[name]
-                datapoint[name] = field.read(refs) if items is True else field.read_items(refs, items)
-        except BadRef as exc:
-            raise CorruptError(self._refs.path, check_index(index, self._length), exc.detail) from None
-        return datapoint
+            function = self._row_functions.get(names) or self._row_function(names)
+        else:
+            function = self._item_functions.get(names) or self._row_function(names, has_items=True)
+        datapoint = function(index, selection)
+        return super()._row(index, selection) if datapoint is None else datapoint
 
-    def _row_function(self, fields: str | tuple[str, ...] | None) -> RowFunction:
+    def _row_function(self, fields: str | tuple[str, ...] | None, has_items: bool = False) -> RowFunction:
         """Returns the function of some fields, made when they are first asked for."""
         names = select_fields(fields, self._types)
-        function = make_row_function([self._fields[name] for name in names], self._refs)
-        if len(self._row_functions) < MAX_ROW_FUNCTIONS:
-            self._row_functions[fields] = function
+        function = make_row_function([self._fields[name] for name in names], self._refs, has_items)
+        known = self._item_functions if has_items else self._row_functions
+        if len(known) < MAX_ROW_FUNCTIONS:
+            known[fields] = function
         return function
 
     # Many rows: refs, then each field.
@@ -183,24 +180,18 @@ class DatasetReader(Dataset):
 
     def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
         try:
-            if self.is_remote:
-                return self._read_remote(indices, selection, read)
+            if self.is_remote:  # The refs while fields are opened, then all fields at once.
+                refs = self._fields.while_opening(selection, lambda: self._refs.of(indices, selection))
+                found = map_concurrently(
+                    lambda name: read(self._fields[name], refs[name], selection[name]), list(selection), True
+                )
+                return dict(zip(selection, found, strict=True))
             refs, columns = self._refs.of(indices, selection), {}
             for name, items in selection.items():
                 columns[name] = read(self._fields[name], refs[name], items)
         except BadRef as exc:
             raise CorruptError(self._refs.path, int(indices[exc.position]), exc.detail) from None
         return columns
-
-    def _read_remote(
-        self, indices: Int64s, selection: Selection, read: Callable[..., Column]
-    ) -> dict[str, Column]:
-        """Reads the refs while fields are opened, then all fields at once."""
-        refs = self._fields.while_opening(selection, lambda: self._refs.of(indices, selection))
-        columns = map_concurrently(
-            lambda name: read(self._fields[name], refs[name], selection[name]), list(selection), True
-        )
-        return dict(zip(selection, columns, strict=True))
 
     def _item_counts(self, rows: Int64s, field: str, items: Any) -> Int64s:
         if isinstance(items, PerRowItems):

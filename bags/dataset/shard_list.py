@@ -113,8 +113,12 @@ def list_remote_shards(store: Store, directory: str) -> ShardList:
         CorruptError: Two shards have the same number, or shards.json is damaged.
     """
     path = store.join(directory, INDEX)
-    asked = [path] if store.can_list else [path, store.join(directory, 'spec.json')]
-    index, *spec = map_concurrently(lambda path: _read_if_exists(store, path), asked, True)
+    spec: bytes | None = None
+    if store.can_list:
+        index = _read_if_exists(store, path)
+    else:
+        paths = [path, store.join(directory, 'spec.json')]
+        index, spec = map_concurrently(lambda path: _read_if_exists(store, path), paths, True)
     if index is not None:
         types, shards = load_index(index, path)
         last = shards[-1].name
@@ -128,8 +132,8 @@ def list_remote_shards(store: Store, directory: str) -> ShardList:
                 beside.append(name)
             elif '/' not in file:
                 folders.setdefault(folder, {})[file] = stat.size
-    elif spec[0] is not None:
-        beside += ask_for_folder(store, directory, spec[0])
+    elif spec is not None:
+        beside += ask_for_folder(store, directory, spec)
     else:
         folders = ask_for_shards(store, directory)
         if not folders:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import errno
+import itertools
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Self, Unpack
@@ -141,11 +142,17 @@ class ShardedDatasetReader(Dataset):
             refs = folder.open_refs()
             by_size = refs is None or (not folder.starts and refs.count == length_by_size(sample, format))
 
-        def count(shard: Shard) -> int:
-            length = length_by_size(shard, format) if by_size else None
-            return self._folder(shard).length() if length is None else length
-
-        return types, map_concurrently(count, self._shards, is_remote)
+        lengths: list[Any] = [None] * len(self._shards)
+        if by_size:
+            lengths = list(map(length_by_size, self._shards, itertools.repeat(format)))
+        if None in lengths:
+            counted = list(zip(self._shards, lengths, strict=True))
+            lengths = map_concurrently(
+                lambda pair: self._folder(pair[0]).length() if pair[1] is None else pair[1],
+                counted,
+                is_remote,
+            )
+        return types, lengths
 
     def _folder(self, shard: Shard) -> Folder:
         if shard is self._first:
