@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from bags.concurrency import FifoCache
+from bags.dataset.address import RecordRanges, Source
 from bags.dataset.batch import Column
 from bags.dataset.field import Field
-from bags.dataset.record_ranges import RecordRanges, Source
 from bags.dataset.refs import MISSING
 from bags.dataset.selection import Selection
 from bags.dataset.spec import FieldType, parse_type

@@ -8,18 +8,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bags.bag.bag_file import BagFile
 from bags.bag.sharding import Concatenated
 from bags.concurrency import map_concurrently
 from bags.dataset.batch import Column, join_columns, take
 from bags.dataset.columns import read_records, read_values
 from bags.dataset.key_index import KeyIndex, Matches, open_key_index
-from bags.dataset.record_ranges import RecordRanges, join_ranges
 from bags.dataset.selection import PerRowItems, Selection, divide
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, check_index, offsets_of
 from bags.storage import Hints, Store
 
-__all__ = ['Address', 'Addressable', 'Datapoint', 'group_by_part', 'merge_columns', 'merge_ranges']
+__all__ = [
+    'Address',
+    'Addressable',
+    'Datapoint',
+    'RecordRanges',
+    'Source',
+    'group_by_part',
+    'merge_columns',
+    'merge_ranges',
+]
 
 Datapoint = dict[str, Any]
 """A value for each field."""
@@ -40,6 +49,26 @@ class Address(NamedTuple):
     def at(self, places: Int64s) -> Address:
         """Returns the address where what was asked for is at these places of something larger."""
         return self._replace(places=places if self.places is None else places[self.places])
+
+
+class Source(NamedTuple):
+    """A bag that records are in."""
+
+    bag: BagFile
+    unsigned: bool
+    """Whether its integers are unsigned whatever their type says: Bags 0.x wrote it."""
+
+
+class RecordRanges(NamedTuple):
+    """Where the records of a field lie, of n datapoints."""
+
+    sources: Sequence[Source]
+    which: Int64s
+    """The source of each datapoint, shape (n,)."""
+    firsts: Int64s
+    """Its first record, shape (n,); `MISSING` where there is no value."""
+    counts: Int64s
+    """How many records it has there, shape (n,): of a plain field 1, or 0 where the value is missing."""
 
 
 def group_by_part(
@@ -80,8 +109,18 @@ def merge_ranges(addresses: Sequence[Address], found: Sequence[RecordRanges]) ->
     """Returns the record ranges of all addresses, in the order that was asked for."""
     if len(found) == 1 and addresses[0].places is None:
         return found[0]
-    places = [address.places for address in addresses if address.places is not None]
-    return join_ranges(found, _inverse(np.concatenate(places)))
+    order = _inverse(np.concatenate([address.places for address in addresses if address.places is not None]))
+    sources: list[Source] = []
+    which = []
+    for part in found:
+        which.append(part.which + len(sources))
+        sources += part.sources
+    return RecordRanges(
+        sources,
+        np.concatenate(which)[order],
+        np.concatenate([part.firsts for part in found])[order],
+        np.concatenate([part.counts for part in found])[order],
+    )
 
 
 def _inverse(places: Int64s) -> Int64s:

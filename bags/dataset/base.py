@@ -14,13 +14,12 @@ import numpy.typing as npt
 
 from bags.dataset.address import Address, Datapoint
 from bags.dataset.batch import spread
-from bags.dataset.display import as_html, as_text, heading
+from bags.dataset.display import as_html, as_text, heading, thumbnails
 from bags.dataset.field_access import FieldAccess
 from bags.dataset.key_index import Matches, sort_matches
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.selection import Fields, Selection, select_fields, select_whole
 from bags.dataset.spec import Spec
-from bags.dataset.thumbnails import thumbnails
 from bags.indexing import Int64s, as_indices, check_index
 
 __all__ = ['Datapoint', 'Dataset', 'Indices', 'Select', 'View', 'check_dataset']

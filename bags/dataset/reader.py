@@ -13,7 +13,7 @@ import numpy as np
 from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions, merge
 from bags.concurrency import ClosedHandle, cached_attribute, map_concurrently
-from bags.dataset.address import Address
+from bags.dataset.address import Address, RecordRanges, Source
 from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.batch import Column
 from bags.dataset.fields import OpenFields
@@ -21,7 +21,6 @@ from bags.dataset.folder import Folder
 from bags.dataset.metadata import Metadata, read_metadata
 from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.record import open_record
-from bags.dataset.record_ranges import RecordRanges, Source
 from bags.dataset.refs import MISSING, BadRef
 from bags.dataset.refs_reader import RefsReader
 from bags.dataset.row_function import RowFunction, make_row_function
