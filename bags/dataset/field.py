@@ -58,22 +58,18 @@ class Field:
         )
         self._video_lengths: dict[int, int] = {}
 
-    # One row.
+    # One row, by its refs. Any error makes the reader read the row as a batch, which raises what is wrong.
 
     def read(self, refs: Sequence[int]) -> Any:
-        """Returns the value of a row of refs; None if it is missing.
-
-        Raises:
-            BadRef: A ref that leads outside the bag.
-            DecodeError: Its decoder fails.
-        """
+        """Returns the value of a row; None if it is missing."""
         first = refs[self.place]
         if not self.kind.sequence:
             return None if self.kind.optional and first == MISSING else self.value(first)
         count = refs[self.place + 1]
         if self.kind.optional and first == MISSING and not count:
             return None
-        return self.values(self.span(first, count))
+        self.check_items(first, count)
+        return self.values(self._records(first, count))
 
     def read_items(self, refs: Sequence[int], items: range | slice | list[int] | FrameSelection) -> Any:
         """Returns some items of a row's sequence, or some frames; None if it is missing."""
@@ -81,41 +77,28 @@ class Field:
         count = refs[self.place + 1] if self.kind.sequence else 1
         if isinstance(items, FrameSelection):
             return self.frames(first, count, items)
-        if first == MISSING or (count and first + count > self.bag.count):
-            if self.kind.optional and first == MISSING and not count:
-                return None
-            self.span(first, count)  # Raises.
+        if self.kind.optional and first == MISSING and not count:
+            return None
+        records = self._records(first, count)
         if isinstance(items, range) and items.start >= 0 and items.stop >= 0 and items.step > 0:
             items = slice(items.start, items.stop, items.step)
-        chosen = range(count)[items] if isinstance(items, slice) else select_items(items, count)
-        records = list(map(first.__add__, chosen))
-        return self.values(records)
+        if isinstance(items, slice):
+            return self.values(records[items])
+        return self.values([records[item] for item in select_items(items, count)])
 
     def value(self, index: int) -> Any:
         """Returns the value of one record."""
         decode = self.decoder.decode
-        try:
-            record = self._get(index)
-        except Exception:
-            if index >= self.bag.count:
-                raise BadRef(0, self.describe_bad(index)) from None
-            raise
+        record = self._get(index)
         try:
             return record if decode is None else decode(record)
         except Exception as exc:
             self._fail(index, exc)
 
-    def span(self, first: int, count: int) -> range:
-        """Returns the records of a sequence.
-
-        Raises:
-            BadRef: Some of them are outside the bag.
-        """
-        if count and first + count > self.bag.count:
-            raise BadRef(0, self.describe_bad(first + count - 1))
-        if first == MISSING:
-            raise BadRef(0, self.describe_bad(first))
-        self.check_items(first, count)
+    def _records(self, first: int, count: int) -> range:
+        """Returns the records of a sequence, or raises IndexError if there are no such records."""
+        if first == MISSING or (count and first + count > self.bag.count):
+            raise IndexError(first)
         return range(first, first + count)
 
     def check_items(self, first: int, count: int) -> None:
@@ -124,11 +107,6 @@ class Field:
             size, limit = self.decoder.length, self.decoder.max_items
             detail = f'{count} items of {size} bytes exceed max_value_size, which allows {limit} items'
             raise DecodeError(self.name, first, self.kind.text, detail, self.bag.path)
-
-    def describe_bad(self, ref: int) -> str:
-        """Returns what is wrong with a ref, for errors."""
-        what = 'no value, in a field that is not optional' if ref == MISSING else f'record {ref}'
-        return f'field {self.name!r}: refers to {what}; {self.bag.path} has {self.bag.count} records'
 
     def _fail(self, index: int, exc: Exception) -> None:
         """Raises the error of a record whose decoder failed."""
@@ -155,8 +133,11 @@ class Field:
         bad = dangling(self.kind, firsts, counts, self.bag.count)
         if np.count_nonzero(bad):
             position = int(bad.argmax())
-            last = firsts[position] if counts is None else firsts[position] + counts[position] - 1
-            raise BadRef(position, self.describe_bad(int(last)))
+            last = int(firsts[position] if counts is None else firsts[position] + counts[position] - 1)
+            is_missing = int(firsts[position]) == MISSING
+            what = 'no value, in a field that is not optional' if is_missing else f'record {last}'
+            detail = f'field {self.name!r}: refers to {what}; {self.bag.path} has {self.bag.count} records'
+            raise BadRef(position, detail)
 
     def values(self, indices: Sequence[int] | Int64s) -> npt.NDArray[Any] | list[Any]:
         """Returns values: one new array (n, *shape) if the type has a fixed size, else a list."""
@@ -226,7 +207,8 @@ class Field:
         """
         if self.kind.optional and first == MISSING and not (self.kind.sequence and count):
             return None
-        records = self.span(first, count)
+        self.check_items(first, count)
+        records = self._records(first, count)
         video = JoinedVideos(
             len(records),
             lambda clip: self._videos[records[clip]],

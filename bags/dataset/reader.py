@@ -198,14 +198,20 @@ class DatasetReader(Dataset):
         counts: Int64s = self._refs.of(rows, [field])[field][1]
         return counts
 
-    def _ranges_of(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
-        """Returns where the records of a field lie; None where frames of videos are asked for."""
-        refs, reader = self._refs.of(rows, [field])[field], self._fields[field]
-        firsts, counts = refs if reader.kind.sequence else (refs, None)
+    def _checked_refs(self, rows: Int64s, field: str) -> tuple[Int64s, Int64s | None]:
+        """Returns the first records of datapoints, and, of a sequence, how many they have."""
+        refs = self._fields.while_opening([field], lambda: self._refs.of(rows, [field]))[field]
+        firsts, counts = refs if self._fields[field].kind.sequence else (refs, None)
         try:
-            reader.check(firsts, counts)
+            self._fields[field].check(firsts, counts)
         except BadRef as exc:
             raise CorruptError(self._refs.path, int(rows[exc.position]), exc.detail) from None
+        return firsts, counts
+
+    def _ranges_of(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
+        """Returns where the records of a field lie; None where frames of videos are asked for."""
+        firsts, counts = self._checked_refs(rows, field)
+        reader = self._fields[field]
         if isinstance(items, PerRowItems):
             if items.are_frames:
                 return None
@@ -221,15 +227,10 @@ class DatasetReader(Dataset):
     def _open_file(self, row: int, field: str, items: Any) -> BinaryIO | None:
         """Opens a record, or that of the one item asked for, as a file; None if the value is missing."""
         rows = np.array([row], np.int64)
-        refs = self._fields.while_opening([field], lambda: self._refs.of(rows, [field]))[field]
-        reader = self._fields[field]
         if isinstance(items, PerRowItems) and items.are_frames:
             return io.BytesIO(encode_array(self._rows(rows, {field: items})[0][field]))
-        firsts, counts = refs if reader.kind.sequence else (refs, None)
-        try:
-            reader.check(firsts, counts)
-        except BadRef as exc:
-            raise CorruptError(self._refs.path, row, exc.detail) from None
+        firsts, counts = self._checked_refs(rows, field)
+        reader = self._fields[field]
         if reader.kind.optional and firsts[0] == MISSING and (counts is None or not counts[0]):
             return None
         if counts is not None:
@@ -241,17 +242,17 @@ class DatasetReader(Dataset):
     def _bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
         if index >= self._length:
             return self._folder.size(fields)
-        refs, total = self._refs.row(index), 0
+        names, total = tuple(self._types if fields is None else fields), 0
+        refs = self._refs.of(np.array([index]), names)
         if self._refs.bag is not None:
             total = self._refs.bag.where(index)[0] + index * ENTRY
-        for name in self._types if fields is None else fields:
-            field = self._fields[name]
-            bag, ref = field.bag, refs[field.place]
-            missing = ref >= bag.count or (field.kind.sequence and not refs[field.place + 1])
-            if missing:
+        for name in names:
+            field, bag = self._fields[name], self._fields[name].bag
+            firsts, counts = refs[name] if field.kind.sequence else (refs[name], np.ones(1))
+            if firsts[0] >= bag.count or not counts[0]:  # It has no record.
                 total += bag.size * index // self._length
             else:
-                total += bag.where(ref)[0] + ref * ENTRY
+                total += bag.where(int(firsts[0]))[0] + int(firsts[0]) * ENTRY
         return total
 
     # Other processes.
