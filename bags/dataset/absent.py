@@ -43,8 +43,7 @@ def optional_field(field: Field) -> Field:
 class Absent:
     """Takes the place of a `DatasetReader` for fields that datapoints do not have.
 
-    Args:
-        find: Returns the reader of a folder that has a field: it knows what a column without values is.
+    `find` returns the reader of a folder that has a field: its type decides what an empty column is.
     """
 
     _folder = None

@@ -1,4 +1,4 @@
-"""Where the datapoints of a dataset are: rows of folders. Reading these, and putting it together."""
+"""Resolves datapoints to rows of folders, reads these, and merges the results."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ Datapoint = dict[str, Any]
 
 
 class Address(NamedTuple):
-    """Some of the datapoints that were asked for, as rows of one folder."""
+    """Datapoints as rows of one folder."""
 
     reader: Any
     """The `DatasetReader` of the folder."""
     rows: Int64s
     """Its datapoints, shape (n,)."""
     selection: Selection
-    """What is asked of them."""
+    """The fields and items to read."""
     places: Int64s | None
-    """Where they are among all that was asked for, shape (n,); None if they are all of it, in order."""
+    """Their positions in the result, shape (n,); None if they are the whole result, in order."""
 
     def at(self, places: Int64s) -> Address:
-        """Returns the address where what was asked for is at these places of something larger."""
+        """Returns the address with positions in a larger result, in which this one is at `places`."""
         return self._replace(places=places if self.places is None else places[self.places])
 
 
@@ -130,9 +130,9 @@ def _inverse(places: Int64s) -> Int64s:
 
 
 class Addressable(abc.ABC):
-    """A sequence of datapoints that come down to rows of folders: what readers and views define, and reading.
+    """A sequence of datapoints, each a row of a folder. Readers and views define `_resolve`.
 
-    To read is to resolve to addresses, to read each folder, and to put the results in order.
+    A read resolves datapoints to addresses, reads each folder, and puts the results in order.
     """
 
     _types: Spec
@@ -145,7 +145,7 @@ class Addressable(abc.ABC):
 
     @abc.abstractmethod
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        """Returns the rows of folders that datapoints come down to, reading no payload."""
+        """Returns the rows of folders that hold datapoints, without reading payload."""
 
     def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
         """Returns what `read`, a function of `bags.dataset.columns`, gives for each field."""

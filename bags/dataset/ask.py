@@ -1,4 +1,4 @@
-"""The files of a dataset where folders cannot be listed: a web server is asked for each by its name."""
+"""Finds the files of a dataset on a web server, which lists no folders: requests each possible name."""
 
 from __future__ import annotations
 
@@ -22,12 +22,7 @@ CONSOLIDATE = 'a web server does not list its files, so run bags.consolidate whe
 
 
 def names_in(store: Store, folder: str, *ends: str) -> set[str]:
-    """Returns the names of what is in a dataset folder.
-
-    Args:
-        store: Where it is.
-        folder: The folder.
-        *ends: As in `ask_for_folder`.
+    """Returns the names of the files in a dataset folder; `ends` as in `ask_for_folder`.
 
     Raises:
         FileNotFoundError, NotADirectoryError: There is no such folder.
@@ -36,12 +31,9 @@ def names_in(store: Store, folder: str, *ends: str) -> set[str]:
 
 
 def files_below(store: Store, folders: Sequence[str], root: str) -> dict[str, Stat]:
-    """Returns the files below the root of a dataset, by their paths in it, with size and version.
+    """Returns size and version of the files of a dataset, by their paths below its root.
 
-    Args:
-        store: Where they are.
-        folders: The root, or the folders of the shards in it.
-        root: The dataset.
+    `folders` are the shards in the root, or the root itself.
     """
     if store.can_list:
         return store.walk(root)
@@ -57,8 +49,7 @@ def ask_for_folder(store: Store, folder: str, spec: bytes | None = None, *ends: 
     """Asks for the files that a folder of datapoints can have.
 
     Args:
-        store: Where it is.
-        folder: The folder.
+        store, folder: The folder.
         spec: Its spec.json, if that has been read.
         *ends: Suffixes of more files that a field can have, such as 'index'.
 

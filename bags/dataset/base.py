@@ -56,8 +56,8 @@ class Dataset(FieldAccess):
     def unfinished(self) -> bool:
         """Whether it is being written, or its writer ended early: by an exception, or because it was killed.
 
-        `resume=True` continues such a dataset, and `bags.recover` accepts it as it is. Found out when it is
-        first asked for.
+        `resume=True` continues such a dataset, and `bags.recover` accepts it as it is. Looked up on first
+        use.
         """
         if self._unfinished is None:
             self._unfinished = self._is_unfinished()
@@ -87,7 +87,7 @@ class Dataset(FieldAccess):
 
     @property
     def metadata(self) -> Metadata:
-        """What its author says of it and of its fields, as values of JSON; empty if nothing."""
+        """What the author wrote of it and of its fields, as values of JSON; empty by default."""
         return {}
 
     # Public access.

@@ -45,13 +45,7 @@ def as_text(heading: str, spec: Mapping[str, str]) -> str:
 def as_html(
     heading: str, spec: Mapping[str, str], columns: Mapping[str, Mapping[str, str]] | None = None
 ) -> str:
-    """Returns the heading and a table of the fields.
-
-    Args:
-        heading: As text.
-        spec: Type by field.
-        columns: More columns by heading: HTML by field.
-    """
+    """Returns the heading and a table of the fields. `columns` are more columns by heading: HTML by field."""
     from html import escape  # 3 ms of `import bags`.
 
     left = '<td style="text-align:left;vertical-align:top">'

@@ -1,16 +1,18 @@
-"""One field of a dataset folder: from refs to values."""
+"""One field of a dataset folder: from refs to values, and records that are opened as files."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
+from bags.bag.open import open_bag
+from bags.bag.options import ReaderOptions
 from bags.concurrency import FifoCache
-from bags.dataset.record import Record
 from bags.dataset.refs import MISSING, BadRef, dangling
 from bags.dataset.schema import Decoder
 from bags.dataset.selection import FrameSelection, select_items
@@ -19,8 +21,9 @@ from bags.errors import BagsError, DecodeError
 from bags.formats.arrays import invalid_row
 from bags.indexing import Int64s
 from bags.media.video import JoinedVideos, Video, decode_video
+from bags.storage.range_file import RangeFile
 
-__all__ = ['Field']
+__all__ = ['Field', 'Record', 'open_record']
 
 MAX_SINGLE_ITEMS = 4  # More items are read as a batch,
 MAX_SINGLE_BYTES = 1 << 14  # and larger ones of a fixed size.
@@ -29,15 +32,7 @@ MAX_OPEN_VIDEOS = 16
 
 
 class Field:
-    """The values of one field.
-
-    Args:
-        name: The field.
-        kind: Its type.
-        place: The place of its first ref in a row of refs.
-        bag: Its records.
-        decoder: What makes values of them.
-    """
+    """The values of one field. `place` is the position of its first ref in a row of refs."""
 
     def __init__(self, name: str, kind: FieldType, place: int, bag: BagFile, decoder: Decoder) -> None:
         self.name = name
@@ -236,3 +231,64 @@ def _table(bag: BagFile, decoder: Decoder) -> npt.NDArray[Any] | None:
     if decoder.dtype.kind in 'bU' or not (decoder.is_scalar or decoder.shape):
         return None
     return np.ndarray((bag.count, *decoder.shape), decoder.dtype, bag.file.buffer)
+
+
+class Record:
+    """A record that is opened when it is used: what decoders with the attribute `lazy` take.
+
+    Creating it reads nothing. It keeps the files of the bag open, also when the dataset is closed. A
+    pickled one opens them again, by their path.
+    """
+
+    __slots__ = ('_again', 'bag', 'field', 'index', 'type')
+
+    def __init__(self, bag: BagFile, index: int, field: str, type: str) -> None:
+        if not 0 <= index < bag.count:
+            raise IndexError(index)
+        self.bag: BagFile | None = bag
+        self.index = index
+        self.field = field
+        self.type = type
+        self._again: tuple[str, ReaderOptions | None] = bag.path, bag.options
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f'{self._again[0]}, field {self.field!r} of type {self.type}, record {self.index}'
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether reading it may wait for a network: it is not known of a pickled one."""
+        return self.bag is None or self.bag.is_remote
+
+    def open(self) -> BinaryIO:
+        """Opens it: its bytes on disk, or in memory if it is compressed; at a position of its own."""
+        path, options = self._again
+        if self.bag is None:
+            assert options is not None
+            self.bag = open_bag(options.store_of(path), path, options)
+        return open_record(self.bag, self.index)
+
+    def error(self, exc: Exception) -> DecodeError:
+        """Returns the error to raise for what went wrong with its content."""
+        return DecodeError(self.field, self.index, self.type, str(exc) or type(exc).__name__, self._again[0])
+
+    def __repr__(self) -> str:
+        return f'Record({self.name!r})'
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {'again': self._again, 'index': self.index, 'field': self.field, 'type': self.type}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.bag = None
+        self._again = state['again']
+        self.index, self.field, self.type = state['index'], state['field'], state['type']
+
+
+def open_record(bag: BagFile, index: int) -> BinaryIO:
+    """Opens a record as a seekable file."""
+    if bag.codec is not None:
+        return io.BytesIO(bag.get(index))
+    bag.check_record(index)
+    start, stop = bag.where(index)
+    return RangeFile(bag.file, start, stop, f'{bag.path}, record {index}')  # type: ignore[return-value]

@@ -76,7 +76,7 @@ class Records(Sequence[Any]):
 
 
 class FieldAccess(Addressable):
-    """What a dataset has besides datapoints by index."""
+    """Access to the fields of a dataset as a whole."""
 
     @property
     def spec(self) -> dict[str, str]:

@@ -16,11 +16,11 @@ from bags.concurrency import ClosedHandle, cached_attribute, map_concurrently
 from bags.dataset.address import Address, RecordRanges, Source
 from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.batch import Column
+from bags.dataset.field import open_record
 from bags.dataset.fields import OpenFields
 from bags.dataset.folder import Folder
 from bags.dataset.metadata import Metadata, read_metadata
 from bags.dataset.options import ReadOptions, open_store
-from bags.dataset.record import open_record
 from bags.dataset.refs import MISSING, BadRef
 from bags.dataset.refs_reader import RefsReader
 from bags.dataset.row_function import RowFunction, make_row_function
@@ -75,7 +75,7 @@ class DatasetReader(Dataset):
     def _over(self, folder: Folder, decoders: DecoderCache) -> Self:
         """Makes this the reader of a folder."""
         self.is_remote = folder.store.is_remote
-        folder.look()
+        folder.load()
         refs = folder.open_refs()
         in_memory = folder.options.limits_storage is LimitsStorage.IN_MEMORY
         if self.is_remote and in_memory and refs is not None:

@@ -1,4 +1,4 @@
-"""The words of the built-in types, and what may stand in their parentheses.
+"""The built-in types: the functions behind each word, and the arguments that they take.
 
 To add a format: a pair of functions in one of the modules beside this one, and a line in each table here.
 """
@@ -49,7 +49,7 @@ encoders: dict[str, Callable[..., Any]] = {
     'audio': stored.encode_audio,
 }
 """Word → function of a value and the type's arguments, which are strings. It returns bytes, a buffer, or a
-binary file open at its start, which whoever writes the record copies from and closes."""
+binary file open at its start, which the writer copies from and closes."""
 
 decoders: dict[str, Callable[..., Any]] = {
     'bytes': scalars.decode_bytes,
@@ -80,8 +80,8 @@ decoders: dict[str, Callable[..., Any]] = {
     'audio': audio.decode_audio,
 }
 """Word → function of a record and the type's arguments. Records are read-only buffers that last as long as
-the call. One with a true attribute `lazy` gets something to open instead (`bags.media.source.Source`),
-when it needs it: its value is a handle."""
+the call. A function with a true attribute `lazy` takes a `bags.media.source.Source` instead, which it opens
+when its value is used."""
 
 
 def _no_arguments(*args: str) -> None:
@@ -116,10 +116,8 @@ def check_type(
     """Checks the arguments of a built-in type when a spec is read, long before a value is.
 
     Args:
-        word: The type's word.
-        args: What its parentheses hold.
-        functions: The encoders or decoders in use. Where the function behind the word is not the built-in
-            one, its arguments are its own affair.
+        word, args: The type.
+        functions: The encoders or decoders in use. Arguments of functions of the user are not checked.
 
     Raises:
         ValueError: The type cannot have these arguments.
@@ -128,8 +126,8 @@ def check_type(
         _ARGUMENTS.get(word, _no_arguments)(*args)
 
 
-# Binding: the function for one type, its arguments read ahead of time. What a function does is known by the
-# function, not by its word: a user may replace a built-in, or give one a second name.
+# Binding: the function for one type, with its arguments parsed. Tables are by function, not by word: a user
+# may replace a built-in function, or give one a second word.
 
 _Function = Callable[..., Any]
 
@@ -153,12 +151,7 @@ _OTHER_DECODERS = [scalars.decode_legacy_int, *decoders.values()]
 def bind_encoder(
     word: str, args: tuple[str, ...] = (), encoders: Mapping[str, _Function] = encoders
 ) -> Callable[[Any], Any]:
-    """The function that turns a value of a type into a record.
-
-    Args:
-        word: The type's word.
-        args: What its parentheses hold.
-        encoders: The functions in use.
+    """Returns the function that turns a value of a type into a record.
 
     Raises:
         KeyError: No function for the word.
@@ -177,14 +170,13 @@ def bind_decoder(
     decoders: Mapping[str, _Function] = decoders,
     max_value_size: int = scalars.MAX_VALUE_SIZE,
 ) -> Callable[[Buffer], Any]:
-    """The function that turns a record of a type into a value.
+    """Returns the function that turns a record of a type into a value.
 
-    Built-in decoders are handed the record's buffer as it is and keep nothing of it; functions of the user
-    get `bytes`; with the attribute `lazy`, either is handed something to open instead.
+    Built-in decoders take the record's buffer and keep no reference to it; functions of the user take
+    `bytes`; functions with the attribute `lazy` take a source to open.
 
     Args:
-        word: The type's word.
-        args: What its parentheses hold.
+        word, args: The type.
         decoders: The functions in use.
         max_value_size: Bytes that a value may take; for built-in decoders whose values may be much larger
             than their records.
@@ -211,21 +203,16 @@ def bind_decoder(
 def fixed_dtype(
     word: str, args: tuple[str, ...] = (), decoders: Mapping[str, _Function] = decoders
 ) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """What a batch of a type's records can be viewed as, where all its values have one size.
+    """Returns dtype and shape of the values of a type, where all of them have one size.
 
     A view of such a dtype is not checked yet: `invalid_row` does that. An `int` without a size may still meet
     a record of another length (see `decode_int`), and so may an old folder's `int(4)`; these take the
     decoder.
 
-    Args:
-        word: The type's word.
-        args: What its parentheses hold.
-        decoders: The functions in use; the type is of a fixed size only if the word's function is a built-in
-            one.
-
     Returns:
         The dtype (little-endian, unless an array's says otherwise) and the shape of one value; None if
-        records differ in size, or have one that no dtype has, as `int(3)`.
+        records differ in size, or have one that no dtype has, as `int(3)`, or the word's function in
+        `decoders` is not a built-in one.
 
     Raises:
         ValueError: A built-in type cannot have these arguments.
@@ -261,7 +248,7 @@ _OTHER_NAMES = {
     'float16': 'array(float16)', 'float32': 'float(4)', 'float64': 'float(8)', 'double': 'float(8)',
     'binary': 'bytes', 'boolean': 'bool', 'mp3': 'audio', 'mov': 'video', 'pickle': 'msgpack',
 }  # fmt: skip
-"""What Python, NumPy and others call the built-in types."""
+"""Names of the built-in types in Python, NumPy and other libraries."""
 
 
 def known_types(kind: FieldType, functions: Mapping[str, _Function]) -> str:

@@ -31,10 +31,7 @@ RowFunction = Callable[..., dict[str, Any] | None]
 def make_row_function(fields: Sequence[Field], refs: RefsReader, has_items: bool = False) -> RowFunction:
     """Returns a function from an index to these fields of a datapoint.
 
-    Args:
-        fields: The fields.
-        refs: The refs of the folder.
-        has_items: Whether the function also takes a selection, of items or frames of some fields.
+    With `has_items` it also takes a selection, of items or frames of some of the fields.
     """
     if refs.bag is not None and not refs.is_table:
         return lambda *_: None
@@ -77,8 +74,7 @@ def _lines(field: Field, i: int, r: str, read: str, scope: dict[str, Any]) -> li
     """Returns the lines that read a field into `v{i}`, and adds what they use to the scope.
 
     Args:
-        field: The field.
-        i: Its number.
+        field, i: The field and its number.
         r: The variable that holds its ref.
         read: The call that reads it without a fast path.
         scope: Names that the lines can use.

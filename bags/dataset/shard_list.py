@@ -169,11 +169,9 @@ def _read_if_exists(store: Store, path: str) -> bytes | None:
 
 
 def length_by_size(shard: Shard, format: RefsFormat) -> int | None:
-    """Returns the number of datapoints of a shard, from the sizes of its files; None if they do not fit.
+    """Returns the number of datapoints of a shard whose refs have one length, from the sizes of its files.
 
-    Args:
-        shard: The shard, with its sizes.
-        format: The format of its refs, if all rows have the same length.
+    None if the sizes do not fit.
     """
     size = shard.sizes.get('refs.bag')
     if size is None:  # Granular has an index for each field.

@@ -107,7 +107,7 @@ class ShardedDatasetReader(Dataset):
             self._lengths_of_shards = [shard.length or 0 for shard in self._shards]
         else:
             try:
-                self._types, self._lengths_of_shards = self._look_into_shards()
+                self._types, self._lengths_of_shards = self._inspect_shards()
             except FileNotFoundError as exc:
                 raise _missing_file(exc) from exc
         return self
@@ -117,18 +117,18 @@ class ShardedDatasetReader(Dataset):
         self._sizes: dict[tuple[str, ...] | None, list[int]] = {}
         self._root = Folder(store, store.join(self.directory, self._first.name), self._options, self._first)
         if not store.is_remote:
-            self._root.look()
+            self._root.load()
 
-    def _look_into_shards(self) -> tuple[Spec, list[int]]:
+    def _inspect_shards(self) -> tuple[Spec, list[int]]:
         """Returns the fields of all shards, and the datapoints of each that is read."""
         root, first, last = self._root, self._first, self._last
         is_remote = self._store.is_remote
-        root.look()
+        root.load()
         types, format = root.schema()
         # Later shards may have more fields, which are optional; then their spec.json is longer.
         if last.sizes.get('spec.json', -1) != first.sizes.get('spec.json'):
             folder = self._folder(last)
-            folder.look(refs=False)
+            folder.load(refs=False)
             with contextlib.suppress(OSError, BagsError):  # Raises where the shard is read.
                 other = folder.schema().types
                 types = types if types == other else union(types, other) or types
@@ -193,7 +193,7 @@ class ShardedDatasetReader(Dataset):
                 texts = {name: kind.text for name, kind in types.items()}
                 raise SpecError(None, f'that of the other shards, {texts}', reader.spec, folder.path)
             if store.is_remote and len(reader) != lengths[number]:
-                folder.refuse(f'expected {lengths[number]} datapoints, got {len(reader)}')
+                folder.raise_changed(f'expected {lengths[number]} datapoints, got {len(reader)}')
             reader._pin(lengths[number])
             if len(reader._types) == len(types):
                 return reader

@@ -1,4 +1,4 @@
-"""What windows take of a field: items at times, or steps, relative to an anchor. No I/O."""
+"""Spans of windows: the items of a field at times, or steps, relative to an anchor. No I/O."""
 
 from __future__ import annotations
 
