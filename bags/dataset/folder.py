@@ -21,7 +21,7 @@ from bags.bag.options import (
 )
 from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import cached_attribute, map_in_threads
-from bags.dataset.ask import names_in
+from bags.dataset.listing import names_in
 from bags.dataset.metadata import METADATA
 from bags.dataset.schema import Schema, parse_schema
 from bags.dataset.shard_index import INDEX, Shard

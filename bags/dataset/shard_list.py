@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from bags.bag.limits import ENTRY
 from bags.concurrency import map_concurrently
-from bags.dataset.ask import CONSOLIDATE, ask_for_folder, ask_for_shards
 from bags.dataset.folder import is_being_made, not_a_folder
+from bags.dataset.listing import CONSOLIDATE, probe_folder, probe_shards
 from bags.dataset.refs import RefsFormat
 from bags.dataset.shard_index import INDEX, Shard, load_index, numbered
 from bags.dataset.spec import Spec
@@ -106,7 +106,7 @@ def _read_local_index(store: Store, directory: str, names: list[str]) -> ShardLi
 def list_remote_shards(store: Store, directory: str) -> ShardList:
     """As `list_local_shards`, on an object store: from shards.json, or with one listing of all files.
 
-    Where nothing can be listed, it asks for a spec.json, and else for 000000, 000001, …
+    Where nothing can be listed, it requests spec.json, and if that is missing 000000, 000001, …
 
     Raises:
         FileNotFoundError: The folder does not exist.
@@ -133,9 +133,9 @@ def list_remote_shards(store: Store, directory: str) -> ShardList:
             elif '/' not in file:
                 folders.setdefault(folder, {})[file] = stat.size
     elif spec is not None:
-        beside += ask_for_folder(store, directory, spec)
+        beside += probe_folder(store, directory, spec)
     else:
-        folders = ask_for_shards(store, directory)
+        folders = probe_shards(store, directory)
         if not folders:
             raise _nothing_at(store, directory)
     names = list(numbered(folders, directory).values())
