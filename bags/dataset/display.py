@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
-from bags.dataset.selection import VIDEO_WORDS
+from bags.dataset.selection import IMAGE_WORDS, VIDEO_WORDS
 from bags.dataset.spec import Spec
 from bags.errors import BagsError
 from bags.formats.scalars import check_value_size
@@ -18,7 +18,6 @@ from bags.indexing import Int64s
 
 __all__ = ['as_html', 'as_text', 'heading', 'thumbnails']
 
-IMAGE_WORDS = frozenset(['avif', 'image', 'jpeg', 'jpg', 'png', 'webp'])
 SOUND_WORDS = frozenset(['audio', 'flac', 'opus', 'wav'])
 SIDE = 96
 """Pixels of the longer side."""

@@ -14,6 +14,7 @@ from bags.dataset.spec import Spec
 from bags.indexing import Int64s
 
 __all__ = [
+    'IMAGE_WORDS',
     'VIDEO_WORDS',
     'Fields',
     'FrameSelection',
@@ -72,6 +73,8 @@ class FrameSelection:
         return f'bags.frames({self.key!r})'
 
 
+IMAGE_WORDS = ('avif', 'image', 'jpeg', 'jpg', 'png', 'webp')
+"""Words of types whose records are images."""
 VIDEO_WORDS = ('mkv', 'mp4', 'video', 'webm')
 """Words of types whose records are videos."""
 
