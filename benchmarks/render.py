@@ -16,6 +16,7 @@ DATASET_COLUMNS = {
     'bags': 'bags',
     'bagz¹': 'bagz, one record',
     'Säckli¹': 'sackli, one record',
+    'ArrayRecord¹': 'array_record, one record',
     'Granular': 'granular',
     'Streaming (MDS)': 'mosaicml streaming',
     'Lance': 'lance',
