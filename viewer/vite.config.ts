@@ -1,10 +1,14 @@
+import {existsSync, readFileSync} from 'node:fs';
 import {resolve} from 'node:path';
 
-import {defineConfig} from 'vitest/config';
+import {defineConfig, type Plugin} from 'vitest/config';
+
+import {dependencies} from './package.json';
 
 export default defineConfig({
   base: './',
   esbuild: {jsx: 'automatic', jsxImportSource: 'preact'},
+  plugins: [licenses()],
   build: {
     outDir: '../bags/viewer/static',
     emptyOutDir: true,
@@ -14,5 +18,22 @@ export default defineConfig({
       output: {entryFileNames: chunk => chunk.name === 'worker' ? 'worker.js' : 'assets/[name]-[hash].js'},
     },
   },
-  test: {include: ['tests/**/*.test.ts'], globalSetup: 'tests/setup.ts', testTimeout: 60_000, hookTimeout: 60_000, fileParallelism: false},
+  test: {include: ['tests/**/*.test.ts'], globalSetup: 'tests/setup.ts', testTimeout: 60_000, hookTimeout: 60_000, fileParallelism: false, expect: {poll: {timeout: 15_000}}},
 });
+
+/** Writes the licences of the packages that the page contains: theirs ask for it. */
+function licenses(): Plugin {
+  return {
+    name: 'licenses',
+    generateBundle() {
+      const texts = Object.keys(dependencies).map(name => {
+        const folder = resolve(__dirname, 'node_modules', name);
+        const {version, license, author} = JSON.parse(readFileSync(`${folder}/package.json`, 'utf8'));
+        const file = ['LICENSE', 'LICENSE.md', 'license'].map(file => `${folder}/${file}`).find(existsSync);
+        const text = file ? readFileSync(file, 'utf8') : `${license} License, by ${author?.name ?? author}`;
+        return `${name} ${version}\n\n${text.trim()}\n`;
+      });
+      this.emitFile({type: 'asset', fileName: 'licenses.txt', source: texts.join(`\n${'-'.repeat(80)}\n\n`)});
+    },
+  };
+}

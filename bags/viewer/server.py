@@ -24,13 +24,13 @@ from bags.viewer.page import find_page
 __all__ = ['ViewServer']
 
 HOST = '127.0.0.1'
-PIECE = 1 << 20
-"""Bytes that are sent at a time."""
+CHUNK = 1 << 20
+"""Bytes that are read and sent at a time."""
 OPEN_FILES = 64
 """Remote files that stay open."""
 FILE = re.compile(r'(?:(?P<shard>[0-9]+)/)?(?P<name>[^/\\\0]+)')
 JSON = frozenset(['spec.json', 'shards.json', 'metadata.json', 'statistics.json'])
-FILES = ('.bag', '.bagz', '.idx', '.index')
+FILES = ('.bag', '.bagz', '.idx', '.index', '.zdict')
 
 
 class ViewServer:
@@ -221,8 +221,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header('Cross-Origin-Resource-Policy', 'same-origin')
         self.send_header('X-Content-Type-Options', 'nosniff')
         self.end_headers()
-        for start in range(span.start, span.stop, PIECE) if with_body else ():
-            stop = min(start + PIECE, span.stop)
+        for start in range(span.start, span.stop, CHUNK) if with_body else ():
+            stop = min(start + CHUNK, span.stop)
             self.wfile.write(content[start:stop] if isinstance(content, bytes) else content.read(start, stop))
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:

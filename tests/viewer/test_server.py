@@ -91,13 +91,22 @@ def test_shards_without_an_index_have_one_here(server, dataset):
     '/../data/secret.bag', '/%2e%2e/index.html', '/assets/../../secret.bag', '/data/two%20words/000000',
     '/data/two%20words/000000/link.bag', '/data/two%20words/000000/notes.txt', '/data/two%20words/',
     '/data/two%20words/000000/refs.bag%00', '/data/two%20words/000009/refs.bag',
+    '/data/two%20words/000008/refs.bag', '//etc/passwd', '/data/two%20words/%2fetc%2fpasswd.bag',
 ])  # fmt: skip
 def test_nothing_outside_the_dataset(server, dataset, path):
     os.symlink(dataset.parent / 'secret.bag', dataset / '000000' / 'link.bag')
+    (dataset.parent / 'other').mkdir()
+    (dataset.parent / 'other' / 'refs.bag').write_text('secret')
+    os.symlink(dataset.parent / 'other', dataset / '000008')
     (dataset / '000000' / 'notes.txt').write_text('secret')
     response, data = ask(server, path)
     assert response.status == 404
     assert b'secret' not in data
+
+
+def test_a_dictionary_is_served(server, dataset):
+    (dataset / '000000' / 'text.zdict').write_bytes(b'dictionary')
+    assert ask(server, '/data/two%20words/000000/text.zdict', Range='bytes=0-3')[1] == b'dict'
 
 
 @pytest.mark.parametrize('host', ['evil.example', 'evil.example:80', '127.0.0.1', ''])
@@ -106,7 +115,7 @@ def test_other_hosts_are_refused(server, host):
     assert response.status == 421
 
 
-@pytest.mark.parametrize('method', ['POST', 'PUT', 'DELETE', 'OPTIONS'])
+@pytest.mark.parametrize('method', ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'])
 def test_it_only_reads(server, method):
     assert ask(server, '/data/two%20words/000000/spec.json', method)[0].status == 501
 

@@ -59,10 +59,17 @@ describe('bags of other writers', () => {
     expect(records.map(record => Buffer.from(record).toString('base64'))).toEqual(EXPECTED[name].records);
   });
 
-  test('a dictionary is named, not guessed', async () => {
+  test('with a dictionary', async () => {
+    const cache = await serve();
+    const bag = await Bag.open(await RemoteFile.open(cache, `${server.url}/values/sackli.bagz`));
+    const records = await bag.records(0, bag.count);
+    expect(records.map(record => Buffer.from(record).toString('base64'))).toEqual(EXPECTED['sackli-dictionary.bagz'].records);
+  });
+
+  test('without the dictionary', async () => {
     const cache = await serve();
     const bag = await Bag.open(await RemoteFile.open(cache, `${server.url}/golden/sackli-dictionary.bagz`));
-    await expect(bag.record(0)).rejects.toThrow('compressed with a dictionary');
+    await expect(bag.record(0)).rejects.toThrow(/record 0: needs the zstd dictionary 1588462240, which is not there/);
   });
 });
 
@@ -152,6 +159,18 @@ describe('datasets of bags', () => {
     expect(await dataset.value(4, 'id')).toBe(4);
   });
 
+  test('fields with a dictionary', async () => {
+    const cache = await serve();
+    const dataset = await Dataset.open(`${server.url}/values/trained`, cache);
+    for (let index = 0; index < dataset.length; index++) {
+      expect(await dataset.value(index, 'text')).toBe(`a short text about the number ${index * 7919 % 1000}, ${index}`);
+    }
+    expect(server.asked.filter(({path}) => path.endsWith('text.zdict'))).toHaveLength(1);
+    const other = await Dataset.open(`${server.url}/values/untrained`, cache);
+    await expect(other.value(0, 'text')).rejects.toThrow(/text\.bagz, record 0: needs the zstd dictionary \d+, got a file that is none/);
+    expect(await other.value(0, 'id')).toBe(0);
+  });
+
   test('a place without a dataset', async () => {
     const cache = await serve();
     await expect(Dataset.open(`${server.url}/values`, cache)).rejects.toThrow('is not a dataset: there is no spec.json');
@@ -185,5 +204,6 @@ describe('servers', () => {
 test('types', () => {
   expect(parseType('jpeg(95)[]?')).toMatchObject({word: 'jpeg', args: ['95'], sequence: true, optional: true});
   expect(parseType('array(f4, 2,?)')?.args).toEqual(['f4', '2', '?']);
+  expect(parseType('array(datetime64[us],2)[]')).toMatchObject({args: ['datetime64[us]', '2'], sequence: true});
   for (const text of ['', 'a b', 'x(', 'x(,)', 'x[]?[]']) expect(parseType(text)).toBe(null);
 });

@@ -4,6 +4,8 @@ python viewer/tests/make_datasets.py FOLDER
 """
 
 import base64
+import hashlib
+import io
 import json
 import os
 import shutil
@@ -17,6 +19,7 @@ import numpy as np
 
 import bags
 
+GOLDEN = Path(__file__).parents[2] / 'tests' / 'golden'
 SPEC = {
     'any': 'array',
     'bytes': 'bytes',
@@ -136,10 +139,30 @@ def write_damaged(folder):
     path.write_bytes(data)
     path = folder / 'damaged' / 'plain.bag'
     path.write_bytes(path.read_bytes()[:-11])
+    # Shards of which one has damaged refs, and another has none.
+    shutil.copytree(folder / 'indexed', folder / 'shards_damaged')
+    path = folder / 'shards_damaged' / '000001' / 'refs.bag'
+    path.write_bytes(path.read_bytes()[:-8] + b'\xff' * 8)
+    (folder / 'shards_damaged' / '000003' / 'refs.bag').unlink()
 
 
-def film(frames, height=192, width=256):
-    """Frames that show their number in 16 blocks of bits, over noise, which makes the film large."""
+def write_trained(folder):
+    """A field with a zstd dictionary, once whole and once with another file in its place."""
+    with bags.DatasetWriter(
+        folder / 'trained', {'id': 'int(8)', 'text': 'utf8'}, compression={'text': 'dictionary'}
+    ) as writer:
+        for index in range(300):
+            writer.append(
+                {'id': index, 'text': f'a short text about the number {index * 7919 % 1000}, {index}'}
+            )
+    shutil.copytree(folder / 'trained', folder / 'untrained')
+    (folder / 'untrained' / 'text.zdict').write_bytes(b'no dictionary')
+    shutil.copy(GOLDEN / 'sackli-dictionary.bagz', folder / 'sackli.bagz')
+    shutil.copy(GOLDEN / 'dictionary.zdict', folder / 'sackli.zdict')
+
+
+def numbered(frames, height=192, width=256):
+    """Frames that show their number in 16 blocks of bits, over noise, which makes the video large."""
     rng = np.random.default_rng(1)
     noise = rng.integers(60, 190, (8, height, width, 3), np.uint8)
     for number in range(frames):
@@ -171,7 +194,6 @@ def write_media(folder):
         'caption': 'utf8',
         'clips': 'mp4[]',
         'depth': 'png',
-        'film': 'mp4',
         'gyro': 'float(4)[]',
         'gyro_time': 'float(8)[]',
         'heat': 'array(float32,24,32)',
@@ -181,6 +203,7 @@ def write_media(folder):
         'old': 'mp4?',
         'sound': 'wav',
         'tokens': 'array(uint16,?)',
+        'video': 'mp4',
         'words': 'utf8[]',
         'zipped': 'mp4?',
     }
@@ -188,8 +211,8 @@ def write_media(folder):
         'action': {'rate': 10, 'names': ['shoulder', 'elbow'], 'unit': 'rad'}, 'camera': {'rate': 5},
         'gyro': {'times': 'gyro_time'}, 'label': {'classes': ['cat', 'dog', 'owl']},
     }}  # fmt: skip
-    frames = list(film(600))
-    path = write_mp4(str(folder / 'film.mp4'), frames)
+    frames = list(numbered(600))
+    path = write_mp4(str(folder / 'video.mp4'), frames)
     parts = [write_mp4(str(folder / f'clip{k}.mp4'), frames[k * 45 : k * 45 + 45]) for k in range(4)]
     old = write_mp4(str(folder / 'old.mp4'), frames[:20], 'mpeg4')
     rng = np.random.default_rng(2)
@@ -206,7 +229,6 @@ def write_media(folder):
                     'caption': CAPTIONS[index],
                     'clips': parts,
                     'depth': (500 + 4000 * np.exp(-(x**2) - y**2)).astype(np.uint16) * (x > -1.8),
-                    'film': path,
                     'gyro': np.sin(np.arange(50)),
                     'gyro_time': np.sort(rng.random(50) * 20),
                     'heat': rng.random((24, 32), np.float32),
@@ -220,10 +242,82 @@ def write_media(folder):
                     'old': old if index == 1 else None,
                     'sound': (sweep[:, None], 16000),
                     'tokens': rng.integers(0, 50000, 300).astype(np.uint16),
+                    'video': path,
                     'words': ['the', 'cup', 'is', 'on', 'the', 'shelf', 'now'],
                     'zipped': parts[0] if index == 2 else None,
                 }
             )
+
+
+def write_formats(folder):
+    """One datapoint with each type of the library, and some dtypes."""
+    import av
+    from PIL import Image
+
+    rng = np.random.default_rng(6)
+    image = rng.integers(0, 256, (24, 32, 3), np.uint8)
+    frames = list(numbered(10, 64, 256))
+    tone = (np.sin(np.arange(24_000) / 9)[:, None] * 9000).astype(np.int16)
+    gif, mp3 = io.BytesIO(), io.BytesIO()
+    Image.fromarray(image).save(gif, 'gif')
+    with av.open(mp3, 'w', format='mp3') as container:
+        stream = container.add_stream('libmp3lame', rate=48_000, layout='mono')
+        sound = av.AudioFrame.from_ndarray(tone.T, 's16', 'mono')
+        sound.sample_rate = 48_000
+        container.mux([*stream.encode(sound), *stream.encode()])
+    datapoint = {
+        **{f'{word}_image': (word, image) for word in ('avif', 'image', 'jpeg', 'jpg', 'png', 'webp')},
+        'gif_image': ('image', gif.getvalue()),
+        'gray_image': ('png', image[..., 0]),
+        'deep_image': ('png', image[..., 0].astype(np.uint16) * 200),
+        **{f'{word}_video': (f'{word}(10)', frames) for word in ('mkv', 'mp4', 'webm')},
+        'any_video': ('video', write_mp4(str(folder / 'any.mp4'), frames)),
+        **{f'{word}_sound': (word, (tone, 48_000)) for word in ('flac', 'opus', 'wav')},
+        'any_sound': ('audio', mp3.getvalue()),
+        'sounds': ('flac[]', [(tone[:12_000], 48_000), (tone, 48_000)]),
+        'bool': ('bool', True),
+        'int': ('int(1)', -3),
+        'uint': ('uint(2)', 65_000),
+        'float': ('float', 0.125),
+        'i64': ('i64', -(2**40)),
+        'u64': ('u64', 2**40),
+        'utf8': ('utf8', 'a text'),
+        'bytes': ('bytes', b'\0\1'),
+        'json': ('json', {'a': [1, None]}),
+        'msgpack': ('msgpack', {'b': 2}),
+        'tree': ('tree', {'c': np.arange(3)}),
+        'array': ('array', np.eye(2)),
+        'array_fixed': ('array(float32,2,3)', np.ones((2, 3), np.float32)),
+        'array_free': ('array(int16,?,2)', np.ones((4, 2), np.int16)),
+        'array_bool': ('array(bool,3)', [True, False, True]),
+        'array_complex': ('array(complex64,2)', [3 + 4j, 0]),
+        'array_text': ('array(U3,2)', ['é', 'abc']),
+        'times': ('array(datetime64[us],2)', np.array(['2026-01-02T03:04:05.678', 'NaT'], 'datetime64[us]')),
+        'spans': ('array(timedelta64[s],1)', np.array([90], 'timedelta64[s]')),
+        'small_4': ('array(uint8,4)', [0x38, 0xBC, 0x7F, 0x01]),
+        'small_5': ('array(uint8,4)', [0x3C, 0xC2, 0x7C, 0x01]),
+        'brain': ('array(uint16,2)', [0x3F80, 0xC040]),
+        'missing': ('jpeg?', None),
+        'none': ('mp4[]?', None),
+        'empty': ('png[]', []),
+    }
+    spec = {name: type for name, (type, _) in datapoint.items()}
+    with bags.DatasetWriter(folder / 'formats', spec) as writer:
+        writer.append({name: value for name, (_, value) in datapoint.items()})
+    # Types of the package ml_dtypes, which is not needed for their bytes.
+    spec |= {
+        'small_4': 'array(float8_e4m3fn,4)',
+        'small_5': 'array(float8_e5m2,4)',
+        'brain': 'array(bfloat16,2)',
+    }
+    (folder / 'formats' / 'spec.json').write_text(json.dumps(spec))
+
+
+def write_long(folder):
+    """Texts of 72 MB, more than a filter reads."""
+    with bags.DatasetWriter(folder / 'long', {'id': 'int(8)', 'text': 'utf8'}) as writer:
+        for index in range(9):
+            writer.append({'id': index, 'text': f'{index:08}' * 1_000_000})
 
 
 def write_depth(folder):
@@ -265,7 +359,7 @@ def write_photos(folder):
         for index in range(500):
             image = np.kron(rng.integers(0, 256, (12, 16, 3), np.uint8), np.ones((16, 16, 1), np.uint8))
             image += rng.integers(0, 6, image.shape, np.uint8)
-            pixels.append(image[5, 7].tolist())
+            pixels.append(hashlib.sha256(image).hexdigest())
             writer.append(
                 {
                     'id': index,
@@ -291,13 +385,27 @@ def write_million(folder, count=1_000_000):
 
 
 def write_strange(folder):
-    """Names that only other writers give to fields."""
-    with bags.DatasetWriter(folder / 'strange', {'a': 'utf8', 'b': 'int(8)'}) as writer:
+    """HTML wherever a dataset has text; such names of fields only other writers give."""
+    spec = {'a': 'utf8', 'b': 'int(1)', 'c': 'array(float32,2)[]', 'd': 'json'}
+    name, script = '<img src=x onerror=window.hacked=1>', '</span><script>window.hacked=1</script>'
+    metadata = {
+        'title': script,
+        'fields': {'b': {'classes': [script, name]}, 'c': {'rate': 5, 'unit': name, 'names': [name, script]}},
+    }
+    with bags.DatasetWriter(folder / 'strange', spec, metadata=metadata) as writer:
         for index in range(3):
-            writer.append({'a': '</span><script>window.hacked=1</script>', 'b': index})
-    name = '<img src=x onerror=window.hacked=1>'
+            state = np.random.default_rng(index).random((9, 2), np.float32)
+            writer.append({'a': script, 'b': index % 2, 'c': state, 'd': {name: [script]}})
     os.rename(folder / 'strange' / 'a.bag', folder / 'strange' / f'{name}.bag')
-    (folder / 'strange' / 'spec.json').write_text(json.dumps({name: 'utf8', 'b': 'int(8)'}))
+    del spec['a']
+    (folder / 'strange' / 'spec.json').write_text(json.dumps({name: 'utf8', **spec}))
+
+
+def write_notebook(folder):
+    """What notebooks show of a dataset, of a view and of a damaged dataset."""
+    with bags.open(folder / 'media') as media, bags.open(folder / 'damaged') as damaged:
+        shown = [media._repr_html_(), bags.view(media[1:3])._repr_html_(), damaged._repr_html_()]
+    (folder / 'notebook.html').write_text('<meta charset=utf-8>' + '<hr>'.join(shown))
 
 
 def main():
@@ -308,9 +416,13 @@ def main():
     write_unclosed(folder)
     write_wider(folder)
     write_damaged(folder)
+    write_trained(folder)
     write_media(folder)
     write_million(folder)
     write_strange(folder)
+    write_formats(folder)
+    write_long(folder)
+    write_notebook(folder)
     write_depth(folder)
     (folder / 'pixels.json').write_text(json.dumps(write_photos(folder)))
     (folder / 'expected.json').write_text(json.dumps(rows))

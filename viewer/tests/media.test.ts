@@ -4,14 +4,18 @@ import {readFileSync} from 'node:fs';
 
 import {describe, expect, test} from 'vitest';
 
+import {Dataset} from '../src/bags/dataset';
+import {RangeCache} from '../src/bags/ranges';
+import {readMatroska} from '../src/media/matroska';
 import {readMp4} from '../src/media/mp4';
 import {decodeDeepPng, isDeepPng} from '../src/media/png';
 import {transform} from '../src/media/sound';
 import {passes} from '../src/page/filter';
+import {RangeServer} from './server';
 import {OUT} from './setup';
 
 test('the header of an MP4', async () => {
-  const data = readFileSync(`${OUT}values/film.mp4`);
+  const data = readFileSync(`${OUT}values/video.mp4`);
   let read = 0;
   const info = await readMp4(data.length, async (start, stop) => {
     read += stop - start;
@@ -21,6 +25,27 @@ test('the header of an MP4', async () => {
   expect(info!.times.length).toBe(601);
   expect(info!.times[30]).toBeCloseTo(1, 9);
   expect(read).toBeLessThan(40_000);
+});
+
+test('the header of a Matroska', async () => {
+  const cache = await RangeServer.start({values: `${OUT}values`});
+  const dataset = await Dataset.open(`${cache.url}/values/formats`, new RangeCache());
+  for (const [field, codec] of [['mkv_video', 'V_FFV1'], ['webm_video', 'V_VP9']]) {
+    const [data] = (await dataset.records(0, field))!;
+    const read = async (start: number, stop: number) => data.subarray(start, stop);
+    const info = await readMatroska(data.length, read);
+    expect(info, field).toMatchObject({codec, width: 256, height: 64, frames: 10});
+    expect(info!.times[10]).toBeCloseTo(1, 6);
+    expect(await readMp4(data.length, read)).toBe(null);
+    for (let at = 0; at < 600; at++) {
+      const bad = Uint8Array.from(data);
+      bad[at] ^= 0xff;
+      const found = await readMatroska(bad.length, async (start, stop) => bad.subarray(start, stop));
+      expect(found === null || found.frames < 4_000_001).toBe(true);
+    }
+  }
+  expect(await readMatroska(3, async () => new Uint8Array(3))).toBe(null);
+  cache.stop();
 });
 
 test('damaged headers of MP4s end in null', async () => {

@@ -1,7 +1,10 @@
 // The built page in Chromium, against a plain web server with ranges. Screenshots are left in tests/out/screenshots.
 
-import {spawn} from 'node:child_process';
-import {existsSync, mkdirSync, readFileSync} from 'node:fs';
+import {execFileSync, spawn} from 'node:child_process';
+import {existsSync, mkdirSync, readdirSync, readFileSync} from 'node:fs';
+import {join} from 'node:path';
+import {pathToFileURL} from 'node:url';
+import {gzipSync} from 'node:zlib';
 
 import {type Browser, chromium, type Page} from 'playwright-core';
 import {afterAll, afterEach, beforeAll, beforeEach, describe, expect, test} from 'vitest';
@@ -11,7 +14,8 @@ import {ENVIRONMENT, OUT, PYTHON, ROOT} from './setup';
 
 const STATIC = `${ROOT}bags/viewer/static`;
 const SHOTS = `${OUT}screenshots`;
-const PIXELS: number[][] = JSON.parse(readFileSync(`${OUT}values/pixels.json`, 'utf8'));
+/** SHA-256 of the RGB pixels of each photo, as Python decodes it. */
+const PIXELS: string[] = JSON.parse(readFileSync(`${OUT}values/pixels.json`, 'utf8'));
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 
 let browser: Browser;
@@ -46,7 +50,7 @@ const open = (dataset: string, hash = '') => page.goto(`${server.url}/viewer/?da
 const shot = (name: string) => page.screenshot({path: `${SHOTS}/${name}.png`});
 const panel = (field: string) => page.locator(`.panel[data-field="${field}"]`);
 
-/** The number of the frame that a film shows, from the blocks in its first rows. */
+/** The number of the frame that a video shows, from the blocks in its first rows. */
 function frameShown(selector: string): Promise<number> {
   return page.evaluate(css => {
     const video = document.querySelector<HTMLVideoElement>(css)!;
@@ -57,6 +61,19 @@ function frameShown(selector: string): Promise<number> {
     for (let bit = 0; bit < 16; bit++) if (context.getImageData(bit * 16 + 8, 12, 1, 1).data[0] > 128) number |= 1 << bit;
     return number;
   }, selector);
+}
+
+/** SHA-256 of the RGB pixels of an image in the page. */
+function pixelsOf(selector: string): Promise<string> {
+  return page.locator(selector).evaluate(async image => {
+    await (image as HTMLImageElement).decode();
+    const {naturalWidth: width, naturalHeight: height} = image as HTMLImageElement;
+    const context = new OffscreenCanvas(width, height).getContext('2d')!;
+    context.drawImage(image as HTMLImageElement, 0, 0);
+    const {data} = context.getImageData(0, 0, width, height);
+    const digest = await crypto.subtle.digest('SHA-256', data.filter((_, i) => i % 4 < 3));
+    return Array.from(new Uint8Array(digest), byte => byte.toString(16).padStart(2, '0')).join('');
+  });
 }
 
 async function expectFrame(selector: string, frame: number): Promise<void> {
@@ -74,14 +91,7 @@ describe('grid', () => {
     await page.waitForTimeout(500);
     await shot('grid-light');
     console.log(`first image of the grid after ${Math.round(await page.evaluate(() => (window as any).firstImage))} ms`);
-    const card = page.locator('.card[data-index="3"] img');
-    const pixel = await card.evaluate(async (image: HTMLImageElement) => {
-      await image.decode();
-      const context = new OffscreenCanvas(image.naturalWidth, image.naturalHeight).getContext('2d')!;
-      context.drawImage(image, 0, 0);
-      return Array.from(context.getImageData(7, 5, 1, 1).data.slice(0, 3));
-    });
-    expect(pixel).toEqual(PIXELS[3]);
+    expect(await pixelsOf('.card[data-index="3"] img')).toEqual(PIXELS[3]);
     await page.getByLabel('Dark theme').click();
     await page.waitForTimeout(200);
     await shot('grid-dark');
@@ -151,44 +161,102 @@ describe('grid', () => {
     await shot('filter');
     const download = page.waitForEvent('download');
     await page.getByText('★ 2 ↓').click();
-    expect(JSON.parse(readFileSync((await (await download).path())!, 'utf8'))).toEqual([106, 110]);
+    const marks = await (await download).path();
+    expect(JSON.parse(readFileSync(marks, 'utf8'))).toEqual([106, 110]);
+    const code = 'import bags, json, sys; '
+      + 'print([row["id"] for row in bags.select(bags.open(sys.argv[1]), json.load(open(sys.argv[2])))])';
+    expect(execFileSync(PYTHON, ['-c', code, `${OUT}values/photos`, marks], {env: ENVIRONMENT}).toString().trim()).toBe('[106, 110]');
     await page.getByLabel('Filter').fill('image > 3');
     await page.keyboard.press('Enter');
     await page.getByText('filters take numbers and text').waitFor();
     expect(problems).toEqual([]);
   });
+
+  test('a link restores the filter, the fields and the place', async () => {
+    await open('photos', 'fields=text&filter=label+%3D+owl&at=300');
+    await page.getByText(', 125 pass').waitFor();
+    expect(Number(await page.locator('.card').first().getAttribute('data-index'))).toBeGreaterThan(200);
+    await page.locator('.card[data-index="302"]').waitFor();
+    expect(await page.locator('.card img').count()).toBe(0);
+    await expect.poll(() => page.getByLabel('Filter').inputValue()).toBe('label = owl');
+    await page.locator('.card[data-index="302"] a').click();
+    await page.keyboard.press(']');
+    await expect.poll(() => page.url()).toContain('at=306');
+    await page.goBack();
+    await expect.poll(() => page.url()).toContain('at=302');
+    expect(problems).toEqual([]);
+  });
+
+  test('a filter of more than 64 MiB says its limit and reads nothing', async () => {
+    await open('long', 'fields=id&filter=text+~+1');
+    await page.getByText('reads at most 64 MiB, of which text needs more: use bags.filter').waitFor();
+    expect(server.bytes('text.bag')).toBeLessThan(100_000);
+    await page.getByLabel('Filter').fill('id > 5');
+    await page.keyboard.press('Enter');
+    await page.getByText(', 3 pass').waitFor();
+  });
+
+  test('a damaged shard shows its errors, the others their datapoints', async () => {
+    await open('shards_damaged', 'fields=id&fields=text');
+    for (const [index, text] of [[4, 'text 4'], [5, 'expected limits at the end'], [10, 'text 10'], [17, '000003/refs.bag'], [22, 'text 22']]) {
+      await expect.poll(() => page.locator(`.card[data-index="${index}"]`).textContent()).toContain(text);
+    }
+    await shot('damaged-shard');
+  });
 });
 
 describe('datapoint', () => {
-  test('a film seeks by ranges, and everything follows its time', async () => {
+  test('pixels, keys and marks', async () => {
+    await open('photos', 'view=datapoint&at=3');
+    await panel('image').locator('img').waitFor();
+    expect(await pixelsOf('.panel[data-field="image"] img')).toEqual(PIXELS[3]);
+    const box = (await panel('image').locator('.zoom').boundingBox())!;
+    const width = async () => (await panel('image').locator('img').boundingBox())!.width;
+    const before = await width();
+    await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+    await page.mouse.wheel(0, -300);
+    await expect.poll(width).toBeGreaterThan(2 * before);
+    await page.keyboard.press(']');
+    await page.getByRole('heading', {name: '4', exact: true}).waitFor();
+    await page.keyboard.press('[');
+    await page.keyboard.press('[');
+    await page.getByRole('heading', {name: '2', exact: true}).waitFor();
+    await page.keyboard.press('m');
+    await page.getByText('★ 1 ↓').waitFor();
+    await page.keyboard.press('Escape');
+    await page.locator('.card.marked[data-index="2"]').waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  test('a video seeks by ranges, and everything follows its time', async () => {
     await open('media', 'view=datapoint&at=1&t=1.000');
-    await expectFrame('[data-field="film"] video', 30);
-    const film = server.bytes('film.bag');
-    console.log(`${film} bytes of 29,000,000 for the frame at 1.0 s`);
-    expect(film).toBeLessThan(1.45e6);
+    await expectFrame('[data-field="video"] video', 30);
+    const read = server.bytes('video.bag');
+    console.log(`${read} bytes of 29,000,000 for the frame at 1.0 s`);
+    expect(read).toBeLessThan(1.45e6);
     await page.locator('input[aria-label="Time"]').evaluate((input: HTMLInputElement) => {
       input.value = '16.5';
       input.dispatchEvent(new Event('input', {bubbles: true}));
     });
-    await expectFrame('[data-field="film"] video', 495);
+    await expectFrame('[data-field="video"] video', 495);
     await panel('camera').getByText('item 82 of 100').waitFor();
     await page.locator('input[aria-label="Time"]').evaluate((input: HTMLInputElement) => {
       input.value = '4';
       input.dispatchEvent(new Event('input', {bubbles: true}));
     });
-    await expectFrame('[data-field="film"] video', 120);
+    await expectFrame('[data-field="video"] video', 120);
     await expectFrame('[data-field="clips"] video', 120);
     await panel('clips').getByText('clip 3 of 4').waitFor();
     const cursor = await panel('action').locator('.now').evaluate(element => parseFloat((element as HTMLElement).style.left));
     const [left, width] = await panel('action').locator('.u-over').evaluate(element => [(element as HTMLElement).offsetLeft, element.clientWidth]);
     expect((cursor - left) / width).toBeCloseTo(4 / 19.9, 2);
     await page.keyboard.press('ArrowRight');
-    await expectFrame('[data-field="film"] video', 121);
+    await expectFrame('[data-field="video"] video', 121);
     await page.keyboard.press('ArrowLeft');
     await page.keyboard.press('ArrowLeft');
-    await expectFrame('[data-field="film"] video', 119);
+    await expectFrame('[data-field="video"] video', 119);
     await page.keyboard.press('Space');
-    await expect.poll(() => frameShown('[data-field="film"] video'), {timeout: 10_000}).toBeGreaterThan(140);
+    await expect.poll(() => frameShown('[data-field="video"] video'), {timeout: 10_000}).toBeGreaterThan(140);
     await page.keyboard.press('Space');
     await page.waitForTimeout(600);
     expect(page.url()).toMatch(/t=[4-9]/);
@@ -232,6 +300,44 @@ describe('datapoint', () => {
     expect(problems).toEqual([]);
   });
 
+  test('every type', async () => {
+    await open('formats', 'view=datapoint');
+    await panel('mkv_video').getByText('cannot play this video: about 10 frames of V_FFV1, 256 × 64. mpv or VLC').waitFor();
+    for (const name of ['mp4', 'webm', 'any']) await expect.poll(() => panel(`${name}_video`).textContent()).toContain('frame 0 of 10');
+    for (const name of ['flac', 'opus', 'wav', 'any']) {
+      await expect.poll(() => panel(`${name}_sound`).textContent()).toMatch(/0\.5\d s, 1 × 48,000 Hz/);
+    }
+    await expect.poll(() => panel('sounds').textContent()).toContain('0.25 s, 1 × 48,000 Hz');
+    await panel('sounds').getByLabel('Item').fill('1');
+    await expect.poll(() => panel('sounds').textContent()).toContain('0.50 s, 1 × 48,000 Hz');
+    const images = ['avif', 'image', 'jpeg', 'jpg', 'png', 'webp', 'gif', 'gray', 'deep'];
+    for (const name of images) await expect.poll(() => panel(`${name}_image`).textContent()).toContain('32 × 24, ');
+    const texts = {
+      bool: 'true', int: '-3', uint: '65000', float: '0.125', i64: '-1099511627776', u64: '1099511627776', utf8: 'a text', bytes: '00 01',
+      json: 'a: 2 items', msgpack: 'b: 2', tree: 'c: <i8 (3)', array_free: '1111', array_bool: '101', array_complex: '50', array_text: 'éabc',
+      times: '2026-01-02T03:04:05.678ZNaT', spans: '90', small_4: '1-1.5NaN0.00195313', small_5: '1-3Infinity0.0000152588', brain: '1-3',
+      missing: 'None', none: 'None', empty: '0 items',
+    };
+    for (const [name, text] of Object.entries(texts)) await expect.poll(() => panel(name).textContent(), {message: name}).toContain(text);
+    expect(await page.locator('.panel .failure').count()).toBe(1);
+    await shot('formats');
+    await panel('tree').scrollIntoViewIfNeeded();
+    await shot('formats-end');
+    await open('formats', [...images.map(name => `${name}_image`), 'mp4_video', 'webm_video'].map(name => `fields=${name}`).join('&'));
+    await page.reload();
+    await expect.poll(() => page.locator('.card img, .card canvas').count()).toBe(9);
+    await shot('grid-formats');
+  });
+
+  test('fields with a zstd dictionary', async () => {
+    await open('trained', 'view=datapoint&at=7');
+    await expect.poll(() => panel('text').textContent()).toContain('a short text about the number 433, 7');
+    await open('untrained', 'view=datapoint&at=7');
+    await panel('text').getByText('needs the zstd dictionary').waitFor();
+    await expect.poll(() => panel('id').textContent()).toContain('7');
+    expect(problems).toEqual([]);
+  });
+
   test('damage is shown in its place', async () => {
     await open('damaged', 'view=datapoint&at=4');
     await panel('text').getByText('differs from the checksum').waitFor();
@@ -246,15 +352,45 @@ describe('datapoint', () => {
     await open('strange', 'view=datapoint&at=1');
     await page.reload();
     await page.getByText('</span><script>').first().waitFor();
+    await panel('c').getByText('onerror').first().waitFor();
+    await shot('strange');
+    await open('strange', 'view=fields');
+    await page.reload();
+    await page.locator('pre').getByText('<script>').first().waitFor();
+    expect(await page.locator('#app script, #app img').count()).toBe(0);
     expect(await page.evaluate(() => 'hacked' in window)).toBe(false);
+    expect(problems).toEqual([]);
   });
 });
 
 test('field facts', async () => {
   await open('photos', 'view=fields');
   await expect.poll(() => page.locator('.bars').count()).toBe(4);
+  const row = (field: string) => page.locator('.facts tr').filter({has: page.locator(`th:text-is("${field}")`)});
+  await expect.poll(() => row('id').textContent()).toContain('8.0 kB500');
+  await expect.poll(() => row('id').textContent()).toContain('0 … 499');
+  await expect.poll(() => row('text').textContent()).toMatch(/characters \d+ … \d+.*e\.g\. photo 0 of/);
+  await page.getByText('"classes"').waitFor();
   await shot('fields');
   expect(problems).toEqual([]);
+});
+
+test('notebooks', async () => {
+  await page.goto(pathToFileURL(`${OUT}values/notebook.html`).href);
+  expect(await page.locator('img').count()).toBeGreaterThan(10);
+  const text = await page.locator('body').textContent();
+  expect(text).toContain('<script>window.hacked=1</script>');
+  expect(text).toContain('CorruptError');
+  expect(await page.evaluate(() => 'hacked' in window)).toBe(false);
+  await shot('notebook');
+});
+
+test('the page is under 400 KB compressed', () => {
+  const files = readdirSync(STATIC, {recursive: true, withFileTypes: true}).filter(file => file.isFile());
+  const sizes = files.map(({parentPath, name}) => gzipSync(readFileSync(join(parentPath, name))).length);
+  const size = sizes.reduce((sum, count) => sum + count, 0);
+  console.log(`the page: ${size} bytes compressed`);
+  expect(size).toBeLessThan(400_000);
 });
 
 test('bags view', async () => {
@@ -274,10 +410,10 @@ test('bags view', async () => {
     await page.waitForTimeout(1500);
     await shot('grid-media');
     await page.locator('.card[data-index="2"] .open').click();
-    await panel('film').getByText('frame 0 of 600').waitFor();
-    await expectFrame('[data-field="film"] video', 0);
+    await panel('video').getByText('frame 0 of 600').waitFor();
+    await expectFrame('[data-field="video"] video', 0);
     await page.keyboard.press('ArrowRight');
-    await expectFrame('[data-field="film"] video', 1);
+    await expectFrame('[data-field="video"] video', 1);
     expect(problems).toEqual([]);
   } finally {
     process.kill('SIGINT');
@@ -301,7 +437,7 @@ describe('servers', () => {
     const headers = {'Access-Control-Allow-Origin': '*', 'Access-Control-Expose-Headers': 'Content-Range'};
     const other = await RangeServer.start({data: `${OUT}values`}, {headers});
     await page.goto(`${server.url}/viewer/?data=${encodeURIComponent(`${other.url}/data/media`)}#view=datapoint&t=2`);
-    await expectFrame('[data-field="film"] video', 60);
+    await expectFrame('[data-field="video"] video', 60);
     expect(other.asked.every(({method}) => method === 'GET')).toBe(true);
     other.stop();
   });

@@ -4,13 +4,15 @@
 //     separate  abcdef123catcat   6 9 15 in limits.NAME or STEM.idx
 
 import {CorruptError, MissingError} from './errors';
-import {type RangeCache, RemoteFile} from './ranges';
+import {type RangeCache, readWhole, RemoteFile} from './ranges';
 import {decompress} from './zstd';
 
 /** Most bytes of one record that is read as a whole. */
 export const MAX_RECORD_BYTES = 256 << 20;
 
 export class Bag {
+  private dictionary: Promise<Uint8Array | null> | undefined;
+
   private constructor(
     readonly file: RemoteFile,
     private limits: RemoteFile,
@@ -93,9 +95,19 @@ export class Bag {
     const records = [];
     for (let i = 1; i < bounds.length; i++) {
       const stored = data.subarray(bounds[i - 1] - first, bounds[i] - first);
-      records.push(this.compressed ? await decompress(stored, this.file.url, start + i - 1) : stored);
+      records.push(this.compressed ? await decompress(stored, this.file.url, start + i - 1, () => this.readDictionary()) : stored);
     }
     return records;
+  }
+
+  /** Returns the zstd dictionary of NAME.bagz, which is NAME.zdict; null if there is none. */
+  private readDictionary(): Promise<Uint8Array | null> {
+    this.dictionary ??= readWhole(this.file.cache, this.file.url.replace(/bagz$/, 'zdict')).catch(error => {
+      this.dictionary = undefined;
+      if (error instanceof MissingError) return null;
+      throw error;
+    });
+    return this.dictionary;
   }
 }
 

@@ -268,8 +268,11 @@ export class Dataset {
     return this.shardOf(index).folder.bag(field);
   }
 
-  /** Yields the values of a plain field for consecutive datapoints, in runs that are read at once. */
-  async *column(field: string, rows = 1 << 14): AsyncGenerator<{first: number; values: unknown[]}> {
+  /**
+   * Yields the values of a plain field for consecutive datapoints, in runs that are read at once.
+   * `spend` is called with the bytes of a run before they are read.
+   */
+  async *column(field: string, spend: (bytes: number) => void = () => {}, rows = 1 << 14): AsyncGenerator<{first: number; values: unknown[]}> {
     const type = this.type(field);
     for (const {folder, first, length} of this.shards) {
       const bag = length && folder.spec.has(field) ? await folder.bag(field) : null;
@@ -280,6 +283,10 @@ export class Dataset {
         const low = present.reduce((least, ref) => Math.min(least, ref.first), Infinity);
         const high = present.reduce((most, ref) => Math.max(most, ref.first), -1);
         const dense = high - low < 2 * rows;
+        if (bag && dense && high >= 0) {
+          const bounds = await bag.bounds(low, high + 1);
+          spend(bounds[bounds.length - 1] - bounds[0]);
+        }
         const records = bag && dense && high >= 0 ? await bag.records(low, high + 1) : [];
         const values = [];
         for (const ref of refs) {

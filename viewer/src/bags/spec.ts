@@ -14,7 +14,8 @@ export interface FieldType {
 /** Type by field, in the order of a refs record. */
 export type Spec = Map<string, FieldType>;
 
-const TYPE = /^([A-Za-z0-9_+.-]+)(?:\(([^()[\]]*)\))?(\[\])?(\?)?$/;
+/** Arguments may have brackets, as of `datetime64[us]`. */
+const TYPE = /^([A-Za-z0-9_+.-]+)(?:\(((?:[^()[\]]|\[\w*\])*)\))?(\[\])?(\?)?$/;
 
 export function parseType(text: string): FieldType | null {
   const match = TYPE.exec(text);

@@ -117,16 +117,15 @@ const NAMES: Record<string, string> = {
   bool: 'b1', int8: 'i1', int16: 'i2', int32: 'i4', int64: 'i8', uint8: 'u1', uint16: 'u2', uint32: 'u4', uint64: 'u8',
   float16: 'f2', float32: 'f4', float64: 'f8', int: 'i8', uint: 'u8', float: 'f8', double: 'f8', half: 'f2', single: 'f4',
   '?': 'b1', b: 'i1', B: 'u1', h: 'i2', H: 'u2', i: 'i4', I: 'u4', l: 'i8', L: 'u8', q: 'i8', Q: 'u8', e: 'f2', f: 'f4', d: 'f8',
-  complex64: 'c8', complex128: 'c16', bfloat16: 'bf2',
+  complex64: 'c8', complex128: 'c16', bfloat16: 'bf2', float8_e4m3fn: 'x1', float8_e5m2: 'y1',
 };
 
 function codeOf(dtype: string): {code: string; size: number; big: boolean} {
   const big = dtype[0] === '>';
   const plain = dtype.replace(/^[<>=|]/, '');
   const name = Object.hasOwn(NAMES, plain) ? NAMES[plain] : plain;
-  const match = /^(bf|[biufcmMSU])(\d+)(\[.*\])?$/.exec(name);
+  const match = /^(bf|[biufcmMSUxy])(\d+)(\[.*\])?$/.exec(name);
   if (/^(datetime64|timedelta64)/.test(plain)) return {code: 'i', size: 8, big};
-  if (/^float8_/.test(plain)) return {code: 'x', size: 1, big};
   expect(match !== null && Number(match[2]) > 0, `a NumPy dtype, got ${dtype}`);
   const size = Number(match[2]);
   return {code: match[1], size: match[1] === 'U' ? 4 * size : size, big};
@@ -141,7 +140,10 @@ const TYPED: Record<string, new (buffer: ArrayBuffer) => ArrayLike<number>> = {
   f4: Float32Array, f8: Float64Array,
 };
 
-/** Returns the elements as numbers; 64 bits round to 2^53, complex numbers become magnitudes. */
+/** Milliseconds of the units of datetimes; those of months and years stay numbers. */
+const UNITS: Record<string, number> = {W: 6048e5, D: 864e5, h: 36e5, m: 6e4, s: 1e3, ms: 1, us: 1e-3, ns: 1e-6};
+
+/** Returns the elements as numbers, or strings and datetimes as text; 64 bits round to 2^53, complex numbers become magnitudes. */
 function elements(dtype: string, data: Uint8Array): ArrayLike<number> | string[] {
   const {code, size, big} = codeOf(dtype);
   const kind = code === 'm' || code === 'M' ? 'i' : code;
@@ -156,7 +158,8 @@ function elements(dtype: string, data: Uint8Array): ArrayLike<number> | string[]
     f2: at => half(view.getUint16(at, !big)), bf2: at => brain(view.getUint16(at, !big)),
     c8: at => Math.hypot(view.getFloat32(at, !big), view.getFloat32(at + 4, !big)),
     c16: at => Math.hypot(view.getFloat64(at, !big), view.getFloat64(at + 8, !big)),
-    x1: at => data[at],
+    x1: at => (data[at] & 127) === 127 ? NaN : small(data[at], 4, 3),
+    y1: at => (data[at] & 124) === 124 ? (data[at] & 3 ? NaN : data[at] & 128 ? -Infinity : Infinity) : small(data[at], 5, 2),
   };
   const text = {
     S: (at: number) => Array.from(data.subarray(at, at + size), byte => byte ? String.fromCharCode(byte) : '').join(''),
@@ -166,7 +169,19 @@ function elements(dtype: string, data: Uint8Array): ArrayLike<number> | string[]
   if (code === 'S' || code === 'U') return Array.from({length: count}, (_, i) => text[code](i * size));
   const read1 = read[kind + size];
   expect(read1 !== undefined, `a dtype that this page knows, got ${dtype}`);
-  return Float64Array.from({length: count}, (_, i) => read1(i * size) as number);
+  const unit = /^(?:datetime64|M8)\[(\w+)\]$/.exec(dtype.replace(/^[<>=|]/, ''))?.[1] ?? '';
+  if (!Object.hasOwn(UNITS, unit)) return Float64Array.from({length: count}, (_, i) => read1(i * size) as number);
+  return Array.from({length: count}, (_, i) => {
+    const time = new Date(read1(i * size) as number * UNITS[unit]);
+    return Number.isNaN(time.getTime()) ? 'NaT' : time.toISOString();
+  });
+}
+
+/** A float of 8 bits that is finite. */
+function small(bits: number, exponentBits: number, fractionBits: number): number {
+  const bias = 2 ** (exponentBits - 1) - 1, fraction = (bits & (1 << fractionBits) - 1) / 2 ** fractionBits;
+  const exponent = (bits & 127) >> fractionBits;
+  return (bits & 128 ? -1 : 1) * (exponent ? 2 ** (exponent - bias) * (1 + fraction) : 2 ** (1 - bias) * fraction);
 }
 
 function half(bits: number): number {

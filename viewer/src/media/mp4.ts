@@ -1,11 +1,14 @@
 // What the header of an MP4 says: frame times, codec, size. Only the boxes above the frames are read.
 
-export interface Mp4Info {
-  /** Four letters, as `avc1`. */
+/** A video, as the header of its file says. */
+export interface VideoInfo {
+  /** As the container names it: `avc1`, `V_VP9`. */
   codec: string;
   width: number;
   height: number;
   frames: number;
+  /** Whether the header lists the frames; else their number follows from the duration. */
+  isCounted: boolean;
   /** Seconds at which frames begin, in order; the last one is the end. */
   times: Float64Array;
 }
@@ -17,7 +20,7 @@ const MAX_BOXES = 64;
 const MAX_FRAMES = 4_000_000;
 
 /** Returns what the first video track says; null if these bytes are no MP4 with a plain header. */
-export async function readMp4(size: number, read: Read): Promise<Mp4Info | null> {
+export async function readMp4(size: number, read: Read): Promise<VideoInfo | null> {
   for (let at = 0, boxes = 0; at + 8 <= size && boxes < MAX_BOXES; boxes++) {
     const head = viewOf(await read(at, Math.min(size, at + 16)));
     let length = head.getUint32(0);
@@ -35,7 +38,7 @@ export async function readMp4(size: number, read: Read): Promise<Mp4Info | null>
   return null;
 }
 
-function videoTrack(moov: DataView): Mp4Info | null {
+function videoTrack(moov: DataView): VideoInfo | null {
   for (const track of children(moov, 8).filter(box => box.type === 'trak')) {
     const media = inside(track.view, 'mdia');
     const handler = media && inside(media, 'hdlr');
@@ -48,7 +51,7 @@ function videoTrack(moov: DataView): Mp4Info | null {
     const frames = sizes.getUint32(16);
     if (!scale || !frames || frames > MAX_FRAMES) continue;
     return {
-      codec: text(entry, 20), width: entry.getUint16(48), height: entry.getUint16(50), frames,
+      codec: text(entry, 20), width: entry.getUint16(48), height: entry.getUint16(50), frames, isCounted: true,
       times: frameTimes(times, frames, scale),
     };
   }

@@ -204,5 +204,5 @@ function Traffic({dataset}: {dataset: Dataset}) {
     const timer = setInterval(() => update(count => count + 1), 1000);
     return () => clearInterval(timer);
   }, []);
-  return <footer class="faint" title="Read by this page; films read their pieces by themselves">{bytesText(dataset.cache.bytes)} in {countText(dataset.cache.requests, 'request')}</footer>;
+  return <footer class="faint" title="Read by this page; videos read their ranges by themselves">{bytesText(dataset.cache.bytes)} in {countText(dataset.cache.requests, 'request')}</footer>;
 }

@@ -52,14 +52,17 @@ export function passes(value: unknown, operator: string, wanted: string): boolea
 /** Returns the datapoints that pass, in order; reports the part that is done. */
 export async function filterRows(dataset: Dataset, text: string, progress: (done: number) => boolean): Promise<Uint32Array> {
   let kept: number[] | null = null as number[] | null;
-  const before = dataset.cache.bytes;
+  let left = MAX_FILTER_BYTES;
   for (const {field, operator, value} of parseFilter(text, dataset)) {
     const size = dataset.sizes?.get(field);
     if (size !== undefined && size > MAX_FILTER_BYTES) throw tooLarge(field);
     const found: number[] = [];
-    for await (const run of dataset.column(field)) {
+    const spend = (bytes: number) => {
+      left -= bytes;
+      if (left < 0) throw tooLarge(field);
+    };
+    for await (const run of dataset.column(field, spend)) {
       run.values.forEach((item, i) => { if (passes(item, operator, value)) found.push(run.first + i); });
-      if (dataset.cache.bytes - before > MAX_FILTER_BYTES) throw tooLarge(field);
       if (!progress((run.first + run.values.length) / dataset.length)) throw new Error('stopped');
     }
     if (kept) {
@@ -71,5 +74,5 @@ export async function filterRows(dataset: Dataset, text: string, progress: (done
 }
 
 function tooLarge(field: string): Error {
-  return new Error(`a filter here reads at most ${MAX_FILTER_BYTES >> 20} MiB, ${field} has more: use bags.filter in Python`);
+  return new Error(`a filter here reads at most ${MAX_FILTER_BYTES >> 20} MiB, of which ${field} needs more: use bags.filter in Python`);
 }

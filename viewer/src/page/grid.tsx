@@ -14,7 +14,7 @@ const GAP = 10;
 const HEIGHTS: Record<string, number> = {image: 146, video: 146, array: 62, text: 62, tree: 62, number: 38, audio: 38, bytes: 38};
 const HEADER = 28;
 const MAX_FIELDS = 5;
-const MAX_PICTURES = 2;
+const MAX_MEDIA = 2;
 
 /** The fields that the grid shows unless it is told. */
 export function defaultFields(dataset: Dataset): string[] {
@@ -22,10 +22,10 @@ export function defaultFields(dataset: Dataset): string[] {
   const names = [...dataset.spec.keys()];
   names.sort((a, b) => order.indexOf(kindOf(dataset.type(a))) - order.indexOf(kindOf(dataset.type(b))));
   const of = (kind: string) => names.filter(name => kindOf(dataset.type(name)) === kind);
-  // A picture and a film, or two of one kind.
-  const pictures = [of('image')[0], of('video')[0], of('image')[1], of('video')[1]].filter(Boolean).slice(0, MAX_PICTURES);
+  // An image and a video, or two of one kind.
+  const media = [of('image')[0], of('video')[0], of('image')[1], of('video')[1]].filter(Boolean).slice(0, MAX_MEDIA);
   const others = names.filter(name => !['image', 'video'].includes(kindOf(dataset.type(name))));
-  return [...pictures, ...others].slice(0, MAX_FIELDS);
+  return [...media, ...others].slice(0, MAX_FIELDS);
 }
 
 interface Props {

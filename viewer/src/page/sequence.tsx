@@ -5,19 +5,20 @@ import {useEffect, useMemo} from 'preact/hooks';
 import type {Dataset} from '../bags/dataset';
 import {kindOf, NdArray} from '../bags/values';
 import {drawArray} from '../media/colors';
-import {useTime} from './clock';
+import {Clock, useTime} from './clock';
 import {Curve} from './curve';
 import type {FieldProps} from './datapoint';
 import {countText, shortText, timeText} from './format';
 import {DrawnImage, ImageRecord} from './image';
 import {useLoaded} from './load';
+import {SoundPanel} from './sound';
 import {Failure, seriesOf} from './thumbnail';
 import {Tokens, ValueView} from './value';
 
 /** Items that are read of a long sequence. */
 const MAX_ITEMS = 20_000;
 /** Of items that are shown one at a time, none is read before it is shown. */
-const LAZY = new Set(['image', 'audio', 'bytes', 'tree']);
+const LAZY = new Set(['image', 'bytes', 'tree']);
 
 export function SequencePanel(props: FieldProps) {
   const {dataset, index, field} = props;
@@ -30,7 +31,9 @@ export function SequencePanel(props: FieldProps) {
   const {count, times} = loaded.value;
   if (count === null) return <span class="faint">None</span>;
   if (!count) return <span class="faint">0 items</span>;
-  return LAZY.has(kindOf(dataset.type(field))) ? <ItemByItem {...props} count={count} times={times} /> : <AllItems {...props} count={count} times={times} />;
+  const kind = kindOf(dataset.type(field));
+  const Items = kind === 'audio' ? Sounds : LAZY.has(kind) ? ItemByItem : AllItems;
+  return <Items {...props} count={count} times={times} />;
 }
 
 type Props = FieldProps & {count: number; times: Float64Array | null};
@@ -75,6 +78,13 @@ function AllItems(props: Props) {
   const drawn = values[item] instanceof NdArray ? drawArray(values[item]) : null;
   if (drawn) return <><DrawnImage drawn={drawn} note={values[item] instanceof NdArray ? values[item].dtype : ''} /><Place {...props} item={item} /></>;
   return <><Tokens values={values} current={item} />{note}</>;
+}
+
+/** One sound at a time, each with a time of its own. */
+function Sounds(props: Props) {
+  const item = useClock(props);
+  const clock = useMemo(() => new Clock(), [item]);
+  return <><SoundPanel {...props} clock={clock} item={item} /><Place {...props} item={item} /></>;
 }
 
 function ItemByItem(props: Props) {

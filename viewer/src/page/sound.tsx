@@ -11,13 +11,14 @@ import {Failure} from './thumbnail';
 const MAX_BYTES = 64 << 20;
 const WIDTH = 900;
 
-export function SoundPanel({dataset, index, field, clock}: FieldProps) {
+/** A sound, or an item of a sequence of sounds, which plays by itself. */
+export function SoundPanel({dataset, index, field, clock, item}: FieldProps & {item?: number}) {
   const type = dataset.type(field);
   const loaded = useLoaded(async () => {
-    const location = await dataset.location(index, field);
+    const location = await dataset.location(index, field, item);
     if (location && location.stop - location.start > MAX_BYTES) throw new Error(`${bytesText(location.stop - location.start)} of sound are too many to show`);
-    return dataset.records(index, field);
-  }, [dataset, index, field]);
+    return dataset.records(index, field, item ?? 0, (item ?? 0) + 1);
+  }, [dataset, index, field, item]);
   const data = loaded.state === 'ready' && loaded.value ? loaded.value[0] : null;
   const url = useBlobUrl(data, mimeOf(type.word));
   const decoded = useLoaded(async () => data && decode(data), [data]);
@@ -60,6 +61,9 @@ export function SoundPanel({dataset, index, field, clock}: FieldProps) {
   if (loaded.state === 'loading') return <div class="loading" />;
   if (!data) return <span class="faint">None</span>;
   if (decoded.state === 'error') return <Failure error={new Error(`the browser cannot decode this sound (${bytesText(data.length)}): ${decoded.error.message}`)} />;
+  const place = (event: Event) => {
+    if (item !== undefined && sound) now.current!.style.left = `${100 * (event.currentTarget as HTMLAudioElement).currentTime / sound.duration}%`;
+  };
   const seek = (event: MouseEvent) => {
     const bounds = (event.currentTarget as HTMLElement).getBoundingClientRect();
     if (sound) clock.seek((event.clientX - bounds.left) / bounds.width * sound.duration);
@@ -70,7 +74,7 @@ export function SoundPanel({dataset, index, field, clock}: FieldProps) {
       {spectral && <canvas ref={spectrum} width={WIDTH} height={128} style={{height: 128}} />}
       <div class="now" ref={now} style={{left: 0}} />
     </div>
-    <audio ref={audio} src={url} preload="auto" />
+    <audio ref={audio} src={url} preload="auto" controls={item !== undefined} onTimeUpdate={place} />
     <div class="controls faint">
       {sound && <span>{sound.duration.toFixed(2)} s, {sound.numberOfChannels} × {sound.sampleRate.toLocaleString('en')} Hz</span>}
       <span>{bytesText(data.length)}</span>

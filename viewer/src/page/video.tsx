@@ -2,7 +2,9 @@
 
 import {useEffect, useRef, useState} from 'preact/hooks';
 
-import {type Mp4Info, readMp4} from '../media/mp4';
+import type {Dataset, Location} from '../bags/dataset';
+import {readMatroska} from '../media/matroska';
+import {readMp4, type VideoInfo} from '../media/mp4';
 import type {FieldProps} from './datapoint';
 import {bytesText, numberText} from './format';
 import {mediaUrl, releaseUrl, useLoaded} from './load';
@@ -13,7 +15,7 @@ interface Clip {
   size: number;
   start: number;
   duration: number;
-  info: Mp4Info | null;
+  info: VideoInfo | null;
 }
 
 /** Past the start of a frame, so that rounding never shows the one before. */
@@ -28,12 +30,11 @@ export function VideoPanel({dataset, index, field, clock}: FieldProps) {
     const clips: Clip[] = [];
     for (let item = 0; item < count; item++) {
       const media = (await mediaUrl(dataset, index, field, item))!;
-      const {start: first, stop, compressed} = media.location;
-      const bag = await dataset.bagOf(index, field);
-      const info = compressed ? null : await readMp4(stop - first, (a, b) => bag.file.read(first + a, first + b));
+      const {size, read} = await bytesOf(dataset, index, field, media);
+      const info = await readMp4(size, read) ?? await readMatroska(size, read);
       const duration = info ? info.times[info.times.length - 1] : await durationOf(media.url);
       const start = clips.length ? clips[clips.length - 1].start + clips[clips.length - 1].duration : 0;
-      clips.push({url: media.url, size: stop - first, start, duration, info});
+      clips.push({url: media.url, size, start, duration, info});
     }
     return clips;
   }, [dataset, index, field]);
@@ -113,7 +114,7 @@ function Player({clips, field, clock, rate}: PlayerProps) {
   const {info} = clip;
   return <>
     {broken ? <Failure error={new Error(`the browser cannot play this video: ${info
-      ? `${info.frames} frames of ${info.codec}, ${info.width} × ${info.height}` : `${bytesText(clip.size)} of a codec that it lacks, or damaged`}. `
+      ? `${info.isCounted ? '' : 'about '}${info.frames} frames of ${info.codec}, ${info.width} × ${info.height}` : `${bytesText(clip.size)} of a codec that it lacks, or damaged`}. `
       + 'mpv or VLC play it after `bags cat`, and bags.Video decodes it.')} />
       : <video ref={element} key={clip.url} src={clip.url} preload="auto" muted playsInline onLoadedMetadata={onLoaded}
         onError={() => setBroken(true)} onClick={() => clock.toggle()} />}
@@ -123,6 +124,17 @@ function Player({clips, field, clock, rate}: PlayerProps) {
       <span>{numberText(1 / step)} a second{info ? `, ${info.width} × ${info.height}, ${info.codec}` : ''}, {bytesText(clips.reduce((sum, {size}) => sum + size, 0))}</span>
     </div>
   </>;
+}
+
+/** The bytes of a video, for the readers of headers: of the bag, or of the record if that is compressed. */
+async function bytesOf(dataset: Dataset, index: number, field: string, {url, location}: {url: string; location: Location}) {
+  const {start, stop, compressed} = location;
+  if (compressed) {
+    const record = await (await fetch(url)).blob();
+    return {size: record.size, read: async (from: number, to: number) => new Uint8Array(await record.slice(from, to).arrayBuffer())};
+  }
+  const {file} = await dataset.bagOf(index, field);
+  return {size: stop - start, read: (from: number, to: number) => file.read(start + from, start + to)};
 }
 
 function clipAt(clips: Clip[], time: number): number {
