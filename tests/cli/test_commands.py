@@ -288,6 +288,15 @@ def test_damaged_files_are_named_with_advice(work, run):
     assert said.endswith('(--skip takes what comes before the damage)\n')
 
 
+def test_control_characters_in_names_of_files_are_escaped(work, run):
+    for kind in ('cls', 'jpg', 'json'):
+        os.rename(os.path.join('photos', f'1.{kind}'), os.path.join('photos', f'1\x1b[31m.{kind}'))
+    os.truncate(os.path.join('photos', '1\x1b[31m.jpg'), 100)
+    shown = run('import', 'photos', 'taken', '--skip').stdout
+    assert '1\\x1b[31m.jpg' in shown
+    assert '\x1b' not in shown
+
+
 def test_verify(work, run):
     assert run('verify', 'episodes', '--decode').stdout.endswith('no damage found\n')
     path = os.path.join('episodes', '000001', 'views.bag')
