@@ -119,15 +119,15 @@ class BatchMaker:
                 detail = f'expected a sampler with one datapoint a position, got {self.sampler!r:.200}'
                 raise ValueError(f"on_error='replace': {detail}")
             fills = self.on_error == 'replace' or (self.mask is not None and bins is None)
-            sound, chosen, batch = self._read(indices, positions, step.epoch, fills)
-            if not sound.all():
-                skipped = [self.unreadable[index] for index in np.unique(indices[~sound]).tolist()]
+            readable, chosen, batch = self._read(indices, positions, step.epoch, fills)
+            if not readable.all():
+                skipped = [self.unreadable[index] for index in np.unique(indices[~readable]).tolist()]
                 if batch is None:
                     if self.mask is not None:  # Other ranks have a batch at this step.
                         raise ValueError(f'none of datapoints {_listed(indices)} can be read: {skipped[0]}')
                     return Made(step.epoch, None, skipped)
-                kept = slice(None) if fills else sound
-                indices, positions, is_own = chosen, positions[kept], (is_own & sound)[kept]
+                kept = slice(None) if fills else readable
+                indices, positions, is_own = chosen, positions[kept], (is_own & readable)[kept]
                 bins = None if bins is None else bins[kept]
         if self.per_datapoint:
             batch = self._transformed_each(batch, step.epoch, positions, bins, indices)
@@ -151,20 +151,20 @@ class BatchMaker:
             Which of the datapoints can be read, those that were, and their columns; None if there are none.
         """
         while True:
-            sound = np.ones(len(indices), bool)
+            readable = np.ones(len(indices), bool)
             if self.unreadable:
-                sound[:] = [index not in self.unreadable for index in indices.tolist()]
-            chosen = indices[sound]
+                readable[:] = [index not in self.unreadable for index in indices.tolist()]
+            chosen = indices[readable]
             if self.on_error == 'replace':
                 chosen = indices.copy()
-                for place in np.flatnonzero(~sound).tolist():
+                for place in np.flatnonzero(~readable).tolist():
                     chosen[place] = self._replacement(epoch, int(positions[place]))
             elif not len(chosen):
-                return sound, chosen, None
+                return readable, chosen, None
             elif fills:
-                chosen = np.where(sound, indices, chosen[0])
+                chosen = np.where(readable, indices, chosen[0])
             try:
-                return sound, chosen, self.dataset.batch(chosen, self.fields)
+                return readable, chosen, self.dataset.batch(chosen, self.fields)
             except Exception as exc:
                 found = {index: error for index, error in self._errors(chosen) if self._skips(error)}
                 if not found:
