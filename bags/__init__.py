@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from bags.dataset.base import Dataset
     from bags.dataset.batch import Ragged
     from bags.dataset.clip_sequence import ClipSequence
-    from bags.dataset.filter import filter
     from bags.dataset.open import open
     from bags.dataset.reader import DatasetReader
     from bags.dataset.registry import decoders, encoders
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from bags.dataset.sharded_reader import ShardedDatasetReader
     from bags.dataset.sharded_writer import ShardedDatasetWriter
     from bags.dataset.spans import Steps, Times, steps, times
-    from bags.dataset.views import concat, join, select
+    from bags.dataset.views import concat, filter, join, select
     from bags.dataset.windows import windows
     from bags.dataset.writer import DatasetWriter
     from bags.formats.images import reduced
@@ -155,7 +154,6 @@ _HOMES = {
     'dataset.base': ('Dataset',),
     'dataset.batch': ('Ragged',),
     'dataset.clip_sequence': ('ClipSequence',),
-    'dataset.filter': ('filter',),
     'dataset.open': ('open',),
     'dataset.reader': ('DatasetReader',),
     'dataset.registry': ('decoders', 'encoders'),
@@ -163,7 +161,7 @@ _HOMES = {
     'dataset.sharded_reader': ('ShardedDatasetReader',),
     'dataset.sharded_writer': ('ShardedDatasetWriter',),
     'dataset.spans': ('Steps', 'Times', 'steps', 'times'),
-    'dataset.views': ('concat', 'join', 'select'),
+    'dataset.views': ('concat', 'filter', 'join', 'select'),
     'dataset.windows': ('windows',),
     'dataset.writer': ('DatasetWriter',),
     'formats.images': ('reduced',),

@@ -29,15 +29,7 @@ RENAMED_SHARD_OPTIONS = {
 
 
 def refuse_unknown(given: Iterable[str], known: Collection[str] = ()) -> None:
-    """Raises for an option that a function does not have.
-
-    Args:
-        given: Names of the options that it is given.
-        known: Names of those that it has, for the check and the message.
-
-    Raises:
-        TypeError: An option is not known.
-    """
+    """Raises TypeError for a given option that is not known, with advice for those of other libraries."""
     for name in given:
         if name in RENAMED_SHARD_OPTIONS:
             raise TypeError(f'unexpected option {name!r}: use {RENAMED_SHARD_OPTIONS[name]}')
@@ -49,10 +41,7 @@ def refuse_unknown(given: Iterable[str], known: Collection[str] = ()) -> None:
 def integer(name: str, value: Any, alternative: str = '') -> int:
     """Returns an integer, which may also be given as a float without a fraction, such as `5e9`.
 
-    Args:
-        name: The option.
-        value: Its value.
-        alternative: What else the value may be, for the message.
+    `alternative` is what else the value may be, for the message.
 
     Raises:
         TypeError: The value is not an integer.

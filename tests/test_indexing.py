@@ -1,11 +1,13 @@
 """Indices of any kind become integers in range, or are refused with the one that is wrong."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.indexing import as_indices, check_index, offsets_of
+from bags.indexing import as_indices, check_index, offsets_of, split_by_bytes
 
 COUNT = 5
 KINDS = {
@@ -76,3 +78,10 @@ def test_one_index():
 def test_offsets():
     assert offsets_of(np.array([2, 0, 3])).tolist() == [0, 2, 2, 5]
     assert offsets_of(np.array([], np.int64)).tolist() == [0]
+
+
+def test_parts_cover_every_range():
+    for start, stop, size in itertools.product((0, 3), (3, 4, 50), (1, 7, 1000)):
+        found = list(split_by_bytes(start, stop, size, lambda index: index * index))
+        assert [index for a, b, _ in found for index in range(a, b)] == list(range(start, stop))
+        assert all(a < b for a, b, _ in found)

@@ -27,9 +27,8 @@ LAYERS = [
 ]
 """From the lowest. A module imports its own package and lower layers, also inside functions."""
 PURE = [
-    'bag/options.py', 'bag/sharding.py', 'dataset/batch.py', 'dataset/byte_ranges.py',
-    'dataset/record_ranges.py', 'dataset/refs.py', 'dataset/selection.py', 'dataset/shard_index.py',
-    'dataset/spec.py', 'errors.py',
+    'bag/options.py', 'bag/sharding.py', 'dataset/batch.py', 'dataset/refs.py',
+    'dataset/selection.py', 'dataset/shard_index.py', 'dataset/spec.py', 'errors.py', 'indexing.py',
     'loader/collate.py', 'loader/schedule.py', 'media/timeline.py',
     'samplers/permutation.py', 'storage/ranges.py', 'validation.py',
 ]  # fmt: skip

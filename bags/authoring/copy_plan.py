@@ -10,9 +10,9 @@ import numpy as np
 
 from bags.bag.bag_file import BagFile
 from bags.bag.limits import ENTRY
+from bags.dataset.address import RecordRanges, Source
 from bags.dataset.base import Dataset
 from bags.dataset.batch import spread
-from bags.dataset.record_ranges import RecordRanges, Source
 from bags.dataset.refs import MISSING
 from bags.dataset.spec import FieldType, Spec
 from bags.errors import CorruptError, DecodeError, SpecError

@@ -25,8 +25,6 @@ from bags.storage.mmap_file import share
 __all__ = ['BagFile']
 
 MAX_ITEM = 1 << 13  # Consecutive records of one size up to this are made by one numpy call.
-MAX_PADDED = 1 << 10  # Records up to this are gathered together with the bytes after them.
-MIN_PADDED = 16  # Fewer records are sliced as quickly.
 CHECKED_BYTES = 1 << 22  # Of a record that is compared with its checksum without being read as a whole.
 
 
@@ -330,25 +328,6 @@ class BagFile:
             return None
         self.file.expect(starts, stops)
         return self._rows(starts, length)
-
-    def padded(self, indices: Int64s) -> tuple[npt.NDArray[np.uint8], Int64s] | None:
-        """Returns records as rows of one width, each with the bytes after it in the file, and their sizes.
-
-        A batch of 256 short texts takes 43 us with it, and 52 us sliced one by one. Returns None for few
-        records, long ones, or very different lengths.
-        """
-        if not self.is_mapped or self.codec or len(indices) < MIN_PADDED:
-            return None
-        starts, stops = self.ranges(indices)
-        sizes = stops - starts
-        width = int(np.maximum.reduce(sizes))
-        if not 0 < width <= MAX_PADDED or width * len(sizes) > 4 * int(np.add.reduce(sizes)):
-            return None
-        size = self.readable
-        if size - self.end < width and int(np.maximum.reduce(starts)) > size - width:
-            return None
-        self.file.expect(starts, stops)
-        return self._rows(starts, width), sizes
 
     def _rows(self, starts: Int64s, width: int) -> npt.NDArray[np.uint8]:
         """Returns the bytes from each start on in a mapped file, shape (n, width)."""

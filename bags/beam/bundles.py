@@ -9,8 +9,8 @@ from typing import Any
 
 from apache_beam.io import iobase, range_trackers
 
-from bags.dataset.byte_ranges import split
-from bags.dataset.commit import begin, commit
+from bags.authoring.commit import begin, commit
+from bags.indexing import split_by_bytes
 from bags.storage import Store, store_for
 
 __all__ = ['FolderSink', 'Output', 'SequenceSource']
@@ -46,7 +46,9 @@ class SequenceSource(iobase.BoundedSource, abc.ABC):  # type: ignore[misc]
         self, desired_bundle_size: int, start_position: int | None = None, stop_position: int | None = None
     ) -> Iterator[iobase.SourceBundle]:
         stop = len(self.sequence()) if stop_position is None else stop_position
-        for first, last, size in split(start_position or 0, stop, desired_bundle_size, self.bytes_before):
+        for first, last, size in split_by_bytes(
+            start_position or 0, stop, desired_bundle_size, self.bytes_before
+        ):
             yield iobase.SourceBundle(size, self, first, last)
 
     def get_range_tracker(

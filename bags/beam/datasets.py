@@ -11,9 +11,9 @@ import numpy as np
 from apache_beam.io import iobase, range_trackers
 from apache_beam.transforms.display import DisplayDataItem
 
+from bags.authoring.commit import check_absent, check_options, shard_names
 from bags.beam.bundles import FolderSink, Output, SequenceSource
 from bags.dataset.base import Datapoint
-from bags.dataset.commit import check_absent, check_options, shard_names
 from bags.dataset.field_writer import Compression
 from bags.dataset.open import OpenOptions
 from bags.dataset.open import open as open_dataset

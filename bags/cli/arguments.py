@@ -92,7 +92,7 @@ def parse_fields(text: str | None, known: Collection[str]) -> list[str] | None:
         return None
     names = [name.strip() for name in text.split(',') if name.strip()]
     if not names:
-        raise UsageError(f'no field in {text!r}; those there are: {", ".join(known)}')
+        raise UsageError(f'no field in {text!r}; the fields are {", ".join(known)}')
     for name in names:
         check_field(name, known)
     return names
@@ -101,7 +101,7 @@ def parse_fields(text: str | None, known: Collection[str]) -> list[str] | None:
 def check_field(name: str, known: Collection[str]) -> None:
     """Raises UsageError if there is no such field."""
     if name not in known:
-        raise UsageError(f'no field {name!r}; those there are: {", ".join(known)}')
+        raise UsageError(f'no field {name!r}; the fields are {", ".join(known)}')
 
 
 def parse_item(text: str, item: int | None = None) -> tuple[str, int | None]:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from bags.concurrency import FifoCache
+from bags.dataset.address import RecordRanges, Source
 from bags.dataset.batch import Column
 from bags.dataset.field import Field
-from bags.dataset.record_ranges import RecordRanges, Source
 from bags.dataset.refs import MISSING
 from bags.dataset.selection import Selection
 from bags.dataset.spec import FieldType, parse_type
@@ -43,8 +43,7 @@ def optional_field(field: Field) -> Field:
 class Absent:
     """Takes the place of a `DatasetReader` for fields that datapoints do not have.
 
-    Args:
-        find: Returns the reader of a folder that has a field: it knows what a column without values is.
+    `find` returns the reader of a folder that has a field: its type decides what an empty column is.
     """
 
     _folder = None

@@ -1,4 +1,4 @@
-"""Where the datapoints of a dataset are: rows of folders. Reading these, and putting it together."""
+"""Resolves datapoints to rows of folders, reads these, and merges the results."""
 
 from __future__ import annotations
 
@@ -8,38 +8,67 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bags.bag.bag_file import BagFile
 from bags.bag.sharding import Concatenated
 from bags.concurrency import map_concurrently
 from bags.dataset.batch import Column, join_columns, take
 from bags.dataset.columns import read_records, read_values
 from bags.dataset.key_index import KeyIndex, Matches, open_key_index
-from bags.dataset.record_ranges import RecordRanges, join_ranges
 from bags.dataset.selection import PerRowItems, Selection, divide
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, check_index, offsets_of
 from bags.storage import Hints, Store
 
-__all__ = ['Address', 'Addressable', 'Datapoint', 'group_by_part', 'merge_columns', 'merge_ranges']
+__all__ = [
+    'Address',
+    'Addressable',
+    'Datapoint',
+    'RecordRanges',
+    'Source',
+    'group_by_part',
+    'merge_columns',
+    'merge_ranges',
+]
 
 Datapoint = dict[str, Any]
 """A value for each field."""
 
 
 class Address(NamedTuple):
-    """Some of the datapoints that were asked for, as rows of one folder."""
+    """Datapoints as rows of one folder."""
 
     reader: Any
     """The `DatasetReader` of the folder."""
     rows: Int64s
     """Its datapoints, shape (n,)."""
     selection: Selection
-    """What is asked of them."""
+    """The fields and items to read."""
     places: Int64s | None
-    """Where they are among all that was asked for, shape (n,); None if they are all of it, in order."""
+    """Their positions in the result, shape (n,); None if they are the whole result, in order."""
 
     def at(self, places: Int64s) -> Address:
-        """Returns the address where what was asked for is at these places of something larger."""
+        """Returns the address with positions in a larger result, in which this one is at `places`."""
         return self._replace(places=places if self.places is None else places[self.places])
+
+
+class Source(NamedTuple):
+    """A bag that records are in."""
+
+    bag: BagFile
+    unsigned: bool
+    """Whether its integers are unsigned whatever their type says: Bags 0.x wrote it."""
+
+
+class RecordRanges(NamedTuple):
+    """Where the records of a field lie, of n datapoints."""
+
+    sources: Sequence[Source]
+    which: Int64s
+    """The source of each datapoint, shape (n,)."""
+    firsts: Int64s
+    """Its first record, shape (n,); `MISSING` where there is no value."""
+    counts: Int64s
+    """How many records it has there, shape (n,): of a plain field 1, or 0 where the value is missing."""
 
 
 def group_by_part(
@@ -80,8 +109,18 @@ def merge_ranges(addresses: Sequence[Address], found: Sequence[RecordRanges]) ->
     """Returns the record ranges of all addresses, in the order that was asked for."""
     if len(found) == 1 and addresses[0].places is None:
         return found[0]
-    places = [address.places for address in addresses if address.places is not None]
-    return join_ranges(found, _inverse(np.concatenate(places)))
+    order = _inverse(np.concatenate([address.places for address in addresses if address.places is not None]))
+    sources: list[Source] = []
+    which = []
+    for part in found:
+        which.append(part.which + len(sources))
+        sources += part.sources
+    return RecordRanges(
+        sources,
+        np.concatenate(which)[order],
+        np.concatenate([part.firsts for part in found])[order],
+        np.concatenate([part.counts for part in found])[order],
+    )
 
 
 def _inverse(places: Int64s) -> Int64s:
@@ -91,9 +130,9 @@ def _inverse(places: Int64s) -> Int64s:
 
 
 class Addressable(abc.ABC):
-    """A sequence of datapoints that come down to rows of folders: what readers and views define, and reading.
+    """A sequence of datapoints, each a row of a folder. Readers and views define `_resolve`.
 
-    To read is to resolve to addresses, to read each folder, and to put the results in order.
+    A read resolves datapoints to addresses, reads each folder, and puts the results in order.
     """
 
     _types: Spec
@@ -106,7 +145,7 @@ class Addressable(abc.ABC):
 
     @abc.abstractmethod
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        """Returns the rows of folders that datapoints come down to, reading no payload."""
+        """Returns the rows of folders that hold datapoints, without reading payload."""
 
     def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
         """Returns what `read`, a function of `bags.dataset.columns`, gives for each field."""

@@ -1,4 +1,4 @@
-"""Where windows are: their anchors in each datapoint, and the items of each field that they take."""
+"""Anchors of windows in each datapoint, and the items of each field that a window takes."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class Anchors:
     stride: int
     """Items of `every` from one anchor to the next."""
     padding: Padding = 'edge'
-    """What becomes of windows that leave their datapoint."""
+    """How items outside the datapoint are filled; 'drop': no such windows."""
     bounds: tuple[float, float] = NO_BOUNDS
-    """Where anchors may be in a datapoint, in seconds."""
+    """The first and last time of anchors in a datapoint, in seconds."""
     clocks: dict[str, Clock | None] = dataclasses.field(default_factory=dict)
-    """When the items of each field happen; None where nothing says so."""
+    """The clock of each field; None without times."""
 
     def __post_init__(self) -> None:
         self.recordings = {
@@ -70,11 +70,11 @@ class Anchors:
             if self.dataset._types[name].word == 'audio' and not self.dataset._types[name].sequence
         }
         self._clock = self.clocks.get(self.every) if isinstance(self.every, str) else None
-        """When anchors are; None where nothing says so, or it is not known yet."""
+        """The clock of the anchors; None without times, or until `layout` makes it."""
         self._known: Layout | None = None
 
     def layout(self) -> Layout:
-        """Returns where windows are.
+        """Returns the windows of all datapoints.
 
         Raises:
             ValueError: Fields that go together have sequences of different lengths, or a window no items.

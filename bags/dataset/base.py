@@ -14,13 +14,12 @@ import numpy.typing as npt
 
 from bags.dataset.address import Address, Datapoint
 from bags.dataset.batch import spread
-from bags.dataset.display import as_html, as_text, heading
+from bags.dataset.display import as_html, as_text, heading, thumbnails
 from bags.dataset.field_access import FieldAccess
 from bags.dataset.key_index import Matches, sort_matches
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.selection import Fields, Selection, select_fields, select_whole
 from bags.dataset.spec import Spec
-from bags.dataset.thumbnails import thumbnails
 from bags.indexing import Int64s, as_indices, check_index
 
 __all__ = ['Datapoint', 'Dataset', 'Indices', 'Select', 'View', 'check_dataset']
@@ -57,8 +56,8 @@ class Dataset(FieldAccess):
     def unfinished(self) -> bool:
         """Whether it is being written, or its writer ended early: by an exception, or because it was killed.
 
-        `resume=True` continues such a dataset, and `bags.recover` accepts it as it is. Found out when it is
-        first asked for.
+        `resume=True` continues such a dataset, and `bags.recover` accepts it as it is. Looked up on first
+        use.
         """
         if self._unfinished is None:
             self._unfinished = self._is_unfinished()
@@ -88,7 +87,7 @@ class Dataset(FieldAccess):
 
     @property
     def metadata(self) -> Metadata:
-        """What its author says of it and of its fields, as values of JSON; empty if nothing."""
+        """What the author wrote of it and of its fields, as values of JSON; empty by default."""
         return {}
 
     # Public access.

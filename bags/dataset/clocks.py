@@ -1,6 +1,6 @@
-"""When the items of a field happen: by a field of times, by a rate, or by the timestamps of videos.
+"""Clocks: the times of the items of a field, from a field of times, a rate, or timestamps of videos.
 
-A clock answers for many datapoints at once. Times are float64 seconds on the clock of their datapoint, which
+A clock takes many datapoints at once. Times are float64 seconds on the clock of their datapoint, which
 all its fields share.
 """
 
@@ -34,7 +34,7 @@ MAX_OPEN_RECORDINGS = 64
 
 
 class Clock(ABC):
-    """When the items of a field happen. Times rise from item to item."""
+    """The times of the items of a field, which increase from item to item."""
 
     def __init__(self, dataset: Dataset, field: str) -> None:
         self.dataset = dataset
@@ -90,7 +90,7 @@ class RateClock(Clock):
 
 
 class TableClock(Clock):
-    """Items whose times are read: from the field `times`, in units of `scale` seconds, or out of videos."""
+    """Items whose times are read: from the field `times`, in units of `scale` seconds, or from videos."""
 
     def __init__(self, dataset: Dataset, field: str, times: str | None = None, scale: float = 1.0) -> None:
         super().__init__(dataset, field)
@@ -170,9 +170,9 @@ class TableClock(Clock):
 
 
 def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock | None:
-    """Returns the clock of a field; None if nothing says when its items happen.
+    """Returns the clock of a field; None if it has no times.
 
-    `source` is the field of its times, or its rate, instead of what the metadata says.
+    `source` is the field of its times, or its rate, in place of those in the metadata.
 
     Raises:
         TypeError, ValueError: No such times, invalid metadata, or another number of times than of items.

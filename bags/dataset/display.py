@@ -1,10 +1,31 @@
-"""How a dataset is displayed: a heading and its fields, as text and in notebooks."""
+"""How a dataset is displayed: a heading, its fields, and in notebooks the first datapoints."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import io
+import reprlib
+from collections.abc import Iterable, Mapping
+from typing import Any, BinaryIO, Protocol
 
-__all__ = ['as_html', 'as_text', 'heading']
+import numpy as np
+
+from bags.dataset.selection import IMAGE_WORDS, VIDEO_WORDS
+from bags.dataset.spec import Spec
+from bags.errors import BagsError
+from bags.formats.scalars import check_value_size
+from bags.indexing import Int64s
+
+__all__ = ['as_html', 'as_text', 'heading', 'thumbnails']
+
+SOUND_WORDS = frozenset(['audio', 'flac', 'opus', 'wav'])
+SIDE = 96
+"""Pixels of the longer side."""
+MAX_PIXELS = 1 << 26
+MAX_BYTES = 1 << 25
+"""Of a record: larger ones are shown by their size."""
+MAX_ITEMS = 6
+MAX_TEXT = 120
 
 
 def heading(name: str, count: int, shards: int, unfinished: bool) -> str:
@@ -23,13 +44,7 @@ def as_text(heading: str, spec: Mapping[str, str]) -> str:
 def as_html(
     heading: str, spec: Mapping[str, str], columns: Mapping[str, Mapping[str, str]] | None = None
 ) -> str:
-    """Returns the heading and a table of the fields.
-
-    Args:
-        heading: As text.
-        spec: Type by field.
-        columns: More columns by heading: HTML by field.
-    """
+    """Returns the heading and a table of the fields. `columns` are more columns by heading: HTML by field."""
     from html import escape  # 3 ms of `import bags`.
 
     left = '<td style="text-align:left;vertical-align:top">'
@@ -43,3 +58,110 @@ def as_html(
     )
     head = f'<tr>{head}</tr>' if columns else ''
     return f'<p>{escape(heading)}</p><table>{head}{rows}</table>'
+
+
+# Values as they stand in a table: images and first frames as small pictures, others as text.
+
+
+class Readable(Protocol):
+    """What is needed of a dataset."""
+
+    _types: Spec
+
+    def __getitem__(self, key: Any) -> Any: ...
+    def file(self, index: int, field: str, item: int | None = None) -> BinaryIO: ...
+    def _lengths(self, indices: Int64s, field: str) -> Int64s: ...
+
+
+def thumbnails(dataset: Readable, rows: Iterable[int]) -> dict[str, dict[str, str]]:
+    """Returns HTML by field, for each datapoint; of what cannot be read it is the error."""
+    return {str(row): {name: _thumbnail(dataset, row, name) for name in dataset._types} for row in rows}
+
+
+def _thumbnail(dataset: Readable, row: int, field: str) -> str:
+    from html import escape
+
+    kind = dataset._types[field]
+    try:
+        count = int(dataset._lengths(np.array([row]), field)[0]) if kind.sequence else 1
+        note = f'{count} × ' if kind.sequence else ''
+        if not count:
+            return escape(str(dataset[row, field][field]))
+        if kind.word in IMAGE_WORDS or kind.word in VIDEO_WORDS or kind.word in SOUND_WORDS:
+            return note + _media(dataset, row, field, kind.word)
+        shown = {field: range(MAX_ITEMS)} if kind.sequence else field
+        if not kind.sequence and (size := _size(dataset, row, field)) > MAX_BYTES:
+            return f'{size:,} bytes'
+        return note + escape(_as_text(dataset[row, shown][field], is_sequence=kind.sequence))
+    except ValueError as exc:
+        if kind.optional and not isinstance(exc, BagsError):
+            return 'None'
+        return escape(f'{type(exc).__name__}: {exc}'[:MAX_TEXT])
+    except Exception as exc:  # A table of what can be shown is never an error by itself.
+        return escape(f'{type(exc).__name__}: {exc}'[:MAX_TEXT])
+
+
+def _size(dataset: Readable, row: int, field: str) -> int:
+    with dataset.file(row, field) as file:
+        return file.seek(0, io.SEEK_END)
+
+
+def _media(dataset: Readable, row: int, field: str, word: str) -> str:
+    with dataset.file(row, field, 0 if dataset._types[field].sequence else None) as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(0)
+        try:
+            if word in IMAGE_WORDS and size <= MAX_BYTES:
+                return _image(file)
+            if word in VIDEO_WORDS:
+                return _first_frame(file)
+        except ImportError:
+            pass
+    return f'{size:,} bytes'
+
+
+def _image(file: BinaryIO) -> str:
+    from PIL import Image
+
+    with Image.open(file) as image:
+        check_value_size(image.width * image.height, MAX_PIXELS, 'an image')
+        image.draft('RGB', (SIDE, SIDE))  # Reads a JPEG at a reduced size.
+        return _as_html(image)
+
+
+def _first_frame(file: BinaryIO) -> str:
+    import av
+    from PIL import Image
+
+    container: Any
+    with av.open(file, metadata_errors='replace') as container:
+        stream = container.streams.video[0]
+        check_value_size(stream.width * stream.height, MAX_PIXELS, 'a frame')
+        frame = next(container.decode(stream))
+        scale = SIDE / max(frame.width, frame.height, 1)
+        small = frame.reformat(
+            max(1, round(frame.width * scale)), max(1, round(frame.height * scale)), 'rgb24'
+        )
+        return _as_html(Image.fromarray(small.to_ndarray()))
+
+
+def _as_html(image: Any) -> str:
+    if image.mode.startswith('I') or image.mode == 'F':  # Depth: of more than 8 bits.
+        from PIL import Image
+
+        values = np.asarray(image, np.float32)
+        low, high = float(values.min(initial=0)), float(values.max(initial=0))
+        image = Image.fromarray(((values - low) * (255 / max(high - low, 1))).astype(np.uint8))
+    image.thumbnail((SIDE, SIDE))
+    buffer = io.BytesIO()
+    image.convert('RGB').save(buffer, 'JPEG', quality=80)
+    return f'<img src="data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}">'
+
+
+def _as_text(value: Any, *, is_sequence: bool) -> str:
+    if isinstance(value, np.ndarray):
+        if value.size <= MAX_ITEMS:
+            return np.array2string(value, precision=4, separator=', ')
+        return f'{value.dtype} {value.shape[1:] if is_sequence else value.shape}'
+    text = value if isinstance(value, str) else reprlib.repr(value)
+    return text if len(text) <= MAX_TEXT else f'{text[:MAX_TEXT]}…'

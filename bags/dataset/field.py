@@ -1,16 +1,18 @@
-"""One field of a dataset folder: from refs to values."""
+"""One field of a dataset folder: from refs to values, and records that are opened as files."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from bags.bag.bag_file import BagFile
+from bags.bag.open import open_bag
+from bags.bag.options import ReaderOptions
 from bags.concurrency import FifoCache
-from bags.dataset.record import Record
 from bags.dataset.refs import MISSING, BadRef, dangling
 from bags.dataset.schema import Decoder
 from bags.dataset.selection import FrameSelection, select_items
@@ -19,8 +21,9 @@ from bags.errors import BagsError, DecodeError
 from bags.formats.arrays import invalid_row
 from bags.indexing import Int64s
 from bags.media.video import JoinedVideos, Video, decode_video
+from bags.storage.range_file import RangeFile
 
-__all__ = ['Field']
+__all__ = ['Field', 'Record', 'open_record']
 
 MAX_SINGLE_ITEMS = 4  # More items are read as a batch,
 MAX_SINGLE_BYTES = 1 << 14  # and larger ones of a fixed size.
@@ -29,15 +32,7 @@ MAX_OPEN_VIDEOS = 16
 
 
 class Field:
-    """The values of one field.
-
-    Args:
-        name: The field.
-        kind: Its type.
-        place: The place of its first ref in a row of refs.
-        bag: Its records.
-        decoder: What makes values of them.
-    """
+    """The values of one field. `place` is the position of its first ref in a row of refs."""
 
     def __init__(self, name: str, kind: FieldType, place: int, bag: BagFile, decoder: Decoder) -> None:
         self.name = name
@@ -58,22 +53,18 @@ class Field:
         )
         self._video_lengths: dict[int, int] = {}
 
-    # One row.
+    # One row, by its refs. Any error makes the reader read the row as a batch, which raises what is wrong.
 
     def read(self, refs: Sequence[int]) -> Any:
-        """Returns the value of a row of refs; None if it is missing.
-
-        Raises:
-            BadRef: A ref that leads outside the bag.
-            DecodeError: Its decoder fails.
-        """
+        """Returns the value of a row; None if it is missing."""
         first = refs[self.place]
         if not self.kind.sequence:
             return None if self.kind.optional and first == MISSING else self.value(first)
         count = refs[self.place + 1]
         if self.kind.optional and first == MISSING and not count:
             return None
-        return self.values(self.span(first, count))
+        self.check_items(first, count)
+        return self.values(self._records(first, count))
 
     def read_items(self, refs: Sequence[int], items: range | slice | list[int] | FrameSelection) -> Any:
         """Returns some items of a row's sequence, or some frames; None if it is missing."""
@@ -81,41 +72,28 @@ class Field:
         count = refs[self.place + 1] if self.kind.sequence else 1
         if isinstance(items, FrameSelection):
             return self.frames(first, count, items)
-        if first == MISSING or (count and first + count > self.bag.count):
-            if self.kind.optional and first == MISSING and not count:
-                return None
-            self.span(first, count)  # Raises.
+        if self.kind.optional and first == MISSING and not count:
+            return None
+        records = self._records(first, count)
         if isinstance(items, range) and items.start >= 0 and items.stop >= 0 and items.step > 0:
             items = slice(items.start, items.stop, items.step)
-        chosen = range(count)[items] if isinstance(items, slice) else select_items(items, count)
-        records = list(map(first.__add__, chosen))
-        return self.values(records)
+        if isinstance(items, slice):
+            return self.values(records[items])
+        return self.values([records[item] for item in select_items(items, count)])
 
     def value(self, index: int) -> Any:
         """Returns the value of one record."""
         decode = self.decoder.decode
-        try:
-            record = self._get(index)
-        except Exception:
-            if index >= self.bag.count:
-                raise BadRef(0, self.describe_bad(index)) from None
-            raise
+        record = self._get(index)
         try:
             return record if decode is None else decode(record)
         except Exception as exc:
             self._fail(index, exc)
 
-    def span(self, first: int, count: int) -> range:
-        """Returns the records of a sequence.
-
-        Raises:
-            BadRef: Some of them are outside the bag.
-        """
-        if count and first + count > self.bag.count:
-            raise BadRef(0, self.describe_bad(first + count - 1))
-        if first == MISSING:
-            raise BadRef(0, self.describe_bad(first))
-        self.check_items(first, count)
+    def _records(self, first: int, count: int) -> range:
+        """Returns the records of a sequence, or raises IndexError if there are no such records."""
+        if first == MISSING or (count and first + count > self.bag.count):
+            raise IndexError(first)
         return range(first, first + count)
 
     def check_items(self, first: int, count: int) -> None:
@@ -124,11 +102,6 @@ class Field:
             size, limit = self.decoder.length, self.decoder.max_items
             detail = f'{count} items of {size} bytes exceed max_value_size, which allows {limit} items'
             raise DecodeError(self.name, first, self.kind.text, detail, self.bag.path)
-
-    def describe_bad(self, ref: int) -> str:
-        """Returns what is wrong with a ref, for errors."""
-        what = 'no value, in a field that is not optional' if ref == MISSING else f'record {ref}'
-        return f'field {self.name!r}: refers to {what}; {self.bag.path} has {self.bag.count} records'
 
     def _fail(self, index: int, exc: Exception) -> None:
         """Raises the error of a record whose decoder failed."""
@@ -155,8 +128,11 @@ class Field:
         bad = dangling(self.kind, firsts, counts, self.bag.count)
         if np.count_nonzero(bad):
             position = int(bad.argmax())
-            last = firsts[position] if counts is None else firsts[position] + counts[position] - 1
-            raise BadRef(position, self.describe_bad(int(last)))
+            last = int(firsts[position] if counts is None else firsts[position] + counts[position] - 1)
+            is_missing = int(firsts[position]) == MISSING
+            what = 'no value, in a field that is not optional' if is_missing else f'record {last}'
+            detail = f'field {self.name!r}: refers to {what}; {self.bag.path} has {self.bag.count} records'
+            raise BadRef(position, detail)
 
     def values(self, indices: Sequence[int] | Int64s) -> npt.NDArray[Any] | list[Any]:
         """Returns values: one new array (n, *shape) if the type has a fixed size, else a list."""
@@ -200,15 +176,6 @@ class Field:
         decode = self.decoder.decode
         if self.decoder.lazy or (len(indices) <= MAX_SINGLE_RECORDS and not self.bag.is_remote):
             records: list[Any] = list(map(self._get, indices.tolist()))
-        elif decode is bytes.decode and (padded := self.bag.padded(indices)) is not None:
-            # Short texts are slices of a single one: a batch of 256 takes 43 us so, decoded one by one 52.
-            rows, sizes = padded
-            try:
-                text = str(rows.data, 'ascii')
-            except UnicodeDecodeError:
-                return list(map(bytes.decode, self.bag.read(indices)))
-            places = zip(range(0, rows.size, rows.shape[1]), sizes.tolist(), strict=True)
-            return [text[start : start + size] for start, size in places]
         else:
             records = self.bag.views(indices) if self.decoder.accepts_view else self.bag.read(indices)
         if decode is None:
@@ -235,7 +202,8 @@ class Field:
         """
         if self.kind.optional and first == MISSING and not (self.kind.sequence and count):
             return None
-        records = self.span(first, count)
+        self.check_items(first, count)
+        records = self._records(first, count)
         video = JoinedVideos(
             len(records),
             lambda clip: self._videos[records[clip]],
@@ -263,3 +231,64 @@ def _table(bag: BagFile, decoder: Decoder) -> npt.NDArray[Any] | None:
     if decoder.dtype.kind in 'bU' or not (decoder.is_scalar or decoder.shape):
         return None
     return np.ndarray((bag.count, *decoder.shape), decoder.dtype, bag.file.buffer)
+
+
+class Record:
+    """A record that is opened when it is used: what decoders with the attribute `lazy` take.
+
+    Creating it reads nothing. It keeps the files of the bag open, also when the dataset is closed. A
+    pickled one opens them again, by their path.
+    """
+
+    __slots__ = ('_again', 'bag', 'field', 'index', 'type')
+
+    def __init__(self, bag: BagFile, index: int, field: str, type: str) -> None:
+        if not 0 <= index < bag.count:
+            raise IndexError(index)
+        self.bag: BagFile | None = bag
+        self.index = index
+        self.field = field
+        self.type = type
+        self._again: tuple[str, ReaderOptions | None] = bag.path, bag.options
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f'{self._again[0]}, field {self.field!r} of type {self.type}, record {self.index}'
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether reading it may wait for a network: it is not known of a pickled one."""
+        return self.bag is None or self.bag.is_remote
+
+    def open(self) -> BinaryIO:
+        """Opens it: its bytes on disk, or in memory if it is compressed; at a position of its own."""
+        path, options = self._again
+        if self.bag is None:
+            assert options is not None
+            self.bag = open_bag(options.store_of(path), path, options)
+        return open_record(self.bag, self.index)
+
+    def error(self, exc: Exception) -> DecodeError:
+        """Returns the error to raise for what went wrong with its content."""
+        return DecodeError(self.field, self.index, self.type, str(exc) or type(exc).__name__, self._again[0])
+
+    def __repr__(self) -> str:
+        return f'Record({self.name!r})'
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {'again': self._again, 'index': self.index, 'field': self.field, 'type': self.type}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.bag = None
+        self._again = state['again']
+        self.index, self.field, self.type = state['index'], state['field'], state['type']
+
+
+def open_record(bag: BagFile, index: int) -> BinaryIO:
+    """Opens a record as a seekable file."""
+    if bag.codec is not None:
+        return io.BytesIO(bag.get(index))
+    bag.check_record(index)
+    start, stop = bag.where(index)
+    return RangeFile(bag.file, start, stop, f'{bag.path}, record {index}')  # type: ignore[return-value]

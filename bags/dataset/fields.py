@@ -20,14 +20,7 @@ __all__ = ['OpenFields']
 
 
 class OpenFields(dict[str, Field]):
-    """Fields by name. Damage of a field raises when it is first read.
-
-    Args:
-        folder: Where their bags are.
-        schema: Their types.
-        decoders: What makes values of their records.
-        refs: What refers to their records; None in a folder of Granular.
-    """
+    """Fields by name. Damage of a field raises when it is first read. `refs` is None in a Granular folder."""
 
     def __init__(self, folder: Folder, schema: Schema, decoders: DecoderCache, refs: BagFile | None) -> None:
         self._folder = folder

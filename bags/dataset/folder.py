@@ -1,4 +1,4 @@
-"""The files of a dataset folder: which there are, who wrote them, and where each field's bag is."""
+"""The files of a dataset folder: their names, the library that wrote them, and the bag of each field."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bags.bag.options import (
 )
 from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import cached_attribute, map_in_threads
-from bags.dataset.ask import names_in
+from bags.dataset.listing import names_in
 from bags.dataset.metadata import METADATA
 from bags.dataset.schema import Schema, parse_schema
 from bags.dataset.shard_index import INDEX, Shard
@@ -54,23 +54,23 @@ def not_a_folder(path: str) -> NotADirectoryError:
 
 
 class Folder:
-    """The files of a dataset folder: its spec, its refs, and where the bag of each field is."""
+    """The files of a dataset folder: its spec, its refs, and the bag of each field."""
 
     def __init__(self, store: Store, path: str, options: ReaderOptions, known: Shard | None = None) -> None:
         self.store = store
         self.path = path
         self.options = options
         self.known: Shard | None = None
-        """What a listing or an index says of it, if it is remote or there is an index."""
+        """Its entry in a listing or an index, if it is remote or there is an index."""
         if known is not None and known.sizes and (known.counts is not None or store.can_list):
             self.known = known
         self.starts = options.limits_placement is LimitsPlacement.STARTS
-        """Whether Bags 0.x wrote it, as far as is known: `open_refs` finds out."""
+        """Whether Bags 0.x wrote it: known once `open_refs` was called."""
         self._spec: bytes | None = None
         self._refs: BagFile | None = None
-        """What `look` has read."""
+        """What `load` has read."""
         self._version: str | None = None
-        """Of its spec.json, if it is local and was read by `look`."""
+        """Of its spec.json, if it is local and was read by `load`."""
         self._begun: BagFile | None = None
         """Refs that a writer has begun, without a datapoint so far."""
 
@@ -81,8 +81,8 @@ class Folder:
             return set(self.known.sizes)
         return names_in(self.store, self.path)
 
-    def look(self, refs: bool = True) -> None:
-        """Reads what opening the folder needs, once; what fails raises where it is used.
+    def load(self, refs: bool = True) -> None:
+        """Reads the files that opening the folder needs, once. Errors raise where the content is used.
 
         Of a local folder that is the spec, whose version tells this dataset from one that replaces it while
         fields are opened; of a remote one also the refs, unless `refs` is False, at the same time.
@@ -95,13 +95,13 @@ class Folder:
                 names.append('')
             if self.options.cache is not None:
                 self.learn()
-            map_in_threads(self._look_at, names, len(names))
+            map_in_threads(self._load_file, names, len(names))
             return
         with contextlib.suppress(OSError):
             file = self.store.open(self.store.join(self.path, 'spec.json'), Hints(mapped=False))
             self._spec, self._version = bytes(file.fetch(0, file.size)), file.version
 
-    def _look_at(self, name: str) -> None:
+    def _load_file(self, name: str) -> None:
         path = self.store.join(self.path, name)
         with contextlib.suppress(OSError, BagsError):
             if name == 'refs.bag':
@@ -293,7 +293,7 @@ class Folder:
         return b''
 
     def learn(self) -> None:
-        """Has the cache learn the versions of all files, in one request."""
+        """Tells the cache the versions of all files, with one request."""
         from bags.storage.cache.store import CachedStore
 
         if isinstance(self.store, CachedStore):
@@ -310,13 +310,13 @@ class Folder:
         name = os.path.basename(bag.path)
         size = self.known.sizes.get(name)
         if size != bag.file.size:
-            self.refuse(f'expected {size} bytes of {name}, got {bag.file.size}')
+            self.raise_changed(f'expected {size} bytes of {name}, got {bag.file.size}')
         count = None if self.known.counts is None else self.known.counts.get(name)
         if count is not None and count != bag.count and not self.starts:
-            self.refuse(f'expected {count} records of {name}, got {bag.count}')
+            self.raise_changed(f'expected {count} records of {name}, got {bag.count}')
 
-    def refuse(self, detail: str) -> NoReturn:
-        """Says that it is not as it is known."""
+    def raise_changed(self, detail: str) -> NoReturn:
+        """Raises CorruptError: the folder differs from the index, or from the listing at open."""
         if self.known is not None and self.known.counts is not None:
             raise CorruptError(self.path, None, f'{detail}: {INDEX} is stale: run bags consolidate')
         raise CorruptError(self.path, None, f'{detail}: it has changed since the dataset was opened')

@@ -4,8 +4,8 @@
      "fields": {"state": {"rate": 200, "unit": "rad", "names": ["shoulder", "elbow"]},
                 "events": {"times": "event_time"}}}
 
-What it says is the author's own, but for these facts of a sequence field, which `bags.windows` uses: `rate`,
-items per second; `start`, the time of the first item in seconds, 0 unless given; and `times`, the field that
+The content is the author's, except for three facts of a sequence field that `bags.windows` uses: `rate`,
+items per second; `start`, the time of the first item in seconds, 0 by default; and `times`, the field that
 has the times of the items.
 """
 
@@ -35,7 +35,7 @@ __all__ = [
 
 METADATA = 'metadata.json'
 STATISTICS = 'statistics.json'
-"""What `bags.statistics` keeps beside the data."""
+"""Statistics of the fields, which `bags.statistics` writes."""
 MAX_METADATA_BYTES = 1 << 24
 
 Metadata = dict[str, Any]
@@ -122,7 +122,7 @@ def _check_fields(metadata: Metadata, types: Spec) -> None:
 
 
 def check_facts(name: str, facts: Any, types: Spec) -> None:
-    """Checks what metadata says of a field, as far as `bags.windows` uses it.
+    """Checks the facts of a field that `bags.windows` uses.
 
     Raises:
         TypeError, ValueError: As `dump_metadata`.

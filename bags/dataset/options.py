@@ -1,4 +1,4 @@
-"""Options of `bags.open` and the readers of datasets, and the store that they lead to."""
+"""Options of `bags.open` and of the readers of datasets."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ class FolderOptions(ReaderOptions):
 
 
 DEFAULTS = FolderOptions()
+SPELLED_OUT = ('decoders', 'cache_index', 'raw', 'filesystem', 'storage_options')
+"""Options in the signature of `bags.open` and the readers, for messages."""
 
 
 class ReadOptions(TypedDict, total=False):
@@ -63,7 +65,7 @@ def open_store(
         ValueError: An option of the cache without a cache.
     """
     if options:
-        refuse_unknown(options, ReadOptions.__annotations__)
+        refuse_unknown(options, [*SPELLED_OUT, *ReadOptions.__annotations__])
     if 'cache_size' in options and options.get('cache') is None:
         raise ValueError('cache_size: has no effect without cache')
     keywords = {**options, 'filesystem': filesystem, 'storage_options': storage_options}

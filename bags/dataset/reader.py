@@ -13,15 +13,14 @@ import numpy as np
 from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions, merge
 from bags.concurrency import ClosedHandle, cached_attribute, map_concurrently
-from bags.dataset.address import Address
+from bags.dataset.address import Address, RecordRanges, Source
 from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.batch import Column
+from bags.dataset.field import open_record
 from bags.dataset.fields import OpenFields
 from bags.dataset.folder import Folder
 from bags.dataset.metadata import Metadata, read_metadata
 from bags.dataset.options import ReadOptions, open_store
-from bags.dataset.record import open_record
-from bags.dataset.record_ranges import RecordRanges, Source
 from bags.dataset.refs import MISSING, BadRef
 from bags.dataset.refs_reader import RefsReader
 from bags.dataset.row_function import RowFunction, make_row_function
@@ -29,7 +28,7 @@ from bags.dataset.schema import DecoderCache
 from bags.dataset.selection import PerRowItems, Selection, select_fields, select_items, select_many
 from bags.errors import CorruptError
 from bags.formats.arrays import encode_array
-from bags.indexing import Int64s, check_index
+from bags.indexing import Int64s
 from bags.storage import Hints, Store
 
 __all__ = ['DatasetReader']
@@ -76,7 +75,7 @@ class DatasetReader(Dataset):
     def _over(self, folder: Folder, decoders: DecoderCache) -> Self:
         """Makes this the reader of a folder."""
         self.is_remote = folder.store.is_remote
-        folder.look()
+        folder.load()
         refs = folder.open_refs()
         in_memory = folder.options.limits_storage is LimitsStorage.IN_MEMORY
         if self.is_remote and in_memory and refs is not None:
@@ -91,7 +90,9 @@ class DatasetReader(Dataset):
         )
         self._fields: Any = OpenFields(folder, schema, decoders, refs)
         self._row_functions: dict[Any, RowFunction] = {}
-        """By the names of the fields; None: all."""
+        """By the names of the fields, None for all."""
+        self._item_functions: dict[Any, RowFunction] = {}
+        """The same, for rows of which some items or frames are asked."""
         return self
 
     def __len__(self) -> int:
@@ -133,7 +134,7 @@ class DatasetReader(Dataset):
     def close(self) -> None:
         self._refs = self._fields = ClosedHandle(f'bags.DatasetReader({self._folder.path!r})')
         self._key_indexes = self._fields
-        self._row_functions = {}
+        self._row_functions = self._item_functions = {}
 
     # One row: by a generated function where the files are mapped; else, and for errors, as a batch of one.
 
@@ -144,33 +145,28 @@ class DatasetReader(Dataset):
             datapoint = function(index)
             if datapoint is not None:
                 return datapoint
-        elif type(index) is int and type(fields) is dict:
-            return self._row(index, select_fields(fields, self._types))
+        if type(index) is int:
+            return self._row(index, None if fields is None else select_fields(fields, self._types))
         return super().__getitem__(key)
 
     def _row(self, index: int, selection: Selection | None) -> Datapoint:
         if self.is_remote:
             return super()._row(index, selection)
+        names = None if selection is None else tuple(selection)
         if selection is None or list(selection.values()).count(True) == len(selection):
-            names = None if selection is None else tuple(selection)
-            datapoint = (self._row_functions.get(names) or self._row_function(names))(index)
-            return super()._row(index, selection) if datapoint is None else datapoint
-        refs = self._refs.row(index)
-        datapoint = {}
-        try:
-            for name, items in selection.items():
-                field = self._fields[name]
-                datapoint[name] = field.read(refs) if items is True else field.read_items(refs, items)
-        except BadRef as exc:
-            raise CorruptError(self._refs.path, check_index(index, self._length), exc.detail) from None
-        return datapoint
+            function = self._row_functions.get(names) or self._row_function(names)
+        else:
+            function = self._item_functions.get(names) or self._row_function(names, has_items=True)
+        datapoint = function(index, selection)
+        return super()._row(index, selection) if datapoint is None else datapoint
 
-    def _row_function(self, fields: str | tuple[str, ...] | None) -> RowFunction:
+    def _row_function(self, fields: str | tuple[str, ...] | None, has_items: bool = False) -> RowFunction:
         """Returns the function of some fields, made when they are first asked for."""
         names = select_fields(fields, self._types)
-        function = make_row_function([self._fields[name] for name in names], self._refs)
-        if len(self._row_functions) < MAX_ROW_FUNCTIONS:
-            self._row_functions[fields] = function
+        function = make_row_function([self._fields[name] for name in names], self._refs, has_items)
+        known = self._item_functions if has_items else self._row_functions
+        if len(known) < MAX_ROW_FUNCTIONS:
+            known[fields] = function
         return function
 
     # Many rows: refs, then each field.
@@ -183,8 +179,12 @@ class DatasetReader(Dataset):
 
     def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
         try:
-            if self.is_remote:
-                return self._read_remote(indices, selection, read)
+            if self.is_remote:  # The refs while fields are opened, then all fields at once.
+                refs = self._fields.while_opening(selection, lambda: self._refs.of(indices, selection))
+                found = map_concurrently(
+                    lambda name: read(self._fields[name], refs[name], selection[name]), list(selection), True
+                )
+                return dict(zip(selection, found, strict=True))
             refs, columns = self._refs.of(indices, selection), {}
             for name, items in selection.items():
                 columns[name] = read(self._fields[name], refs[name], items)
@@ -192,30 +192,26 @@ class DatasetReader(Dataset):
             raise CorruptError(self._refs.path, int(indices[exc.position]), exc.detail) from None
         return columns
 
-    def _read_remote(
-        self, indices: Int64s, selection: Selection, read: Callable[..., Column]
-    ) -> dict[str, Column]:
-        """Reads the refs while fields are opened, then all fields at once."""
-        refs = self._fields.while_opening(selection, lambda: self._refs.of(indices, selection))
-        columns = map_concurrently(
-            lambda name: read(self._fields[name], refs[name], selection[name]), list(selection), True
-        )
-        return dict(zip(selection, columns, strict=True))
-
     def _item_counts(self, rows: Int64s, field: str, items: Any) -> Int64s:
         if isinstance(items, PerRowItems):
             return items.counts
         counts: Int64s = self._refs.of(rows, [field])[field][1]
         return counts
 
-    def _ranges_of(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
-        """Returns where the records of a field lie; None where frames of videos are asked for."""
-        refs, reader = self._refs.of(rows, [field])[field], self._fields[field]
-        firsts, counts = refs if reader.kind.sequence else (refs, None)
+    def _checked_refs(self, rows: Int64s, field: str) -> tuple[Int64s, Int64s | None]:
+        """Returns the first records of datapoints, and, of a sequence, how many they have."""
+        refs = self._fields.while_opening([field], lambda: self._refs.of(rows, [field]))[field]
+        firsts, counts = refs if self._fields[field].kind.sequence else (refs, None)
         try:
-            reader.check(firsts, counts)
+            self._fields[field].check(firsts, counts)
         except BadRef as exc:
             raise CorruptError(self._refs.path, int(rows[exc.position]), exc.detail) from None
+        return firsts, counts
+
+    def _ranges_of(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
+        """Returns where the records of a field lie; None where frames of videos are asked for."""
+        firsts, counts = self._checked_refs(rows, field)
+        reader = self._fields[field]
         if isinstance(items, PerRowItems):
             if items.are_frames:
                 return None
@@ -231,15 +227,10 @@ class DatasetReader(Dataset):
     def _open_file(self, row: int, field: str, items: Any) -> BinaryIO | None:
         """Opens a record, or that of the one item asked for, as a file; None if the value is missing."""
         rows = np.array([row], np.int64)
-        refs = self._fields.while_opening([field], lambda: self._refs.of(rows, [field]))[field]
-        reader = self._fields[field]
         if isinstance(items, PerRowItems) and items.are_frames:
             return io.BytesIO(encode_array(self._rows(rows, {field: items})[0][field]))
-        firsts, counts = refs if reader.kind.sequence else (refs, None)
-        try:
-            reader.check(firsts, counts)
-        except BadRef as exc:
-            raise CorruptError(self._refs.path, row, exc.detail) from None
+        firsts, counts = self._checked_refs(rows, field)
+        reader = self._fields[field]
         if reader.kind.optional and firsts[0] == MISSING and (counts is None or not counts[0]):
             return None
         if counts is not None:
@@ -251,17 +242,17 @@ class DatasetReader(Dataset):
     def _bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
         if index >= self._length:
             return self._folder.size(fields)
-        refs, total = self._refs.row(index), 0
+        names, total = tuple(self._types if fields is None else fields), 0
+        refs = self._refs.of(np.array([index]), names)
         if self._refs.bag is not None:
             total = self._refs.bag.where(index)[0] + index * ENTRY
-        for name in self._types if fields is None else fields:
-            field = self._fields[name]
-            bag, ref = field.bag, refs[field.place]
-            missing = ref >= bag.count or (field.kind.sequence and not refs[field.place + 1])
-            if missing:
+        for name in names:
+            field, bag = self._fields[name], self._fields[name].bag
+            firsts, counts = refs[name] if field.kind.sequence else (refs[name], np.ones(1))
+            if firsts[0] >= bag.count or not counts[0]:  # It has no record.
                 total += bag.size * index // self._length
             else:
-                total += bag.where(ref)[0] + ref * ENTRY
+                total += bag.where(int(firsts[0]))[0] + int(firsts[0]) * ENTRY
         return total
 
     # Other processes.

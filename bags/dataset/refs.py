@@ -41,8 +41,7 @@ def dangling(
 
     Args:
         kind: The type of the field.
-        firsts: Record indices; for a sequence those of the first items.
-        counts: Numbers of items of sequences; None for a plain field.
+        firsts, counts: Its refs; `counts` is None for a plain field.
         records: Number of records in the bag.
     """
     last = firsts if counts is None else firsts + counts - 1

@@ -13,7 +13,7 @@ from bags.bag.verified import VerifiedBlocks, as_slice
 from bags.concurrency import cached_attribute, map_concurrently
 from bags.dataset.refs import RefsFormat
 from bags.errors import CorruptError
-from bags.indexing import Int64s, check_index
+from bags.indexing import Int64s
 
 __all__ = ['RefsReader']
 
@@ -39,7 +39,6 @@ class RefsReader:
         """By fields, the blocks in which datapoint i has record i of each field."""
         self.is_table = bag is not None and bag.length == format.stride
         """Whether the refs seem to be a table of rows of one length, in memory."""
-        self._get: Callable[[int], bytes] | None = None
 
     @cached_attribute
     def verified(self) -> VerifiedBlocks:
@@ -52,25 +51,6 @@ class RefsReader:
             bag.count,
             lambda start, stop: limits.holds(slice(start, stop)) and format.has_tags(table[start:stop]),
         )
-
-    def row(self, index: int) -> tuple[int, ...]:
-        """Returns the refs of a datapoint, one integer for a plain field, first and count for a sequence.
-
-        Raises:
-            IndexError: No such datapoint.
-            CorruptError: Damaged refs.
-        """
-        if not 0 <= index < self.count:
-            index = check_index(index, self.count)
-        if self.bag is None:
-            return (index,) * len(self.format.spec)
-        if self._get is None:
-            self._get = self.bag.get
-        record = self._get(index)
-        try:
-            return self.format.unpack(record)
-        except ValueError as exc:
-            raise CorruptError(self.path, index, str(exc)) from exc
 
     def of(self, indices: Int64s, names: Iterable[str]) -> dict[str, Any]:
         """Returns the refs of datapoints by field: (n,), or for a sequence a pair of firsts and counts.

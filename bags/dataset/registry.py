@@ -1,6 +1,6 @@
-"""The words of the built-in types, and what may stand in their parentheses.
+"""The built-in types: the functions behind each word, and the arguments that they take.
 
-To add a format: a pair of functions in one of the modules beside this one, and a line in each table here.
+To add a format: a pair of functions in a module of `bags.formats`, and a line in the table here.
 """
 
 from __future__ import annotations
@@ -20,92 +20,51 @@ from bags.media import audio, stored, video
 
 __all__ = ['bind_decoder', 'bind_encoder', 'check_type', 'decoders', 'encoders', 'fixed_dtype', 'known_types']
 
-encoders: dict[str, Callable[..., Any]] = {
-    'bytes': scalars.encode_bytes,
-    'utf8': scalars.encode_utf8,
-    'bool': scalars.encode_bool,
-    'int': scalars.encode_int,
-    'uint': scalars.encode_uint,
-    'float': scalars.encode_float,
-    'i64': scalars.encode_int,
-    'u64': scalars.encode_uint,
-    'msgpack': trees.encode_msgpack,
-    'json': trees.encode_json,
-    'array': arrays.encode_array,
-    'tree': trees.encode_tree,
-    'jpeg': images.encode_jpeg,
-    'jpg': images.encode_jpeg,
-    'png': images.encode_png,
-    'webp': images.encode_webp,
-    'avif': images.encode_avif,
-    'image': images.encode_image,
-    'mp4': videos.encode_mp4,
-    'webm': videos.encode_webm,
-    'mkv': videos.encode_mkv,
-    'video': stored.encode_video,
-    'wav': wav.encode_wav,
-    'flac': audio_formats.encode_flac,
-    'opus': audio_formats.encode_opus,
-    'audio': stored.encode_audio,
-}
-"""Word → function of a value and the type's arguments, which are strings. It returns bytes, a buffer, or a
-binary file open at its start, which whoever writes the record copies from and closes."""
-
-decoders: dict[str, Callable[..., Any]] = {
-    'bytes': scalars.decode_bytes,
-    'utf8': scalars.decode_utf8,
-    'bool': scalars.decode_bool,
-    'int': scalars.decode_int,
-    'uint': scalars.decode_uint,
-    'float': scalars.decode_float,
-    'i64': scalars.decode_i64,
-    'u64': scalars.decode_uint,
-    'msgpack': trees.decode_msgpack,
-    'json': trees.decode_json,
-    'array': arrays.decode_array,
-    'tree': trees.decode_tree,
-    'jpeg': images.decode_jpeg,
-    'jpg': images.decode_jpeg,
-    'png': images.decode_png,
-    'webp': images.decode_webp,
-    'avif': images.decode_avif,
-    'image': images.decode_image,
-    'mp4': videos.decode_mp4,
-    'webm': videos.decode_webm,
-    'mkv': videos.decode_mkv,
-    'video': video.decode_video,
-    'wav': wav.decode_wav,
-    'flac': audio_formats.decode_flac,
-    'opus': audio_formats.decode_opus,
-    'audio': audio.decode_audio,
-}
-"""Word → function of a record and the type's arguments. Records are read-only buffers that last as long as
-the call. One with a true attribute `lazy` gets something to open instead (`bags.media.source.Source`),
-when it needs it: its value is a handle."""
+_Function = Callable[..., Any]
 
 
 def _no_arguments(*args: str) -> None:
     check_count(args, 0, 'a type without arguments')
 
 
-_ARGUMENTS: dict[str, Callable[..., object]] = {
-    'int': scalars.int_size,
-    'uint': scalars.int_size,
-    'float': scalars.float_size,
-    'array': arrays.array_type,
-    'jpeg': images.image_quality,
-    'jpg': images.image_quality,
-    'png': images.png_options,
-    'webp': images.webp_quality,
-    'avif': images.image_quality,
-    'image': images.image_mode,
-    'mp4': videos.video_options,
-    'webm': videos.video_options,
-    'mkv': videos.mkv_options,
-    'video': stored.stored_video_options,
-    'opus': audio_formats.opus_bitrate,
-    'audio': stored.audio_options,
+_TYPES: dict[str, tuple[_Function, _Function, _Function]] = {
+    'bytes': (scalars.encode_bytes, scalars.decode_bytes, _no_arguments),
+    'utf8': (scalars.encode_utf8, scalars.decode_utf8, _no_arguments),
+    'bool': (scalars.encode_bool, scalars.decode_bool, _no_arguments),
+    'int': (scalars.encode_int, scalars.decode_int, scalars.int_size),
+    'uint': (scalars.encode_uint, scalars.decode_uint, scalars.int_size),
+    'float': (scalars.encode_float, scalars.decode_float, scalars.float_size),
+    'i64': (scalars.encode_int, scalars.decode_i64, _no_arguments),
+    'u64': (scalars.encode_uint, scalars.decode_uint, _no_arguments),
+    'msgpack': (trees.encode_msgpack, trees.decode_msgpack, _no_arguments),
+    'json': (trees.encode_json, trees.decode_json, _no_arguments),
+    'array': (arrays.encode_array, arrays.decode_array, arrays.array_type),
+    'tree': (trees.encode_tree, trees.decode_tree, _no_arguments),
+    'jpeg': (images.encode_jpeg, images.decode_jpeg, images.image_quality),
+    'jpg': (images.encode_jpeg, images.decode_jpeg, images.image_quality),
+    'png': (images.encode_png, images.decode_png, images.png_options),
+    'webp': (images.encode_webp, images.decode_webp, images.webp_quality),
+    'avif': (images.encode_avif, images.decode_avif, images.image_quality),
+    'image': (images.encode_image, images.decode_image, images.image_mode),
+    'mp4': (videos.encode_mp4, videos.decode_mp4, videos.video_options),
+    'webm': (videos.encode_webm, videos.decode_webm, videos.video_options),
+    'mkv': (videos.encode_mkv, videos.decode_mkv, videos.mkv_options),
+    'video': (stored.encode_video, video.decode_video, stored.stored_video_options),
+    'wav': (wav.encode_wav, wav.decode_wav, _no_arguments),
+    'flac': (audio_formats.encode_flac, audio_formats.decode_flac, _no_arguments),
+    'opus': (audio_formats.encode_opus, audio_formats.decode_opus, audio_formats.opus_bitrate),
+    'audio': (stored.encode_audio, audio.decode_audio, stored.audio_options),
 }
+"""By word, the encoder, the decoder, and the check of the arguments."""
+
+encoders: dict[str, _Function] = {word: entry[0] for word, entry in _TYPES.items()}
+"""Word → function of a value and the type's arguments, which are strings. It returns bytes, a buffer, or a
+binary file open at its start, which the writer copies from and closes."""
+
+decoders: dict[str, _Function] = {word: entry[1] for word, entry in _TYPES.items()}
+"""Word → function of a record and the type's arguments. Records are read-only buffers that last as long as
+the call. A function with a true attribute `lazy` takes a `bags.media.source.Source` instead, which it opens
+when its value is used."""
 
 
 def check_type(
@@ -116,22 +75,18 @@ def check_type(
     """Checks the arguments of a built-in type when a spec is read, long before a value is.
 
     Args:
-        word: The type's word.
-        args: What its parentheses hold.
-        functions: The encoders or decoders in use. Where the function behind the word is not the built-in
-            one, its arguments are its own affair.
+        word, args: The type.
+        functions: The encoders or decoders in use. Arguments of functions of the user are not checked.
 
     Raises:
         ValueError: The type cannot have these arguments.
     """
     if functions.get(word) in (encoders.get(word), decoders.get(word)) and word in encoders:
-        _ARGUMENTS.get(word, _no_arguments)(*args)
+        _TYPES[word][2](*args)
 
 
-# Binding: the function for one type, its arguments read ahead of time. What a function does is known by the
-# function, not by its word: a user may replace a built-in, or give one a second name.
-
-_Function = Callable[..., Any]
+# Binding: the function for one type, with its arguments parsed. Tables are by function, not by word: a user
+# may replace a built-in function, or give one a second word.
 
 _ENCODERS: dict[_Function, Callable[..., Callable[[Any], Any]]] = {
     scalars.encode_int: scalars.int_encoder,
@@ -153,12 +108,7 @@ _OTHER_DECODERS = [scalars.decode_legacy_int, *decoders.values()]
 def bind_encoder(
     word: str, args: tuple[str, ...] = (), encoders: Mapping[str, _Function] = encoders
 ) -> Callable[[Any], Any]:
-    """The function that turns a value of a type into a record.
-
-    Args:
-        word: The type's word.
-        args: What its parentheses hold.
-        encoders: The functions in use.
+    """Returns the function that turns a value of a type into a record.
 
     Raises:
         KeyError: No function for the word.
@@ -177,14 +127,13 @@ def bind_decoder(
     decoders: Mapping[str, _Function] = decoders,
     max_value_size: int = scalars.MAX_VALUE_SIZE,
 ) -> Callable[[Buffer], Any]:
-    """The function that turns a record of a type into a value.
+    """Returns the function that turns a record of a type into a value.
 
-    Built-in decoders are handed the record's buffer as it is and keep nothing of it; functions of the user
-    get `bytes`; with the attribute `lazy`, either is handed something to open instead.
+    Built-in decoders take the record's buffer and keep no reference to it; functions of the user take
+    `bytes`; functions with the attribute `lazy` take a source to open.
 
     Args:
-        word: The type's word.
-        args: What its parentheses hold.
+        word, args: The type.
         decoders: The functions in use.
         max_value_size: Bytes that a value may take; for built-in decoders whose values may be much larger
             than their records.
@@ -211,21 +160,16 @@ def bind_decoder(
 def fixed_dtype(
     word: str, args: tuple[str, ...] = (), decoders: Mapping[str, _Function] = decoders
 ) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """What a batch of a type's records can be viewed as, where all its values have one size.
+    """Returns dtype and shape of the values of a type, where all of them have one size.
 
     A view of such a dtype is not checked yet: `invalid_row` does that. An `int` without a size may still meet
     a record of another length (see `decode_int`), and so may an old folder's `int(4)`; these take the
     decoder.
 
-    Args:
-        word: The type's word.
-        args: What its parentheses hold.
-        decoders: The functions in use; the type is of a fixed size only if the word's function is a built-in
-            one.
-
     Returns:
         The dtype (little-endian, unless an array's says otherwise) and the shape of one value; None if
-        records differ in size, or have one that no dtype has, as `int(3)`.
+        records differ in size, or have one that no dtype has, as `int(3)`, or the word's function in
+        `decoders` is not a built-in one.
 
     Raises:
         ValueError: A built-in type cannot have these arguments.
@@ -261,7 +205,7 @@ _OTHER_NAMES = {
     'float16': 'array(float16)', 'float32': 'float(4)', 'float64': 'float(8)', 'double': 'float(8)',
     'binary': 'bytes', 'boolean': 'bool', 'mp3': 'audio', 'mov': 'video', 'pickle': 'msgpack',
 }  # fmt: skip
-"""What Python, NumPy and others call the built-in types."""
+"""Names of the built-in types in Python, NumPy and other libraries."""
 
 
 def known_types(kind: FieldType, functions: Mapping[str, _Function]) -> str:

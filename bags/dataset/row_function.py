@@ -24,13 +24,17 @@ __all__ = ['make_row_function']
 MAX_SPAN_BYTES = 1 << 16
 """Of items of a sequence that are copied from the map without being announced to the kernel."""
 
-RowFunction = Callable[[int], dict[str, Any] | None]
+RowFunction = Callable[..., dict[str, Any] | None]
+"""Takes an index, and the selection if some items are asked for."""
 
 
-def make_row_function(fields: Sequence[Field], refs: RefsReader) -> RowFunction:
-    """Returns a function from an index to these fields of a datapoint."""
+def make_row_function(fields: Sequence[Field], refs: RefsReader, has_items: bool = False) -> RowFunction:
+    """Returns a function from an index to these fields of a datapoint.
+
+    With `has_items` it also takes a selection, of items or frames of some of the fields.
+    """
     if refs.bag is not None and not refs.is_table:
-        return lambda _index: None
+        return lambda *_: None
     places = sum(1 + kind.sequence for kind in refs.format.spec.values())
     scope: dict[str, Any] = {'count': refs.count}
     lines = ['if not 0 <= index < count: return None']
@@ -51,27 +55,33 @@ def make_row_function(fields: Sequence[Field], refs: RefsReader) -> RowFunction:
             f'{"".join(f"{number}, " for number in numbers)} = unpack(table, index * stride)',
         ]
     for number, field in enumerate(fields):
-        lines += _lines(field, number, f'r{field.place}', numbers, scope)
-        scope[f'name{number}'] = field.name
+        scope |= {f'name{number}': field.name, f'read{number}': field.read}
+        row = f'({"".join(f"{name}, " for name in numbers)})'
+        if has_items:
+            scope[f'read_items{number}'] = field.read_items
+            lines += [
+                f'items = selection[name{number}]',
+                f'v{number} = read{number}({row}) if items is True else read_items{number}({row}, items)',
+            ]
+        else:
+            lines += _lines(field, number, f'r{field.place}', f'read{number}({row})', scope)
     values = ', '.join(f'name{number}: v{number}' for number in range(len(fields)))
     function: RowFunction = _maker(tuple(scope), (*lines, f'return {{{values}}}'))(**scope)
     return function
 
 
-def _lines(field: Field, i: int, r: str, numbers: list[str], scope: dict[str, Any]) -> list[str]:
+def _lines(field: Field, i: int, r: str, read: str, scope: dict[str, Any]) -> list[str]:
     """Returns the lines that read a field into `v{i}`, and adds what they use to the scope.
 
     Args:
-        field: The field.
-        i: Its number.
+        field, i: The field and its number.
         r: The variable that holds its ref.
-        numbers: The variables of all refs of the row.
+        read: The call that reads it without a fast path.
         scope: Names that the lines can use.
     """
     bag, decoder = field.bag, field.decoder
     table, n = field.table, f'r{field.place + 1}'
-    read = f'read{i}(({"".join(f"{number}, " for number in numbers)}))'
-    scope |= {f'count{i}': bag.count, f'read{i}': field.read, f'table{i}': table}
+    scope |= {f'count{i}': bag.count, f'table{i}': table}
     if table is not None:
         blocks = bag.verified
         scope |= {f'states{i}': blocks.states, f'verify{i}': blocks.verify, f'item{i}': table.item}
@@ -118,7 +128,7 @@ def _maker(names: tuple[str, ...], lines: tuple[str, ...]) -> Callable[..., Any]
     body = ''.join(f'            {line}\n' for line in lines)
     text = (
         f'def make({", ".join(names)}):\n'
-        f'    def row(index):\n'
+        f'    def row(index, selection=None):\n'
         f'        try:\n'
         f'{body}'
         f'        except Exception: return None\n'

@@ -1,4 +1,4 @@
-"""What a spec means to a reader: the layout of its refs, and how records of its types become values."""
+"""Schemas: the parsed spec of a folder, the layout of its refs, and the decoders of its types."""
 
 from __future__ import annotations
 
@@ -121,12 +121,7 @@ class DecoderCache:
         self._known: dict[tuple[FieldType, bool], Decoder] = {}
 
     def get(self, name: str, kind: FieldType, legacy: bool, where: object) -> Decoder:
-        """Returns the decoder of a field.
-
-        Args:
-            name, kind: The field and its type.
-            legacy: Bags 0.x wrote the folder, so every `int` is unsigned.
-            where: The folder, for the message.
+        """Returns the decoder of a field. `legacy`: Bags 0.x wrote the folder, so every `int` is unsigned.
 
         Raises:
             SpecError: A word without a function, or arguments that a built-in type cannot have.

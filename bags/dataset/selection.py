@@ -1,4 +1,4 @@
-"""Which fields, and which items of sequences, are asked for. No I/O."""
+"""Selections: the fields, and the items of sequences, to read. No I/O."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bags.dataset.spec import Spec
 from bags.indexing import Int64s
 
 __all__ = [
+    'IMAGE_WORDS',
     'VIDEO_WORDS',
     'Fields',
     'FrameSelection',
@@ -31,7 +32,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerRowItems:
-    """Items that differ from row to row: what windows ask of a sequence or, as frames, of a video."""
+    """Items that differ from row to row: of the windows of a sequence or, as frames, of a video."""
 
     starts: Int64s | None
     """The first item of each row, shape (B,), where each row has consecutive items; else None."""
@@ -72,6 +73,8 @@ class FrameSelection:
         return f'bags.frames({self.key!r})'
 
 
+IMAGE_WORDS = ('avif', 'image', 'jpeg', 'jpg', 'png', 'webp')
+"""Words of types whose records are images."""
 VIDEO_WORDS = ('mkv', 'mp4', 'video', 'webm')
 """Words of types whose records are videos."""
 
@@ -82,7 +85,7 @@ Fields = str | Iterable[str] | Mapping[str, Any] | None
 
 
 def select_fields(fields: Fields, spec: Spec) -> Selection:
-    """Returns what a user asks for as a selection.
+    """Returns the selection that a user gives as names or a mapping.
 
     Args:
         fields: None for all; a name; names; or a mapping of names to True, False (left out) or items.
@@ -105,7 +108,7 @@ def select_fields(fields: Fields, spec: Spec) -> Selection:
         if name not in spec:
             if not isinstance(cast('object', name), str):  # Such as the numbers that bytes give.
                 raise TypeError(f'fields: expected names, got {name!r}')
-            raise KeyError(f'no field {name!r}; those there are: {", ".join(map(repr, spec))}')
+            raise KeyError(f'no field {name!r}; the fields are {", ".join(map(repr, spec))}')
         if items is True:
             selection[name] = True
         elif isinstance(items, range | slice) and spec[name].sequence:

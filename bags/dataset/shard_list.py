@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from bags.bag.limits import ENTRY
 from bags.concurrency import map_concurrently
-from bags.dataset.ask import CONSOLIDATE, ask_for_folder, ask_for_shards
 from bags.dataset.folder import is_being_made, not_a_folder
+from bags.dataset.listing import CONSOLIDATE, probe_folder, probe_shards
 from bags.dataset.refs import RefsFormat
 from bags.dataset.shard_index import INDEX, Shard, load_index, numbered
 from bags.dataset.spec import Spec
@@ -106,15 +106,19 @@ def _read_local_index(store: Store, directory: str, names: list[str]) -> ShardLi
 def list_remote_shards(store: Store, directory: str) -> ShardList:
     """As `list_local_shards`, on an object store: from shards.json, or with one listing of all files.
 
-    Where nothing can be listed, it asks for a spec.json, and else for 000000, 000001, …
+    Where nothing can be listed, it requests spec.json, and if that is missing 000000, 000001, …
 
     Raises:
         FileNotFoundError: The folder does not exist.
         CorruptError: Two shards have the same number, or shards.json is damaged.
     """
     path = store.join(directory, INDEX)
-    asked = [path] if store.can_list else [path, store.join(directory, 'spec.json')]
-    index, *spec = map_concurrently(lambda path: _read_if_exists(store, path), asked, True)
+    spec: bytes | None = None
+    if store.can_list:
+        index = _read_if_exists(store, path)
+    else:
+        paths = [path, store.join(directory, 'spec.json')]
+        index, spec = map_concurrently(lambda path: _read_if_exists(store, path), paths, True)
     if index is not None:
         types, shards = load_index(index, path)
         last = shards[-1].name
@@ -128,10 +132,10 @@ def list_remote_shards(store: Store, directory: str) -> ShardList:
                 beside.append(name)
             elif '/' not in file:
                 folders.setdefault(folder, {})[file] = stat.size
-    elif spec[0] is not None:
-        beside += ask_for_folder(store, directory, spec[0])
+    elif spec is not None:
+        beside += probe_folder(store, directory, spec)
     else:
-        folders = ask_for_shards(store, directory)
+        folders = probe_shards(store, directory)
         if not folders:
             raise _nothing_at(store, directory)
     names = list(numbered(folders, directory).values())
@@ -165,11 +169,9 @@ def _read_if_exists(store: Store, path: str) -> bytes | None:
 
 
 def length_by_size(shard: Shard, format: RefsFormat) -> int | None:
-    """Returns the number of datapoints of a shard, from the sizes of its files; None if they do not fit.
+    """Returns the number of datapoints of a shard whose refs have one length, from the sizes of its files.
 
-    Args:
-        shard: The shard, with its sizes.
-        format: The format of its refs, if all rows have the same length.
+    None if the sizes do not fit.
     """
     size = shard.sizes.get('refs.bag')
     if size is None:  # Granular has an index for each field.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import errno
+import itertools
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Self, Unpack
@@ -106,7 +107,7 @@ class ShardedDatasetReader(Dataset):
             self._lengths_of_shards = [shard.length or 0 for shard in self._shards]
         else:
             try:
-                self._types, self._lengths_of_shards = self._look_into_shards()
+                self._types, self._lengths_of_shards = self._inspect_shards()
             except FileNotFoundError as exc:
                 raise _missing_file(exc) from exc
         return self
@@ -116,18 +117,18 @@ class ShardedDatasetReader(Dataset):
         self._sizes: dict[tuple[str, ...] | None, list[int]] = {}
         self._root = Folder(store, store.join(self.directory, self._first.name), self._options, self._first)
         if not store.is_remote:
-            self._root.look()
+            self._root.load()
 
-    def _look_into_shards(self) -> tuple[Spec, list[int]]:
+    def _inspect_shards(self) -> tuple[Spec, list[int]]:
         """Returns the fields of all shards, and the datapoints of each that is read."""
         root, first, last = self._root, self._first, self._last
         is_remote = self._store.is_remote
-        root.look()
+        root.load()
         types, format = root.schema()
         # Later shards may have more fields, which are optional; then their spec.json is longer.
         if last.sizes.get('spec.json', -1) != first.sizes.get('spec.json'):
             folder = self._folder(last)
-            folder.look(refs=False)
+            folder.load(refs=False)
             with contextlib.suppress(OSError, BagsError):  # Raises where the shard is read.
                 other = folder.schema().types
                 types = types if types == other else union(types, other) or types
@@ -141,11 +142,17 @@ class ShardedDatasetReader(Dataset):
             refs = folder.open_refs()
             by_size = refs is None or (not folder.starts and refs.count == length_by_size(sample, format))
 
-        def count(shard: Shard) -> int:
-            length = length_by_size(shard, format) if by_size else None
-            return self._folder(shard).length() if length is None else length
-
-        return types, map_concurrently(count, self._shards, is_remote)
+        lengths: list[Any] = [None] * len(self._shards)
+        if by_size:
+            lengths = list(map(length_by_size, self._shards, itertools.repeat(format)))
+        if None in lengths:
+            counted = list(zip(self._shards, lengths, strict=True))
+            lengths = map_concurrently(
+                lambda pair: self._folder(pair[0]).length() if pair[1] is None else pair[1],
+                counted,
+                is_remote,
+            )
+        return types, lengths
 
     def _folder(self, shard: Shard) -> Folder:
         if shard is self._first:
@@ -186,7 +193,7 @@ class ShardedDatasetReader(Dataset):
                 texts = {name: kind.text for name, kind in types.items()}
                 raise SpecError(None, f'that of the other shards, {texts}', reader.spec, folder.path)
             if store.is_remote and len(reader) != lengths[number]:
-                folder.refuse(f'expected {lengths[number]} datapoints, got {len(reader)}')
+                folder.raise_changed(f'expected {lengths[number]} datapoints, got {len(reader)}')
             reader._pin(lengths[number])
             if len(reader._types) == len(types):
                 return reader

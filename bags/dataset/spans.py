@@ -1,4 +1,4 @@
-"""What windows take of a field: items at times, or steps, relative to an anchor. No I/O."""
+"""Spans of windows: the items of a field at times, or steps, relative to an anchor. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal, SupportsIndex
 import numpy as np
 
 from bags.dataset.registry import fixed_dtype
-from bags.dataset.selection import VIDEO_WORDS
+from bags.dataset.selection import IMAGE_WORDS, VIDEO_WORDS
 from bags.dataset.spec import FieldType, parse_type
 from bags.validation import integer, one_of
 
@@ -20,7 +20,6 @@ Padding = Literal['edge', 'zero', 'drop']
 
 MAX_OFFSETS = 1 << 20
 MAX_STEP = 1 << 40
-PICTURES = ('avif', 'image', 'jpeg', 'jpg', 'png', 'webp')
 EXACT_TOLERANCE = 1e-4
 """Seconds between an item and its time, for `fill='exact'`; LeRobot's default as well."""
 
@@ -154,7 +153,7 @@ def types_of(name: str, kind: FieldType, span: Span, padding: Padding) -> tuple[
     if fixed is not None and fixed[0].kind in 'biufc':
         shape = ','.join(map(str, (fixed[0].newbyteorder('=').name, span.count, *fixed[1])))
         return parse_type(f'array({shape})'), mask
-    if padding == 'zero' and fixed is None and kind.word not in ('array', *PICTURES):
+    if padding == 'zero' and fixed is None and kind.word not in ('array', *IMAGE_WORDS):
         raise TypeError(f"windows: field {name!r} of type {kind.text}: padding='zero' needs arrays")
     args = f'({",".join(kind.args)})' if kind.args else ''
     return parse_type(f'{kind.word}{args}[]'), mask

@@ -54,11 +54,7 @@ def parse_type(text: str) -> FieldType:
 
 
 def parse_spec(spec: object, where: object = None) -> Spec:
-    """Parses and sorts a spec.
-
-    Args:
-        spec: Type by field.
-        where: The file of the spec, for the message.
+    """Parses and sorts a spec; `where` is its file, for the message.
 
     Raises:
         SpecError: The spec is not a mapping of names to types, or a name is not a single component of a path.

@@ -18,13 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.concurrency import map_concurrently
-from bags.dataset.address import Address
+from bags.dataset.address import Address, RecordRanges
 from bags.dataset.anchors import NO_BOUNDS, Anchors, Located, no_items
 from bags.dataset.base import View
 from bags.dataset.batch import Column, Ragged
 from bags.dataset.clocks import Seconds
 from bags.dataset.columns import read_column, read_records
-from bags.dataset.record_ranges import RecordRanges
 from bags.dataset.registry import fixed_dtype
 from bags.dataset.selection import VIDEO_WORDS, PerRowItems, Selection
 from bags.dataset.spans import Times, types_of

@@ -1,4 +1,4 @@
-"""What tells that a dataset is unfinished: a mark in a folder, and files that a killed writer leaves.
+"""Unfinished datasets: the mark in their folder, and what resuming or replacing a dataset needs.
 
 A writer makes the mark before the first datapoint and removes it at `close`. So it is there while the dataset
 is being written, and stays where the writer is killed or its `with` block ends by an exception. Of several
@@ -8,17 +8,43 @@ libraries open files by name and do not see it.
 
 from __future__ import annotations
 
-from bags.bag.checksums import SUFFIX
-from bags.dataset.metadata import METADATA, STATISTICS
-from bags.dataset.shard_index import INDEX
-from bags.storage import Store
+import contextlib
+import errno
+import json
+import os
+from collections.abc import Collection
+from typing import Any
 
-__all__ = ['MARK', 'MARK_TEXT', 'SOURCE', 'is_file_of_dataset', 'is_temporary', 'remove_files']
+from bags.bag.bag_file import BagFile
+from bags.bag.checksums import SUFFIX
+from bags.bag.leftovers import remove_leftovers, remove_tree, temporary_path
+from bags.bag.open import open_bag
+from bags.bag.options import ReaderOptions
+from bags.dataset.metadata import METADATA, STATISTICS
+from bags.dataset.refs import MISSING, RefsFormat
+from bags.dataset.shard_index import INDEX
+from bags.errors import CorruptError
+from bags.storage import Lock, Store
+from bags.validation import one_of
+
+__all__ = [
+    'MARK',
+    'MARK_TEXT',
+    'SOURCE',
+    'ProgressLog',
+    'Replacement',
+    'bag_suffix',
+    'count_complete',
+    'is_file_of_dataset',
+    'is_temporary',
+    'remove_files',
+    'replacement',
+]
 
 MARK = 'unfinished'
 MARK_TEXT = b'This dataset is being written, or its writer ended early: resume=True continues it.\n'
 SOURCE = 'source.json'
-"""Beside shards: what they are made from, see `bags.dataset.progress_log`."""
+"""Beside shards: what they are made from, and how far that has come (`ProgressLog`)."""
 
 
 def is_temporary(name: str) -> bool:
@@ -37,3 +63,195 @@ def remove_files(store: Store, folder: str) -> None:
     names = filter(is_file_of_dataset, store.names(folder))
     for name in sorted(names, key=lambda name: (name == MARK, name != 'refs.bag')):
         store.remove(store.join(folder, name))
+
+
+def bag_suffix(folder: str, field: str, names: Collection[str]) -> str | None:
+    """Returns the extension of a field's bag among the names in a folder; None if there is no bag yet.
+
+    Raises:
+        CorruptError: There are two bags.
+    """
+    found = [suffix for suffix in ('.bag', '.bagz') if field + suffix in names]
+    if len(found) == 2:
+        raise CorruptError(folder, None, f'field {field!r}: has both {field}.bag and {field}.bagz')
+    return found[0] if found else None
+
+
+def count_complete(
+    store: Store, folder: str, format: RefsFormat, names: Collection[str], storage: dict[str, Any]
+) -> int | None:
+    """Returns how many datapoints are left without those at the end whose records are missing.
+
+    Such datapoints are left by a crash of the machine, which may save refs and lose records.
+
+    Args:
+        store, folder: The dataset folder.
+        format: The format of its refs.
+        names: The files in the folder.
+        storage: The options `filesystem` and `storage_options`.
+
+    Returns:
+        The number of datapoints; None if the folder has no refs yet.
+
+    Raises:
+        CorruptError: Files are missing, or records are missing although the folder was closed.
+        ValueError: Another library wrote the folder.
+    """
+    options = ReaderOptions(**storage)
+    if 'refs.bag' not in names:
+        if any(name.endswith('.idx') for name in names):
+            raise ValueError(f'{folder}: was written by Granular, and can be read but not resumed')
+        # The refs are created before all other bags.
+        if not store.is_remote and any(
+            name.endswith(('.bag', '.bagz')) and name != 'limits.refs.bag' for name in names
+        ):
+            raise CorruptError(folder, None, 'has bags, but no refs.bag')
+        return None
+    refs = open_bag(store, store.join(folder, 'refs.bag'), options)
+    if refs.count and not int(refs.ends[0:1][0]):
+        raise ValueError(f'{folder}: was written by Bags 0.x, and can be read but not resumed')
+    counts: dict[str, int] = {}
+    for field in format.spec:
+        suffix = bag_suffix(folder, field, names)
+        if suffix is not None:
+            counts[field] = open_bag(store, store.join(folder, field + suffix), options).count
+        elif refs.count:
+            # All bags are created before the first datapoint.
+            raise CorruptError(folder, None, f'field {field!r}: has neither {field}.bag nor {field}.bagz')
+    keep = refs.count
+    while keep and not _is_complete(refs, keep - 1, format, counts):
+        keep -= 1
+    if keep < refs.count and 'limits.refs.bag' not in names:
+        raise CorruptError(refs.path, keep, 'its refs lead to records that are missing')
+    return keep
+
+
+def _is_complete(refs: BagFile, index: int, format: RefsFormat, counts: dict[str, int]) -> bool:
+    try:
+        row = format.unpack(refs.record(index))
+    except (CorruptError, ValueError):
+        return False
+    for name, kind in format.spec.items():
+        place = format.places[name]
+        first, count = row[place], row[place + 1] if kind.sequence else 1
+        if count and first + count > counts[name] and not (kind.optional and first == MISSING):
+            return False
+    return True
+
+
+class ProgressLog:
+    """What a dataset is made from, and the state that resuming needs besides its length, in `source.json`.
+
+    Args:
+        writer: The `ShardedDatasetWriter` that writes the dataset.
+        source: What it is made from, as JSON values.
+        resume: Whether to read the log of an earlier run, if there was one.
+
+    Raises:
+        ValueError: The dataset is made from something else, or has datapoints without a log.
+    """
+
+    def __init__(self, writer: Any, source: dict[str, Any], resume: bool) -> None:
+        self._store = store = writer.store
+        self._path = store.join(writer.directory, SOURCE)
+        self._source = source
+        self.state: dict[str, Any] = {}
+        """JSON values, stored by `save`."""
+        if resume and store.exists(self._path):
+            found = json.loads(store.read(self._path))
+            for name, value in source.items():
+                if found.get(name) != value:
+                    raise ValueError(f'{self._path}: {_difference(name, found.get(name), value)}')
+            self.state = found.get('state', {})
+        elif resume and len(writer):
+            raise ValueError(
+                f'{self._path}: is missing, so it is unknown what the {len(writer)} datapoints are made '
+                'from; expected the file that an earlier run wrote'
+            )
+        else:
+            self.save()
+
+    def save(self) -> None:
+        """Writes source and state, atomically."""
+        self._store.replace(self._path, json.dumps({**self._source, 'state': self.state}).encode())
+
+
+def _difference(name: str, found: Any, given: Any) -> str:
+    """Returns how the source differs from that of the earlier run, and what can be done."""
+    if name == 'length' and isinstance(found, int) and isinstance(given, int):
+        if given < found:
+            return f'resume: expected the {found:,} inputs of the earlier run, got only {given:,}'
+        return (
+            f'resume: expected the {found:,} inputs of the earlier run, got {given:,}. Resume with the first '
+            f'{found:,} of them; write the others to a dataset of their own, and join both with bags.concat'
+        )
+    return f'resume: the dataset is made from something else: expected {name} {found!r}, got {given!r}'
+
+
+# Replacing a local dataset: a new one is written beside it, then takes its place by renaming.
+
+
+class Replacement:
+    """A folder that takes the place of a dataset, if there is one. Nothing else may write to that meanwhile.
+
+    Raises:
+        ValueError: It is on an object store, where folders cannot be renamed.
+        FileExistsError: The folder holds what is no part of a dataset.
+        BlockingIOError: A writer is at work in it.
+    """
+
+    def __init__(self, store: Store, target: str) -> None:
+        if store.is_remote:
+            raise ValueError(
+                f"{target}: mode='overwrite' needs a local folder, as object stores cannot rename folders: "
+                f'write to another folder, then remove this one'
+            )
+        self._store = store
+        self._target = os.path.realpath(target)  # Not a link, which would be renamed itself.
+        remove_leftovers(store, self._target)
+        self._locks = [_check(store, self._target)] if store.exists(self._target) else []
+        self.path = temporary_path(store, self._target)
+        """Where to write it."""
+        store.make_folder(self.path)
+        self._locks.append(store.lock(self.path))
+
+    def swap(self) -> str:
+        """Puts the new dataset in place, removes the old one, and returns the path."""
+        # A process that is killed in between leaves the old one, which `remove_leftovers` puts back.
+        old = self.path.removesuffix('.new') + '.old'
+        if self._store.exists(self._target):
+            self._store.rename(self._target, old)
+        self._store.rename(self.path, self._target)
+        with contextlib.suppress(OSError):  # E.g. files that are open on Windows: `recover` removes the rest.
+            remove_tree(self._store, old)
+        self.release()
+        return self._target
+
+    def release(self) -> None:
+        """Lets others write to the dataset again; removes the new one if it did not take its place."""
+        with contextlib.suppress(OSError):
+            remove_tree(self._store, self.path)
+        for lock in self._locks:
+            lock.release()
+
+
+def _check(store: Store, folder: str, is_shard: bool = False) -> Lock:
+    """Locks a folder in which all is part of a dataset, and no writer at work."""
+    lock = store.lock(folder)
+    for name in store.names(folder):
+        if name.isascii() and name.isdigit() and not is_shard:
+            _check(store, store.join(folder, name), True).release()
+        elif not is_file_of_dataset(name):
+            detail = f'holds {name!r}, which is no part of a dataset: it is not overwritten'
+            raise FileExistsError(errno.EEXIST, detail, folder)
+    return lock
+
+
+def replacement(mode: str, resume: bool, store: Store, directory: str) -> Replacement | None:
+    """Returns what replaces a dataset in mode 'overwrite'; None in mode 'create'."""
+    one_of('mode', mode, ('create', 'overwrite'))
+    if mode == 'create':
+        return None
+    if resume:
+        raise ValueError("mode: expected 'create' with resume=True, got 'overwrite'")
+    return Replacement(store, directory)

@@ -1,28 +1,31 @@
-"""Views over datasets: select, concat and join."""
+"""Views over datasets: select, filter, concat and join."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from bags.bag.sharding import Concatenated
+from bags.concurrency import CPU_COUNT, map_in_threads
 from bags.dataset.absent import Absent, divide_fields
 from bags.dataset.address import Address, group_by_part
 from bags.dataset.base import Datapoint, Dataset, Select, View, check_dataset
 from bags.dataset.key_index import Matches, sort_matches
 from bags.dataset.key_join import join_by_key
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
-from bags.dataset.selection import Fields, Selection
+from bags.dataset.selection import Fields, Selection, select_fields
 from bags.dataset.spec import union
 from bags.errors import SpecError
 from bags.indexing import Int64s, as_indices, check_index, offsets_of
-from bags.validation import one_of
+from bags.validation import at_least_or_none, one_of
 
-__all__ = ['Concat', 'Join', 'concat', 'join', 'select']
+__all__ = ['Concat', 'Join', 'concat', 'filter', 'join', 'select']
+
+DATAPOINTS_AT_ONCE = 256
 
 Mask = npt.NDArray[np.bool_] | Sequence[bool]
 
@@ -187,6 +190,51 @@ def select(
 
 def _are_bools(values: list[Any]) -> bool:
     return bool(values) and all(isinstance(value, bool | np.bool_) for value in values)
+
+
+def filter(
+    dataset: Dataset,
+    function: Callable[[Datapoint], Any],
+    fields: Fields = None,
+    *,
+    workers: int | None = None,
+) -> Select:
+    """Returns a view of the datapoints for which a function returns True.
+
+    All datapoints are read, but of their fields only `fields`; the view has all fields, and reads nothing
+    again. For one numeric field, `bags.select(dataset, dataset.column('score') > 0.5)` is faster.
+
+    Args:
+        dataset: A reader or a view.
+        function: Takes a datapoint, a dict of `fields`, and returns a bool.
+        fields: What to read for it: as in `dataset.batch`; all fields unless given.
+        workers: Threads that read and call the function; the number of processors unless given.
+
+    Raises:
+        TypeError: The function does not return a bool.
+        Exception: What the function raises, with a note of the datapoint.
+    """
+    check_dataset('filter', dataset)
+    workers = at_least_or_none('workers', workers, 1) or CPU_COUNT
+    selection = select_fields(fields, dataset._types)
+
+    def choose(start: int) -> Int64s:
+        indices = np.arange(start, min(start + DATAPOINTS_AT_ONCE, len(dataset)))
+        chosen = []
+        for index, datapoint in zip(indices.tolist(), dataset._rows(indices, selection), strict=True):
+            try:
+                keeps = function(datapoint)
+            except Exception as exc:
+                exc.add_note(f'filter: the function raised this for datapoint {index} of {dataset!r}')
+                raise
+            if not isinstance(keeps, bool | np.bool_):
+                raise TypeError(f'filter: expected a bool for datapoint {index}, got {keeps!r:.80}')
+            if keeps:
+                chosen.append(index)
+        return np.array(chosen, np.int64)
+
+    parts = map_in_threads(choose, range(0, len(dataset), DATAPOINTS_AT_ONCE), workers)
+    return Select(dataset, np.concatenate([np.empty(0, np.int64), *parts]))
 
 
 def concat(datasets: Iterable[Dataset]) -> Concat:

@@ -20,10 +20,16 @@ from bags.dataset.field_writer import Compressed, Compression, FieldWriter, Run,
 from bags.dataset.key_index import INDEX_SUFFIX
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.refs import MISSING, RefsFormat
-from bags.dataset.replacement import replacement
-from bags.dataset.resume import bag_suffix, count_complete
 from bags.dataset.spec import FieldType, check_names, dump_spec, load_spec, parse_spec, parse_type
-from bags.dataset.unfinished import MARK, MARK_TEXT, is_temporary, remove_files
+from bags.dataset.unfinished import (
+    MARK,
+    MARK_TEXT,
+    bag_suffix,
+    count_complete,
+    is_temporary,
+    remove_files,
+    replacement,
+)
 from bags.errors import CorruptError, SpecError
 from bags.storage import store_for
 from bags.validation import at_least_or_none

@@ -9,9 +9,9 @@ from typing import Any
 
 from bags.bag.options import LimitsStorage, ReaderOptions
 from bags.concurrency import map_concurrently
-from bags.dataset.ask import files_below
 from bags.dataset.folder import Folder
 from bags.dataset.key_index import INDEX_SUFFIX
+from bags.dataset.listing import files_below
 from bags.dataset.metadata import STATISTICS
 from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index, numbered
 from bags.dataset.spec import Spec, union

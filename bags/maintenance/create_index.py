@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bags.dataset.ask import names_in
 from bags.dataset.key_index import INDEX_SUFFIX, KeyIndex, check_key_field, dump_key_index
+from bags.dataset.listing import names_in
 from bags.dataset.open import open as open_dataset
 from bags.errors import CorruptError
 from bags.maintenance.findings import Damage

@@ -19,8 +19,8 @@ from bags.bag.checksums import checksums_name
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.concurrency import map_concurrently
-from bags.dataset.ask import files_below
 from bags.dataset.folder import Folder
+from bags.dataset.listing import files_below
 from bags.dataset.open import open as open_dataset
 from bags.dataset.refs import MISSING
 from bags.dataset.refs_reader import RefsReader

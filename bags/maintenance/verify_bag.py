@@ -10,7 +10,7 @@ import numpy as np
 
 from bags.bag.bag_file import BagFile
 from bags.bag.limits import ENTRY, describe_invalid, invalid_ranges
-from bags.dataset.record import Record
+from bags.dataset.field import Record
 from bags.errors import CorruptError, DecodeError, MissingDependencyError
 from bags.formats.signatures import identify, starts_with
 from bags.indexing import Int64s

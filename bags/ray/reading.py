@@ -14,10 +14,10 @@ from ray.data import Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.byte_ranges import split
 from bags.dataset.open import OpenOptions
 from bags.dataset.open import open as open_dataset
 from bags.dataset.selection import Fields, select_whole
+from bags.indexing import split_by_bytes
 from bags.ray.columns import to_table
 from bags.storage import store_for
 from bags.validation import refuse_unknown
@@ -117,7 +117,7 @@ class DatasetSource(Datasource):  # type: ignore[misc]
         length = len(dataset)
         total = max(1, before(length))
         tasks = []
-        parts = split(0, length, -(-total // max(1, parallelism)), before)
+        parts = split_by_bytes(0, length, -(-total // max(1, parallelism)), before)
         for start, stop, part in parts if length else [(0, 0, 0)]:
             metadata = BlockMetadata(stop - start, size * part // total, input_files=None, exec_stats=None)
             function = functools.partial(_read, shared, fields, start, stop)
@@ -129,5 +129,5 @@ class DatasetSource(Datasource):  # type: ignore[misc]
 def _read(shared: Any, fields: tuple[str, ...], start: int, stop: int) -> Iterator[pa.Table]:
     dataset: Dataset = ray.get(shared)
     before = functools.partial(dataset._bytes_before, fields=fields)
-    for first, last, _ in split(start, stop, READ_BYTES, before) if stop else [(0, 0, 0)]:
+    for first, last, _ in split_by_bytes(start, stop, READ_BYTES, before) if stop else [(0, 0, 0)]:
         yield to_table(dataset, np.arange(first, last), fields)

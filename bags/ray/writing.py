@@ -11,7 +11,7 @@ from typing import Any
 from ray.data import Datasink
 from ray.data.block import BlockAccessor
 
-from bags.dataset.commit import begin, check_absent, check_options, commit, remove_folder, shard_names
+from bags.authoring.commit import begin, check_absent, check_options, commit, remove_folder, shard_names
 from bags.dataset.field_writer import Compression
 from bags.dataset.sharded_writer import GB
 from bags.dataset.spec import parse_spec

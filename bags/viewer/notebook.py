@@ -8,10 +8,9 @@ from html import escape
 from typing import Any, Self, SupportsIndex
 
 from bags.dataset.base import Dataset
-from bags.dataset.display import as_html
+from bags.dataset.display import as_html, thumbnails
 from bags.dataset.reader import DatasetReader
 from bags.dataset.sharded_reader import ShardedDatasetReader
-from bags.dataset.thumbnails import thumbnails
 from bags.indexing import check_index
 from bags.maintenance.location import Location
 from bags.viewer.server import ViewServer

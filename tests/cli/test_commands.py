@@ -218,7 +218,7 @@ def test_errors_are_one_line(args, said, work, run):
     ('args', 'said'),
     [
         (['show', 'episodes', 'x'], 'expected an index'),
-        (['show', 'episodes', '0', '--fields', 'nope'], "no field 'nope'; those there are: actions, "),
+        (['show', 'episodes', '0', '--fields', 'nope'], "no field 'nope'; the fields are actions, "),
         (['show', 'texts.bagz', '0', '--fields', 'id'], 'a bag has no fields'),
         (['head', 'episodes', '--fields', ','], "no field in ','"),
         (['cat', 'episodes', '0'], 'which field?'),

@@ -1,4 +1,4 @@
-"""The files of a dataset where folders cannot be listed: a web server is asked for each by its name."""
+"""Listing the files of a dataset, also on web servers, which are asked for each possible name."""
 
 from __future__ import annotations
 
@@ -13,39 +13,31 @@ from bags.dataset.unfinished import MARK
 from bags.errors import BagsError, CorruptError
 from bags.storage import Stat, Store
 
-__all__ = ['CONSOLIDATE', 'ask_for_folder', 'ask_for_shards', 'files_below', 'names_in']
+__all__ = ['CONSOLIDATE', 'files_below', 'names_in', 'probe_folder', 'probe_shards']
 
 FIRST_SHARDS = 8
-"""Shards that are asked for at first; then twice as many each time, until one is missing."""
+"""Shards of the first round of requests; each next round has twice as many, until a shard is missing."""
 MAX_SHARDS = 1 << 16
 CONSOLIDATE = 'a web server does not list its files, so run bags.consolidate where they are'
 
 
 def names_in(store: Store, folder: str, *ends: str) -> set[str]:
-    """Returns the names of what is in a dataset folder.
-
-    Args:
-        store: Where it is.
-        folder: The folder.
-        *ends: As in `ask_for_folder`.
+    """Returns the names of the files in a dataset folder; `ends` as in `probe_folder`.
 
     Raises:
         FileNotFoundError, NotADirectoryError: There is no such folder.
     """
-    return set(store.names(folder) if store.can_list else ask_for_folder(store, folder, None, *ends))
+    return set(store.names(folder) if store.can_list else probe_folder(store, folder, None, *ends))
 
 
 def files_below(store: Store, folders: Sequence[str], root: str) -> dict[str, Stat]:
-    """Returns the files below the root of a dataset, by their paths in it, with size and version.
+    """Returns size and version of the files of a dataset, by their paths below its root.
 
-    Args:
-        store: Where they are.
-        folders: The root, or the folders of the shards in it.
-        root: The dataset.
+    `folders` are the shards in the root, or the root itself.
     """
     if store.can_list:
         return store.walk(root)
-    every = map_concurrently(lambda folder: ask_for_folder(store, folder), folders, True)
+    every = map_concurrently(lambda folder: probe_folder(store, folder), folders, True)
     return {
         store.join(folder, name)[len(root) :].lstrip('/'): stat
         for folder, found in zip(folders, every, strict=True)
@@ -53,12 +45,11 @@ def files_below(store: Store, folders: Sequence[str], root: str) -> dict[str, St
     }
 
 
-def ask_for_folder(store: Store, folder: str, spec: bytes | None = None, *ends: str) -> dict[str, Stat]:
-    """Asks for the files that a folder of datapoints can have.
+def probe_folder(store: Store, folder: str, spec: bytes | None = None, *ends: str) -> dict[str, Stat]:
+    """Requests the files that a folder of datapoints can have; returns those that exist.
 
     Args:
-        store: Where it is.
-        folder: The folder.
+        store, folder: The folder.
         spec: Its spec.json, if that has been read.
         *ends: Suffixes of more files that a field can have, such as 'index'.
 
@@ -72,7 +63,7 @@ def ask_for_folder(store: Store, folder: str, spec: bytes | None = None, *ends: 
         fields = list(parse_schema(spec).types)
     names = [METADATA, 'refs.bag', 'limits.refs.bag', MARK, checksums_name('refs.bag')]
     names += [f'{name}.{end}' for name in fields for end in ('bag', 'zdict', *ends)]
-    found = {'spec.json': Stat(len(spec)), **_ask(store, folder, names)}
+    found = {'spec.json': Stat(len(spec)), **_stat_all(store, folder, names)}
     more: list[str] = []
     for name in fields:
         if f'{name}.bag' not in found:
@@ -81,13 +72,13 @@ def ask_for_folder(store: Store, folder: str, spec: bytes | None = None, *ends: 
             more.append(f'{name}.idx')
         if checksums_name('refs.bag') in found:
             more += map(checksums_name, (f'{name}.bag', f'{name}.bagz'))
-    return found | _ask(store, folder, more)
+    return found | _stat_all(store, folder, more)
 
 
-def ask_for_shards(store: Store, directory: str) -> dict[str, dict[str, int]]:
-    """Asks for 000000, 000001, … until one is missing, and returns the sizes of their spec and refs.
+def probe_shards(store: Store, directory: str) -> dict[str, dict[str, int]]:
+    """Requests shards 000000, 000001, … until one is missing; returns the sizes of their spec and refs.
 
-    Of a shard without refs, which Granular has written or nobody has completed, the sizes of all files.
+    Of a shard without refs, from Granular or incomplete, the sizes of all files.
 
     Raises:
         CorruptError: Shards in between are missing, or there are very many.
@@ -97,7 +88,7 @@ def ask_for_shards(store: Store, directory: str) -> dict[str, dict[str, int]]:
     while not is_last:
         names = [f'{number:06}' for number in range(len(shards), len(shards) + count)]
         files = [f'{name}/{file}' for name in names for file in ('spec.json', 'refs.bag')]
-        found = _ask(store, directory, files)
+        found = _stat_all(store, directory, files)
         for name in names:
             sizes = {
                 file: found[f'{name}/{file}'].size
@@ -116,20 +107,20 @@ def ask_for_shards(store: Store, directory: str) -> dict[str, dict[str, int]]:
         if len(shards) > MAX_SHARDS:
             raise CorruptError(directory, None, f'expected at most {MAX_SHARDS} shards: {CONSOLIDATE}')
     bare = [name for name, sizes in shards.items() if 'refs.bag' not in sizes]
-    every = map_concurrently(lambda name: ask_for_folder(store, store.join(directory, name)), bare, True)
+    every = map_concurrently(lambda name: probe_folder(store, store.join(directory, name)), bare, True)
     for name, stats in zip(bare, every, strict=True):
         shards[name] = {file: stat.size for file, stat in stats.items()}
     return shards
 
 
-def _ask(store: Store, folder: str, names: list[str]) -> dict[str, Stat]:
+def _stat_all(store: Store, folder: str, names: list[str]) -> dict[str, Stat]:
     """Returns size and version of those files that exist, with concurrent requests."""
 
-    def ask(name: str) -> Stat | None:
+    def stat(name: str) -> Stat | None:
         try:
             return store.stat(store.join(folder, name))
         except FileNotFoundError:
             return None
 
-    stats = map_concurrently(ask, names, True)
+    stats = map_concurrently(stat, names, True)
     return {name: stat for name, stat in zip(names, stats, strict=True) if stat is not None}
