@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 import bags
 from benchmarks.scale import write_numbers
+from benchmarks.server import BUCKET, nginx, nginx_path
 
 LOOK_UPS = 2000
 REPEATS = 7
@@ -32,7 +34,8 @@ def main(count: int) -> None:
     keys = np.random.default_rng(0).permutation(count)
     wanted = np.random.default_rng(1).integers(0, count, LOOK_UPS).tolist()
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / 'x'
+        path = Path(folder) / 'root' / BUCKET / 'x'
+        path.parent.mkdir(parents=True)
         write_numbers(path, keys)
         start = time.perf_counter()
         bags.create_index(path, 'id', progress=False)
@@ -50,6 +53,29 @@ def main(count: int) -> None:
         print(f'find: {seconds / LOOK_UPS * 1e6:.1f} us')
         seconds = median_seconds(lambda: dataset.find_many('id', wanted))
         print(f'find_many, of {LOOK_UPS:,} keys: {seconds / LOOK_UPS * 1e6:.1f} us a key')
+        if nginx_path():
+            count_requests(Path(folder), keys, wanted[:200])
+
+
+def count_requests(folder: Path, keys: npt.NDArray[np.int64], wanted: list[int]) -> None:
+    """Counts the requests of look-ups over HTTP, which are those of look-ups from S3."""
+    log = folder / 'access.log'
+    folder.chmod(0o755)  # nginx reads it as another user.
+    with nginx(folder / 'root', str(log)) as url:
+        dataset = bags.open(f'{url}/{BUCKET}/x')
+        requests = [requests_in(log)]
+        for key in wanted:
+            assert keys[dataset.find('id', key)] == key
+            requests.append(requests_in(log))
+        first, *later = np.diff(requests).tolist()
+        print(f'over HTTP, the first look-up: {first} requests')
+        print(f'later ones: {max(later)} requests at most, {statistics.mean(later):.2f} on average')
+
+
+def requests_in(log: Path) -> int:
+    """Returns the requests so far; nginx logs one after its response."""
+    time.sleep(0.02)
+    return len(log.read_bytes().splitlines())
 
 
 if __name__ == '__main__':

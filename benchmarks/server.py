@@ -21,7 +21,7 @@ pid {folder}/nginx.pid;
 error_log {folder}/error.log;
 events {{ worker_connections 1024; }}
 http {{
-  access_log off; sendfile on; tcp_nodelay on; keepalive_requests 1000000; keepalive_timeout 600;
+  access_log {log}; sendfile on; tcp_nodelay on; keepalive_requests 1000000; keepalive_timeout 600;
   client_body_temp_path {folder}/tmp; proxy_temp_path {folder}/tmp; fastcgi_temp_path {folder}/tmp;
   uwsgi_temp_path {folder}/tmp; scgi_temp_path {folder}/tmp;
   server {{ listen 127.0.0.1:{port}; root {root}; location / {{ etag on; }} }}
@@ -35,12 +35,17 @@ def nginx_path() -> str | None:
 
 
 @contextlib.contextmanager
-def nginx(root: Path) -> Iterator[str]:
-    """Serves a folder that contains a folder for each bucket; yields the address."""
+def nginx(root: Path, log: str = 'off') -> Iterator[str]:
+    """Serves a folder that contains a folder for each bucket; yields the address.
+
+    Args:
+        root: The folder.
+        log: A file that gets a line for each request.
+    """
     folder = root.parent / 'nginx'
     (folder / 'tmp').mkdir(parents=True, exist_ok=True)
     port = free_port()
-    (folder / 'nginx.conf').write_text(CONFIG.format(folder=folder, root=root, port=port))
+    (folder / 'nginx.conf').write_text(CONFIG.format(folder=folder, root=root, port=port, log=log))
     command = [nginx_path() or 'nginx', '-e', str(folder / 'error.log'), '-c', str(folder / 'nginx.conf')]
     with served(command, port) as url:
         yield url

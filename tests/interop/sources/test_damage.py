@@ -2,6 +2,9 @@
 
 import random
 import shutil
+import signal
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -71,3 +74,35 @@ def test_damage_is_named_skipped_and_resumed_after(sample, tmp_path):
             done, error = attempt(source, target, resume=True)
         assert error is None
         assert done.datapoints == count or file.suffix == '.json'
+
+
+KILLED = """
+import os, signal, sys, bags
+from bags.interop.open_source import open_source
+source, count = open_source(sys.argv[1]), 0
+load = source.load
+def killed(entry):
+    global count
+    count += 1
+    if count == source.count:  # The last one.
+        os.kill(os.getpid(), signal.SIGKILL)
+    return load(entry)
+source.load = killed
+bags.convert(source, sys.argv[2], shard_length=1, workers=1, progress=False)
+"""
+
+
+@pytest.mark.parametrize(
+    'sample',
+    [*(GOLDEN / name for name in ('aloha', 'litdata-batch', 'litdata-rows', 'mds-zstd', 'npz', 'tfds')),
+     GOLDEN / 'replay_v3.zarr.zip', GOLDEN / 'robomimic.hdf5', PEERS / 'bagz-zstd.bagz'],
+    ids=lambda path: path.name,
+)  # fmt: skip
+def test_a_killed_import_resumes(sample, kit, tmp_path):
+    command = [sys.executable, '-c', KILLED, sample, tmp_path / 'out']
+    assert subprocess.run(command, cwd=kit.ROOT, check=False).returncode == -signal.SIGKILL
+    done = bags.convert(sample, tmp_path / 'out', shard_length=1, resume=True, progress=False)
+    bags.convert(sample, tmp_path / 'again', progress=False)
+    with bags.open(tmp_path / 'out', raw=True) as resumed, bags.open(tmp_path / 'again', raw=True) as again:
+        assert len(resumed) == done.datapoints
+        assert [resumed[index] for index in range(len(resumed))] == list(again)

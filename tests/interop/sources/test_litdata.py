@@ -28,6 +28,15 @@ def test_values_are_those_of_the_reader_of_litdata(name, tmp_path):
 
 
 @pytest.mark.parametrize('name', NAMES)
+def test_files_stay_byte_for_byte(name, tmp_path):
+    bags.convert(GOLDEN / name, tmp_path / 'out')
+    chunks = b''.join(path.read_bytes() for path in sorted((GOLDEN / 'litdata').glob('*.bin')))
+    with bags.open(tmp_path / 'out') as dataset:
+        assert len(set(dataset.field('jpeg'))) == 5
+        assert all(record in chunks for record in dataset.field('jpeg'))
+
+
+@pytest.mark.parametrize('name', NAMES)
 def test_a_truncated_chunk_is_named(name, tmp_path):
     source = shutil.copytree(GOLDEN / name, tmp_path / 'in')
     chunk = min(source.glob('chunk-0-1*'))
