@@ -94,8 +94,8 @@ def as_record(value: Any) -> bytes:
         raise TypeError(f'record: expected bytes, str or a buffer, got {type(value).__name__}') from None
 
 
-def import_optional(package: str) -> Any:
-    """Imports a package that an extra of the same name installs.
+def import_optional(package: str, extra: str = '') -> Any:
+    """Imports a package that an extra installs, one of the same name unless given.
 
     Raises:
         MissingDependencyError: It is not installed; says how to install it.
@@ -103,4 +103,4 @@ def import_optional(package: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as exc:
-        raise MissingDependencyError(package, package) from exc
+        raise MissingDependencyError(package.replace('_', '-'), extra or package) from exc

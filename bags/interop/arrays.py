@@ -23,7 +23,7 @@ from bags.dataset.spec import parse_spec
 from bags.errors import SourceError
 from bags.formats.scalars import MAX_VALUE_SIZE, check_value_size
 from bags.formats.signatures import HEAD_BYTES, identify
-from bags.interop.source import Collecting, Source, name_fields
+from bags.interop.source import Collecting, Source, name_fields, type_of_numbers
 
 __all__ = ['ArraySource', 'natural_order', 'picture_type', 'split_episodes', 'type_of_arrays']
 
@@ -187,16 +187,12 @@ def type_of_arrays(dtypes: set[str], shapes: set[Shape]) -> str:
     """Returns the type of values of some dtypes, by name, and shapes: a number or `array(float32,3,?)`."""
     if len(dtypes) > 1 or len({len(shape) for shape in shapes}) > 1:
         return 'array'
-    dtype = np.dtype(next(iter(dtypes)))
     dimensions = [set(lengths) for lengths in zip(*shapes, strict=True)]
-    word = {'b': 'bool', 'i': 'int', 'u': 'uint', 'f': 'float'}.get(dtype.kind)
-    if not dimensions and word and dtype.itemsize <= 8:
-        return word if word == 'bool' else f'{word}({dtype.itemsize})'
     varying = [lengths for lengths in dimensions if len(lengths) > 1]
     if len(varying) > 1 or any(0 in lengths for lengths in varying):
         return 'array'
-    parts = ('?' if len(lengths) > 1 else str(*lengths) for lengths in dimensions)
-    return f'array({",".join((dtype.name, *parts))})'
+    shape = [-1 if len(lengths) > 1 else min(lengths) for lengths in dimensions]
+    return type_of_numbers(np.dtype(next(iter(dtypes))), shape)
 
 
 def natural_order(name: str) -> list[tuple[int, int | str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -38,7 +37,7 @@ def open_table(path: str, storage_options: Mapping[str, Any]) -> Table:
         file = pa.memory_map(inside) if is_local else pa.PythonFile(fs.open(inside, 'rb'), 'r')
         head = file.read(6)
         if head[:4] == b'PAR1':
-            return _Parquet(path, file, is_mapped=is_local)
+            return _Parquet(file, is_mapped=is_local)
         if head[:4] == b'FEA1':
             raise ValueError(
                 'it is of version 1 of Feather; expected one that write_feather wrote since 2020'
@@ -53,32 +52,13 @@ def open_table(path: str, storage_options: Mapping[str, Any]) -> Table:
         return _Arrow(path, file, is_stream=head != b'ARROW1')
 
 
-class Table(abc.ABC):
-    """An open file."""
-
-    format: str
-    path: str
+class _Parquet:
+    format = 'parquet'
     schema: pa.Schema
 
-    @abc.abstractmethod
-    def scan(self, damaged: list[tuple[str, str]]) -> tuple[dict[int, int], set[str]]:
-        """Returns the rows of each part by its number, and the columns that may have nulls.
-
-        Parts whose rows cannot be counted are left out, and added to `damaged`.
-        """
-
-    @abc.abstractmethod
-    def read(self, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """Yields some columns of a part; parts are read in order."""
-
-
-class _Parquet(Table):
-    format = 'parquet'
-
-    def __init__(self, path: str, file: pa.NativeFile, *, is_mapped: bool) -> None:
+    def __init__(self, file: pa.NativeFile, *, is_mapped: bool) -> None:
         import pyarrow.parquet as pq
 
-        self.path = path
         # Threads that read files of Python may abort the process when it ends.
         self._is_mapped = is_mapped
         # A page is read at a time, not a row group, which may be larger than memory.
@@ -89,6 +69,10 @@ class _Parquet(Table):
         self.schema = self._file.schema_arrow
 
     def scan(self, damaged: list[tuple[str, str]]) -> tuple[dict[int, int], set[str]]:
+        """Returns the rows of each part by its number, and the columns that may have nulls.
+
+        Parts whose rows cannot be counted are left out, and added to `damaged`.
+        """
         metadata = self._file.metadata
         parts, with_nulls = {}, set()
         for number in range(metadata.num_row_groups):
@@ -106,19 +90,21 @@ class _Parquet(Table):
         return parts, with_nulls
 
     def read(self, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yields some columns of a part; parts are read in order."""
         group = self._file.metadata.row_group(number)
         mean = max(1, group.total_byte_size // max(1, group.num_rows))
         size = max(1, min(MAX_BATCH, BATCH_BYTES // mean))
         yield from self._file.iter_batches(size, [number], columns, use_threads=self._is_mapped)
 
 
-class _Arrow(Table):
+class _Arrow:
     format = 'arrow'
+    schema: pa.Schema
 
     def __init__(self, path: str, file: pa.NativeFile, *, is_stream: bool) -> None:
         from pyarrow import ipc
 
-        self.path, self._file, self._is_stream = path, file, is_stream
+        self._path, self._is_stream = path, is_stream
         self._reader = ipc.open_stream(file) if is_stream else ipc.open_file(file)
         self.schema = self._reader.schema
         self._read = 0
@@ -138,7 +124,7 @@ class _Arrow(Table):
         for number in itertools.count() if count is None else range(count):
             found = len(damaged)
             after = ' and those after it' * self._is_stream
-            with Collecting(damaged), reading(f'{self.path}, record batch {number}{after}', 'Arrow'):
+            with Collecting(damaged), reading(f'{self._path}, record batch {number}{after}', 'Arrow'):
                 try:
                     batch = self._batch(number)  # Of a mapped file, this reads the sizes alone.
                 except StopIteration:
@@ -157,3 +143,7 @@ class _Arrow(Table):
         size = max(1, min(MAX_BATCH, BATCH_BYTES // max(1, batch.nbytes // max(1, batch.num_rows))))
         for first in range(0, batch.num_rows, size):
             yield batch.slice(first, size)
+
+
+Table = _Parquet | _Arrow
+"""An open file."""

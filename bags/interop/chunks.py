@@ -23,8 +23,8 @@ import zstandard
 from bags.dataset.spec import parse_type
 from bags.errors import SourceError
 from bags.interop.files import checked_value
-from bags.interop.records import Record, RecordSource, array_from, open_file, size_of, type_of_numbers
-from bags.interop.source import Damaged, name_fields, reading
+from bags.interop.records import Record, RecordSource, array_from, open_file, size_of
+from bags.interop.source import Damaged, name_fields, reading, type_of_numbers
 
 __all__ = [
     'Chunk',

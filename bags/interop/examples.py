@@ -6,6 +6,7 @@ records.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import zlib
@@ -16,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from bags.dataset.spec import parse_type
-from bags.errors import SourceError
+from bags.errors import MissingDependencyError, SourceError
 from bags.formats.signatures import identify
-from bags.interop.example_message import Example, parse_example
 from bags.interop.files import MEDIA_FORMATS, checked_value
 from bags.interop.records import Bytes, Read, Record, RecordSource, array_from
 from bags.interop.source import Source, name_fields
@@ -33,16 +33,28 @@ _MAX_INFLATED = 1 << 30
 _SPLIT = re.compile(r'.*?-([A-Za-z0-9_]+)\.(?:tfrecord|array_record)[^/]*')
 _TEXT = re.compile(r'[^\x00-\x08\x0b\x0c\x0e-\x1f]*')
 
+Example = dict[tuple[bool, str], list[Sequence[Any]]]
+"""The values of each feature, by its key: those of one list, or of a list for each step, if the first part of
+the key is true. Values are bytes, ints or floats."""
+_MESSAGES = {
+    'Bytes': 'value: BYTES*',
+    'Floats': 'value: FLOAT*',
+    'Ints': 'value: INT64*',
+    'Feature': 'bytes: Bytes, floats: Floats, ints: Ints',
+    'Entry': 'key: STRING, value: Feature',
+    'Features': 'entries: Entry*',
+    'Steps': 'features: Feature*',
+    'StepsEntry': 'key: STRING, value: Steps',
+    'StepsFeatures': 'entries: StepsEntry*',
+    'SequenceExample': 'context: Features, steps: StepsFeatures',
+}
+"""Fields in the order of their numbers, as in tensorflow/core/example; `*` for repeated ones."""
+
 
 def open_examples(
     format: str, files: Mapping[str, int], read: Read, storage_options: Mapping[str, Any] | None
 ) -> Source:
-    """Returns the source of some files: examples, or records of bytes if they are none.
-
-    Args:
-        format, files, read: As of `RecordSource`.
-        storage_options: As in `bags.open`.
-    """
+    """Returns the source of some files: examples, or records of bytes if they are none."""
     notes: list[str] = []
     folder = next(iter(files), '').rpartition('/')[0] or '.'
     found = read_features(folder, storage_options, notes)
@@ -96,7 +108,7 @@ class ExampleSource(RecordSource):
             self.notes.append(f"field 'split' is the split of each datapoint: {names}")
 
     def decode(self, entry: Record, data: bytes) -> Mapping[str, Any]:
-        example = parse_example(data)
+        example = _parse_example(data)
         if self._looked_at is not None:
             known = {(column.in_steps, column.key) for column in self._columns.values()}
             for _, key in (each for each in example.keys() - known if any(example[each])):
@@ -161,7 +173,7 @@ def _infer(records: Iterable[bytes], notes: list[str]) -> tuple[dict[str, Exampl
     count = size = 0
     for data in itertools.islice(records, SAMPLES):
         try:
-            example = parse_example(data)
+            example = _parse_example(data)
         except ValueError:
             return {}, count
         for each, values in example.items():
@@ -212,3 +224,54 @@ def _word(values: list[bytes]) -> str:
         return 'utf8' if all(_TEXT.fullmatch(each.decode()) for each in values) else 'bytes'
     except UnicodeDecodeError:
         return 'bytes'
+
+
+# Messages, without TensorFlow.
+
+
+def _parse_example(data: bytes) -> Example:
+    """Returns the features of a SequenceExample, which an Example is too, without feature lists.
+
+    Raises:
+        ValueError: It is another message, or none.
+    """
+    try:
+        message = _message().FromString(data)
+    except Exception as exc:  # google.protobuf.message.DecodeError
+        raise ValueError(f'expected a tf.train.Example: {exc}') from exc
+    example: Example = {(False, each.key): [_values(each.value)] for each in message.context.entries}
+    for each in message.steps.entries:
+        example[True, each.key] = [_values(step) for step in each.value.features]
+    if data and not example:
+        raise ValueError('expected a tf.train.Example with features')
+    return example
+
+
+def _values(feature: Any) -> Sequence[Any]:
+    values: Sequence[Any] = feature.bytes.value or feature.floats.value or feature.ints.value
+    return values
+
+
+@functools.cache
+def _message() -> Any:
+    """Returns the class of SequenceExample, in a pool of its own: TensorFlow has its in the common one."""
+    try:
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    except ImportError as exc:
+        raise MissingDependencyError('protobuf', 'tfrecord') from exc
+    file = descriptor_pb2.FileDescriptorProto(name='bags.proto', package='bags', syntax='proto3')
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for number, field in enumerate(fields.split(', '), 1):
+            word, _, kind = field.partition(': ')
+            scalar = kind.strip('*') not in _MESSAGES
+            message.field.add(
+                name=word,
+                number=number,
+                label='LABEL_REPEATED' if kind.endswith('*') else 'LABEL_OPTIONAL',
+                type=f'TYPE_{kind.strip("*")}' if scalar else 'TYPE_MESSAGE',
+                type_name=None if scalar else f'.bags.{kind.strip("*")}',
+            )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName('bags.SequenceExample'))

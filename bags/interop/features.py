@@ -93,7 +93,7 @@ def schema_with_features(schema: pa.Schema, types: Spec, metadata: Metadata) -> 
         kind, facts = types[column.name], metadata.get('fields', {}).get(column.name, {})
         classes = facts.get('classes') if isinstance(facts, dict) else None
         item = column.type.value_type if kind.sequence else column.type
-        feature, stored = _feature_of(kind, item, classes), _stored_type(kind, item, classes)
+        feature, stored = _feature_of(kind, item, classes)
         extension = None
         if kind.sequence:
             feature, stored = {'feature': feature, '_type': 'List'}, pa.list_(stored)
@@ -122,33 +122,23 @@ def as_stored(column: pa.Array, type: pa.DataType) -> pa.Array:
     return column.cast(type)
 
 
-def _feature_of(kind: FieldType, type: pa.DataType, classes: Any) -> dict[str, Any]:
-    if kind.word in MEDIA:
-        is_picture = kind.word in (*PICTURE_TYPES, 'jpg')
-        return {'_type': 'Image' if is_picture else 'Video' if kind.word in VIDEO_WORDS else 'Audio'}
-    if _is_label(type, classes):
-        return {'names': list(map(str, classes)), '_type': 'ClassLabel'}
-    found = _array_shape(kind)
-    if found is not None:
-        lengths = [None if length == -1 else length for length in found]
-        return {'shape': lengths, 'dtype': _name(_element(type)), '_type': f'Array{len(found)}D'}
-    return _of_arrow(type)
-
-
-def _stored_type(kind: FieldType, type: pa.DataType, classes: Any) -> pa.DataType:
+def _feature_of(kind: FieldType, type: pa.DataType, classes: Any) -> tuple[dict[str, Any], pa.DataType]:
+    """Returns the feature of a value, or of an item, and the Arrow type that it is stored as."""
     pa = import_pyarrow()
     if kind.word in MEDIA:
-        return pa.struct({'bytes': pa.binary(), 'path': pa.string()})
-    if _is_label(type, classes):
-        return pa.int64()
-    found = _array_shape(kind)
-    if found is not None:
-        return functools.reduce(lambda nested, _: pa.list_(nested), found, _element(type))
-    return pa.binary() if pa.types.is_fixed_size_binary(type) else type
-
-
-def _is_label(type: pa.DataType, classes: Any) -> bool:
-    return isinstance(classes, list) and bool(import_pyarrow().types.is_integer(type))
+        is_picture = kind.word in (*PICTURE_TYPES, 'jpg')
+        name = 'Image' if is_picture else 'Video' if kind.word in VIDEO_WORDS else 'Audio'
+        return {'_type': name}, pa.struct({'bytes': pa.binary(), 'path': pa.string()})
+    if isinstance(classes, list) and pa.types.is_integer(type):
+        return {'names': list(map(str, classes)), '_type': 'ClassLabel'}, pa.int64()
+    if (found := _array_shape(kind)) is not None:
+        element = type
+        while is_list(element):
+            element = element.value_type
+        lengths = [None if length == -1 else length for length in found]
+        feature = {'shape': lengths, 'dtype': _name(element), '_type': f'Array{len(found)}D'}
+        return feature, functools.reduce(lambda nested, _: pa.list_(nested), found, element)
+    return _of_arrow(type), pa.binary() if pa.types.is_fixed_size_binary(type) else type
 
 
 def _array_shape(kind: FieldType) -> tuple[int, ...] | None:
@@ -157,10 +147,6 @@ def _array_shape(kind: FieldType) -> tuple[int, ...] | None:
     if found is None or kind.sequence or found[0].kind not in 'biuf' or not 2 <= len(found[1]) <= 5:
         return None
     return None if 0 in found[1] or -1 in found[1][1:] else found[1]
-
-
-def _element(type: pa.DataType) -> pa.DataType:
-    return _element(type.value_type) if is_list(type) else type
 
 
 def _of_arrow(type: pa.DataType) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from bags.formats.signatures import FORMATS, PICTURES, check_end, check_whole, i
 from bags.formats.trees import decode_msgpack
 from bags.formats.wav import find_samples
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS
-from bags.interop.source import Source
+from bags.interop.source import RECORD_ENCODERS, Source
 from bags.media.stored import AUDIO_FORMATS, VIDEO_FORMATS
 
-__all__ = ['MEDIA_FORMATS', 'Entry', 'FileSource', 'checked_value', 'infer_spec']
+__all__ = ['MEDIA_FORMATS', 'Entry', 'FileSource', 'checked_value', 'infer_spec', 'read_npy_header']
 
 
 class Entry(NamedTuple):
@@ -47,8 +47,7 @@ class FileSource(Source):
     def __init__(self, format: str, layout: str) -> None:
         super().__init__(format, {}, 0)
         self.layout = layout
-        # Encoding the values of these files would change spaces or the order of keys.
-        self.encoders = dict.fromkeys(('json', 'msgpack', 'tree'), lambda value, *_args: bytes(value))
+        self.encoders = RECORD_ENCODERS
 
     def name(self, entry: Entry) -> str:
         return str(entry.key).encode('utf-8', 'backslashreplace').decode()
@@ -128,18 +127,27 @@ def checked_value(name: str, word: str, data: Any) -> Any:
     return data
 
 
+def read_npy_header(file: Any, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Returns shape, order and dtype of a .npy file of `size` bytes; the elements follow.
+
+    `np.load` allocates what the header says before it looks at the number of bytes.
+    """
+    is_first = np.lib.format.read_magic(file) == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+    shape, is_fortran, dtype = read(file)
+    expected, found = math.prod(shape) * dtype.itemsize, size - file.tell()
+    if expected != found and not dtype.hasobject:
+        raise ValueError(f'expected {expected} bytes for shape {shape}, got {found}')
+    return shape, is_fortran, dtype
+
+
 def _array(data: bytes) -> Any:
     try:
-        # As np.load, which allocates what the header says before it looks at the number of bytes.
         file = io.BytesIO(data)
-        version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
-        shape, is_fortran, dtype = read(file)
+        shape, is_fortran, dtype = read_npy_header(file, len(data))
+        if dtype.hasobject:
+            raise ValueError(f'its elements are pickled: {dtype}')
         elements = memoryview(data)[file.tell() :]
-        if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(elements):
-            raise ValueError(f'{len(elements)} bytes of elements for shape {shape} and {dtype}')
         array = np.frombuffer(elements, dtype)
         return array.reshape(shape[::-1]).T if is_fortran else array.reshape(shape)
     except Exception as exc:  # Of a damaged header, also errors of Python's parser.

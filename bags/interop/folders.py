@@ -59,14 +59,7 @@ def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> l
 
 
 class FolderSource(FileSource):
-    """The files of a folder, grouped into datapoints.
-
-    Args:
-        root: The folder.
-        names: Its files, by their paths in it.
-        layout: How they are grouped; by default what fits the names.
-        storage_options: As in `bags.open`, for a URL.
-    """
+    """The files of a folder, by their paths in it, grouped into datapoints."""
 
     def __init__(
         self,

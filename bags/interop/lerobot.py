@@ -17,7 +17,7 @@ import numpy as np
 from bags.dataset.base import Dataset
 from bags.dataset.registry import decoders, fixed_dtype
 from bags.dataset.selection import VIDEO_WORDS
-from bags.errors import MissingDependencyError, SourceError
+from bags.errors import SourceError
 from bags.formats.pixels import frame_kind
 from bags.formats.signatures import identify
 from bags.interop.extensions import PICTURE_TYPES
@@ -25,6 +25,7 @@ from bags.maintenance.statistics import statistics
 from bags.media.remux import remux, why_not_copied
 from bags.media.video_decoder import open_video
 from bags.progress import Advance
+from bags.validation import import_optional
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,10 +71,7 @@ def write_lerobot(
         TypeError: A field that LeRobot has no feature for.
         ValueError: The metadata have no frame rate.
     """
-    try:
-        import pyarrow as _  # noqa: F401, ICN001
-    except ImportError as exc:
-        raise MissingDependencyError('pyarrow', 'lerobot') from exc
+    import_optional('pyarrow', 'lerobot')
     writer = _Writer(dataset, names, fs, root, written)
     for index in range(len(dataset)):
         advance(1, writer.add(index))

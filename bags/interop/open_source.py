@@ -14,9 +14,10 @@ from bags.errors import CorruptError, SourceError, SpecError
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.folders import FolderSource, list_files
+from bags.interop.records import open_file
 from bags.interop.source import Source, list_paths
 from bags.interop.webdataset import TarSource, is_tar
-from bags.validation import one_of
+from bags.validation import import_optional, one_of
 
 __all__ = ['FORMATS', 'SourcePath', 'open_source']
 
@@ -36,23 +37,34 @@ class Format(NamedTuple):
 
     Without one, a folder has this format if it has no other files.
     """
+    packages: tuple[str, ...] = ()
+    extra: str = ''
+    """Which installs them."""
 
 
 FORMATS: dict[str, Format] = {
     'mds': Format('mds', ('*.mds', '*.mds.*'), 'index.json'),
     'litdata': Format('litdata', ('*.bin',), 'index.json'),
-    'tfrecord': Format('tfrecord', ('*.tfrecord*', '*.tfrec')),
-    'array_record': Format('array_record', ('*.array_record*', '*.arrayrecord*')),
-    'bagz': Format('bagz', ('*.bagz', '*.bag')),
-    'lerobot': Format('lerobot', ('*.parquet',), 'meta/info.json'),
-    'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf')),
-    'zarr': Format('zarr', ('*.zarr', '*.zarr.zip')),
-    'npz': Format('npz', ('*.npz',)),
-    'parquet': Format('arrow', ('*.parquet', '*.parq', '*.pq', 'dataset_infos.json')),
-    'arrow': Format(
-        'arrow', ('*.arrow', '*.feather', '*.ipc', 'state.json', 'dataset_info.json', 'dataset_dict.json')
+    'tfrecord': Format('tfrecord', ('*.tfrecord*', '*.tfrec'), None, ('google_crc32c',), 'tfrecord'),
+    'array_record': Format(
+        'array_record', ('*.array_record*', '*.arrayrecord*'), None, ('array_record',), 'array-record'
     ),
-    'mcap': Format('mcap', ('*.mcap', '*.db3', '*.bag', 'metadata.yaml')),
+    'bagz': Format('bagz', ('*.bagz', '*.bag')),
+    'lerobot': Format('lerobot', ('*.parquet',), 'meta/info.json', ('av', 'pyarrow'), 'lerobot'),
+    'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf'), None, ('h5py',), 'hdf5'),
+    'zarr': Format('zarr', ('*.zarr', '*.zarr.zip'), None, ('zarr',), 'zarr'),
+    'npz': Format('npz', ('*.npz',)),
+    'parquet': Format(
+        'arrow', ('*.parquet', '*.parq', '*.pq', 'dataset_infos.json'), None, ('pyarrow',), 'hf'
+    ),
+    'arrow': Format(
+        'arrow',
+        ('*.arrow', '*.feather', '*.ipc', 'state.json', 'dataset_info.json', 'dataset_dict.json'),
+        None,
+        ('pyarrow',),
+        'hf',
+    ),
+    'mcap': Format('mcap', ('*.mcap', '*.db3', '*.bag', 'metadata.yaml'), None, ('rosbags',), 'mcap'),
 }
 """By name, in the order in which they are tried."""
 _BESIDE = ('readme*', 'license*', '*.md', '_success', 'features.json', 'dataset_info.json', '*.labels.txt')
@@ -126,6 +138,8 @@ def _open(
     if format in FORMATS:
         if root is not None and names and FORMATS[format].marker is None and not _fits(format, root):
             paths = [f'{root}/{name}' for name in names if _fits(format, name)] or [root]
+        for package in FORMATS[format].packages:
+            import_optional(package, FORMATS[format].extra)
         module = importlib.import_module(f'bags.interop.sources.{FORMATS[format].module}')
         source: Source = module.open_source(paths, storage_options)
         if on_error == 'raise' and source.damaged:
@@ -158,7 +172,7 @@ def _format_of(names: list[str], paths: list[str]) -> str:
         paths: The source.
     """
     own = [name for name in names if not any(fnmatch.fnmatchcase(name.lower(), each) for each in _BESIDE)]
-    for format, (_, _, marker) in FORMATS.items():
+    for format, (_, _, marker, *_) in FORMATS.items():
         if marker is None:
             found = all(_fits(format, path) for path in paths) or (
                 own and all(_fits(format, name) for name in own)
@@ -172,13 +186,10 @@ def _format_of(names: list[str], paths: list[str]) -> str:
 
 def _read_metadata(path: str, storage_options: Mapping[str, Any] | None) -> Metadata | None:
     """Returns the content of metadata.json; None if that is no object of JSON, and so a file like others."""
-    import fsspec
-
-    fs, path = fsspec.core.url_to_fs(path, **(storage_options or {}))
-    if fs.size(path) > MAX_METADATA_BYTES:
-        return None
+    with open_file(path, storage_options) as file:
+        content = file.read(MAX_METADATA_BYTES + 1)
     try:
-        return load_metadata(fs.cat_file(path), path)
+        return load_metadata(content, path) if len(content) <= MAX_METADATA_BYTES else None
     except CorruptError:
         return None
 

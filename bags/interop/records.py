@@ -14,7 +14,7 @@ from bags.dataset.registry import bind_decoder, encoders
 from bags.dataset.spec import parse_type
 from bags.errors import BagsError, SourceError, SpecError
 from bags.interop.files import MEDIA_FORMATS, checked_value
-from bags.interop.source import Damaged, Source, reading
+from bags.interop.source import RECORD_ENCODERS, Damaged, Source, reading
 
 __all__ = [
     'Bytes',
@@ -26,7 +26,6 @@ __all__ = [
     'read_blocks',
     'read_json',
     'size_of',
-    'type_of_numbers',
 ]
 
 FIELD = 'record'
@@ -61,8 +60,7 @@ class RecordSource(Source):
     def __init__(self, format: str, spec: dict[str, str], files: Mapping[str, int], read: Read) -> None:
         super().__init__(format, spec, sum(files.values()))
         self.files, self._read = files, read
-        # Values that are records already, in files of the source.
-        self.encoders = dict.fromkeys(('json', 'msgpack', 'tree'), lambda value, *_args: bytes(value))
+        self.encoders = RECORD_ENCODERS
 
     def entries(self, start: int = 0) -> Iterator[Record | Damaged]:
         for path, count in self.files.items():
@@ -179,14 +177,6 @@ def read_json(path: str, parse: Callable[[Any], T], storage_options: Mapping[str
 
 def _detail(exc: Exception) -> str:
     return repr(exc) if isinstance(exc, LookupError) else str(exc)
-
-
-def type_of_numbers(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
-    """Returns the type of a field of numbers, or of arrays with a shape; -1 is a length that varies."""
-    if shape:
-        return f'array({",".join((dtype.name, *map(str, shape)))})'.replace('-1', '?')
-    words = {'b': 'bool', 'i': f'int({dtype.itemsize})', 'u': f'uint({dtype.itemsize})'}
-    return words.get(dtype.kind, f'float({dtype.itemsize})')
 
 
 def array_from(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import abc
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from bags.dataset.metadata import Metadata
 from bags.dataset.spec import NAME
 from bags.errors import CorruptError, MissingDependencyError, SourceError
 
-__all__ = ['Collecting', 'Damaged', 'Source', 'list_paths', 'name_fields', 'reading']
+__all__ = [
+    'RECORD_ENCODERS',
+    'Collecting',
+    'Damaged',
+    'Source',
+    'list_paths',
+    'name_fields',
+    'reading',
+    'type_of_numbers',
+]
+
+RECORD_ENCODERS = dict.fromkeys(('json', 'msgpack', 'tree'), lambda value, *_args: bytes(value))
+"""Encoders of values that are records already: encoding again would change spaces or the order of keys."""
 
 _NOT_IN_NAMES = re.compile(r'[^A-Za-z0-9_.-]+')
 
@@ -116,6 +130,14 @@ def reading(path: str, format: str) -> Iterator[None]:
     except Exception as exc:  # Of a damaged file, libraries raise also KeyError, RuntimeError, MemoryError, …
         detail = exc.detail if isinstance(exc, CorruptError) else str(exc) or type(exc).__name__
         raise SourceError(path, f'cannot be read as {format}: {detail}') from exc
+
+
+def type_of_numbers(dtype: np.dtype[Any], shape: Sequence[int] = ()) -> str:
+    """Returns the type of a field of numbers, or of arrays with a shape; -1 is a length that varies."""
+    word = {'b': 'bool', 'i': 'int', 'u': 'uint', 'f': 'float'}.get(dtype.kind)
+    if word and not shape and dtype.itemsize <= 8:
+        return word if word == 'bool' else f'{word}({dtype.itemsize})'
+    return f'array({",".join((dtype.name, *map(str, shape)))})'.replace('-1', '?')
 
 
 def name_fields(names: Iterable[str], notes: list[str]) -> dict[str, str]:

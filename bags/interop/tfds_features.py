@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.dataset.metadata import Metadata
-from bags.interop.records import open_file, read_json, size_of, type_of_numbers
-from bags.interop.source import name_fields
+from bags.interop.records import open_file, read_json, size_of
+from bags.interop.source import name_fields, type_of_numbers
 
 __all__ = ['ExampleColumn', 'read_features']
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bags.errors import MissingDependencyError, SourceError
+from bags.errors import SourceError
 from bags.interop.examples import open_examples
 from bags.interop.records import read_blocks
 from bags.interop.source import Collecting, Damaged, Source, list_paths, reading
@@ -35,10 +35,8 @@ def _read(path: str, start: int, count: int) -> Iterator[bytes | Damaged]:
 
 
 def _open(path: str) -> Any:
-    try:
-        from array_record.python.array_record_module import ArrayRecordReader
-    except ImportError as exc:
-        raise MissingDependencyError('array_record', 'array-record') from exc
+    from array_record.python.array_record_module import ArrayRecordReader
+
     if '://' in path:
         raise SourceError(path, 'expected a local file, which array_record reads; copy it first')
     with reading(path, 'ArrayRecord'):

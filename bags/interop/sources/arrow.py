@@ -12,11 +12,11 @@ from bags.dataset.arrow_types import METADATA_KEY, arrow_field, import_pyarrow, 
 from bags.dataset.metadata import Metadata, metadata_of_fields
 from bags.dataset.registry import encoders
 from bags.dataset.spec import FieldType, parse_type
-from bags.errors import MissingDependencyError, SourceError
+from bags.errors import SourceError
 from bags.interop.arrow_files import Table, open_table
 from bags.interop.arrow_values import values_of
 from bags.interop.features import read_features, type_of_feature
-from bags.interop.source import Collecting, Damaged, Source, list_paths, name_fields, reading
+from bags.interop.source import RECORD_ENCODERS, Collecting, Damaged, Source, list_paths, name_fields, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,22 +80,13 @@ def _files_of(state: str, storage_options: Mapping[str, Any] | None) -> list[str
 class ArrowSource(Source):
     """The rows of Parquet and Arrow files of one schema, one file after the other.
 
-    Args:
-        paths: The files.
-        storage_options: As in `bags.open`, for URLs.
-
     Raises:
-        MissingDependencyError: pyarrow is not installed.
         SourceError: No file can be read, or their columns differ.
     """
 
     loads_in_threads = False  # Batches are converted as a whole, in `entries`.
 
     def __init__(self, paths: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
-        try:
-            import_pyarrow()
-        except MissingDependencyError as exc:
-            raise MissingDependencyError('pyarrow', 'hf') from exc
         super().__init__('arrow', {}, 0)
         self._storage_options = dict(storage_options or {})
         self._files: dict[str, dict[int, int]] = {}
@@ -120,7 +111,7 @@ class ArrowSource(Source):
         if schema is None:
             raise SourceError(*self.damaged[0])
         self._infer(schema, with_nulls)
-        self.encoders = dict.fromkeys(('json', 'msgpack', 'tree'), _as_record)
+        self.encoders = RECORD_ENCODERS
 
     def _infer(self, schema: pa.Schema, with_nulls: set[str]) -> None:
         pa = import_pyarrow()
@@ -255,7 +246,3 @@ def _form(type: pa.DataType) -> str:
 def _short(type: pa.DataType) -> str:
     text = str(type).replace('<element: ', '<item: ')
     return text if len(text) <= 200 else f'{text[:200]}…'
-
-
-def _as_record(value: Any, *_args: str) -> bytes:
-    return bytes(value)

@@ -9,6 +9,7 @@ from bags.bag import Reader
 from bags.interop.records import Bytes, open_file, read_blocks
 from bags.interop.source import Collecting, Damaged, Source, list_paths, reading
 from bags.interop.sources import mcap
+from bags.validation import import_optional
 
 __all__ = ['open_source']
 
@@ -21,6 +22,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
         paths = list_paths(paths, storage_options)
         with open_file(paths[0], storage_options) as file:
             if file.read(8) == b'#ROSBAG ':  # Bags of ROS 1 have the same extension.
+                import_optional('rosbags', 'mcap')
                 return mcap.open_source(paths, storage_options)
     files: dict[str, int] = {}
     damaged: list[tuple[str, str]] = []

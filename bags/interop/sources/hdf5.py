@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bags.errors import MissingDependencyError, SourceError
+from bags.errors import SourceError
 from bags.interop.arrays import ArraySource, natural_order, split_episodes
 from bags.interop.extensions import KEY
 from bags.interop.source import list_paths, reading
@@ -83,11 +83,8 @@ class HDF5Source(ArraySource):
 
     @contextmanager
     def _file(self, path: str) -> Iterator[Any]:
-        try:
-            import h5py
-        except ImportError as exc:
-            raise MissingDependencyError('h5py', 'hdf5') from exc
         import fsspec
+        import h5py
 
         fs, inside = fsspec.core.url_to_fs(path, **self._storage_options)
         with reading(path, 'HDF5'), fs.open(inside, 'rb') as stream, h5py.File(stream, 'r') as file:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bags.dataset.metadata import MAX_METADATA_BYTES
-from bags.errors import MissingDependencyError, SourceError
+from bags.errors import SourceError
 from bags.interop.arrays import type_of_arrays
 from bags.interop.arrow_files import open_table
 from bags.interop.source import Damaged, Source, name_fields, reading
@@ -57,10 +57,6 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = No
 class LeRobotSource(Source):
     """The episodes of a LeRobot dataset.
 
-    Args:
-        root: The folder that has `meta/info.json`: path or URL.
-        storage_options: As in `bags.open`, for a URL.
-
     Raises:
         SourceError: Not a LeRobot dataset of version 2 or 3, or its tables are damaged.
     """
@@ -68,11 +64,6 @@ class LeRobotSource(Source):
     def __init__(self, root: str, storage_options: Mapping[str, Any] | None = None) -> None:
         import fsspec
 
-        try:
-            import av  # noqa: F401
-            import pyarrow as _  # noqa: F401, ICN001
-        except ImportError as exc:
-            raise MissingDependencyError(str(exc.name).partition('.')[0], 'lerobot') from exc
         self._storage_options = dict(storage_options or {})
         self._fs, self._root = fsspec.core.url_to_fs(root, **self._storage_options)
         self._decoders = functools.lru_cache(KNOWN_VIDEOS)(self._open_video)

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bags.errors import MissingDependencyError, SourceError
+from bags.errors import SourceError
 from bags.interop.arrays import natural_order, picture_type
-from bags.interop.source import Source, list_paths, name_fields, reading
+from bags.interop.source import Collecting, Source, list_paths, name_fields, reading
 
 __all__ = ['McapSource', 'open_source']
 
@@ -58,9 +58,6 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = No
 class McapSource(Source):
     """Recordings. Of topic `/arm/state` the times are `arm.state_time`, in ns, and the fields `arm.state.…`.
 
-    Args:
-        paths: Local files or folders.
-
     Raises:
         SourceError: No recording can be read, or a topic has messages of different types in them.
     """
@@ -72,7 +69,7 @@ class McapSource(Source):
         leaves: dict[str, list[Leaf]] = {}
         counts: Counter[str] = Counter()
         for path in paths:
-            try:
+            with Collecting(self.damaged):
                 with _open(path) as reader:
                     topics = {(each.topic, each.msgtype) for each in reader.connections}
                     for topic, kind in sorted(topics):
@@ -83,8 +80,6 @@ class McapSource(Source):
                             leaves[topic] = _leaves_of_topic(reader, topic, kind)
                 self._paths.append(path)
                 counts.update(topic for topic, _ in topics)
-            except SourceError as exc:
-                self.damaged.append((exc.name, exc.detail))
         if not leaves:
             nothing = ', '.join(paths), 'expected messages, found none'
             raise SourceError(*self.damaged[0] if self.damaged else nothing)
@@ -138,11 +133,9 @@ class McapSource(Source):
 @contextlib.contextmanager
 def _open(path: str) -> Iterator[Any]:
     """Opens a recording. Those in SQLite may not say what their types are: then they are those of ROS 2."""
-    try:
-        from rosbags.highlevel import AnyReader
-        from rosbags.typesys import Stores, get_typestore
-    except ImportError as exc:
-        raise MissingDependencyError('rosbags', 'mcap') from exc
+    from rosbags.highlevel import AnyReader
+    from rosbags.typesys import Stores, get_typestore
+
     if '://' in path:
         raise SourceError(path, 'expected a local file, which rosbags needs')
     default = get_typestore(Stores.ROS2_HUMBLE)

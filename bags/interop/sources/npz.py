@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from bags.interop.arrays import ArraySource, natural_order
 from bags.interop.extensions import KEY
+from bags.interop.files import read_npy_header
 from bags.interop.source import list_paths, reading
 
 __all__ = ['NpzSource', 'open_source']
@@ -51,14 +51,12 @@ class _Member:
 
     def __init__(self, arrays: Any, name: str) -> None:
         self._arrays, self._name = arrays, name
-        with arrays.zip.open(f'{name}.npy') as file:
-            is_first = np.lib.format.read_magic(file) == (1, 0)
-            read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
-            self.shape, _, self.dtype = read(file)
-            size = arrays.zip.getinfo(f'{name}.npy').file_size - file.tell()
-        expected = math.prod(self.shape) * self.dtype.itemsize
-        if size != expected and not self.dtype.hasobject:  # Before an array of that size is made.
-            raise ValueError(f'{name}: expected {expected} bytes for shape {self.shape}, got {size}')
+        try:
+            with arrays.zip.open(f'{name}.npy') as file:
+                size = arrays.zip.getinfo(f'{name}.npy').file_size
+                self.shape, _, self.dtype = read_npy_header(file, size)
+        except ValueError as exc:
+            raise ValueError(f'{name}: {exc}') from exc
 
     @functools.cached_property
     def _array(self) -> npt.NDArray[Any]:

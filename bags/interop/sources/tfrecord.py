@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bags.errors import MissingDependencyError, SourceError
+from bags.errors import SourceError
 from bags.interop.examples import open_examples
 from bags.interop.records import open_file
 from bags.interop.source import Collecting, Damaged, Source, list_paths
@@ -82,10 +82,7 @@ def _records(
 
 def _crc32c() -> Callable[[bytes], bytes]:
     """Returns what gives the four bytes that follow some bytes."""
-    try:
-        import google_crc32c
-    except ImportError as exc:
-        raise MissingDependencyError('google-crc32c', 'tfrecord') from exc
+    import google_crc32c
 
     def checksum(data: bytes) -> bytes:
         value = int(google_crc32c.value(data))

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from bags.errors import MissingDependencyError
 from bags.interop.arrays import ArraySource, split_episodes
 from bags.interop.source import Collecting, list_paths, reading
 
@@ -89,10 +88,8 @@ class _Rows:
 
 
 def _open(path: str, storage_options: Mapping[str, Any] | None) -> Any:
-    try:
-        import zarr
-    except ImportError as exc:
-        raise MissingDependencyError('zarr', 'zarr') from exc
+    import zarr
+
     if path.endswith('.zip'):
         return zarr.open_group(zarr.storage.ZipStore(path, mode='r'), mode='r')
     return zarr.open_group(path, mode='r', storage_options=dict(storage_options or {}) or None)
