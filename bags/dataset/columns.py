@@ -35,7 +35,11 @@ def read_column(field: Field, refs: Any, items: Asked) -> Column:
         shapes = {np.shape(frames) if frames is not None else None for frames in found}
         return np.stack(found) if len(shapes) == 1 and None not in shapes else found
     if field.kind.sequence:
-        return _ragged(field, refs, items)
+        members, counts, present = _members(field, refs, items)
+        values = _values(field, members, items)
+        if isinstance(values, np.ndarray):
+            return Ragged(values, offsets_of(counts), present if field.kind.optional else None)
+        return _cut(values, counts, present)
     field.check(refs, None)
     if field.kind.optional:
         return _where_present(refs, field.decoded)
@@ -49,13 +53,8 @@ def read_values(field: Field, refs: Any, items: Asked) -> list[Any]:
     if not field.kind.sequence:
         field.check(refs, None)
         return _where_present(refs, field.decoded) if field.kind.optional else field.decoded(refs)
-    firsts, counts = refs
-    field.check(firsts, counts)
-    present = (firsts != MISSING) | (counts > 0)
-    members, counts = _members(field, firsts, counts, items)
-    values = _read_once(field, members) if isinstance(items, PerRowItems) else field.values(members)
-    parts = _cut(values, counts)
-    return [part if there else None for there, part in zip(present.tolist(), parts, strict=True)]
+    members, counts, present = _members(field, refs, items)
+    return _cut(_values(field, members, items), counts, present)
 
 
 def read_records(field: Field, refs: Any, items: Asked) -> list[bytes | None]:
@@ -63,10 +62,7 @@ def read_records(field: Field, refs: Any, items: Asked) -> list[bytes | None]:
     if _are_frames(items):
         return [bytes(encode_array(frames)) for frames in _frames(field, refs, items)]
     if field.kind.sequence:
-        firsts, counts = refs
-        field.check(firsts, counts)
-        members, _ = _members(field, firsts, counts, items)
-        return list(field.bag.read(members))
+        return list(field.bag.read(_members(field, refs, items)[0]))
     field.check(refs, None)
     return _where_present(refs, field.bag.read) if field.kind.optional else list(field.bag.read(refs))
 
@@ -77,12 +73,8 @@ def read_stored(field: Field, refs: Any, items: Asked) -> list[Any]:
         return _frames(field, refs, items)
     if not field.kind.sequence:
         return read_records(field, refs, items)
-    firsts, counts = refs
-    field.check(firsts, counts)
-    present = (firsts != MISSING) | (counts > 0)
-    members, counts = _members(field, firsts, counts, items)
-    parts = _cut(list(field.bag.read(members)), counts)
-    return [part if there else None for part, there in zip(parts, present.tolist(), strict=True)]
+    members, counts, present = _members(field, refs, items)
+    return _cut(list(field.bag.read(members)), counts, present)
 
 
 def _where_present(refs: Int64s, read: Callable[[Int64s], list[Any]]) -> list[Any]:
@@ -95,31 +87,26 @@ def _where_present(refs: Int64s, read: Callable[[Int64s], list[Any]]) -> list[An
 # Sequences.
 
 
-def _members(field: Field, firsts: Int64s, counts: Int64s, items: Asked) -> tuple[Int64s, Int64s]:
-    """Returns the records of the items asked for, row after row, and how many each row has."""
+def _members(field: Field, refs: Any, items: Asked) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
+    """Returns the records of the items asked for, row after row.
+
+    Also how many each row has, and which rows have a value.
+    """
+    firsts, counts = refs
+    field.check(firsts, counts)
+    present = (firsts != MISSING) | (counts > 0)
     if items is not True:
-        return select_many(items, firsts, counts)
+        return *select_many(items, firsts, counts), present
     if len(counts):
         longest = int(counts.argmax())
         field.check_items(int(firsts[longest]), int(counts[longest]))
-    return spread(firsts, counts), counts
+    return spread(firsts, counts), counts, present
 
 
-def _ragged(field: Field, refs: Any, items: Asked) -> Ragged | list[Any]:
-    firsts, counts = refs
-    present = (firsts != MISSING) | (counts > 0) if field.kind.optional else None
-    field.check(firsts, counts)
-    members, counts = _members(field, firsts, counts, items)
-    values = _read_once(field, members) if isinstance(items, PerRowItems) else field.values(members)
-    if isinstance(values, np.ndarray):
-        return Ragged(values, offsets_of(counts), present)
-    there = [True] * len(counts) if present is None else present.tolist()
-    return [part if is_there else None for part, is_there in zip(_cut(values, counts), there, strict=True)]
-
-
-def _read_once(field: Field, members: Int64s) -> Values:
-    """Returns the values of overlapping runs of records, each record read and decoded once."""
-    if field.bag.is_mapped and field.bag.codec is None and field.decoder.dtype is not None:
+def _values(field: Field, members: Int64s, items: Asked) -> Values:
+    """Returns the values of records; of overlapping runs, each record is read and decoded once."""
+    is_array = field.bag.is_mapped and field.bag.codec is None and field.decoder.dtype is not None
+    if not isinstance(items, PerRowItems) or is_array:
         return field.values(members)
     indices, first, back = np.unique(members, return_index=True, return_inverse=True)
     if len(indices) == len(members):
@@ -140,10 +127,11 @@ def _read_once(field: Field, members: Int64s) -> Values:
     return found
 
 
-def _cut(values: Values, counts: Int64s) -> list[Values]:
-    """Cuts values into consecutive parts of these lengths."""
-    ends = np.cumsum(counts).tolist()
-    return [values[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if ends else []
+def _cut(values: Values, counts: Int64s, present: npt.NDArray[np.bool_]) -> list[Any]:
+    """Returns the values of each row, one row after the other in `values`; None for a missing one."""
+    ends = np.cumsum(counts)
+    rows = zip(present.tolist(), (ends - counts).tolist(), ends.tolist(), strict=True)
+    return [values[start:end] if there else None for there, start, end in rows]
 
 
 # Frames of videos.

@@ -146,12 +146,9 @@ class ShardedDatasetReader(Dataset):
         if by_size:
             lengths = list(map(length_by_size, self._shards, itertools.repeat(format)))
         if None in lengths:
-            counted = list(zip(self._shards, lengths, strict=True))
-            lengths = map_concurrently(
-                lambda pair: self._folder(pair[0]).length() if pair[1] is None else pair[1],
-                counted,
-                is_remote,
-            )
+            shards = [shard for shard, length in zip(self._shards, lengths, strict=True) if length is None]
+            counted = iter(map_concurrently(lambda shard: self._folder(shard).length(), shards, is_remote))
+            lengths = [next(counted) if length is None else length for length in lengths]
         return types, lengths
 
     def _folder(self, shard: Shard) -> Folder:
