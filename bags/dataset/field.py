@@ -63,7 +63,6 @@ class Field:
         count = refs[self.place + 1]
         if self.kind.optional and first == MISSING and not count:
             return None
-        self.check_items(first, count)
         return self.values(self._records(first, count))
 
     def read_items(self, refs: Sequence[int], items: range | slice | list[int] | FrameSelection) -> Any:
@@ -74,7 +73,9 @@ class Field:
             return self.frames(first, count, items)
         if self.kind.optional and first == MISSING and not count:
             return None
-        records = self._records(first, count)
+        if first == MISSING or (count and first + count > self.bag.count):
+            raise IndexError(first)
+        records = range(first, first + count)
         if isinstance(items, range) and items.start >= 0 and items.stop >= 0 and items.step > 0:
             items = slice(items.start, items.stop, items.step)
         if isinstance(items, slice):
@@ -91,9 +92,10 @@ class Field:
             self._fail(index, exc)
 
     def _records(self, first: int, count: int) -> range:
-        """Returns the records of a sequence, or raises IndexError if there are no such records."""
+        """Returns the records of a whole sequence, after checking that there are such records."""
         if first == MISSING or (count and first + count > self.bag.count):
             raise IndexError(first)
+        self.check_items(first, count)
         return range(first, first + count)
 
     def check_items(self, first: int, count: int) -> None:
@@ -202,7 +204,6 @@ class Field:
         """
         if self.kind.optional and first == MISSING and not (self.kind.sequence and count):
             return None
-        self.check_items(first, count)
         records = self._records(first, count)
         video = JoinedVideos(
             len(records),
