@@ -60,7 +60,7 @@ class Source(NamedTuple):
 
 
 class RecordRanges(NamedTuple):
-    """Where the records of a field lie, of n datapoints."""
+    """The places of the records of a field, for n datapoints."""
 
     sources: Sequence[Source]
     which: Int64s
@@ -68,7 +68,7 @@ class RecordRanges(NamedTuple):
     firsts: Int64s
     """Its first record, shape (n,); `MISSING` where there is no value."""
     counts: Int64s
-    """How many records it has there, shape (n,): of a plain field 1, or 0 where the value is missing."""
+    """Its number of records, shape (n,): 1 for a plain field, or 0 where the value is missing."""
 
 
 def group_by_part(

@@ -51,7 +51,7 @@ class Anchors:
 
     dataset: Dataset
     spans: dict[str, Span]
-    """What a window takes of each field."""
+    """The span of each field."""
     every: str | float
     """The field whose items are the anchors, or the seconds from one to the next."""
     stride: int
@@ -151,7 +151,7 @@ class Anchors:
         if span.fill != 'linear':
             return Located(np.where(counts > 0, places, -1), is_pad)
         distance = high_times - low_times
-        is_between = (distance > 0) & (wanted - low_times > EPSILON)  # Else the item at this time as it is.
+        is_between = (distance > 0) & (wanted - low_times > EPSILON)  # Else no interpolation.
         weights = np.divide(wanted - low_times, distance, out=np.zeros_like(wanted), where=is_between)
         places = np.where(counts > 0, np.concatenate([low, high], 1), -1)
         return Located(places, is_pad, np.clip(weights, 0, 1))

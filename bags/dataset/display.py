@@ -1,4 +1,4 @@
-"""How a dataset is displayed: a heading, its fields, and in notebooks the first datapoints."""
+"""The display of a dataset: a heading, its fields, and in notebooks the first datapoints."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def as_html(
 
 
 class Readable(Protocol):
-    """What is needed of a dataset."""
+    """The part of `Dataset` that thumbnails need."""
 
     _types: Spec
 

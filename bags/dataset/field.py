@@ -254,7 +254,7 @@ class Record:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return f'{self._again[0]}, field {self.field!r} of type {self.type}, record {self.index}'
 
     @property

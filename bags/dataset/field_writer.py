@@ -29,7 +29,7 @@ Compression = Iterable[str] | Mapping[str, Any] | None
 
 
 class Compressed(NamedTuple):
-    """How a field is compressed."""
+    """The compression of a field."""
 
     level: int = DEFAULT_LEVEL
     trained: bool = False

@@ -68,7 +68,7 @@ class Folder:
         """Whether Bags 0.x wrote it: known once `open_refs` was called."""
         self._spec: bytes | None = None
         self._refs: BagFile | None = None
-        """What `load` has read."""
+        """Read by `load`."""
         self._version: str | None = None
         """Of its spec.json, if it is local and was read by `load`."""
         self._begun: BagFile | None = None
@@ -76,7 +76,7 @@ class Folder:
 
     @cached_attribute
     def names(self) -> set[str]:
-        """What is in the folder."""
+        """Names of the files in the folder."""
         if self.known is not None and self.store.is_remote:
             return set(self.known.sizes)
         return names_in(self.store, self.path)

@@ -29,12 +29,12 @@ SPELLED_OUT = ('decoders', 'cache_index', 'raw', 'filesystem', 'storage_options'
 
 
 class ReadOptions(TypedDict, total=False):
-    """How the bags of a dataset are read: options of `bags.open` and the readers."""
+    """Options of `bags.open` and the readers for reading the bags of a dataset."""
 
     access_pattern: AccessPattern | Literal['system', 'random', 'sequential']
     """The order of reads announced to the kernel, for local files."""
     cache_policy: CachePolicy | Literal['system', 'drop_after_read', 'direct_io']
-    """How local files use the page cache."""
+    """The use of the page cache for local files."""
     mapped: bool
     """Read local files through a map (the default); False reads with `pread`, for network file systems."""
     max_parallelism: int

@@ -40,7 +40,7 @@ def parse_schema(data: bytes) -> Schema:
 
 
 class Decoder:
-    """How the records of a type become values."""
+    """The function from records of a type to values, and the dtype and shape of these."""
 
     def __init__(
         self, decode: Callable[[Any], Any] | None, fixed: Any, accepts_view: bool, lazy: bool = False

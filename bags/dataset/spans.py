@@ -26,7 +26,7 @@ EXACT_TOLERANCE = 1e-4
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-    """What `bags.times` returns."""
+    """Items at times relative to an anchor: the result of `bags.times`."""
 
     offsets: tuple[float, ...]
     """Seconds from the anchor, in the order of the items of a window."""
@@ -42,7 +42,7 @@ class Times:
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """What `bags.steps` returns."""
+    """Items at steps relative to an anchor: the result of `bags.steps`."""
 
     start: int
     stop: int

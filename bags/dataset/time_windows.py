@@ -64,7 +64,7 @@ class WindowsView(View):
 
 
 class TimeWindows(WindowsView):
-    """What `bags.windows` returns for offsets in time or in steps."""
+    """Windows of items at offsets in time or in steps: a result of `bags.windows`."""
 
     def __init__(self, anchors: Anchors) -> None:
         types: Spec = {**anchors.dataset._types}

@@ -140,7 +140,7 @@ def _is_complete(refs: BagFile, index: int, format: RefsFormat, counts: dict[str
 
 
 class ProgressLog:
-    """What a dataset is made from, and the state that resuming needs besides its length, in `source.json`.
+    """The source of a dataset, and the state that resuming needs besides its length, in `source.json`.
 
     Args:
         writer: The `ShardedDatasetWriter` that writes the dataset.
@@ -211,7 +211,7 @@ class Replacement:
         remove_leftovers(store, self._target)
         self._locks = [_check(store, self._target)] if store.exists(self._target) else []
         self.path = temporary_path(store, self._target)
-        """Where to write it."""
+        """The folder to write."""
         store.make_folder(self.path)
         self._locks.append(store.lock(self.path))
 

@@ -33,7 +33,7 @@ __all__ = ['Windows', 'windows']
 
 
 class Windows(WindowsView):
-    """What `bags.windows` returns for stretches of items: windows of steps from 0, without padding."""
+    """Windows of stretches of items, which are steps from 0 without padding: a result of `bags.windows`."""
 
     def __init__(
         self, dataset: Dataset, fields: tuple[str, ...], length: int, stride: int, drop_last: bool
