@@ -1,4 +1,4 @@
-"""`bags.copy`: a dataset or a view as a dataset of its own, copied undecoded and in long runs."""
+"""`bags.copy`: writes a dataset or a view as a new dataset, without decoding records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records a copy takes: chunks of datapoints that fit a shard, and byte ranges as long as possible."""
+"""Planning a copy: chunks of datapoints that fit a shard, and the byte ranges of their records."""
 
 from __future__ import annotations
 

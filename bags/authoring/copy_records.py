@@ -1,4 +1,4 @@
-"""The records of a chunk: copied as they are stored, compressed in another way, or computed."""
+"""Reading the records of a chunk: as they are stored, decompressed, compressed again, or computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inputs of `bags.write`: grouped to tasks, and which of them an earlier run has written."""
+"""The inputs of `bags.write`: grouped into tasks, without those that an earlier run has written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Task(NamedTuple):
 
 
 class Inputs(Iterator[Task]):
-    """Groups inputs to tasks, of a size at which handing them out costs little beside the work.
+    """Groups inputs into tasks. Their size adapts, so that sending them costs little beside the work.
 
     Args:
         source: The inputs.
@@ -100,11 +100,11 @@ def _remaining(source: Iterable[Any], done: Ranges) -> Iterator[tuple[int, Itera
 
 
 class WrittenInputs:
-    """Which inputs a dataset has whose datapoints are in the order in which they were done.
+    """Which inputs an unordered dataset holds.
 
-    A flush makes more datapoints durable; how many, is unknown until it has succeeded, and after a crash. So
-    the log is written before each flush: which inputs were durable after the last one (`length`, `done`), and
-    the order of the datapoints since (`since`). With the length of the dataset, that tells which it has.
+    After a crash it is unknown how many datapoints the last flush made durable. So the log is written before
+    each flush: which inputs were durable after the flush before (`length`, `done`), and the order of the
+    datapoints since (`since`). Together with the length of the dataset, this gives the inputs that it holds.
 
     Args:
         log: Holds all this, under the key 'ledger'.

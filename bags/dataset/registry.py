@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bags.dataset.spec import FieldType
-from bags.formats import arrays, images, scalars, trees, videos, wav
+from bags.formats import arrays, images, scalars, trees, videos
 from bags.formats import audio as audio_formats
 from bags.formats.scalars import Buffer, check_count
 from bags.media import audio, stored, video
@@ -50,7 +50,7 @@ _TYPES: dict[str, tuple[_Function, _Function, _Function]] = {
     'webm': (videos.encode_webm, videos.decode_webm, videos.video_options),
     'mkv': (videos.encode_mkv, videos.decode_mkv, videos.mkv_options),
     'video': (stored.encode_video, video.decode_video, stored.stored_video_options),
-    'wav': (wav.encode_wav, wav.decode_wav, _no_arguments),
+    'wav': (audio_formats.encode_wav, audio_formats.decode_wav, _no_arguments),
     'flac': (audio_formats.encode_flac, audio_formats.decode_flac, _no_arguments),
     'opus': (audio_formats.encode_opus, audio_formats.decode_opus, audio_formats.opus_bitrate),
     'audio': (stored.encode_audio, audio.decode_audio, stored.audio_options),

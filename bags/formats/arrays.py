@@ -96,7 +96,7 @@ def array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     dtype = element_dtype(args[0])
     shape = tuple(-1 if length == '?' else whole_number(length, 0, 2**62, 'a length') for length in args[1:])
     if -1 in shape and (shape.count(-1) > 1 or 0 in shape):
-        # The length is that of the record over the bytes of the others.
+        # The length is derived: bytes of the record over the product of the others.
         raise ValueError(f'expected one ? at most, and no 0 beside it, got shape {_shape_text(shape)}')
     if len(shape) > 64 or math.prod(max(length, 1) for length in shape) * dtype.itemsize >= 2**62:
         raise ValueError(f'expected an array that NumPy can hold, got shape {shape}')

@@ -1,29 +1,53 @@
-"""FLAC and Opus, to and from samples and their rate: a pair, as described in `bags.formats.wav`."""
+"""WAV, FLAC and Opus, to and from samples and their rate.
+
+| type | encodes | decodes to |
+| --- | --- | --- |
+| `wav` | int16, int32 as PCM, float32, float64 as IEEE; below 4 GiB | the same; 8 and 24 bits shifted up |
+| `flac` | int16, 24 bits shifted up to int32; up to 8 channels, 655,350 Hz | int16; int32 above 16 bits |
+| `opus(kbps)` | int16, float32; one or two channels; resampled to 48 kHz | float32 at 48 kHz |
+
+A value is a pair: the samples, shape (time, channels), and the sample rate in Hz, an int. Samples are
+integers of full scale (int16 from -32768 to 32767, int32 likewise) or floats from -1 to 1. Encoding accepts
+shape (time,) for one channel too; decoding always returns two dimensions.
+
+Encoders also take a file of their format, as bytes or a path. They raise TypeError for another value or
+dtype, and ValueError for another shape or a file of another format. Decoders raise ValueError for a file of
+another format, and one that is cut off, damaged, or of more than `max_size` bytes.
+"""
 
 from __future__ import annotations
 
 import io
+import operator
+import os
 import struct
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import best_stream, import_av, open_container
 from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_count, check_value_size, whole_number
-from bags.formats.wav import Samples, samples_and_rate
 
 __all__ = [
     'OPUS_RATE',
     'VERIFY_CHECKSUMS',
     'decode_flac',
     'decode_opus',
+    'decode_wav',
     'encode_flac',
     'encode_opus',
+    'encode_wav',
+    'find_samples',
     'opus_bitrate',
+    'samples_of',
 ]
+
+Samples = np.ndarray[Any, np.dtype[Any]]
+
+_PCM, _IEEE, _EXTENSIBLE = 1, 3, 0xFFFE
 
 OPUS_RATE = 48_000
 """The sample rate of all decoded Opus."""
@@ -38,22 +62,122 @@ VERIFY_CHECKSUMS = {'err_detect': 'crccheck+explode'}
 """Options with which the FLAC decoder verifies the checksums of frames."""
 
 
-def encode_flac(value: Any) -> Encoded:
-    """Encodes samples as FLAC, losslessly.
-
-    Args:
-        value: A pair of samples and rate; or a FLAC file: bytes or a path. Samples are int16, or int32 whose
-            lower 8 bits are 0 (24 bits shifted up, as `decode_wav` returns them), shape (time,) or
-            (time, channels) with at most 8 channels; the rate is at most 655,350 Hz.
+def _samples_and_rate(value: Any, *dtypes: str, max_channels: int) -> tuple[Samples, int]:
+    """Returns the samples, shape (time, channels), and the rate of a value of an audio type.
 
     Raises:
-        TypeError: Not a pair, or samples of another dtype.
-        ValueError: Another shape, no samples, samples of more than 24 bits, or a file that is not FLAC.
+        TypeError: Not a pair, or samples of none of the dtypes.
+        ValueError: Another shape, or a rate below 1.
     """
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise TypeError(f'expected a pair of samples and rate, got {type(value).__name__}')
+    samples = np.asarray(value[0])
+    if samples.dtype.name not in dtypes:
+        raise TypeError(f'expected samples of {" or ".join(dtypes)}, got {samples.dtype}')
+    samples = samples[:, None] if samples.ndim == 1 else samples
+    if samples.ndim != 2 or not 1 <= samples.shape[1] <= max_channels:
+        raise ValueError(
+            f'expected samples of shape (time, 1 to {max_channels} channels), got {samples.shape}'
+        )
+    try:
+        rate = operator.index(value[1])
+    except TypeError:
+        raise TypeError(f'expected the rate as an integer, got {type(value[1]).__name__}') from None
+    if not 1 <= rate < 2**31 or isinstance(value[1], bool):
+        raise ValueError(f'expected a rate of 1 or more samples a second, got {value[1]}')
+    return samples, rate
+
+
+def encode_wav(value: Any) -> Encoded:
+    """Encodes samples as WAV, losslessly."""
+    encoded = already_encoded(value, 'WAV')
+    if encoded is not None:
+        return encoded
+    samples, rate = _samples_and_rate(value, 'int16', 'int32', 'float32', 'float64', max_channels=65_535)
+    data = samples.astype(samples.dtype.newbyteorder('<'), copy=False).tobytes()
+    tag = _PCM if samples.dtype.kind == 'i' else _IEEE
+    channels, width = samples.shape[1], samples.dtype.itemsize
+    form = struct.pack(
+        '<HHIIHH', tag, channels, rate, rate * channels * width % 2**32, channels * width, 8 * width
+    )
+    chunks = [(b'fmt ', form), (b'data', data)]
+    if tag == _IEEE:
+        chunks = [(b'fmt ', form + b'\0\0'), (b'fact', struct.pack('<I', len(samples))), (b'data', data)]
+    if channels * width >= 2**16 or len(data) >= 2**32 - 100:
+        raise ValueError(f'expected samples that WAV can hold, got {samples.shape} of {samples.dtype}')
+    body = b''.join(part for kind, chunk in chunks for part in (kind, struct.pack('<I', len(chunk)), chunk))
+    return b'RIFF' + struct.pack('<I', 4 + len(body)) + b'WAVE' + body
+
+
+@decodes('WAV')
+def decode_wav(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> tuple[Samples, int]:
+    """Decodes a WAV of PCM or IEEE samples."""
+    form, start, stop = find_samples(BufferFile(data))  # type: ignore[arg-type]
+    width = {8: 2, 24: 4}.get(form[5], form[5] // 8)
+    check_value_size((stop - start) * 8 // max(form[5], 1) * width, max_size, 'the samples')
+    return samples_of(memoryview(data)[start:stop], *form)
+
+
+def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
+    """Finds the samples of a WAV by the headers of its chunks.
+
+    Returns:
+        Its format (tag, channels, rate, bytes a second, bytes of one sample of all channels, bits), and where
+        the samples start and stop.
+    """
+    form: tuple[int, ...] | None = None
+    whole = file.seek(0, os.SEEK_END)
+    start = 12
+    while start + 8 <= whole:
+        file.seek(start)
+        kind, size = struct.unpack('<4sI', file.read(8))
+        start += 8
+        if kind == b'data' and size == 2**32 - 1:
+            size = whole - start  # Unknown size: written to a pipe.
+        if start + size > whole:
+            raise ValueError(f'WAV is cut off after {whole} bytes')
+        if kind == b'fmt ':
+            chunk = file.read(min(size, 40))
+            form = struct.unpack_from('<HHIIHH', chunk)
+            if form[0] == _EXTENSIBLE:
+                form = (*struct.unpack_from('<H', chunk, 24), *form[1:])
+        elif kind == b'data':
+            if form is None:
+                raise ValueError('WAV has samples before their format')
+            return form, start, start + size
+        start += size + size % 2
+    raise ValueError('WAV is cut off before its samples')
+
+
+def samples_of(
+    data: memoryview, tag: int, channels: int, rate: int, _: int, stride: int, bits: int
+) -> tuple[Samples, int]:
+    """Returns the samples in bytes of a format as `find_samples` returns it, and their rate."""
+    dtypes = {_PCM: {8: 'u1', 16: '<i2', 24: 'u1', 32: '<i4'}, _IEEE: {32: '<f4', 64: '<f8'}}
+    dtype = dtypes.get(tag, {}).get(bits)
+    if dtype is None:
+        raise ValueError(f'expected WAV of PCM or IEEE samples, got format {tag:#06x} of {bits} bits')
+    if not channels or not rate or stride != channels * bits // 8 or len(data) % stride:
+        raise ValueError(
+            f'WAV of {channels} channels, {bits} bits and {rate} Hz does not fit its {len(data)} bytes'
+        )
+    values = np.frombuffer(data, dtype)
+    if bits == 24:
+        padded = np.zeros((len(values) // 3, 4), np.uint8)
+        padded[:, 1:] = values.reshape(-1, 3)
+        values = padded.view('<i4')
+    elif bits == 8:
+        values = (values.astype(np.int16) - 128) << 8
+    shaped = values.reshape(-1, channels)
+    return np.array(shaped, shaped.dtype.newbyteorder('=')), rate
+
+
+def encode_flac(value: Any) -> Encoded:
+    """Encodes samples as FLAC, losslessly, at least one."""
     encoded = already_encoded(value, 'FLAC')
     if encoded is not None:
         return encoded
-    samples, rate = samples_and_rate(value, 'int16', 'int32', max_channels=8)
+    samples, rate = _samples_and_rate(value, 'int16', 'int32', max_channels=8)
     if samples.dtype == np.int32 and (samples & 0xFF).any():
         raise ValueError('expected int32 samples whose lower 8 bits are 0: FLAC stores 24 bits')
     if rate > 655_350:
@@ -63,15 +187,7 @@ def encode_flac(value: Any) -> Encoded:
 
 @decodes('FLAC')
 def decode_flac(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> tuple[Samples, int]:
-    """Decodes a FLAC.
-
-    Returns:
-        Samples, shape (time, channels), and rate: int16, or int32 shifted up if they have more than 16 bits.
-
-    Raises:
-        ValueError: Not FLAC, cut off, of more than `max_size` bytes, or damaged: frames have checksums, and
-            the header has the number of samples.
-    """
+    """Decodes a FLAC. Damage shows: frames have checksums, and the header has the number of samples."""
     info = int.from_bytes(data[18:26], 'big')
     expected = info & (1 << 36) - 1
     channels = (info >> 41 & 7) + 1
@@ -114,7 +230,7 @@ def _decode_frames(data: Buffer) -> tuple[Samples, int]:
     context.extradata = bytes(data[8:42])  # Stream info, always the first block.
     context.options = VERIFY_CHECKSUMS
     context.thread_count = 1  # With frame threads, the decoder reads one frame of a packet.
-    # Of a size first: a packet over a buffer has no padding, so that the decoder reads past its end.
+    # Allocated by size, which adds padding: the decoder reads a little beyond the end of a packet.
     packet = av.Packet(len(data) - start)
     packet.update(memoryview(data)[start:])
     frames = context.decode(packet)[::-1]
@@ -128,35 +244,20 @@ def opus_bitrate(*args: str) -> int:
 
 
 def encode_opus(value: Any, *args: str) -> Encoded:
-    """Encodes samples as Opus in Ogg, resampled to 48 kHz.
-
-    Args:
-        value: A pair of samples (int16 or float32, shape (time,) or (time, channels), one or two channels)
-            and rate; or a file of Opus in Ogg: bytes or a path.
-        *args: The bit rate in kbit/s, 6 to 510; 128 by default.
-
-    Raises:
-        TypeError: Not a pair, or samples of another dtype.
-        ValueError: Another shape, no samples, or a file that is not Opus in Ogg.
-    """
+    """Encodes samples, at least one, as Opus in Ogg, resampled to 48 kHz; the argument is the bit rate."""
     bitrate = opus_bitrate(*args)
     encoded = already_encoded(value, 'Ogg Opus')
     if encoded is not None:
         return encoded
-    samples, rate = samples_and_rate(value, 'int16', 'float32', max_channels=2)
+    samples, rate = _samples_and_rate(value, 'int16', 'float32', max_channels=2)
     return _encode(samples, rate, 'ogg', 'libopus', OPUS_RATE, bitrate)
 
 
 @decodes('Ogg Opus')
 def decode_opus(data: Buffer, *_args: str, max_size: int = MAX_VALUE_SIZE) -> tuple[Samples, int]:
-    """Decodes Opus in Ogg.
+    """Decodes Opus in Ogg, without priming and padding.
 
-    Returns:
-        float32 samples, shape (time, channels), and their rate, always 48,000. Records of `encode_opus` have
-        `ceil(time * 48000 / rate)` samples: priming and padding are removed.
-
-    Raises:
-        ValueError: Not Opus in Ogg, cut off, damaged, or of more than `max_size` bytes.
+    Records of `encode_opus` have `ceil(time * 48000 / rate)` samples.
     """
     return _decode(data, 'Ogg Opus', {}, max_size)
 

@@ -52,9 +52,9 @@ def already_encoded(value: object, *names: str) -> Encoded | None:
 
 
 def check_file(file: Any, names: tuple[str, ...]) -> Any:
-    """Returns an open file at the position it has, after a check of its format and, of some, of its end.
+    """Checks the format of an open file, and the end of pictures and MP4; returns it at the same position.
 
-    It is closed if that fails.
+    It is closed if a check fails.
     """
     try:
         found, start = identify_file(file), file.tell()

@@ -275,6 +275,8 @@ def _add_stream(container: Any, shape: tuple[int, ...], codec: Codec, fps: Fract
 
 
 def _decode(data: Buffer, name: str, args: tuple[str, ...], max_size: int) -> Pixels:
+    # `bags.media` decodes the same frames from packets, but opening those takes longer than demuxing a short
+    # clip: 16 frames of 48 x 64 take 1.9 ms here and 2.9 there, 24 of 128 x 128 take 3.7 and 4.3.
     options = PixelOptions(**split_options(args, **PIXEL_OPTIONS)[1])
     with open_container(BufferFile(data), name) as container:
         stream = best_stream(container, 'video')

@@ -13,10 +13,10 @@ import numpy as np
 
 from bags.dataset.spec import parse_type
 from bags.errors import SourceError
+from bags.formats.audio import find_samples
 from bags.formats.encoded import BufferFile, check_format
 from bags.formats.signatures import FORMATS, PICTURES, check_end, check_whole, identify
 from bags.formats.trees import decode_msgpack
-from bags.formats.wav import find_samples
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS
 from bags.interop.source import RECORD_ENCODERS, Source
 from bags.media.stored import AUDIO_FORMATS, VIDEO_FORMATS

@@ -14,7 +14,7 @@ QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 VALUES_AT_ONCE = 1 << 16
 """Values that stay in the processor's cache from one pass over them to the next."""
 BITS = {16: 16, 12: 512}
-"""Bits that tell a bucket, and the most elements of a value with which so many are used."""
+"""Bits of a bucket's number, by the most elements of a value for which so many are used."""
 
 Array = npt.NDArray[Any]
 
@@ -38,7 +38,7 @@ class Accumulator:
         self.low = np.full(elements, np.inf)
         self.high = np.full(elements, -np.inf)
         self.mean = np.zeros(elements)
-        """Less the pivot: a large offset takes no digits of the rest."""
+        """Relative to the pivot, so that a large offset costs no precision."""
         self.squares = np.zeros(elements)
         """Sums of the squares of distances from the mean."""
         self.bits = next((bits for bits, most in BITS.items() if elements <= most), 0)

@@ -123,7 +123,7 @@ def index_damage(location: Location) -> Iterator[Damage]:
 
 
 def _sizes(shard: Shard) -> dict[str, int]:
-    """Returns the sizes of its files, but of those made of the data at any time, which say so themselves."""
+    """Returns the sizes of its files, without statistics and key indexes: these may be written later."""
     return {
         name: size
         for name, size in sorted(shard.sizes.items())

@@ -87,9 +87,8 @@ def statistics(
     Numbers and arrays of one shape are counted element by element, in plain fields and over all items of
     sequences. Pictures and videos are counted by channel, in a sample of datapoints.
 
-    Of a path, the statistics are kept beside the data in `statistics.json`, with a fingerprint of the
-    dataset. Those of an unchanged dataset are returned without reading it again. Where nothing can be
-    written, a warning says so.
+    For a path, the result is kept beside the data in `statistics.json`, with a fingerprint of the dataset;
+    while that is unchanged, it is not read again. A warning is issued if the file cannot be written.
 
     Args:
         dataset: A reader, a view, or the path of a dataset.
@@ -206,7 +205,7 @@ def _accumulate(
 
 
 def _chunks(dataset: Dataset, name: str, fixed: Fixed) -> list[tuple[int, int]]:
-    """Divides a dataset into stretches of about as many bytes of a field."""
+    """Splits a dataset into ranges of datapoints with about `CHUNK_BYTES` of a field."""
     counts = np.ones(len(dataset), np.int64)
     if dataset._types[name].sequence:
         counts = dataset._lengths(np.arange(len(dataset)), name)

@@ -40,7 +40,7 @@ class Result(NamedTuple):
 
 
 Check = Callable[[], Result]
-"""A part of the work; can be done in any thread."""
+"""A part of the work, which any thread can do."""
 
 
 class Expected(NamedTuple):

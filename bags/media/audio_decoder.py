@@ -31,11 +31,10 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bags.formats.audio import VERIFY_CHECKSUMS, decode_flac
+from bags.formats.audio import VERIFY_CHECKSUMS, decode_flac, encode_wav, find_samples, samples_of
 from bags.formats.encoded import BufferFile
 from bags.formats.ffmpeg import import_av
 from bags.formats.signatures import identify_file
-from bags.formats.wav import encode_wav, find_samples, samples_of
 from bags.indexing import Int64s
 from bags.media.demux import open_packets
 from bags.media.packets import DemuxedPackets, Packets

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO
 
@@ -28,7 +27,7 @@ PLAIN_CODECS = {
 
 MAX_OGG_PAGE_BYTES = 27 + 255 + 255 * 255
 MAX_SKIPPED_VOP_BYTES = 16
-"""Of a packet of MPEG-4 which may say only that no frame is shown."""
+"""Packets of MPEG-4 up to this size may be VOPs that are not coded: they repeat a frame."""
 
 
 def open_packets(file: BinaryIO, kind: str, stream: int | None = None) -> Packets:
@@ -64,7 +63,7 @@ def open_packets(file: BinaryIO, kind: str, stream: int | None = None) -> Packet
 
 
 def streams_of(decoder: LazyDecoder[Any]) -> tuple[Stream, ...]:
-    """Returns the streams of the file of a decoder, which is opened once more; errors are as of `use`."""
+    """Opens the file of a decoder once more, and returns its streams; raises as `LazyDecoder.use`."""
     try:
         with decoder.source.open() as file:
             name = identify_file(file)
@@ -170,27 +169,27 @@ def _table(
     truncation: str | None,
 ) -> PacketTable:
     """Returns the table of packets: rows of offset, size, pts, dts, duration, key, shown, skips."""
-    columns: Sequence[tuple[Any, ...]] = tuple(zip(*rows, strict=True))
-    offsets, sizes, times, decoded, durations, keys, shown, skips = columns
+    offsets, sizes, times, decoded, durations, keys, shown, skips = map(list, zip(*rows, strict=True))
     timed = None not in times
     one_frame_each = timed and len(set(times)) == len(times)
     if codec == 'mpeg4':
         one_frame_each = one_frame_each and min(sizes) > MAX_SKIPPED_VOP_BYTES
     horizon = max((time for time in decoded if time is not None), default=None)
     if truncation and timed and horizon is not None:
-        # Missing packets would be decoded, and so shown, after this: between later frames some are missing.
-        shown = tuple(is_shown and time <= horizon for is_shown, time in zip(shown, times, strict=True))
+        # Missing packets have later decoding times, and so later presentation times: frames after this time
+        # are left out, since others may be missing between them.
+        shown = [is_shown and time <= horizon for is_shown, time in zip(shown, times, strict=True)]
     if not timed:
         others = decoded if None not in decoded else range(len(rows))
-        times = tuple(other if time is None else time for time, other in zip(times, others, strict=True))
+        times = [other if time is None else time for time, other in zip(times, others, strict=True)]
     return PacketTable(
-        offsets=np.array([-1 if offset is None else offset for offset in offsets], np.int64) + max(shift, 0),
-        sizes=np.array(sizes, np.int64),
-        times=np.array(times, np.int64),
-        durations=np.array([duration or 0 for duration in durations], np.int64),
-        keys=np.array(keys, bool),
-        shown=np.array(shown, bool),
-        time_base=time_base,
+        np.array([-1 if offset is None else offset for offset in offsets], np.int64) + max(shift, 0),
+        np.array(sizes, np.int64),
+        np.array(times, np.int64),
+        np.array([duration or 0 for duration in durations], np.int64),
+        np.array(keys, bool),
+        np.array(shown, bool),
+        time_base,
         one_frame_each=one_frame_each,
         timed=timed,
         truncation=truncation,

@@ -43,7 +43,7 @@ class FrameSequence(ABC):
 
     @abstractmethod
     def _count(self, stop: int | None, strict: bool = False) -> int:
-        """Returns the number of frames; if there are at least `stop`, any number from that on will do.
+        """Returns the number of frames; or any number from `stop` on, if there are that many.
 
         Args:
             stop: The end of the frames that are needed; None: all.

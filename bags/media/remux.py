@@ -12,10 +12,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.formats.encoded import BufferFile
 from bags.formats.ffmpeg import import_av, open_container
 from bags.formats.signatures import DEMUXERS, identify_file
 from bags.indexing import Int64s
+from bags.media.source import FileSource
 from bags.media.video_decoder import VideoDecoder
 
 __all__ = ['PacketCopier', 'RemuxedFile', 'copy_frames', 'remux', 'why_not_copied']
@@ -43,17 +43,10 @@ def remux(source: Any) -> BinaryIO:
         ValueError: Not a video, or a codec that MP4 does not support.
         MissingDependencyError: av is not installed.
     """
-    if isinstance(source, str | os.PathLike):
-        with open(source, 'rb') as opened:
-            return remux(opened)
-    file: Any = BufferFile(source) if isinstance(source, bytes | bytearray | memoryview) else source
-    name = identify_file(file)
-    if name not in DEMUXERS:
-        raise ValueError(f'expected a video, got {name}')
     # A path, since libavformat opens the output a second time to move the header to the front.
-    with tempfile.TemporaryDirectory() as folder:
+    with FileSource(source).open() as file, tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'remuxed.mp4')
-        _copy_streams(file, name, path)
+        _copy_streams(file, path)
         if os.name != 'nt':
             return RemuxedFile(io.FileIO(path))  # An unlinked file exists until it is closed.
         copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
@@ -63,8 +56,10 @@ def remux(source: Any) -> BinaryIO:
         return copy
 
 
-def _copy_streams(file: Any, name: str, path: str) -> None:
-    av = import_av()
+def _copy_streams(file: BinaryIO, path: str) -> None:
+    av, name = import_av(), identify_file(file)
+    if name not in DEMUXERS:
+        raise ValueError(f'expected a video, got {name}')
     with open_container(file, name) as source:
         streams = [stream for stream in source.streams if stream.type in ('video', 'audio')]
         if not any(stream.type == 'video' for stream in streams):

@@ -1,4 +1,4 @@
-"""Sources of lazy values: a record, a path or bytes, and a decoder that opens one on first use."""
+"""What lazy values are read from: a record, a path or bytes; and decoders that open it on first use."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class LazyDecoder(Generic[T]):
 
     @contextmanager
     def use(self) -> Iterator[T]:
-        """Gives one thread at a time the decoder.
+        """Opens the decoder if needed, and holds its lock: one thread uses it at a time.
 
         Raises:
             DecodeError: The content cannot be decoded (`ValueError` if the source belongs to no dataset).
@@ -134,7 +134,7 @@ class LazyDecoder(Generic[T]):
             return decoder
 
     def peek(self) -> T | None:
-        """Returns the decoder for a repr, which opens local sources only; None if it is not open."""
+        """Returns the decoder for a repr; None if it is not open yet and its source is remote."""
         is_open = self._decoder is not None and self._process == os.getpid()
         return self.get() if is_open or not getattr(self.source, 'is_remote', False) else None
 

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from bags.formats.audio import encode_flac
+from bags.formats.audio import encode_flac, encode_wav
 from bags.formats.encoded import BorrowedFile, Encoded, already_encoded, check_file
 from bags.formats.pixels import PIXEL_OPTIONS
 from bags.formats.scalars import check_count, split_options, truth, whole_number
 from bags.formats.videos import encode_mp4, video_options
-from bags.formats.wav import encode_wav
 from bags.media.remux import RemuxedFile, remux
 
 __all__ = ['audio_options', 'encode_audio', 'encode_video', 'reading_options', 'stored_video_options']

@@ -1,4 +1,4 @@
-"""The packets of a stream as numbers, and which packet of a video holds which frame. No I/O.
+"""Tables of the packets of a stream, and which packet of a video holds which frame. No I/O.
 
 Frames are numbered in presentation order, packets in decoding order. With an open group of pictures the two
 cross at a key frame:

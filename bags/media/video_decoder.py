@@ -24,10 +24,10 @@ from bags.media.timeline import PacketTable, Timeline, make_timeline, plan
 __all__ = ['VideoDecoder', 'open_video']
 
 MIN_THREADED_PACKETS = 96
-"""Packets of a run from which on it is decoded on all cores by default. Each thread adds a frame of delay, so
-that short runs are faster on one."""
+"""Runs of at least this many packets are decoded on all cores by default. Each thread delays frames by one,
+so that shorter runs are faster on one thread."""
 MAX_EARLIER_KEYS = 2
-"""Key frames to go back for a frame that is not decoded: some begin a gradual refresh of the picture."""
+"""Key frames to go back for a frame that is not decoded: at some, the picture is refreshed gradually."""
 CAN_SKIP = ('h264', 'hevc', 'mpeg4')
 """Decoders that can skip frames to which no other frame refers."""
 
@@ -57,7 +57,7 @@ class VideoDecoder:
 
     @cached_attribute
     def kind(self) -> FrameKind:
-        """The kind of the frames: that of the first one that is decoded. Not while others are decoded."""
+        """The kind of the frames; decodes frame 0 unless it is known. Not while other frames are decoded."""
         ((_, frame),) = self.frames(np.array([0]))
         return frame_kind(frame)
 
@@ -133,9 +133,9 @@ class VideoDecoder:
         try:
             for number, packet in zip(frames, self.packets.read(start, stop), strict=False):
                 if not packet.size:
-                    continue  # The decoder would take it for the end.
+                    continue  # An empty packet flushes the decoder.
                 if context.name == 'mpeg4' and 0 <= number < frames[0]:
-                    continue  # Without its references; the decoder would learn a wrong time from it.
+                    continue  # Its references are missing; the decoder would derive wrong times from it.
                 packet.pts, packet.dts = number, None
                 if can_skip:
                     context.skip_frame = 'DEFAULT' if number in wanted else 'NONREF'
