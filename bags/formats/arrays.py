@@ -21,7 +21,7 @@ import msgpack
 import numpy as np
 
 from bags.errors import MissingDependencyError
-from bags.formats.scalars import Buffer, whole_number
+from bags.formats.scalars import Buffer, parse_int
 
 __all__ = [
     'array_decoder',
@@ -94,7 +94,7 @@ def array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     if not args:
         return None
     dtype = element_dtype(args[0])
-    shape = tuple(-1 if length == '?' else whole_number(length, 0, 2**62, 'a length') for length in args[1:])
+    shape = tuple(-1 if length == '?' else parse_int(length, 0, 2**62, 'a length') for length in args[1:])
     if -1 in shape and (shape.count(-1) > 1 or 0 in shape):
         # The length is derived: bytes of the record over the product of the others.
         raise ValueError(f'expected one ? at most, and no 0 beside it, got shape {_shape_text(shape)}')

@@ -29,7 +29,7 @@ import numpy as np
 
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import best_stream, import_av, open_container
-from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_count, check_value_size, whole_number
+from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_count, check_value_size, parse_int
 
 __all__ = [
     'OPUS_RATE',
@@ -240,7 +240,7 @@ def _decode_frames(data: Buffer) -> tuple[Samples, int]:
 def opus_bitrate(*args: str) -> int:
     """Parses the argument of `opus(kbps)`: 6 to 510 kbit/s, 128 by default."""
     check_count(args, 1, 'opus(kbps)')
-    return whole_number(args[0], 6, 510, 'kbit/s') if args else 128
+    return parse_int(args[0], 6, 510, 'kbit/s') if args else 128
 
 
 def encode_opus(value: Any, *args: str) -> Encoded:

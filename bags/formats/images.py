@@ -41,9 +41,9 @@ from bags.formats.scalars import (
     Buffer,
     check_count,
     check_value_size,
+    parse_bool,
+    parse_int,
     split_options,
-    truth,
-    whole_number,
 )
 from bags.formats.signatures import PICTURES, identify
 from bags.validation import at_least
@@ -77,13 +77,13 @@ Pixels = np.ndarray[Any, np.dtype[Any]]
 
 def _split(args: tuple[str, ...], form: str, count: int = 1) -> tuple[str | None, bool, int]:
     """Returns the argument of a type, if there is one, and the options `rotate` and `min_side`."""
-    others, options = split_options(args, rotate=truth, min_side=_side)
+    others, options = split_options(args, rotate=parse_bool, min_side=_side)
     check_count(others, count, form)
     return (others[0] if others else None), options.get('rotate', True), options.get('min_side', 0)
 
 
 def _side(text: str) -> int:
-    return whole_number(text, 1, MAX_SIDE, 'min_side: pixels')
+    return parse_int(text, 1, MAX_SIDE, 'min_side: pixels')
 
 
 def reduced(min_side: int) -> dict[str, Callable[..., Pixels]]:
@@ -112,7 +112,7 @@ def _decode_with(decode: Callable[..., Pixels], option: str, data: Buffer, *args
 def image_quality(*args: str) -> int | None:
     """Parses the quality of `jpeg(quality,rotate=False)` and `avif`: 1 to 100, or None if there is none."""
     quality, *_ = _split(args, 'one quality')
-    return None if quality is None else whole_number(quality, 1, 100, 'a quality')
+    return None if quality is None else parse_int(quality, 1, 100, 'a quality')
 
 
 def webp_quality(*args: str) -> int | None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.formats.ffmpeg import import_av
-from bags.formats.scalars import Buffer, truth
+from bags.formats.scalars import Buffer, parse_bool
 
 __all__ = [
     'COLORS',
@@ -43,7 +43,7 @@ def pixel_dtype(dtype: Any) -> np.dtype[Any]:
     return found
 
 
-PIXEL_OPTIONS: dict[str, Callable[[str], Any]] = {'rotate': truth, 'dtype': pixel_dtype}
+PIXEL_OPTIONS: dict[str, Callable[[str], Any]] = {'rotate': parse_bool, 'dtype': pixel_dtype}
 """What parses the options of decoded frames."""
 
 

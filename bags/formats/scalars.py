@@ -52,11 +52,11 @@ __all__ = [
     'int_decoder',
     'int_encoder',
     'int_size',
+    'parse_bool',
+    'parse_int',
     'split_options',
-    'truth',
     'uint_decoder',
     'uint_encoder',
-    'whole_number',
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -103,14 +103,14 @@ def split_options(
     return tuple(others), options
 
 
-def truth(text: str) -> bool:
+def parse_bool(text: str) -> bool:
     """Parses an argument of a type as `True` or `False`."""
     if text not in ('True', 'False'):
         raise ValueError(f'expected True or False, got {text!r}')
     return text == 'True'
 
 
-def whole_number(text: str, low: int, high: int, what: str) -> int:
+def parse_int(text: str, low: int, high: int, what: str) -> int:
     """Parses an argument of a type as an integer in [low, high].
 
     Raises:
@@ -169,7 +169,7 @@ _BOOLS = {b'\x00': False, b'\x01': True}
 def int_size(*args: str) -> int:
     """Returns the size of an `int` or `uint` in bytes, at most 16 as in Granular."""
     check_count(args, 1, 'int(size)')
-    return whole_number(args[0], 1, 16, 'a size in bytes') if args else 8
+    return parse_int(args[0], 1, 16, 'a size in bytes') if args else 8
 
 
 def int_encoder(*args: str, signed: bool = True) -> Callable[[Any], bytes]:

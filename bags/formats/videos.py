@@ -43,8 +43,8 @@ from bags.formats.scalars import (
     Buffer,
     check_count,
     check_value_size,
+    parse_int,
     split_options,
-    whole_number,
 )
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ __all__ = [
     'encode_mkv',
     'encode_mp4',
     'encode_webm',
-    'frame_rate',
     'mkv_options',
+    'parse_fps',
     'video_options',
     'write_frames',
 ]
@@ -105,8 +105,8 @@ def video_options(*args: str) -> tuple[Fraction, int | None]:
     """Parses the arguments of `mp4(fps,crf)` and `webm(fps,crf)`; the factor is None if it is not given."""
     args, _ = split_options(args, **PIXEL_OPTIONS)
     check_count(args, 2, 'fps and crf')
-    fps = frame_rate(args[0] if args else DEFAULT_FPS)
-    return fps, whole_number(args[1], 0, 51, 'a crf') if len(args) > 1 else None
+    fps = parse_fps(args[0] if args else DEFAULT_FPS)
+    return fps, parse_int(args[1], 0, 51, 'a crf') if len(args) > 1 else None
 
 
 def mkv_options(*args: str) -> Fraction:
@@ -115,7 +115,7 @@ def mkv_options(*args: str) -> Fraction:
     return video_options(*args)[0]
 
 
-def frame_rate(text: str) -> Fraction:
+def parse_fps(text: str) -> Fraction:
     """Parses frames per second, such as `30`, `29.97` or `30000/1001`."""
     from fractions import Fraction
 

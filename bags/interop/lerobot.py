@@ -22,7 +22,7 @@ from bags.formats.pixels import frame_kind
 from bags.formats.signatures import identify
 from bags.interop.extensions import PICTURE_TYPES
 from bags.maintenance.statistics import statistics
-from bags.media.remux import remux, why_not_copied
+from bags.media.remux import copy_obstacle, remux
 from bags.media.video_decoder import open_video
 from bags.progress import Advance
 from bags.validation import import_optional
@@ -201,7 +201,7 @@ class _Writer:
         shape = [frame.height, frame.width, 1 if bits > 8 else 3]
         info = {
             'video.height': shape[0], 'video.width': shape[1], 'video.channels': shape[2],
-            'video.codec': why_not_copied(decoder)[0], 'video.pix_fmt': frame.format.name,
+            'video.codec': copy_obstacle(decoder)[0], 'video.pix_fmt': frame.format.name,
             'video.fps': self._fps, 'has_audio': False, 'is_depth_map': False,
         }  # fmt: skip
         info |= self._about.get(name, {}).get('info') or (DEPTH if bits > 8 else {})

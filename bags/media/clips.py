@@ -26,9 +26,9 @@ import numpy.typing as npt
 from bags.formats.ffmpeg import import_av, open_container
 from bags.formats.pixels import PixelOptions
 from bags.formats.signatures import identify_file
-from bags.formats.videos import MP4, WEBM, Codec, Frames, checked_frames, frame_rate, write_frames
+from bags.formats.videos import MP4, WEBM, Codec, Frames, checked_frames, parse_fps, write_frames
 from bags.indexing import Int64s
-from bags.media.remux import PacketCopier, why_not_copied
+from bags.media.remux import PacketCopier, copy_obstacle
 from bags.media.source import FileSource, Source
 from bags.media.video import Video
 from bags.media.video_decoder import VideoDecoder, open_video
@@ -125,7 +125,7 @@ def cut_clips(
         raise TypeError(
             f'cut_clips: expected a path, bytes or a file to copy from, got {type(source).__name__}'
         )
-    rate = frame_rate(str(30 if fps is None else fps))
+    rate = parse_fps(str(30 if fps is None else fps))
     return _encode_all(checked_frames(source), int(frames), encoder, rate)
 
 
@@ -210,7 +210,7 @@ def _plan(
     decoder: VideoDecoder, size: int, codec: str | None, gop: int | None, copy: bool
 ) -> list[ClipRange]:
     """Returns the clips of which every frame is there."""
-    found, obstacle = why_not_copied(decoder)
+    found, obstacle = copy_obstacle(decoder)
     if codec not in (None, found):
         obstacle = f'it is {found}, not {codec}'
     if copy and obstacle:

@@ -18,7 +18,7 @@ from bags.indexing import Int64s
 from bags.media.source import FileSource
 from bags.media.video_decoder import VideoDecoder
 
-__all__ = ['PacketCopier', 'RemuxedFile', 'copy_frames', 'remux', 'why_not_copied']
+__all__ = ['PacketCopier', 'RemuxedFile', 'copy_frames', 'copy_obstacle', 'remux']
 
 MP4_CODECS = {'h264', 'hevc', 'vp9', 'av1', 'mpeg4', 'mjpeg'}
 """Codecs that MP4 supports, and of which every packet is a frame."""
@@ -80,7 +80,7 @@ def _copy_streams(file: BinaryIO, path: str) -> None:
                     target.mux(packet)
 
 
-def why_not_copied(decoder: VideoDecoder) -> tuple[str, str | None]:
+def copy_obstacle(decoder: VideoDecoder) -> tuple[str, str | None]:
     """Returns the codec of a video, and why its packets cannot be copied to MP4; None if they can."""
     name = decoder.packets.new_context().codec
     codec = {'libdav1d': 'av1'}.get(name.name, name.canonical_name)
@@ -134,7 +134,7 @@ def copy_frames(decoder: VideoDecoder, start: int, stop: int) -> bytes:
     Raises:
         ValueError: Packets cannot be copied, or the frames before `stop` are not without one after it.
     """
-    _, obstacle = why_not_copied(decoder)
+    _, obstacle = copy_obstacle(decoder)
     timeline, table = decoder.timeline, decoder.packets.table
     first = int(timeline.starts[start:stop].min())
     last = int(timeline.packet_of_frame[start:stop].max()) + 1

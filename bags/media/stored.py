@@ -16,7 +16,7 @@ import numpy as np
 from bags.formats.audio import encode_flac, encode_wav
 from bags.formats.encoded import BorrowedFile, Encoded, already_encoded, check_file
 from bags.formats.pixels import PIXEL_OPTIONS
-from bags.formats.scalars import check_count, split_options, truth, whole_number
+from bags.formats.scalars import check_count, parse_bool, parse_int, split_options
 from bags.formats.videos import encode_mp4, video_options
 from bags.media.remux import RemuxedFile, remux
 
@@ -32,7 +32,7 @@ def stored_video_options(*args: str) -> tuple[tuple[str, ...], dict[str, Any]]:
     Returns:
         The arguments of `mp4`, and the options.
     """
-    others, options = split_options(args, remux=truth, stream=_stream, **PIXEL_OPTIONS)
+    others, options = split_options(args, remux=parse_bool, stream=_stream, **PIXEL_OPTIONS)
     video_options(*others)
     return others, options
 
@@ -45,13 +45,13 @@ def reading_options(*args: str) -> dict[str, Any]:
 
 def audio_options(*args: str) -> dict[str, Any]:
     """Returns the options of `bags.Audio` in the arguments of the type `audio`, as of `audio(exact)`."""
-    others, options = split_options(args, exact=truth, stream=_stream)
+    others, options = split_options(args, exact=parse_bool, stream=_stream)
     check_count(others, 0, 'audio(exact,stream=1)')
     return options
 
 
 def _stream(text: str) -> int:
-    return whole_number(text, 0, 10_000, 'a stream')
+    return parse_int(text, 0, 10_000, 'a stream')
 
 
 def encode_video(value: Any, *args: str) -> Encoded:
