@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from bags.bag import Writer
 from bags.bag.bag_file import BagFile
-from bags.bag.leftovers import remove_leftovers
+from bags.bag.leftovers import remove_leftovers, remove_tree
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import ReaderOptions
 from bags.dataset.folder import is_being_made
@@ -127,8 +127,12 @@ def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recover
         parts = ['was unfinished, and is accepted as it is'] * (MARK in names)
         parts += [f'removed {len(removed)} files of a killed writer'] * bool(removed)
         return Recovery(path, 'closed', count, 0, 0, f'{", ".join(parts)}, with {count:,} datapoints')
-    if 'spec.json' not in names:
+    if 'spec.json' not in names and not all(map(is_temporary, names)):
         return Recovery(path, 'left', 0, 0, 0, 'has no spec.json yet: nothing was written that could be kept')
+    if 'spec.json' not in names:
+        store.lock(path).release()  # Refused while a writer is at work.
+        remove_tree(store, path)
+        return Recovery(path, 'removed', 0, 0, 0, 'removed: a writer that was killed left it')
     before = count_refs() if 'refs.bag' in names else 0  # Its limits are made before it.
     size = sum(
         _unfinished_bytes(open_bag(store, store.join(path, name), options))

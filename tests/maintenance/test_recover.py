@@ -82,3 +82,21 @@ def test_a_writer_that_was_killed_before_it_made_the_refs(tmp_path):
     assert not bags.verify(path)
     with bags.open(path) as dataset:
         assert len(dataset) == 0
+
+
+@pytest.mark.parametrize('files', [[], ['spec.json.7.new']])
+def test_a_shard_that_was_begun_without_a_spec_is_removed(tmp_path, files):
+    path, shard = tmp_path / 'x', tmp_path / 'x/000002'
+    with bags.ShardedDatasetWriter(path, {'id': 'int(8)'}, shard_length=2) as writer:
+        for index in range(4):
+            writer.append({'id': index})
+    shard.mkdir()
+    for name in files:
+        (shard / name).write_bytes(b'{')
+    assert bags.open(path).unfinished
+    assert [(done.path, done.action) for done in bags.recover(path)][-1] == (str(shard), 'removed')
+    assert not shard.exists()
+    dataset = bags.open(path)
+    assert not dataset.unfinished
+    assert not bags.info(path).unfinished
+    assert [row['id'] for row in dataset] == [0, 1, 2, 3]
