@@ -10,7 +10,7 @@ BIN := .venv/bin
 PIP := -m pip install -qq --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow demo bench bench-remote bench-tables docs flows layers test-adapters test-cloud test-freethreaded viewer test-viewer clean
+.PHONY: help test lint format slow demo bench bench-remote bench-tables docs flows layers test-adapters test-cloud test-freethreaded viewer test-viewer dist clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -67,10 +67,18 @@ test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which
 viewer: viewer/node_modules/ready ## builds the page of `bags view` into bags/viewer/static; needs Node.js 20
 	@cd viewer && npm run --silent build -- --logLevel warn
 
-test-viewer: .venv/ready viewer ## the tests of the page, with Chromium of the system (CHROMIUM=path uses another)
+test-viewer: .venv/ready viewer ## the tests of the page in Chromium, which Debian's package installs (CHROMIUM=path uses another)
+	@test -x "$${CHROMIUM:-/usr/bin/chromium}" || tools/debian-packages chromium
 	@cd viewer && PYTHON="$(CURDIR)/$(BIN)/python" npm test --silent -- $(ARGS)
 
+dist: .venv/ready viewer ## builds the sdist and the wheel into dist, and checks both as a user gets them
+	@rm -rf dist
+	@$(BIN)/python -m build >build.log 2>&1 || { cat build.log; exit 1; }; rm build.log
+	@$(BIN)/python tools/check-dist
+
 viewer/node_modules/ready: viewer/package-lock.json
+	@node -e "const [major, minor] = process.versions.node.split('.'); process.exit(major > 20 || major == 20 && minor >= 19 ? 0 : 1)" \
+	  || { echo 'the viewer needs Node.js 20.19 or newer, with npm'; exit 1; }
 	@echo 'installing the packages of the viewer'
 	@cd viewer && npm ci --loglevel error --no-audit --no-fund
 	@touch $@
