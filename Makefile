@@ -73,7 +73,7 @@ test-viewer: .venv/ready viewer ## the tests of the page in Chromium, which Debi
 
 dist: .venv/ready viewer ## builds the sdist and the wheel into dist, and checks both as a user gets them
 	@rm -rf dist
-	@$(BIN)/python -m build >build.log 2>&1 || { cat build.log; exit 1; }; rm build.log
+	@said=$$($(BIN)/python -m build 2>&1) || { echo "$$said"; exit 1; }
 	@$(BIN)/python tools/check-dist
 
 viewer/node_modules/ready: viewer/package-lock.json

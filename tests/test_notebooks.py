@@ -1,0 +1,67 @@
+"""The notebooks run from their first cell to their last, and are stored without outputs."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / 'docs/notebooks').glob('*.ipynb'))
+
+RUN = """
+import sys
+import nbclient, nbformat
+
+notebook = nbformat.read(sys.argv[1], as_version=4)
+nbformat.validate(notebook)
+nbclient.NotebookClient(notebook, timeout=300, kernel_name='python3').execute(cwd='.')
+for cell in notebook.cells:
+    for output in cell.get('outputs', []):
+        print(output.get('text') or output['data'].get('text/html') or output['data'].get('text/plain'))
+"""
+SHOWN = {
+    'look': [
+        'Select of 3 datapoints',
+        '<img src="data:image/jpeg;base64,',
+        "'name': 'cat'",
+        '(132, 360, 640, 3)',
+    ],
+    'train': ["'label': ((32,), dtype('int8'))", 'accuracy before: 0.33'],
+    'record': ['4 datapoints in 2 shards, unfinished', '(18, (3, 4, 2))', 'reach target 3'],
+}
+"""What the outputs contain."""
+
+
+def test_all_are_run():
+    assert {path.stem for path in NOTEBOOKS} == set(SHOWN)
+
+
+@pytest.mark.parametrize('path', NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook(path, tmp_path):
+    for package in ('nbclient', 'ipykernel', 'PIL', 'av'):
+        pytest.importorskip(package)
+    # Datasets go to the folder for temporary files; kernels and their settings have homes of their own.
+    homes = dict.fromkeys(('TMPDIR', 'HOME', 'IPYTHONDIR', 'JUPYTER_RUNTIME_DIR'), str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, '-c', RUN, path.name],
+        check=False,
+        cwd=path.parent,
+        capture_output=True,
+        text=True,
+        encoding='utf-8',
+        env={**os.environ, **homes, 'PYTHONPATH': str(ROOT), 'PYTHONIOENCODING': 'utf-8'},
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    for text in SHOWN[path.stem]:
+        assert text in done.stdout
+
+
+@pytest.mark.parametrize('path', NOTEBOOKS, ids=lambda path: path.stem)
+def test_they_are_stored_without_outputs(path):
+    notebook = json.loads(path.read_text(encoding='utf-8'))
+    code = [cell for cell in notebook['cells'] if cell['cell_type'] == 'code']
+    assert code
+    assert all(cell['outputs'] == [] and cell['execution_count'] is None for cell in code)
