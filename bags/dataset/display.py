@@ -13,7 +13,9 @@ import numpy as np
 from bags.dataset.selection import IMAGE_WORDS, VIDEO_WORDS
 from bags.dataset.spec import Spec
 from bags.errors import BagsError
+from bags.formats.ffmpeg import open_container
 from bags.formats.scalars import check_value_size
+from bags.formats.signatures import DEMUXERS, PICTURES, identify_file
 from bags.indexing import Int64s
 
 __all__ = ['as_html', 'as_text', 'heading', 'thumbnails']
@@ -123,18 +125,19 @@ def _media(dataset: Readable, row: int, field: str, word: str) -> str:
 def _image(file: BinaryIO) -> str:
     from PIL import Image
 
-    with Image.open(file) as image:
+    # Pillow's other plugins stay out: that of PostScript starts a program.
+    with Image.open(file, formats=[name.upper() for name in PICTURES]) as image:
         check_value_size(image.width * image.height, MAX_PIXELS, 'an image')
         image.draft('RGB', (SIDE, SIDE))  # Reads a JPEG at a reduced size.
         return _as_html(image)
 
 
 def _first_frame(file: BinaryIO) -> str:
-    import av
     from PIL import Image
 
-    container: Any
-    with av.open(file, metadata_errors='replace') as container:
+    if (name := identify_file(file)) not in DEMUXERS:
+        raise ValueError(f'expected a video, got {name}')
+    with open_container(file, name) as container:
         stream = container.streams.video[0]
         check_value_size(stream.width * stream.height, MAX_PIXELS, 'a frame')
         frame = next(container.decode(stream))
