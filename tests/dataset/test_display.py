@@ -1,5 +1,11 @@
 """What people are shown of a dataset by `print`, IPython and notebooks; `repr` stays on one line."""
 
+import io
+import os
+
+import numpy as np
+import pytest
+
 import bags
 
 
@@ -26,3 +32,49 @@ def test_a_dataset_prints_as_a_table_of_its_fields(tmp_path, kit):
         assert printer.shown == table
         assert '<code>utf8[]?</code>' in dataset._repr_html_()
     assert str(dataset) == table
+
+
+@pytest.fixture
+def secret(tmp_path):
+    """A video beside the dataset, of frames that no dataset has."""
+    av = pytest.importorskip('av')
+    path = tmp_path / 'secret.ts'
+    with av.open(str(path), 'w', format='mpegts') as container:
+        stream = container.add_stream('mpeg2video', rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 64, 'yuv420p'
+        for _ in range(25):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(np.full((64, 64, 3), 200, np.uint8))))
+        container.mux(stream.encode())
+    return path
+
+
+def table(tmp_path, type, record):
+    """What notebooks show of a dataset with a record that no writer accepts."""
+    folder = tmp_path / 'data'
+    with bags.DatasetWriter(folder, {'x': 'bytes'}) as writer:
+        writer.append({'x': record})
+    (folder / 'spec.json').write_text(f'{{"x": "{type}"}}')
+    with bags.open(folder) as dataset:
+        return dataset._repr_html_()
+
+
+@pytest.mark.parametrize('type', ['mp4', 'video', 'webm'])
+def test_a_playlist_opens_no_other_file(tmp_path, secret, type, monkeypatch):
+    pytest.importorskip('PIL')
+    monkeypatch.chdir(tmp_path)
+    for name in (secret, secret.name, f'file:{secret}'):
+        playlist = f'#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1.0,\n{name}\n#EXT-X-ENDLIST\n'
+        for text in (playlist, f"ffconcat version 1.0\nfile '{name}'\n"):
+            assert '<img' not in table(tmp_path / str(len(os.listdir(tmp_path))), type, text.encode())
+
+
+def test_only_pictures_of_the_type_image(tmp_path):
+    """Pillow would pass PostScript to a program, and has decoders of many more formats."""
+    image = pytest.importorskip('PIL.Image')
+    for format in ('EPS', 'PCX', 'TGA', 'PPM'):
+        data = io.BytesIO()
+        image.new('RGB', (9, 9)).save(data, format)
+        assert '<img' not in table(tmp_path / format, 'image', data.getvalue())
+    data = io.BytesIO()
+    image.new('RGB', (9, 9)).save(data, 'GIF')
+    assert '<img' in table(tmp_path / 'GIF', 'image', data.getvalue())
