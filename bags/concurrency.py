@@ -15,7 +15,6 @@ __all__ = [
     'FifoCache',
     'cached_attribute',
     'map_concurrently',
-    'map_in_threads',
     'max_open_bags',
     'split',
 ]
@@ -26,21 +25,26 @@ Key = TypeVar('Key')
 Value = TypeVar('Value')
 
 CPU_COUNT = os.cpu_count() or 1  # Read once: a call takes 12 us.
-MAX_WAITING_THREADS = 32  # Of `map_concurrently`, whose items mostly wait for a network.
+MAX_WAITING_THREADS = 32  # For items that mostly wait for a network.
 
 
-def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item], max_threads: int) -> list[Result]:
-    """Returns the results of `work` for all items, in order, computed by at most `max_threads` threads.
+def map_concurrently(
+    work: Callable[[Item], Result],
+    items: Sequence[Item],
+    concurrent: bool = True,
+    max_threads: int = MAX_WAITING_THREADS,
+) -> list[Result]:
+    """Returns the results of `work` for all items, in order; in threads if `concurrent`, else one by one.
 
-    The calling thread is one of them and does the first item. Each thread then takes the next pending one.
-    Where no thread can be started (the limit of the system is reached, or the interpreter is shutting down),
-    the calling thread does all items.
+    The calling thread is one of at most `max_threads` threads and does the first item. Each thread then takes
+    the next pending one. Where no thread can be started (the limit of the system is reached, or the
+    interpreter is shutting down), the calling thread does all items.
 
     Raises:
         BaseException: An error of `work`, once all threads have ended; of several, that of the first item.
             Pending items are not begun.
     """
-    if min(max_threads, len(items)) < 2 or sys.is_finalizing():
+    if not concurrent or min(max_threads, len(items)) < 2 or sys.is_finalizing():
         return [work(item) for item in items]
     results: list[Any] = [None] * len(items)
     errors: dict[int, BaseException] = {}  # By item.
@@ -76,13 +80,6 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item], max_th
     if errors:
         raise errors[min(errors)]
     return results
-
-
-def map_concurrently(work: Callable[[Item], Result], items: Sequence[Item], concurrent: bool) -> list[Result]:
-    """Returns the results of `work` for all items, in order; in threads if `concurrent`, else one by one."""
-    if not concurrent:
-        return [work(item) for item in items]
-    return map_in_threads(work, items, MAX_WAITING_THREADS)
 
 
 def split(count: int, parts: int) -> list[slice]:

@@ -11,25 +11,25 @@ import weakref
 
 import pytest
 
-from bags.concurrency import FifoCache, map_concurrently, map_in_threads, split
+from bags.concurrency import FifoCache, map_concurrently, split
 
 
 def test_results_come_in_order():
     for max_threads in (0, 1, 2, 4, 100):
-        assert map_in_threads(lambda number: number * number, range(9), max_threads) == [
+        assert map_concurrently(lambda number: number * number, range(9), max_threads=max_threads) == [
             number * number for number in range(9)
         ]
-    assert map_in_threads(str, [], 4) == []
+    assert map_concurrently(str, [], max_threads=4) == []
     assert map_concurrently(str, range(3), False) == map_concurrently(str, range(3), True) == ['0', '1', '2']
 
 
 def test_items_are_done_at_the_same_time():
     barrier = threading.Barrier(4, timeout=30)
-    map_in_threads(lambda _: barrier.wait(), range(4), 4)  # Times out unless each has a thread.
+    map_concurrently(lambda _: barrier.wait(), range(4), max_threads=4)  # Times out unless each has a thread.
 
 
 def test_no_more_threads_than_allowed_and_the_first_item_in_the_calling_thread():
-    used = map_in_threads(lambda _: (time.sleep(0.001), threading.get_ident())[1], range(50), 3)
+    used = map_concurrently(lambda _: (time.sleep(0.001), threading.get_ident())[1], range(50), max_threads=3)
     assert used[0] == threading.get_ident()
     assert len(set(used)) <= 3
     assert not [thread for thread in threading.enumerate() if thread.name == 'bags']
@@ -42,12 +42,12 @@ def test_an_error_of_any_thread_is_raised(failing):
             raise ValueError(number)
 
     with pytest.raises(ValueError, match=str(failing)):
-        map_in_threads(work, range(4), 4)
+        map_concurrently(work, range(4), max_threads=4)
 
 
 def test_an_index_error_of_the_work_is_raised():
     with pytest.raises(IndexError):
-        map_in_threads([0, 1].__getitem__, range(4), 2)
+        map_concurrently([0, 1].__getitem__, range(4), max_threads=2)
 
 
 def test_pending_items_are_not_begun_after_an_error():
@@ -60,7 +60,7 @@ def test_pending_items_are_not_begun_after_an_error():
         done.append(number)
 
     with pytest.raises(ValueError):
-        map_in_threads(work, range(1000), 2)
+        map_concurrently(work, range(1000), max_threads=2)
     assert len(done) < 100
     count = len(done)
     time.sleep(0.05)
@@ -78,19 +78,19 @@ def test_where_no_thread_can_be_started_the_caller_does_it(monkeypatch, allowed)
         start(thread)
 
     monkeypatch.setattr(threading.Thread, 'start', refuse)
-    found = map_in_threads(lambda number: (number, threading.get_ident()), range(9), 4)
+    found = map_concurrently(lambda number: (number, threading.get_ident()), range(9), max_threads=4)
     assert [number for number, _ in found] == list(range(9))
     assert len({thread for _, thread in found}) <= 1 + allowed
 
 
 def test_calls_of_several_threads_that_nest():
     def rows(row):
-        return map_in_threads(lambda other: row * other, range(4), 4)
+        return map_concurrently(lambda other: row * other, range(4), max_threads=4)
 
     found = []
 
     def call():
-        found.extend(map_in_threads(rows, range(5), 5) for _ in range(20))
+        found.extend(map_concurrently(rows, range(5), max_threads=5) for _ in range(20))
 
     callers = [threading.Thread(target=call) for _ in range(6)]
     for caller in callers:
@@ -109,12 +109,12 @@ def script(code):
 def test_work_as_the_interpreter_ends():
     code = """
         import sys
-        from bags.concurrency import map_in_threads
+        from bags.concurrency import map_concurrently
 
         class Last:
             def __del__(self):
                 assert sys.is_finalizing()
-                print(map_in_threads(str, range(3), 3))
+                print(map_concurrently(str, range(3), max_threads=3))
 
         sys.last_value = Last()  # Deleted before any module, when finalization has begun.
     """
@@ -124,8 +124,8 @@ def test_work_as_the_interpreter_ends():
 def test_work_in_an_exit_handler():
     code = """
         import atexit
-        from bags.concurrency import map_in_threads
-        atexit.register(lambda: print(map_in_threads(str, range(3), 3)))
+        from bags.concurrency import map_concurrently
+        atexit.register(lambda: print(map_concurrently(str, range(3), max_threads=3)))
     """
     assert script(code) == "['0', '1', '2']\n"
 
@@ -140,14 +140,14 @@ def test_ctrl_c_as_a_thread_is_started(monkeypatch):
     monkeypatch.setattr(threading.Thread, 'start', interrupted)
     done = []
     with pytest.raises(KeyboardInterrupt):
-        map_in_threads(lambda number: (time.sleep(0.01), done.append(number)), range(1000), 2)
+        map_concurrently(lambda number: (time.sleep(0.01), done.append(number)), range(1000), max_threads=2)
     monkeypatch.undo()
     until = time.monotonic() + 30
     while any(thread.name == 'bags' for thread in threading.enumerate()):
         assert time.monotonic() < until
         time.sleep(0.01)
     assert len(done) < 10
-    assert map_in_threads(str, range(2), 2) == ['0', '1']
+    assert map_concurrently(str, range(2), max_threads=2) == ['0', '1']
 
 
 def test_nothing_of_a_call_is_kept():
@@ -156,7 +156,7 @@ def test_nothing_of_a_call_is_kept():
 
     things = [Thing() for _ in range(4)]
     alive = [weakref.ref(thing) for thing in things]
-    map_in_threads(id, things, 4)
+    map_concurrently(id, things, max_threads=4)
     del things
     gc.collect()
     assert [thing() for thing in alive] == [None] * 4
@@ -166,16 +166,16 @@ def test_nothing_of_a_call_is_kept():
 def test_a_forked_child_starts_threads_of_its_own():
     code = """
         import os, threading
-        from bags.concurrency import map_in_threads
+        from bags.concurrency import map_concurrently
         there = threading.Barrier(3, timeout=30)
         for _ in range(10):
-            map_in_threads(lambda _: there.wait(), range(3), 3)
+            map_concurrently(lambda _: there.wait(), range(3), max_threads=3)
             child = os.fork()
             if not child:
-                map_in_threads(lambda _: there.wait(), range(3), 3)
+                map_concurrently(lambda _: there.wait(), range(3), max_threads=3)
                 os._exit(7)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-            map_in_threads(lambda _: there.wait(), range(3), 3)
+            map_concurrently(lambda _: there.wait(), range(3), max_threads=3)
         print('done')
     """
     assert script(code).splitlines()[-1] == 'done'

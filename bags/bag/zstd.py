@@ -20,7 +20,7 @@ import zstandard
 
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionTrained, CompressionZstd
 from bags.bag.zstd_batch import decompress_batch
-from bags.concurrency import map_in_threads, split
+from bags.concurrency import map_concurrently, split
 from bags.errors import CorruptError
 
 __all__ = [
@@ -200,7 +200,9 @@ class Zstd:
             return list(map(self.decode, frames))
         # Dealt out in turns, so that neighbouring large frames go to different threads.
         parts = split(count, parallelism)
-        results = map_in_threads(lambda part: list(map(self.decode, frames[part])), parts, len(parts))
+        results = map_concurrently(
+            lambda part: list(map(self.decode, frames[part])), parts, max_threads=len(parts)
+        )
         decoded: list[bytes] = [b''] * count
         for part, records_of_part in zip(parts, results, strict=True):
             decoded[part] = records_of_part

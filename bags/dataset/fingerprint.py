@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bags.concurrency import map_in_threads
+from bags.concurrency import map_concurrently
 
 __all__ = ['fingerprint']
 
@@ -37,7 +37,9 @@ def fingerprint(dataset: Any, fields: Sequence[str] | None = None) -> str:
     indices = sorted({step * (length - 1) // (DATAPOINTS - 1) for step in range(DATAPOINTS)})
     records = [(index, name) for name in spec for index in indices if length]
     is_slow = len(records) > MIN_RECORDS_FOR_THREADS or getattr(dataset, 'is_remote', False)
-    for head in map_in_threads(lambda record: _head(dataset, *record), records, THREADS if is_slow else 1):
+    for head in map_concurrently(
+        lambda record: _head(dataset, *record), records, max_threads=THREADS if is_slow else 1
+    ):
         digest.update(head)
     return digest.hexdigest()
 

@@ -20,7 +20,7 @@ from bags.bag.options import (
     merge,
 )
 from bags.bag.zstd import check_dictionary, codec_for
-from bags.concurrency import cached_attribute, map_in_threads
+from bags.concurrency import cached_attribute, map_concurrently
 from bags.dataset.listing import names_in
 from bags.dataset.metadata import METADATA
 from bags.dataset.schema import Schema, parse_schema
@@ -95,7 +95,7 @@ class Folder:
                 names.append('')
             if self.options.cache is not None:
                 self.learn()
-            map_in_threads(self._load_file, names, len(names))
+            map_concurrently(self._load_file, names, max_threads=len(names))
             return
         with contextlib.suppress(OSError):
             file = self.store.open(self.store.join(self.path, 'spec.json'), Hints(mapped=False))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.sharding import Concatenated
-from bags.concurrency import CPU_COUNT, map_in_threads
+from bags.concurrency import CPU_COUNT, map_concurrently
 from bags.dataset.absent import Absent, divide_fields
 from bags.dataset.address import Address, group_by_part
 from bags.dataset.base import Datapoint, Dataset, Select, View, check_dataset
@@ -233,7 +233,7 @@ def filter(
                 chosen.append(index)
         return np.array(chosen, np.int64)
 
-    parts = map_in_threads(choose, range(0, len(dataset), DATAPOINTS_AT_ONCE), workers)
+    parts = map_concurrently(choose, range(0, len(dataset), DATAPOINTS_AT_ONCE), max_threads=workers)
     return Select(dataset, np.concatenate([np.empty(0, np.int64), *parts]))
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from bags.concurrency import map_in_threads
+from bags.concurrency import map_concurrently
 from bags.dataset.field_writer import Compression
 from bags.dataset.metadata import METADATA, Metadata, dump_metadata
 from bags.dataset.open import open as open_dataset
@@ -202,7 +202,7 @@ def _load(
 
     length = 1  # More when it is known how large datapoints are.
     while batch := list(itertools.islice(entries, length)):
-        loaded = map_in_threads(load, batch, workers)
+        loaded = map_concurrently(load, batch, max_threads=workers)
         names = ['' if isinstance(entry, Damaged) else source.name(entry) for entry in batch]
         yield from zip(names, loaded, strict=True)
         values = [value for each in loaded if isinstance(each, dict) for value in each.values()]

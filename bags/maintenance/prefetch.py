@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bags.bag.checksums import SUFFIX
-from bags.concurrency import map_concurrently, map_in_threads
+from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.folder import Folder
 from bags.dataset.selection import Fields, select_whole
@@ -63,7 +63,7 @@ def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = Non
                 raise OSError(errno.ENOSPC, detail, store.folder)
             advance(1)
 
-        map_in_threads(fetch, list(files), CONCURRENT_FILES)
+        map_concurrently(fetch, list(files), max_threads=CONCURRENT_FILES)
         return size
 
 

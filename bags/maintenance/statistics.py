@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.concurrency import CPU_COUNT, map_in_threads
+from bags.concurrency import CPU_COUNT, map_concurrently
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.batch import Ragged
 from bags.dataset.columns import read_values
@@ -196,7 +196,7 @@ def _accumulate(
 
     merged: dict[int, Accumulator] = {}
     for start in range(0, len(chunks), 4 * workers):  # Few parts in memory: each has buckets of its own.
-        for parts in map_in_threads(accumulate, chunks[start : start + 4 * workers], workers):
+        for parts in map_concurrently(accumulate, chunks[start : start + 4 * workers], max_threads=workers):
             for part in parts:
                 merged.setdefault(len(part.pivot), Accumulator(part.pivot)).merge(part)
     if set(merged) == {1, 3}:

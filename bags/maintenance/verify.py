@@ -10,7 +10,7 @@ from typing import Any
 
 from bags.bag.leftovers import leftovers
 from bags.bag.options import ReaderOptions
-from bags.concurrency import CPU_COUNT, map_in_threads
+from bags.concurrency import CPU_COUNT, map_concurrently
 from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
 from bags.dataset.schema import DecoderCache
@@ -91,7 +91,7 @@ def find_damage(
     steps = itertools.chain.from_iterable(_steps(location, decode, decoders) for location in locations)
     with show_progress('verifying', None, 'records', show=progress) as advance:
         while batch := list(itertools.islice(steps, STEPS_PER_WORKER * workers)):
-            for result in map_in_threads(_do, batch, workers):
+            for result in map_concurrently(_do, batch, max_threads=workers):
                 yield from result.findings
                 advance(result.records, result.size)
 

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 
-from bags.concurrency import map_in_threads
+from bags.concurrency import map_concurrently
 from bags.storage.base import Hints
 from bags.storage.pread_file import PreadFile
 
@@ -109,7 +109,9 @@ class DirectFile(PreadFile):
     def read_runs(self, starts: list[int], stops: list[int]) -> list[bytes]:
         """Reads ranges in threads: nothing is cached, so each read waits for the device."""
         depth = min(QUEUE_DEPTH, self.hints.max_parallelism) if self.alignment else 1
-        return map_in_threads(lambda run: self.fetch(starts[run], stops[run]), range(len(starts)), depth)
+        return map_concurrently(
+            lambda run: self.fetch(starts[run], stops[run]), range(len(starts)), max_threads=depth
+        )
 
     read_large = read_runs
 

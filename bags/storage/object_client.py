@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from bags.concurrency import map_in_threads
+from bags.concurrency import map_concurrently
 from bags.storage.base import Stat
 from bags.storage.errors import PreconditionError, RangeError, TransientError, UnsupportedError, changed_error
 from bags.storage.retry import RetryPolicy, with_retries
@@ -138,7 +138,7 @@ class ObjectClient(abc.ABC):
             return with_retries(self.policy, self.map_error, self._get, path, start, stop, head)[1]
 
         try:
-            return map_in_threads(get, range(len(starts)), self.policy.concurrency)
+            return map_concurrently(get, range(len(starts)), max_threads=self.policy.concurrency)
         except (PreconditionError, RangeError) as exc:
             raise changed_error(path, head, exc) from exc
 

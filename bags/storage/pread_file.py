@@ -10,7 +10,7 @@ from stat import S_ISDIR
 
 import numpy as np
 
-from bags.concurrency import CPU_COUNT, map_in_threads
+from bags.concurrency import CPU_COUNT, map_concurrently
 from bags.storage.base import AccessPattern, Buffer, CachePolicy, Hints, Offsets
 from bags.storage.ranges import merge
 
@@ -100,7 +100,9 @@ class PreadFile:
         """Reads long ranges in threads: a device is faster with a deep queue."""
         cold = self.is_cold(np.array(starts), np.array(stops), 16)
         threads = min(MAX_THREADS if cold else CPU_COUNT, self.hints.max_parallelism)
-        return map_in_threads(lambda run: self.fetch(starts[run], stops[run]), range(len(starts)), threads)
+        return map_concurrently(
+            lambda run: self.fetch(starts[run], stops[run]), range(len(starts)), max_threads=threads
+        )
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
         """Has the kernel read ranges ahead, unless they are cached already.

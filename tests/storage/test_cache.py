@@ -320,6 +320,9 @@ def replace_while_readers_are_killed(tmp_path, seed, kills):
         victim = readers.pop(chance.randrange(len(readers)))
         victim.kill()
         victim.wait()
+    deadline = time.monotonic() + 60
+    while not any(os.path.getsize(output.name) for output in outputs) and time.monotonic() < deadline:
+        time.sleep(0.01)  # On a busy machine none has begun to read yet.
     for reader in readers:
         reader.kill()
         reader.wait()

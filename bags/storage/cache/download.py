@@ -8,7 +8,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 
-from bags.concurrency import map_in_threads
+from bags.concurrency import map_concurrently
 from bags.storage.base import File
 from bags.storage.cache.eviction import CacheSpace, wait_for_lock
 
@@ -195,5 +195,5 @@ def _complete(part: str, size: int, source: Callable[[], File], advance: Callabl
             copy.write(chunk, memoryview(file.read(start, stop)))
             advance(stop - start)
 
-        map_in_threads(fetch, missing, MAX_CONNECTIONS)
+        map_concurrently(fetch, missing, max_threads=MAX_CONNECTIONS)
     copy.finish()
