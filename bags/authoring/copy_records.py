@@ -205,7 +205,7 @@ class ChunkReader:
         for which in np.unique(plan.which).tolist():
             mine = np.flatnonzero(plan.which == which)
             bag, indices = self._bag(plan.sources[which].bag), spread(plan.starts[mine], lengths[mine])
-            found = bag.read_stored(indices) if stored else bag.read(indices, self.threads)
+            found = bag.read(indices, self.threads, stored)
             for place, record in zip(spread(offsets[mine], lengths[mine]).tolist(), found, strict=True):
                 records[place] = record
         return records

@@ -119,7 +119,7 @@ class BagAppender:
             self._has_companion = self.count > 0
             self._open_checksums(beside, table[:size])
         elif checksum:
-            stored = (bag.read_stored(np.array([index]))[0] for index in range(self.count))
+            stored = (bag.read(np.array([index]), stored=True)[0] for index in range(self.count))
             self._open_checksums(beside, table_of(map(digest_function(), itertools.chain([b''], stored))))
 
     def _create(self) -> None:

@@ -228,22 +228,27 @@ class BagFile:
             detail = describe_invalid(int(starts[place]), int(stops[place]), self.end)
             raise CorruptError(self.path, int(indices[place]), detail)
 
-    def read(self, indices: Int64s, parallelism: int = 1) -> list[bytes]:
-        """Returns records by indices in `range(count)`, in the order asked."""
+    def read(self, indices: Int64s, parallelism: int = 1, stored: bool = False) -> list[bytes]:
+        """Returns records by indices in `range(count)`, in the order asked; frames, if `stored`."""
         starts, stops = self.ranges(indices)
-        return self._fetch(indices, starts, stops, parallelism)
+        return self._fetch(indices, starts, stops, parallelism, stored)
 
     def read_span(self, start: int, stop: int, parallelism: int = 1) -> list[bytes]:
         """Returns consecutive records."""
         starts, stops = self.span(start, stop)
         if not len(stops):
             return []
-        if self.codec is None and self.view is not None:
-            size = int(stops[0] - starts[0])
-            if 0 < size <= MAX_ITEM and bool((stops - starts == size).all()):
-                self.file.expect(starts[:1], stops[-1:])
-                shape, first = (stop - start,), int(starts[0])
-                records: list[bytes] = np.ndarray(shape, f'V{size}', self.file.buffer, first).tolist()
+        if self.view is not None:
+            first, sizes = int(starts[0]), stops - starts
+            size = int(sizes[0])
+            self.file.expect(starts[:1], stops[-1:])
+            if self.codec is not None:
+                # Without a slice of each: 2.1 us of CPU time a record of 100 B, and 3.2 with one.
+                found = self.codec.decode_batch([self.view[first : int(stops[-1])]], sizes, parallelism)
+                if found is not None:
+                    return found
+            elif 0 < size <= MAX_ITEM and bool((sizes == size).all()):
+                records: list[bytes] = np.ndarray(sizes.shape, f'V{size}', self.file.buffer, first).tolist()
                 return records
         return self._fetch(range(start, stop), starts, stops, parallelism)
 
@@ -260,27 +265,26 @@ class BagFile:
             self.file.expect(starts, stops)
         return [view[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
 
-    def _fetch(self, indices: Int64s | range, starts: Int64s, stops: Int64s, parallelism: int) -> list[bytes]:
-        if self.codec is not None and self.view is not None:
-            return self._decode_many(indices, self._slices(starts, stops), parallelism)
-        data = self._read_stored(indices, starts, stops)
-        return data if self.codec is None else self._decode_many(indices, data, parallelism)
-
-    def read_stored(self, indices: Int64s) -> list[bytes]:
-        """Returns records as they are stored: frames, if the bag is compressed."""
-        return self._read_stored(indices, *self.ranges(indices))
-
-    def _read_stored(self, indices: Int64s | range, starts: Int64s, stops: Int64s) -> list[bytes]:
-        try:
-            data = self.file.read_many(starts, stops)
-        except EOFError as exc:
-            raise CorruptError(self.path, None, str(exc)) from exc
-        if self.checksums is not None:
-            self.checksums.check(indices, data)
-        return data
-
-    def _decode_many(self, indices: Int64s | range, frames: list[Any], parallelism: int) -> list[bytes]:
-        assert self.codec is not None
+    def _fetch(
+        self,
+        indices: Int64s | range,
+        starts: Int64s,
+        stops: Int64s,
+        parallelism: int,
+        stored: bool = False,
+    ) -> list[bytes]:
+        decodes = self.codec is not None and not stored
+        if decodes and self.view is not None:
+            frames = self._slices(starts, stops)
+        else:
+            try:
+                frames = self.file.read_many(starts, stops)
+            except EOFError as exc:
+                raise CorruptError(self.path, None, str(exc)) from exc
+            if self.checksums is not None:
+                self.checksums.check(indices, frames)
+        if self.codec is None or not decodes:
+            return frames
         try:
             return self.codec.decode_many(frames, parallelism)
         except ValueError:

@@ -16,12 +16,14 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import zstandard
 
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionTrained, CompressionZstd
 from bags.bag.zstd_batch import decompress_batch
 from bags.concurrency import map_concurrently, split
 from bags.errors import CorruptError
+from bags.indexing import Int64s
 
 __all__ = [
     'MAX_TRAINING_BYTES',
@@ -182,20 +184,39 @@ class Zstd:
             return f'the zstd frame needs dictionary {needed}{path and f" in {path}"}, got {found}'
         return f'damaged zstd frame of {len(frame)} bytes: {exc}'
 
+    def decode_batch(self, parts: Sequence[Buffer], sizes: Int64s, parallelism: int) -> list[bytes] | None:
+        """Decodes many small frames in one call.
+
+        Args:
+            parts: The frames one after another: each by itself, or several in one buffer.
+            sizes: Bytes of each frame; an empty record has 0.
+            parallelism: Threads, at most.
+
+        Returns:
+            None if they are few or large, or one of them has to be decoded by itself.
+        """
+        count = len(sizes)
+        if count < MIN_BATCH or not 0 < int(sizes.sum()) <= MAX_BATCH_FRAME * count:
+            return None
+        full = sizes[sizes > 0]
+        found = decompress_batch(self._decompressor(), parts, full, self.max_record_size, parallelism)
+        if found is None or len(full) == count:
+            return found
+        records = iter(found)
+        return [next(records) if size else b'' for size in sizes.tolist()]
+
     def decode_many(self, frames: Sequence[Buffer], parallelism: int = 1) -> list[bytes]:
         """Decodes frames in order: many small ones in one call, large ones in threads, without the GIL.
 
         Raises:
             ValueError: As `decode`, for one of the frames that fail.
         """
-        count, total = len(frames), sum(map(len, frames))
-        if count >= MIN_BATCH and 0 < total <= MAX_BATCH_FRAME * count:
-            found = decompress_batch(
-                self._decompressor(), [frame for frame in frames if frame], self.max_record_size, parallelism
-            )
-            if found is not None:
-                records = iter(found)
-                return found if len(found) == count else [next(records) if frame else b'' for frame in frames]
+        count = len(frames)
+        sizes = np.fromiter(map(len, frames), np.int64, count)
+        found = self.decode_batch(frames, sizes, parallelism)
+        if found is not None:
+            return found
+        total = int(sizes.sum())
         if parallelism < 2 or total < max(PARALLEL_BYTES, PARALLEL_FRAME * count):
             return list(map(self.decode, frames))
         # Dealt out in turns, so that neighbouring large frames go to different threads.

@@ -41,7 +41,8 @@ _IS_RESERVED = (_BYTES >> 3 & 1).astype(bool)
 
 def decompress_batch(
     decompressor: zstandard.ZstdDecompressor,
-    frames: Sequence[bytes | bytearray | memoryview],
+    parts: Sequence[bytes | bytearray | memoryview],
+    lengths: Int64s,
     max_content: int,
     parallelism: int = 1,
 ) -> list[bytes] | None:
@@ -49,7 +50,8 @@ def decompress_batch(
 
     Args:
         decompressor: That of this thread.
-        frames: At least one; none of them is empty.
+        parts: Frames, one after another: each by itself, or several in one buffer.
+        lengths: Bytes of each frame; at least one frame, and none is empty.
         max_content: Bytes that a frame may hold.
         parallelism: Threads, if the contents take `PARALLEL_BYTES` or more.
 
@@ -59,8 +61,7 @@ def decompress_batch(
     """
     if zstandard.backend != 'cext':
         return None
-    data = b''.join((*frames, bytes(HEADER_BYTES)))
-    lengths = np.fromiter(map(len, frames), np.int64, len(frames))
+    data = b''.join((*parts, bytes(HEADER_BYTES)))
     stops = np.cumsum(lengths)
     starts = stops - lengths
     sizes = _content_sizes(data, starts, stops)
@@ -73,7 +74,7 @@ def decompress_batch(
         found = decompressor.multi_decompress_to_buffer(segments, sizes.data.cast('B'), threads)
     except (zstandard.ZstdError, MemoryError):
         return None
-    return [segment.tobytes() for segment in found]  # type: ignore[attr-defined]
+    return list(map(zstandard.BufferSegment.tobytes, found))  # type: ignore[call-overload]
 
 
 def _content_sizes(data: bytes, starts: Int64s, stops: Int64s) -> Int64s | None:

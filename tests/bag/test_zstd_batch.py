@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -24,7 +25,12 @@ def records(rng):
 
 
 def decode(frames, dictionary=None):
-    return decompress_batch(zstandard.ZstdDecompressor(dict_data=dictionary), frames, LARGEST)
+    """Decodes frames given one by one; and in one buffer, which makes no difference."""
+    decompressor = zstandard.ZstdDecompressor(dict_data=dictionary)
+    lengths = np.array(list(map(len, frames)), np.int64)
+    found = decompress_batch(decompressor, frames, lengths, LARGEST)
+    assert decompress_batch(decompressor, [b''.join(frames)], lengths, LARGEST) == found
+    return found
 
 
 def one_by_one(frames, dictionary=None):
