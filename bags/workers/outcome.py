@@ -1,4 +1,4 @@
-"""What came of a task that a worker was given."""
+"""Tasks of workers with their results and errors."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ __all__ = ['Outcome', 'Partial', 'do']
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Outcome:
-    """A task that was submitted, and what came of it once it is done."""
+    """A submitted task; once done, with its result or error."""
 
     task: Any
     is_done: bool = False
     result: Any = None
-    """With an error, what the task made before it (see `Partial`)."""
+    """With an error, what the task returned as `Partial`, or None."""
     error: BaseException | None = None
     seconds: float = 0.0
-    """How long the task took, without waiting in queues."""
+    """Duration of the task, without the time in queues."""
     size: int = 0
     """Bytes of the result, if the pool has a `size_of`."""
     deaths: int = 0
-    """Workers that died during the task."""
+    """Number of workers that died during the task."""
 
     def get(self) -> Any:
         """Returns the result, or raises the error.
 
-        The error is not kept here then: its traceback refers to frames, and if these referred back to it, all
-        that they have open would stay open until the garbage collector runs.
+        The error is removed from the outcome then: a cycle of its traceback, a frame and the outcome would
+        keep files of these frames open until the garbage collector runs.
         """
         if self.error is not None:
             error, self.error = self.error, None
@@ -45,7 +45,7 @@ class Outcome:
 
 
 class Partial(NamedTuple):
-    """Returned by a task function that fails half-way: what it made before the error."""
+    """Returned by a task function that fails halfway: its result so far, and the error."""
 
     result: Any
     error: BaseException
@@ -63,5 +63,5 @@ def do(work: Callable[[Any], Any], task: Any) -> tuple[Any, BaseException | None
             return result.result, result.error, time.perf_counter() - start
         return result, None, time.perf_counter() - start
     finally:
-        # The traceback of a partial's error refers to this frame, which would refer to the error.
+        # Else the traceback of a partial's error and this frame would refer to each other.
         del result

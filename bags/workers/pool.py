@@ -1,4 +1,4 @@
-"""The pool of workers: a bounded number of tasks at work, and their results in order or as they are done."""
+"""The pool of workers: runs a bounded number of tasks at a time, and yields their results."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ END_SECONDS = 10.0  # How long `close` waits for threads in the middle of a task
 
 
 class WorkerPool:
-    """Does tasks in threads or processes, for one thread that submits them and takes the results.
+    """Runs tasks in threads or processes, for one thread that submits them and takes the results.
 
-    Workers end with `close`, when the pool is garbage, or with this process, however that ends. After an
-    exception out of a method, `KeyboardInterrupt` included, all that is left is to close the pool.
+    Workers end with `close`, when the pool is garbage-collected, or with this process, however that ends.
+    After a method has raised an exception, `KeyboardInterrupt` included, the pool can only be closed.
 
     Args:
         work: Function from a task to its result. Processes get it pickled, once.
-        workers: How many; 0 for none: the thread that takes an outcome does its task.
+        workers: Number of workers; with 0, the thread that takes an outcome runs its task.
         processes: Whether workers are processes, started afresh (`spawn`), or threads.
         name: Prefix of the names of threads and processes.
-        attempts: How many workers may die during one task before it fails with a RuntimeError, which names
-            the task by its `str`.
+        attempts: Number of workers that may die during one task before it fails with a RuntimeError, which
+            names the task by its `str`.
         size_of: Function from a result to its bytes, for `max_held_bytes`.
         transport: Makes a `Transport` for each process; unless given, results are pickled.
 
@@ -77,16 +77,16 @@ class WorkerPool:
         ahead: int | None = None,
         max_held_bytes: int | None = None,
     ) -> Iterator[Outcome]:
-        """Does tasks, taken from the iterable as workers become free, and yields their outcomes.
+        """Runs tasks, taken from the iterable as workers become free, and yields their outcomes.
 
-        Workers begin at once, not when the first outcome is asked for. From a failed task on no other begins
+        Workers start at once, not when the first outcome is requested. After a task fails, no other starts
         until its outcome has been yielded.
 
         Args:
             tasks: The tasks.
-            ordered: Yield in the order of the tasks. Else as they are done, but failed ones last.
-            ahead: How many tasks may be begun and not yielded; unless given, `TASKS_PER_WORKER` a worker.
-            max_held_bytes: No task begins while done ones that were not yielded hold so many bytes.
+            ordered: Yield in the order of the tasks; else as they complete, failed ones last.
+            ahead: Maximum number of tasks started and not yielded; by default `TASKS_PER_WORKER` per worker.
+            max_held_bytes: No task starts while results that were not yielded hold this many bytes.
         """
         if not self._workers:
             return map(self._do, tasks)
@@ -134,7 +134,7 @@ class WorkerPool:
             self._finish(outcome)
 
     def _do(self, task: Any) -> Outcome:
-        """Does a task in this thread."""
+        """Runs a task in this thread."""
         self._check()
         return self._finish(Outcome(task, False, *do(self._work, task)))
 
@@ -151,7 +151,7 @@ class WorkerPool:
             raise ValueError('the pool of workers is closed')
 
     def close(self) -> None:
-        """Ends the workers: processes at once, threads after their current task. Results are dropped."""
+        """Ends the workers: processes at once, threads after their current task. Drops pending results."""
         self._finalizer()
 
     def __enter__(self) -> Self:
@@ -187,8 +187,8 @@ class _Threads:
     def start(self, count: int) -> None:
         with delay_interrupts():
             for number in range(count):
-                # They refer to the queues only, so that a pool that nobody uses is garbage. Daemons: a pool
-                # that is never closed must not keep the process from ending.
+                # Threads refer to the queues only, so that an unused pool is garbage-collected. Daemons, as a
+                # pool that is never closed must not keep the process from ending.
                 thread = threading.Thread(
                     target=_serve,
                     args=(self._work, self._tasks, self._done),
@@ -225,7 +225,7 @@ def _serve(
     tasks: queue.SimpleQueue[Outcome | None],
     done: queue.SimpleQueue[Outcome],
 ) -> None:
-    """Does tasks in a thread."""
+    """Runs tasks in a thread."""
     while (outcome := tasks.get()) is not None:
         outcome.result, outcome.error, outcome.seconds = do(work, outcome.task)
         done.put(outcome)

@@ -1,4 +1,4 @@
-"""Workers that are processes: how they start, get tasks, die and are replaced."""
+"""Worker processes: start, tasks, results, and the replacement of processes that die."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ END_SECONDS = 10.0  # How long to wait for a killed process to end.
 
 
 class Transport(Protocol):
-    """How the results of one process reach its parent. Pickled while that process starts.
+    """Carries the results of one process to its parent. Pickled while that process starts.
 
     The parent decodes each result before it sends the process another task, so that `TASKS_PER_WORKER`
     buffers used in turn are enough. A result of None is not encoded.
     """
 
     def encode(self, result: Any) -> Any:
-        """Returns what is pickled and sent in place of a result. Called in the worker process."""
+        """Returns the object that is sent in place of a result. Called in the worker process."""
         ...
 
     def decode(self, message: Any) -> Any:
@@ -45,7 +45,7 @@ class Transport(Protocol):
         ...
 
     def close(self) -> None:
-        """Frees what the parent holds."""
+        """Releases what the parent holds."""
         ...
 
 
@@ -126,7 +126,7 @@ class Processes:
         return found
 
     def _replace(self, worker: _Process) -> list[Outcome]:
-        """Starts another worker for a dead one, queues its tasks again, and returns those that failed."""
+        """Replaces a dead worker and queues its tasks again; returns those that failed."""
         self._workers.remove(worker)
         how = worker.end()
         if not worker.is_ready:
@@ -158,7 +158,7 @@ class Processes:
 
 
 class _Process:
-    """One process, the pipe to it, and the tasks that it has."""
+    """One process, the pipe to it, and its tasks."""
 
     def __init__(self, name: str, transport: Transport | None) -> None:
         from multiprocessing import get_context
@@ -184,7 +184,7 @@ class _Process:
             self.connection.send_bytes(data)
 
     def receive(self, found: list[Outcome]) -> bool:
-        """Adds what has come to the list; returns whether the pipe is open still.
+        """Appends the outcomes that arrived to `found`; returns whether the pipe is still open.
 
         Raises:
             Exception: The process could not load `work`.
@@ -205,7 +205,7 @@ class _Process:
                 self.is_ready = True
 
     def _outcome(self, data: bytes) -> Outcome:
-        """Returns the outcome of the oldest task, from the message about it."""
+        """Returns the outcome of the oldest task, from its message."""
         outcome = self.outcomes.popleft()
         try:
             outcome.result, outcome.error, outcome.seconds = pickle.loads(data)  # noqa: S301 - as above
@@ -217,9 +217,9 @@ class _Process:
         return outcome
 
     def end(self) -> str:
-        """Frees all that belongs to a process once it has ended; returns how it did."""
+        """Waits for the end of the process and releases its resources; returns how it ended, for messages."""
         deadline = time.monotonic() + END_SECONDS
-        # Not one long `join`, which waits for a pipe that a child of the process may hold open.
+        # Polled, as `join` waits for a pipe that a child of the process may hold open.
         while self.process.exitcode is None and time.monotonic() < deadline:
             self.process.join(0.05)
         code = self.process.exitcode
@@ -235,7 +235,7 @@ class _Process:
 
 
 def _serve(connection: Any, transport: Transport | None) -> None:
-    """Runs in a worker process: loads what does the tasks, then does them until the parent ends."""
+    """Runs in a worker process: loads `work`, then runs tasks until the parent ends."""
     reset_signals()
     messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     # A thread, as the parent sends the next task while this sends a result: neither may wait for the other.
@@ -254,7 +254,7 @@ def _serve(connection: Any, transport: Transport | None) -> None:
 
 
 def _do(work: Callable[[Any], Any], data: bytes, transport: Transport | None) -> bytes:
-    """Does a task; returns the message that holds its result, error and seconds."""
+    """Runs a task; returns the message with its result, error and seconds."""
     result, error, seconds = do(lambda data: work(pickle.loads(data)), data)  # noqa: S301 - from our parent
     try:
         if transport is not None and result is not None:

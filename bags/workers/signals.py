@@ -1,4 +1,4 @@
-"""Ctrl-C delayed while workers start and end, so that none of them is lost on the way."""
+"""Delays Ctrl-C while workers start and end, so that no process is left behind."""
 
 from __future__ import annotations
 
