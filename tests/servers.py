@@ -106,62 +106,53 @@ def gcs_binary() -> str:
     raise FileNotFoundError('fake-gcs-server')
 
 
-class Proxy:
-    """Passes requests on to a server: counted, delayed, and some of them spoiled.
+class Handler(BaseHTTPRequestHandler):
+    """Passes each request on to its `LoopbackServer`."""
+
+    protocol_version = 'HTTP/1.1'
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    server: Any
+    upstream: http.client.HTTPConnection | None = None
+    """The connection to the server behind a `Proxy`."""
+
+    def handle_expect_100(self) -> bool:
+        done = super().handle_expect_100()
+        self.wfile.flush()
+        return done
+
+    def finish(self) -> None:
+        if self.upstream is not None:
+            self.upstream.close()
+        with contextlib.suppress(OSError):  # Clients close connections whose responses they do not want.
+            super().finish()
+
+    def serve(self) -> None:
+        self.server.owner.serve(self)
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = do_OPTIONS = do_PROPFIND = do_MKCOL = serve  # noqa: N815
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+class LoopbackServer:
+    """A server of HTTP on loopback, in threads.
 
     Attributes:
         url: Where it is.
         requests: What was asked for so far: method, path, the Range.
-        delay: Seconds that each request takes longer.
-        faults: By what is done to a request ('refuse' with 503, 'deny', 'elsewhere', 'malformed', 'reset',
-            'truncate'), how probable it is.
-        most: Requests at a time so far, at most.
-        before: Is called before a request is passed on, with the number of those before it.
     """
 
-    def __init__(self, upstream: str, delay: float = 0.0, seed: int = 0) -> None:
-        self.upstream = upstream.partition('://')[2]
-        self.delay = delay
-        self.faults: dict[str, float] = {}
+    def __init__(self) -> None:
         self.requests: list[tuple[str, str, str]] = []
-        self.spoiled = 0
-        self.active = self.most = 0
-        self.before: Callable[[int], object] = int
         self.lock = threading.Lock()
-        self.random = random.Random(seed)
-        proxy = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
-            disable_nagle_algorithm = True
-            wbufsize = -1
-
-            def handle_expect_100(self) -> bool:
-                done = super().handle_expect_100()
-                self.wfile.flush()
-                return done
-
-            def setup(self) -> None:
-                super().setup()
-                self.upstream = http.client.HTTPConnection(proxy.upstream, timeout=60)
-
-            def finish(self) -> None:
-                self.upstream.close()
-                with contextlib.suppress(OSError):
-                    super().finish()
-
-            def serve(self) -> None:
-                proxy.serve(self)
-
-            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = serve  # noqa: N815
-
-            def log_message(self, *args: Any) -> None:
-                pass
 
         class Server(socketserver.ThreadingTCPServer):
             daemon_threads = True
             allow_reuse_address = True
             request_queue_size = 256
+            owner = self
 
             def handle_error(self, *args: Any) -> None:
                 pass
@@ -173,6 +164,9 @@ class Proxy:
         )
         self.thread.start()
 
+    def serve(self, handler: Any) -> None:
+        raise NotImplementedError
+
     def __enter__(self) -> Self:
         return self
 
@@ -180,6 +174,28 @@ class Proxy:
         self.server.shutdown()
         self.thread.join()
         self.server.server_close()
+
+
+class Proxy(LoopbackServer):
+    """Passes requests on to a server: counted, delayed, and some of them spoiled.
+
+    Attributes:
+        delay: Seconds that each request takes longer.
+        faults: By what is done to a request ('refuse' with 503, 'deny', 'elsewhere', 'malformed', 'reset',
+            'truncate'), how probable it is.
+        most: Requests at a time so far, at most.
+        before: Is called before a request is passed on, with the number of those before it.
+    """
+
+    def __init__(self, upstream: str, delay: float = 0.0, seed: int = 0) -> None:
+        self.upstream = upstream.partition('://')[2]
+        self.delay = delay
+        self.faults: dict[str, float] = {}
+        self.spoiled = 0
+        self.active = self.most = 0
+        self.before: Callable[[int], object] = int
+        self.random = random.Random(seed)
+        super().__init__()
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[list[tuple[str, str, str]]]:
@@ -234,6 +250,7 @@ class Proxy:
             reset(handler)
             return
         headers = {name: value for name, value in handler.headers.items() if name.lower() not in HOPS}
+        handler.upstream = handler.upstream or http.client.HTTPConnection(self.upstream, timeout=60)
         handler.upstream.request(handler.command, handler.path, data or None, headers)
         answer = handler.upstream.getresponse()
         body = answer.read()
@@ -252,12 +269,10 @@ class Proxy:
         handler.wfile.write(body)
 
 
-class WebServer:
+class WebServer(LoopbackServer):
     """Serves a folder as a plain web server does: GET with Range, and 405 for any other method.
 
     Attributes:
-        url: Where it is.
-        requests: What was asked for so far: method, path, the Range.
         sent_headers: The headers of these requests.
         sent: Bytes of bodies that clients took.
         behaviour: What it does otherwise: 'ignore' (ranges), 'no suffix' (`bytes=-5` gets the whole file),
@@ -280,61 +295,17 @@ class WebServer:
         self.page = b'no such file'
         self.redirect: tuple[int, str] | None = None
         self.statuses: list[int] = []
-        self.requests: list[tuple[str, str, str]] = []
         self.sent_headers: list[Any] = []
         self.sent = 0
-        self.lock = threading.Lock()
-        web = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = 'HTTP/1.1'
-            disable_nagle_algorithm = True
-            wbufsize = -1
-
-            def do_GET(self) -> None:
-                web.serve(self)
-
-            def refuse(self) -> None:
-                web.log(self)
-                web.answer(self, 405, b'')
-
-            do_HEAD = do_PUT = do_POST = do_DELETE = do_OPTIONS = do_PROPFIND = do_MKCOL = refuse  # noqa: N815
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        class Server(socketserver.ThreadingTCPServer):
-            daemon_threads = True
-            allow_reuse_address = True
-            request_queue_size = 256
-
-            def handle_error(self, *args: Any) -> None:
-                pass  # Clients close connections whose responses they do not want.
-
-        self.server = Server(('127.0.0.1', 0), Handler)
-        self.url = f'http://127.0.0.1:{self.server.server_address[1]}'
-        self.thread = threading.Thread(
-            target=self.server.serve_forever, kwargs={'poll_interval': 0.02}, daemon=True
-        )
-        self.thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
-
-    def log(self, handler: Any) -> None:
+    def serve(self, handler: Any) -> None:
         with self.lock:
             self.requests.append((handler.command, handler.path, handler.headers.get('Range', '')))
             self.sent_headers.append(handler.headers)
-
-    def serve(self, handler: Any) -> None:
-        self.log(handler)
-        with self.lock:
             status = self.statuses.pop(0) if self.statuses else 0
+        if handler.command != 'GET':
+            return self.answer(handler, 405, b'')
         if status:
             return self.answer(handler, status, b'')
         if self.redirect is not None:
