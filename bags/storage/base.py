@@ -99,7 +99,7 @@ class File(Protocol):
         ...
 
     def fetch(self, start: int, stop: int) -> Buffer:
-        """As `read`, but not through a map: a file that a writer is about to cut here raises EOFError."""
+        """As `read`, but never through a map, so that a file that was truncated meanwhile raises EOFError."""
         ...
 
     def read_many(self, starts: Offsets, stops: Offsets) -> list[bytes]:

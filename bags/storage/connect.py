@@ -43,7 +43,11 @@ class Clients:
     def __init__(self, scheme: str, filesystem: Any, options: Mapping[str, Any]) -> None:
         self.scheme = scheme
         self.filesystem = filesystem
-        self.given = options  # Keeps objects alive whose ids are part of the key in `_SHARED`.
+        # As they are now: the caller may change its own.
+        copied = {
+            name: dict(value) if isinstance(value, Mapping) else value for name, value in options.items()
+        }
+        self.given = scheme, copied
         self.policy, self.options = RetryPolicy.from_options(options)
         self.kind = self.options.pop('client', 'auto')
         if self.kind not in ('auto', 'obstore', 'fsspec'):
@@ -98,28 +102,17 @@ class Clients:
         return FsspecClient(filesystem, self.policy)
 
 
-_SHARED: weakref.WeakValueDictionary[Any, Clients] = weakref.WeakValueDictionary()
+_SHARED: weakref.WeakValueDictionary[int, Clients] = weakref.WeakValueDictionary()
 """Clients in use. Callers that open a store with equal options share its connections: creating a client of
 obstore takes 40 ms, and each connection a handshake. A client is freed with its last user."""
 
 
 def clients_for(scheme: str, filesystem: Any, options: Mapping[str, Any]) -> Clients:
     """Returns the clients of an object store, shared between callers with equal options."""
-    key = (scheme, None if filesystem is None else id(filesystem), _key_of(options))
-    found = _SHARED.get(key)
-    if found is None:
-        found = _SHARED.setdefault(key, Clients(scheme, filesystem, dict(options)))
-    return found
-
-
-def _key_of(options: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Returns a hashable key of options. Objects are equal if they are the same object."""
-    key: list[Any] = []
-    for name in sorted(options):
-        value = options[name]
-        if isinstance(value, Mapping):
-            value = _key_of(value)
-        elif not isinstance(value, str | bytes | int | float | None):
-            value = id(value)
-        key.append((name, type(options[name]), value))
-    return tuple(key)
+    for reference in _SHARED.valuerefs():
+        known = reference()
+        if known is not None and known.filesystem is filesystem and known.given == (scheme, options):
+            return known
+    clients = Clients(scheme, filesystem, options)
+    _SHARED[id(clients)] = clients
+    return clients

@@ -201,8 +201,6 @@ class FsspecClient(ObjectClient):
         return {name: _stat(entry) for name, entry in entries if entry['type'] != 'directory'}
 
     def _list(self, method: str, folder: str) -> dict[str, Any]:
-        if self.is_web:  # fsspec would take the links of a page for the files of a folder.
-            raise NotImplementedError
         self.filesystem.invalidate_cache()
         try:
             found = self._call(method, folder, detail=True)

@@ -9,7 +9,6 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TypeVar
 
 from bags.concurrency import map_concurrently
 from bags.storage.base import Stat
@@ -17,8 +16,6 @@ from bags.storage.errors import PreconditionError, RangeError, TransientError, U
 from bags.storage.retry import RetryPolicy, with_retries
 
 __all__ = ['PART_SIZE', 'ObjectClient', 'StreamedUpload', 'part_size', 'web_version']
-
-Result = TypeVar('Result')
 
 MiB = 1 << 20
 PART_SIZE = 8 * MiB
@@ -43,8 +40,8 @@ def web_version(etag: str | None, modified: datetime | None) -> str:
 class ObjectClient(abc.ABC):
     """An object store, for one process. Safe to use from any thread. Paths are URLs.
 
-    Public methods retry after transient errors. They raise FileNotFoundError, PermissionError, TimeoutError
-    and OSError, each with the path. Methods that subclasses implement make one attempt.
+    Methods that subclasses implement make one attempt. All others retry after transient errors, and raise
+    FileNotFoundError, PermissionError, TimeoutError and OSError, each with the path.
     """
 
     merge_gap: int
@@ -79,10 +76,12 @@ class ObjectClient(abc.ABC):
         """Returns size and version of an object; of a web server by a GET whose body is not read."""
 
     @abc.abstractmethod
-    def list_names(self, folder: str) -> list[str]: ...
+    def list_names(self, folder: str) -> list[str]:
+        """Returns the names in a folder. Empty if there is no such folder."""
 
     @abc.abstractmethod
-    def list_files(self, folder: str) -> dict[str, Stat]: ...
+    def list_files(self, folder: str) -> dict[str, Stat]:
+        """Returns all files below a folder, by their paths in it. Empty if there is no such folder."""
 
     @abc.abstractmethod
     def put_object(self, path: str, data: bytes, create: bool) -> None:
@@ -157,22 +156,6 @@ class ObjectClient(abc.ABC):
             return self.tail(path, 1)[0]
         return with_retries(self.policy, self.map_error, self.get_stat, path)
 
-    def names(self, folder: str) -> list[str]:
-        """Returns the names in a folder. Empty if there is no such folder."""
-        return self._listed(self.list_names, folder)
-
-    def files(self, folder: str) -> dict[str, Stat]:
-        """Returns all files below a folder, by their paths in it. Empty if there is no such folder."""
-        return self._listed(self.list_files, folder)
-
-    def _listed(self, work: Callable[[str], Result], folder: str) -> Result:
-        try:
-            return with_retries(self.policy, self.map_error, work, folder)
-        except OSError as exc:
-            if not self.is_web:
-                raise
-            raise UnsupportedError(folder, 'a web server does not list its files') from exc
-
     # Writing.
 
     def put(self, path: str, data: bytes, create: bool) -> None:
@@ -242,15 +225,6 @@ class ObjectClient(abc.ABC):
         except OSError:
             return False  # The error of the upload says more.
         return head.size == size and tail == data
-
-    def remove(self, path: str) -> None:
-        """Removes an object if it exists."""
-        # Already deleted: by another process, or by an earlier attempt whose response was lost.
-        with contextlib.suppress(FileNotFoundError):
-            with_retries(self.policy, self.map_error, self.delete_object, path)
-
-    def copy(self, path: str, target: str) -> None:
-        with_retries(self.policy, self.map_error, self.copy_object, path, target)
 
 
 class StreamedUpload:

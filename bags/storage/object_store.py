@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import mmap
 import posixpath
-from collections.abc import Iterable
-from typing import BinaryIO
+from collections.abc import Callable, Iterable
+from typing import BinaryIO, TypeVar
 
 import numpy as np
 
 from bags.storage.base import Buffer, Hints, Offsets, Output, Stat
 from bags.storage.connect import Clients
-from bags.storage.errors import changed_error
+from bags.storage.errors import UnsupportedError, changed_error
 from bags.storage.object_client import PART_SIZE, StreamedUpload, part_size
 from bags.storage.range_file import read_pieces
 from bags.storage.ranges import merge
+from bags.storage.retry import with_retries
 
 __all__ = ['NoLock', 'RemoteFile', 'RemoteOutput', 'RemoteStore']
+
+Listing = TypeVar('Listing', list[str], dict[str, Stat])
 
 TAIL_SIZE = 1 << 16  # Bytes read at open: small bags, or their limits, come with the object's size.
 REQUEST_SIZE = 1 << 22  # Bytes of a piece of a range that is at least twice as long.
@@ -149,11 +153,14 @@ class RemoteStore:
 
     def rename(self, path: str, target: str) -> None:
         client = self.clients.writer()
-        client.copy(path, target)
-        client.remove(path)
+        with_retries(client.policy, client.map_error, client.copy_object, path, target)
+        self.remove(path)
 
     def remove(self, path: str) -> None:
-        self.clients.writer().remove(path)
+        client = self.clients.writer()
+        # Already deleted: by another process, or by an earlier attempt whose response was lost.
+        with contextlib.suppress(FileNotFoundError):
+            with_retries(client.policy, client.map_error, client.delete_object, path)
 
     def exists(self, path: str) -> bool:
         try:
@@ -166,20 +173,19 @@ class RemoteStore:
         return self.clients.reader().head(path)
 
     def walk(self, folder: str) -> dict[str, Stat]:
-        found = self.clients.reader().files(folder)
-        if not found:
-            self._check_made(folder)
-        return found
+        return self._list(self.clients.reader().list_files, folder)
 
     def names(self, folder: str) -> list[str]:
-        found = self.clients.reader().names(folder)
-        if not found:
-            self._check_made(folder)
-        return found
+        return self._list(self.clients.reader().list_names, folder)
 
-    def _check_made(self, folder: str) -> None:
-        if folder not in self._folders:
+    def _list(self, list_once: Callable[[str], Listing], folder: str) -> Listing:
+        if not self.can_list:
+            raise UnsupportedError(folder, 'a web server does not list its files')
+        client = self.clients.reader()
+        found = with_retries(client.policy, client.map_error, list_once, folder)
+        if not found and folder not in self._folders:
             raise FileNotFoundError(errno.ENOENT, 'no such folder: no object has a name below it', folder)
+        return found
 
     def make_folder(self, folder: str) -> None:
         self._folders.add(folder)

@@ -5,7 +5,6 @@ Each byte range is a request of its own, on the condition that the object has th
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Literal
@@ -114,8 +113,11 @@ class ObstoreClient(ObjectClient):
 
     def list_files(self, folder: str) -> dict[str, Stat]:
         store, key = self._store(folder)
-        found = itertools.chain.from_iterable(obstore.list(store, key or None))
-        return {item['path'][len(key) :].lstrip('/'): _stat(item) for item in found}
+        found = {}
+        for page in obstore.list(store, key or None):
+            for item in page:
+                found[item['path'][len(key) :].lstrip('/')] = _stat(item)
+        return found
 
     def put_object(self, path: str, data: bytes, create: bool) -> None:
         store, key = self._store(path, 'write')
