@@ -16,7 +16,6 @@ __all__ = [
     'cached_attribute',
     'map_concurrently',
     'max_open_bags',
-    'split',
 ]
 
 Item = TypeVar('Item')
@@ -80,12 +79,6 @@ def map_concurrently(
     if errors:
         raise errors[min(errors)]
     return results
-
-
-def split(count: int, parts: int) -> list[slice]:
-    """Returns at most `parts` non-empty slices that divide `count` items in turns: `0::2` and `1::2`."""
-    parts = min(count, parts)
-    return [slice(part, None, parts) for part in range(parts)]
 
 
 def max_open_bags(descriptors: int = 2) -> int:

@@ -11,7 +11,7 @@ import weakref
 
 import pytest
 
-from bags.concurrency import FifoCache, map_concurrently, split
+from bags.concurrency import FifoCache, map_concurrently
 
 
 def test_results_come_in_order():
@@ -179,16 +179,6 @@ def test_a_forked_child_starts_threads_of_its_own():
         print('done')
     """
     assert script(code).splitlines()[-1] == 'done'
-
-
-@pytest.mark.parametrize('count', [0, 1, 2, 7, 100])
-@pytest.mark.parametrize('parts', [1, 3, 16])
-def test_split_deals_everything_out_once(count, parts):
-    slices = split(count, parts)
-    things = list(range(count))
-    assert len(slices) == min(count, parts)
-    assert all(things[part] for part in slices)
-    assert sorted(thing for part in slices for thing in things[part]) == things
 
 
 def test_a_fifo_cache_drops_the_oldest():

@@ -20,7 +20,7 @@ from bags.concurrency import cached_attribute
 from bags.errors import CorruptError
 from bags.indexing import Int64s, check_index
 from bags.storage import File
-from bags.storage.mmap_file import share
+from bags.storage.mmap_file import gather, share
 
 __all__ = ['BagFile']
 
@@ -72,26 +72,20 @@ class BagFile:
             self.ends = np.frombuffer(limits.buffer, '<i8', count, offset)
         else:
             self.ends = BlockTable(limits, offset, count)
-        self.readable = file.size
-        """Bytes of the file that may be read: all of a closed bag. Bytes after the last known record of one
-        that is being written may disappear, and reading them through a map would end the process."""
         if limits.path != path and isinstance(self.ends, np.ndarray) and count:
+            # Bytes after the last known record of a bag that is being written may disappear, and reading them
+            # through a map would end the process.
             last = int(self.ends[count - 1])
-            self.end = self.readable = last if 0 <= last <= end else end
+            self.end = last if 0 <= last <= end else end
         self.checksums = checksums
         self.view = share(file.buffer) if file.buffer is not None and checksums is None else None
         """The file, where records may be used in place: it is in memory, and nothing is to be compared."""
-        in_memory = file.buffer is not None and limits.buffer is not None and sys.byteorder == 'little'
-        self.is_mapped = in_memory and checksums is None
-        """Whether records can be used in place, and limits are in memory."""
-        self.is_sliceable = in_memory and (
-            checksums is None or (codec is None and checksums.values is not None)
-        )
-        """Whether `make_slicer` has a function for it."""
+        self.is_mapped = self.view is not None and sys.byteorder == 'little'
+        """Whether records can be used in place, and `ends_view` works."""
         self.is_remote = file.is_remote or limits.is_remote
         self.length = 0
         """The length of all records if the first and the last limit suggest that they have one; else 0."""
-        if in_memory and codec is None and count:
+        if file.buffer is not None and codec is None and count:
             length, last = int(self.ends[0]), int(self.ends[count - 1])
             self.length = length if last == length * count <= end else 0
 
@@ -112,11 +106,11 @@ class BagFile:
     def get(self) -> Callable[[int], bytes]:
         """The fastest function from an index to a record as bytes."""
         bag = copy.copy(self)
-        if not bag.is_sliceable:
-            return bag.record
-        if bag.codec is not None:
+        if bag.codec is not None and bag.is_mapped:
             return make_slicer(bag, bag.view, bag.record, bag.codec.decode)
-        return make_slicer(bag, bag.file.buffer, bag.record)
+        if bag.codec is None and bag.file.buffer is not None and sys.byteorder == 'little':
+            return make_slicer(bag, bag.file.buffer, bag.record)
+        return bag.record
 
     @cached_attribute
     def get_view(self) -> Callable[[int], Buffer]:
@@ -322,7 +316,7 @@ class BagFile:
             # Unlike `table[chosen]` it releases the GIL; 'clip', as 'raise' needs a second copy.
             table.take(chosen, 0, rows, 'clip')
             return rows
-        if not (self.is_mapped and self.codec is None and length and len(indices)):
+        if self.view is None or self.codec is not None or not (length and len(indices)):
             records = self.read(indices)
             if any(len(record) != length for record in records):
                 return None
@@ -331,12 +325,7 @@ class BagFile:
         if np.count_nonzero(stops - starts != length):
             return None
         self.file.expect(starts, stops)
-        return self._rows(starts, length)
-
-    def _rows(self, starts: Int64s, width: int) -> npt.NDArray[np.uint8]:
-        """Returns the bytes from each start on in a mapped file, shape (n, width)."""
-        window = np.ndarray((self.readable - width + 1,), f'V{width}', self.file.buffer, 0, (1,))
-        return window[starts].view(np.uint8).reshape(len(starts), width)
+        return gather(self.file.buffer, self.end, starts, length)
 
     def warm(self) -> None:
         """Reads all limits."""

@@ -106,8 +106,8 @@ class Checksums:
     def holds(self, start: int, records: Iterable[Any]) -> bool:
         """Returns whether consecutive records are as their checksums say."""
         digests = list(map(self.digest, records))
-        expected = self._table[start + 1 : start + 1 + len(digests)].view('<u8').tolist()
-        return bool(digests == expected)
+        expected: list[int] = self._table[start + 1 : start + 1 + len(digests)].view('<u8').tolist()
+        return digests == expected
 
     def compare(self, indices: Int64s | range, digests: Iterable[int]) -> None:
         """As `check`, with the checksums of the records."""

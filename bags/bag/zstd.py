@@ -21,7 +21,7 @@ import zstandard
 
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionTrained, CompressionZstd
 from bags.bag.zstd_batch import decompress_batch
-from bags.concurrency import map_concurrently, split
+from bags.concurrency import map_concurrently
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 
@@ -220,9 +220,10 @@ class Zstd:
         if parallelism < 2 or total < max(PARALLEL_BYTES, PARALLEL_FRAME * count):
             return list(map(self.decode, frames))
         # Dealt out in turns, so that neighbouring large frames go to different threads.
-        parts = split(count, parallelism)
+        threads = min(count, parallelism)
+        parts = [slice(first, None, threads) for first in range(threads)]
         results = map_concurrently(
-            lambda part: list(map(self.decode, frames[part])), parts, max_threads=len(parts)
+            lambda part: list(map(self.decode, frames[part])), parts, max_threads=threads
         )
         decoded: list[bytes] = [b''] * count
         for part, records_of_part in zip(parts, results, strict=True):

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from bags.storage.base import Buffer, Hints, Offsets
 from bags.storage.pread_file import PARALLEL_SIZE, PreadFile
@@ -69,16 +70,21 @@ class MappedFile(PreadFile):
             self.expect(starts, stops)
         largest = int(np.maximum.reduce(sizes))
         if largest <= MAX_GATHERED and int(np.minimum.reduce(sizes)) == largest:
-            return gather(buffer, self.size, starts, largest).tolist() if largest else [b''] * len(starts)
+            if not largest:
+                return [b''] * len(starts)
+            rows = gather(buffer, self.size, starts, largest)
+            records: list[bytes] = rows.view(f'V{largest}')[:, 0].tolist()
+            return records
         return [buffer[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
 
 
-def gather(buffer: mmap.mmap | bytes, size: int, starts: Offsets, length: int) -> np.ndarray:
-    """Copies ranges of one length (at least 1) into an array of raw items, in two numpy calls.
+def gather(
+    buffer: mmap.mmap | bytes | None, size: int, starts: Offsets, length: int
+) -> npt.NDArray[np.uint8]:
+    """Returns the ranges of one length (at least 1) in the first `size` bytes, shape (n, length).
 
-    A view of the file as overlapping items, one at each byte, is indexed by the starts. `tolist` turns the
-    items into `bytes` (20 ns each for 100 B; a slice takes 60).
+    A view of the buffer as overlapping items, one at each byte, is indexed by the starts: 20 ns for 100 B,
+    and 60 for a slice.
     """
     window = np.ndarray((size - length + 1,), f'V{length}', buffer, 0, (1,))
-    items: np.ndarray = window[starts]
-    return items
+    return window[starts].view(np.uint8).reshape(len(starts), length)
