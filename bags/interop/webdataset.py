@@ -83,17 +83,13 @@ class TarSource(FileSource):
         types = dict.fromkeys(set(LABELS) - texts, 'int(8)') | columns
         counts: Counter[str] = Counter()
         for (fields, _), count in kinds.items():
-            counts.update(dict.fromkeys(fields, count))
-        renamed: Counter[str] = Counter()
-        for field, count in counts.items():
-            renamed[self._rename(field)] += count
+            counts.update(dict.fromkeys(map(self._rename, fields), count))
+        found = {field for fields, _ in kinds for field in fields}
+        words = {each: types.get(each, type_of(each)) if each in found else 'image' for each in counts}
         self.spec = infer_spec(
-            {
-                field: (types.get(field, type_of(field)) if field in counts else 'image', False, count)
-                for field, count in renamed.items()
-            },
+            {field: (words[field], False, count) for field, count in counts.items()},
             self.count,
-            any(has_extensions for _, has_extensions in kinds) or len(renamed) < len(counts),
+            any(has_extensions for _, has_extensions in kinds) or not counts.keys() <= found,
         )
 
     def _scan(self, tar: str, texts: set[str], on_error: str) -> Counter[tuple[frozenset[str], bool]]:

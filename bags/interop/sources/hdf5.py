@@ -26,11 +26,6 @@ class Episode(NamedTuple):
     key: str
 
 
-def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = None) -> HDF5Source:
-    """Returns the datapoints of HDF5 files."""
-    return HDF5Source(sorted(list_paths(paths, storage_options), key=natural_order), storage_options)
-
-
 class HDF5Source(ArraySource):
     """The datasets and attributes of files, or of their groups `data/demo_0`, …, as datapoints.
 
@@ -43,6 +38,7 @@ class HDF5Source(ArraySource):
         episodes: list[Episode] = []
         metadata: dict[str, Any] = {}
         left_out: dict[str, None] = {}
+        paths = sorted(list_paths(paths, storage_options), key=natural_order)
         for path in paths:
             stem = path.rpartition('/')[2].rpartition('.')[0]
             try:
@@ -89,6 +85,9 @@ class HDF5Source(ArraySource):
         fs, inside = fsspec.core.url_to_fs(path, **self._storage_options)
         with reading(path, 'HDF5'), fs.open(inside, 'rb') as stream, h5py.File(stream, 'r') as file:
             yield file
+
+
+open_source = HDF5Source
 
 
 def _datasets(group: Any) -> dict[str, Any]:

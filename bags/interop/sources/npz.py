@@ -18,17 +18,12 @@ from bags.interop.source import list_paths, reading
 __all__ = ['NpzSource', 'open_source']
 
 
-def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = None) -> NpzSource:
-    """Returns the datapoints of .npz files."""
-    return NpzSource(sorted(list_paths(paths, storage_options), key=natural_order), storage_options)
-
-
 class NpzSource(ArraySource):
     """The arrays of each file as a datapoint."""
 
     def __init__(self, paths: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
         self._storage_options = dict(storage_options or {})
-        super().__init__('npz', paths)
+        super().__init__('npz', sorted(list_paths(paths, storage_options), key=natural_order))
 
     @contextmanager
     def open(self, record: str) -> Iterator[dict[str, Any]]:
@@ -41,6 +36,9 @@ class NpzSource(ArraySource):
         ):
             key = np.asarray(record.rpartition('/')[2].rpartition('.')[0])
             yield {KEY: key, **{name: _Member(arrays, name) for name in arrays.files}}
+
+
+open_source = NpzSource
 
 
 class _Member:

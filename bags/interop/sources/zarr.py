@@ -24,11 +24,6 @@ class Episode(NamedTuple):
     """Those of the arrays of a replay buffer: start and stop."""
 
 
-def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = None) -> ZarrSource:
-    """Returns the datapoints of Zarr groups: folders, or zip files."""
-    return ZarrSource(list_paths(paths, storage_options), storage_options)
-
-
 class ZarrSource(ArraySource):
     """The rows of arrays in `data` between `meta/episode_ends`, or the arrays of groups, as datapoints."""
 
@@ -38,7 +33,7 @@ class ZarrSource(ArraySource):
         metadata: dict[str, Any] = {}
         left_out: list[str] = []
         damaged: list[tuple[str, str]] = []
-        for path in paths:
+        for path in list_paths(paths, storage_options):
             with Collecting(damaged), reading(path, 'Zarr'):
                 root = _open(path, storage_options)
                 metadata = {**root.attrs, **metadata}
@@ -72,6 +67,9 @@ class ZarrSource(ArraySource):
                 for name, array in self._arrays[record.path].items()
                 if name.startswith(group)
             }
+
+
+open_source = ZarrSource
 
 
 class _Rows:
