@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import subprocess
 import sys
 
@@ -49,6 +50,13 @@ def test_what_is_no_dataset(made, built, tmp_path, run):
     assert 'got a bag' in run('view', made / 'texts.bagz', '--export', tmp_path / 'site', code=2).stderr
     (built / 'index.html').unlink()
     assert 'make viewer' in run('view', made / 'episodes', code=1).stderr
+
+
+def test_a_port_in_use(made, built, run):
+    with socket.create_server(('127.0.0.1', 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run('view', made / 'episodes', '--no-browser', '--port', port, code=1)
+    assert f'port {port} is in use: choose another, or 0 for a free one' in result.stderr
 
 
 def test_export(made, built, tmp_path, run):
