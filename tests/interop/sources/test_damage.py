@@ -99,10 +99,26 @@ bags.convert(source, sys.argv[2], shard_length=1, workers=1, progress=False)
     ids=lambda path: path.name,
 )  # fmt: skip
 def test_a_killed_import_resumes(sample, kit, tmp_path):
-    command = [sys.executable, '-c', KILLED, sample, tmp_path / 'out']
+    kill_and_resume(sample, kit, tmp_path)
+
+
+@pytest.mark.parametrize('format', ['files', 'webdataset', 'parquet', 'recordings'])
+def test_a_killed_import_of_several_files_resumes(format, kit, tmp_path):
+    if format == 'recordings':
+        (tmp_path / 'in').mkdir()
+        for number in range(3):
+            shutil.copy(GOLDEN / 'recording.mcap', tmp_path / f'in/{number}.mcap')
+    else:
+        bags.convert(GOLDEN / 'mds', tmp_path / 'dataset', progress=False)
+        bags.export(tmp_path / 'dataset', tmp_path / 'in', format=format, shard_length=1, progress=False)
+    kill_and_resume(tmp_path / 'in', kit, tmp_path)
+
+
+def kill_and_resume(source, kit, tmp_path):
+    command = [sys.executable, '-c', KILLED, source, tmp_path / 'out']
     assert subprocess.run(command, cwd=kit.ROOT, check=False).returncode == -signal.SIGKILL
-    done = bags.convert(sample, tmp_path / 'out', shard_length=1, resume=True, progress=False)
-    bags.convert(sample, tmp_path / 'again', progress=False)
+    done = bags.convert(source, tmp_path / 'out', shard_length=1, resume=True, progress=False)
+    bags.convert(source, tmp_path / 'again', progress=False)
     with bags.open(tmp_path / 'out', raw=True) as resumed, bags.open(tmp_path / 'again', raw=True) as again:
-        assert len(resumed) == done.datapoints
+        assert len(resumed) == done.datapoints > 1
         assert [resumed[index] for index in range(len(resumed))] == list(again)
