@@ -28,10 +28,11 @@ function licenses(): Plugin {
     generateBundle() {
       const texts = Object.keys(dependencies).map(name => {
         const folder = resolve(__dirname, 'node_modules', name);
-        const {version, license, author} = JSON.parse(readFileSync(`${folder}/package.json`, 'utf8'));
-        const file = ['LICENSE', 'LICENSE.md', 'license'].map(file => `${folder}/${file}`).find(existsSync);
-        const text = file ? readFileSync(file, 'utf8') : `${license} License, by ${author?.name ?? author}`;
-        return `${name} ${version}\n\n${text.trim()}\n`;
+        const {version} = JSON.parse(readFileSync(`${folder}/package.json`, 'utf8'));
+        const own = resolve(__dirname, 'licenses', `${name.replace('@', '').replace('/', '-')}.txt`);
+        const file = [`${folder}/LICENSE`, `${folder}/LICENSE.md`, own].find(existsSync);
+        if (!file) throw new Error(`${name} has no file LICENSE: write ${own}`);
+        return `${name} ${version}\n\n${readFileSync(file, 'utf8').trim()}\n`;
       });
       this.emitFile({type: 'asset', fileName: 'licenses.txt', source: texts.join(`\n${'-'.repeat(80)}\n\n`)});
     },
