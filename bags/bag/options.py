@@ -167,30 +167,30 @@ class WriterKeywords(StorageKeywords, total=False):
 
 
 def _set_option(options: Any, name: str, value: Any) -> None:
+    """Sets an option, checked and converted to the type of its default."""
     field = options.__dataclass_fields__.get(name)
     if field is None:
         raise AttributeError(f'{type(options).__name__} has no option {name!r}')
-    value = value if value is field.default else _convert(name, value, field.default)
-    object.__setattr__(options, name, value)
-
-
-def _convert(name: str, value: Any, default: Any) -> Any:
-    """Returns the value of an option, checked and with the type of its default."""
-    if isinstance(default, Choice):
+    default = field.default
+    if value is default:
+        pass
+    elif isinstance(default, Choice):
         try:
-            return type(default)(value)
+            value = type(default)(value)
         except ValueError:
             known = ' or '.join(repr(choice.lower()) for choice in type(default).__members__)
             raise ValueError(f'{name}: expected {known}, got {value!r}') from None
-    if name == 'compression':
-        return _compression(value)
-    if name == 'cache' and value is not None:
+    elif name == 'compression':
+        value = _compression(value)
+    elif name == 'cache':
         if not isinstance(value, str | os.PathLike):
             raise TypeError(f'{name}: expected the path of a folder or None, got {value!r}')
-        return os.path.abspath(os.path.expanduser(os.fspath(value)))
-    if name == 'cache_size':
-        return at_least_or_none(name, value, 1)
-    return at_least(name, value, 1) if type(default) is int else value
+        value = os.path.abspath(os.path.expanduser(os.fspath(value)))
+    elif name == 'cache_size':
+        value = at_least_or_none(name, value, 1)
+    elif type(default) is int:
+        value = at_least(name, value, 1)
+    object.__setattr__(options, name, value)
 
 
 def _compression(value: Any) -> Compression:
