@@ -8,7 +8,7 @@ import {type Kind, kindOf} from '../bags/values';
 import {Clock, useTime} from './clock';
 import {timeText} from './format';
 import {ImagePanel} from './image';
-import {linkTo, navigate, type Route} from './route';
+import {linkTo, navigate, readRoute, type Route} from './route';
 import {SequencePanel} from './sequence';
 import {SoundPanel} from './sound';
 import {Failure} from './thumbnail';
@@ -58,12 +58,17 @@ export function DatapointPage({dataset, route, rows, marked, toggleMark}: Props)
     const onKey = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
       if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) && (target as HTMLInputElement).type !== 'range') return;
+      // From the URL: a key may be pressed again before the page is drawn.
+      const go = (side: 0 | 1) => {
+        const at = neighbours(readRoute().at, rows, dataset.length)[side];
+        if (at !== null) navigate({at, t: 0});
+      };
       const actions: Record<string, () => void> = {
         ' ': () => clock.toggle(),
         ArrowLeft: () => step(clock, -1),
         ArrowRight: () => step(clock, 1),
-        '[': () => { if (before !== null) navigate({at: before, t: 0}); },
-        ']': () => { if (after !== null) navigate({at: after, t: 0}); },
+        '[': () => go(0),
+        ']': () => go(1),
         m: () => toggleMark(index),
         Escape: () => navigate({view: 'grid', t: 0}),
       };
