@@ -177,6 +177,8 @@ export class Dataset {
       length += count;
       return {folder, first: length - count, length: count};
     });
+    // The first grid needs these: they are read beside the metadata. An error is shown where they are used.
+    void shards[0]?.folder.refs().catch(() => {});
     if (metadata.fields === undefined && text === undefined && shards.length) {
       // Each shard has the metadata of the dataset.
       const first = await readWhole(cache, `${shards[0].folder.url}metadata.json`).catch(() => null);

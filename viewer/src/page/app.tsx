@@ -5,6 +5,7 @@ import {useEffect, useMemo, useState} from 'preact/hooks';
 import {Dataset} from '../bags/dataset';
 import {findKey, keyFields} from '../bags/keys';
 import {RangeCache} from '../bags/ranges';
+import {kindOf} from '../bags/values';
 import {DatapointPage} from './datapoint';
 import {FieldsPage} from './fields';
 import {filterRows} from './filter';
@@ -16,7 +17,6 @@ import {dataUrl, linkTo, navigate, type Route, useRoute} from './route';
 
 export function App() {
   const url = useMemo(dataUrl, []);
-  useEffect(() => { void startWorker(); }, []);
   return url ? <Opened url={url} /> : <Ask />;
 }
 
@@ -57,6 +57,8 @@ function Viewer({dataset}: {dataset: Dataset}) {
   const filtered = useFiltered(dataset, route.filter, setProgress);
   const rows = filtered.state === 'ready' ? filtered.value : null;
   const name = decodeURIComponent(dataset.url.replace(/\/$/, '').split('/').pop() ?? '');
+  // Ahead of the first video: a worker takes a while to start.
+  useEffect(() => { if ([...dataset.spec.values()].some(type => kindOf(type) === 'video')) void startWorker(); }, [dataset]);
   useEffect(() => { document.title = `${route.view === 'datapoint' ? `${route.at} · ` : ''}${name} · bags`; });
   return (
     <div class="app">
