@@ -13,7 +13,7 @@ from bags.dataset.batch import Ragged, convert
 from bags.formats.arrays import is_small_float
 from bags.loader.iterator import LoaderIterator
 from bags.loader.loader import Loader, check_loader
-from bags.loader.schedule import Cursor
+from bags.loader.state import Cursor
 from bags.validation import import_optional
 
 if TYPE_CHECKING:

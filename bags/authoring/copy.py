@@ -19,10 +19,10 @@ from bags.dataset.fingerprint import fingerprint
 from bags.dataset.metadata import metadata_of_fields
 from bags.dataset.open import open as open_dataset
 from bags.dataset.refs import RefsFormat
+from bags.dataset.resume import ProgressLog
 from bags.dataset.selection import Fields, select_whole
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.dataset.spec import Spec, parse_spec
-from bags.dataset.unfinished import ProgressLog
 from bags.progress import progress as show_progress
 from bags.validation import at_least, at_least_or_none, one_of
 from bags.workers.pool import WorkerPool

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from bags.dataset.field_writer import Compression, Run
+from bags.dataset.resume import ProgressLog
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
-from bags.dataset.unfinished import ProgressLog
 from bags.errors import SpecError
 from bags.formats.arrays import is_small_float
 from bags.progress import progress as show_progress

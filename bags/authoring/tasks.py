@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from bags.dataset.unfinished import ProgressLog
+from bags.dataset.resume import ProgressLog
 from bags.workers.outcome import Outcome
 
 __all__ = ['MAX_INPUTS', 'Inputs', 'Task', 'WrittenInputs']

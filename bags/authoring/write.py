@@ -14,9 +14,9 @@ from bags.dataset.base import Dataset
 from bags.dataset.encoder import Encoder, collect
 from bags.dataset.field_writer import Compression
 from bags.dataset.fingerprint import fingerprint
+from bags.dataset.resume import ProgressLog
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.dataset.spec import parse_spec
-from bags.dataset.unfinished import ProgressLog
 from bags.progress import Advance
 from bags.progress import progress as show_progress
 from bags.validation import at_least_or_none

@@ -20,7 +20,7 @@ import numpy as np
 import zstandard
 
 from bags.bag.options import Compression, CompressionAutoDetect, CompressionTrained, CompressionZstd
-from bags.bag.zstd_batch import decompress_batch
+from bags.bag.small_frames import decompress_batch
 from bags.concurrency import map_concurrently
 from bags.errors import CorruptError
 from bags.indexing import Int64s

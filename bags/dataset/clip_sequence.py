@@ -12,7 +12,7 @@ from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.selection import VIDEO_WORDS, select_fields
 from bags.errors import DecodeError
 from bags.indexing import check_index
-from bags.media.stored import reading_options
+from bags.media.encoders import reading_options
 from bags.media.video import JoinedVideos, Video, VideoOptions
 
 __all__ = ['ClipSequence']

@@ -23,10 +23,10 @@ from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import cached_attribute, map_concurrently
 from bags.dataset.listing import names_in
 from bags.dataset.metadata import METADATA
+from bags.dataset.resume import MARK, is_temporary
 from bags.dataset.schema import Schema, parse_schema
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.spec import Spec, load_spec
-from bags.dataset.unfinished import MARK, is_temporary
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.storage import Hints, Store
 from bags.storage.memory_file import MemoryFile

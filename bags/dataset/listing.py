@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from bags.bag.checksums import checksums_name
 from bags.concurrency import map_concurrently
 from bags.dataset.metadata import METADATA
+from bags.dataset.resume import MARK
 from bags.dataset.schema import parse_schema
-from bags.dataset.unfinished import MARK
 from bags.errors import BagsError, CorruptError
 from bags.storage import Stat, Store
 

@@ -16,7 +16,8 @@ from bags.dataset.spec import FieldType
 from bags.formats import arrays, images, scalars, trees, videos
 from bags.formats import audio as audio_formats
 from bags.formats.scalars import Buffer, check_count
-from bags.media import audio, stored, video
+from bags.media import audio, video
+from bags.media import encoders as media_encoders
 
 __all__ = ['bind_decoder', 'bind_encoder', 'check_type', 'decoders', 'encoders', 'fixed_dtype', 'known_types']
 
@@ -49,11 +50,11 @@ _TYPES: dict[str, tuple[_Function, _Function, _Function]] = {
     'mp4': (videos.encode_mp4, videos.decode_mp4, videos.video_options),
     'webm': (videos.encode_webm, videos.decode_webm, videos.video_options),
     'mkv': (videos.encode_mkv, videos.decode_mkv, videos.mkv_options),
-    'video': (stored.encode_video, video.decode_video, stored.stored_video_options),
+    'video': (media_encoders.encode_video, video.decode_video, media_encoders.stored_video_options),
     'wav': (audio_formats.encode_wav, audio_formats.decode_wav, _no_arguments),
     'flac': (audio_formats.encode_flac, audio_formats.decode_flac, _no_arguments),
     'opus': (audio_formats.encode_opus, audio_formats.decode_opus, audio_formats.opus_bitrate),
-    'audio': (stored.encode_audio, audio.decode_audio, stored.audio_options),
+    'audio': (media_encoders.encode_audio, audio.decode_audio, media_encoders.audio_options),
 }
 """By word, the encoder, the decoder, and the check of the arguments."""
 

@@ -15,10 +15,10 @@ from bags.dataset.encoder import bind_encoders
 from bags.dataset.field_writer import MAX_RECORDS, Compression, Run, field_compressions
 from bags.dataset.metadata import dump_metadata, read_metadata
 from bags.dataset.reader import DatasetReader
+from bags.dataset.resume import MARK, MARK_TEXT, SOURCE, is_temporary, remove_files, replacement
 from bags.dataset.shard_index import INDEX
 from bags.dataset.shard_list import shard_numbers
 from bags.dataset.spec import check_names, load_spec, parse_spec, union
-from bags.dataset.unfinished import MARK, MARK_TEXT, SOURCE, is_temporary, remove_files, replacement
 from bags.dataset.writer import DatasetWriter, close_at_exit
 from bags.errors import CorruptError, SpecError
 from bags.storage import store_for

@@ -20,8 +20,7 @@ from bags.dataset.field_writer import Compressed, Compression, FieldWriter, Run,
 from bags.dataset.key_index import INDEX_SUFFIX
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.refs import MISSING, RefsFormat
-from bags.dataset.spec import FieldType, check_names, dump_spec, load_spec, parse_spec, parse_type
-from bags.dataset.unfinished import (
+from bags.dataset.resume import (
     MARK,
     MARK_TEXT,
     bag_suffix,
@@ -30,6 +29,7 @@ from bags.dataset.unfinished import (
     remove_files,
     replacement,
 )
+from bags.dataset.spec import FieldType, check_names, dump_spec, load_spec, parse_spec, parse_type
 from bags.errors import CorruptError, SpecError
 from bags.storage import store_for
 from bags.validation import at_least_or_none

@@ -13,9 +13,9 @@ from bags.dataset.field_writer import Compression
 from bags.dataset.metadata import METADATA, Metadata, dump_metadata
 from bags.dataset.open import open as open_dataset
 from bags.dataset.registry import encoders
+from bags.dataset.resume import ProgressLog
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.dataset.spec import parse_spec
-from bags.dataset.unfinished import ProgressLog
 from bags.errors import EncodeError, SourceError
 from bags.interop.extensions import KEY
 from bags.interop.files import Entry, FileSource

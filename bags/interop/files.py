@@ -19,7 +19,7 @@ from bags.formats.signatures import FORMATS, PICTURES, check_end, check_whole, i
 from bags.formats.trees import decode_msgpack
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS
 from bags.interop.source import RECORD_ENCODERS, Source
-from bags.media.stored import AUDIO_FORMATS, VIDEO_FORMATS
+from bags.media.encoders import AUDIO_FORMATS, VIDEO_FORMATS
 
 __all__ = ['MEDIA_FORMATS', 'Entry', 'FileSource', 'checked_value', 'infer_spec', 'read_npy_header']
 

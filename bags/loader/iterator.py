@@ -7,7 +7,8 @@ from typing import Any, Protocol, Self
 
 from bags.loader.batches import Made, Skipped
 from bags.loader.prefetch import Prefetched
-from bags.loader.schedule import Cursor, Progress, Schedule, State
+from bags.loader.schedule import Progress, Schedule
+from bags.loader.state import Cursor, State
 from bags.workers.signals import delay_interrupts
 
 __all__ = ['LoaderIterator', 'Source']

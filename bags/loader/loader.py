@@ -20,7 +20,8 @@ from bags.loader.collate import CollateField, collate_function
 from bags.loader.iterator import LoaderIterator
 from bags.loader.prefetch import Prefetched
 from bags.loader.rows import MapStyle, RowBatches
-from bags.loader.schedule import Cursor, LastBatch, Progress, Schedule, State, cursor_from
+from bags.loader.schedule import LastBatch, Progress, Schedule
+from bags.loader.state import Cursor, State, cursor_from
 from bags.loader.trace import indices_of_step
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
 from bags.validation import at_least, at_least_or_none, integer, one_of

@@ -1,4 +1,4 @@
-"""Which datapoints each rank takes at each step, and the state to resume from. No I/O.
+"""Which datapoints each rank takes at each step. No I/O.
 
 With a batch size of 2 and a world size of 3, a step takes 6 positions, and rank 1 takes the middle two:
 
@@ -15,50 +15,28 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import operator
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bags.dataset.batch import Ragged
 from bags.indexing import Int64s, offsets_of
+from bags.loader.state import Cursor
 from bags.samplers import Sampler
 
 __all__ = [
     'PLAN_STEPS',
-    'Cursor',
     'LastBatch',
     'Plan',
     'Progress',
     'Schedule',
-    'State',
     'Step',
-    'cursor_from',
     'plan_steps',
 ]
 
 LastBatch = Literal['pad', 'drop', 'partial']
 PLAN_STEPS = 64
 """Steps whose datapoints are sampled with one call: it takes 50 us however few they are."""
-State = dict[str, Any]
-"""Where a run is: integers and strings."""
-
-MUST_MATCH = {
-    'dataset': ('dataset', 'fingerprint of the dataset'),
-    'seed': ('run', 'seed'),
-    'sampler': ('run', 'sampler'),
-}
-"""Keys of the state that must be equal for a run to resume, with their names in an error."""
-
-
-class Cursor(NamedTuple):
-    """A point between two steps of a run."""
-
-    epoch: int = 0
-    consumed: int = 0
-    """Positions of the epoch that all ranks together have taken."""
-    first: int = 0
-    """The epoch with which the iteration began."""
 
 
 class Step(NamedTuple):
@@ -195,42 +173,3 @@ class Progress:
     def skip(self) -> int:
         """Steps from the cursor on that other workers take first."""
         return self.schedule.stride - 1 if self.delivered else self.schedule.skip
-
-
-def cursor_from(state: Any, own: State, length: int, epochs: int | None) -> Cursor:
-    """Returns the cursor of a state, after checking that it belongs to this run.
-
-    Args:
-        state: The state to check.
-        own: A state of this run.
-        length: Positions in an epoch of this run.
-        epochs: Number of epochs in an iteration of this run; None for no end.
-
-    Raises:
-        ValueError: The state is of another run, or is not a state.
-    """
-    required = ('seed', 'epoch', 'consumed', 'sampler', 'dataset')
-    if not isinstance(state, Mapping) or not set(required) <= state.keys():
-        raise ValueError(f'state: expected a dict of {", ".join(required)}, got {state!r:.200}')
-    for key, (whose, what) in MUST_MATCH.items():
-        if state[key] != own[key]:
-            raise ValueError(
-                f'state of another {whose}: expected the {what} {own[key]!r} of this loader, '
-                f'got {state[key]!r:.200}'
-            )
-    try:
-        epoch, consumed = operator.index(state['epoch']), operator.index(state['consumed'])
-        first = operator.index(state.get('first_epoch', 0))
-    except TypeError:
-        raise ValueError(
-            f'state: expected integers for epoch, consumed and first_epoch, got {state["epoch"]!r}, '
-            f'{state["consumed"]!r} and {state.get("first_epoch", 0)!r}'
-        ) from None
-    if not 0 <= first <= epoch or not 0 <= consumed <= length:
-        raise ValueError(
-            f'state: expected an epoch of at least first_epoch and 0, and at most {length} datapoints '
-            f'consumed, got {epoch}, {first} and {consumed}'
-        )
-    # A state of a run with fewer epochs in an iteration begins another one.
-    is_later = epochs is not None and (epoch, consumed) > (first + epochs, 0)
-    return Cursor(epoch, consumed, epoch if is_later else first)

@@ -8,7 +8,8 @@ from typing import Any, get_args
 
 from bags import samplers
 from bags.indexing import Int64s
-from bags.loader.schedule import Cursor, LastBatch, Schedule, plan_steps
+from bags.loader.schedule import LastBatch, Schedule, plan_steps
+from bags.loader.state import Cursor
 from bags.samplers import Sampler
 from bags.validation import at_least, one_of
 

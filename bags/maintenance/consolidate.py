@@ -13,9 +13,9 @@ from bags.dataset.folder import Folder
 from bags.dataset.key_index import INDEX_SUFFIX
 from bags.dataset.listing import files_below
 from bags.dataset.metadata import STATISTICS
+from bags.dataset.resume import MARK
 from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index, numbered
 from bags.dataset.spec import Spec, union
-from bags.dataset.unfinished import MARK
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.maintenance.findings import Damage
 from bags.maintenance.location import Location

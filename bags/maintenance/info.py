@@ -24,7 +24,7 @@ from bags.dataset.listing import files_below
 from bags.dataset.open import open as open_dataset
 from bags.dataset.refs import MISSING
 from bags.dataset.refs_reader import RefsReader
-from bags.dataset.unfinished import MARK
+from bags.dataset.resume import MARK
 from bags.indexing import Int64s
 from bags.maintenance.location import Location, locate
 

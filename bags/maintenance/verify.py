@@ -13,10 +13,10 @@ from bags.bag.options import ReaderOptions
 from bags.concurrency import CPU_COUNT, map_concurrently
 from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
+from bags.dataset.resume import is_temporary
 from bags.dataset.schema import DecoderCache
 from bags.dataset.shard_list import root_names
 from bags.dataset.spec import Spec, load_spec
-from bags.dataset.unfinished import is_temporary
 from bags.errors import SpecError
 from bags.maintenance.consolidate import index_damage
 from bags.maintenance.create_index import key_index_damage

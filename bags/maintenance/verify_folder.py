@@ -20,9 +20,9 @@ from bags.dataset.folder import Folder, is_being_made
 from bags.dataset.metadata import read_metadata
 from bags.dataset.refs import MISSING, RefsFormat, dangling
 from bags.dataset.registry import decoders
+from bags.dataset.resume import MARK, is_temporary
 from bags.dataset.schema import DecoderCache, Schema
 from bags.dataset.spec import FieldType, Spec, union
-from bags.dataset.unfinished import MARK, is_temporary
 from bags.errors import CorruptError, SpecError
 from bags.formats.signatures import FORMATS
 from bags.indexing import Int64s

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from bags.formats.ffmpeg import Stream
 from bags.media.audio_decoder import AnyAudioDecoder, Samples, open_audio
 from bags.media.demux import streams_of
+from bags.media.encoders import audio_options
 from bags.media.frames import as_seconds, needed_stop
 from bags.media.source import LazyDecoder
-from bags.media.stored import audio_options
 from bags.storage.range_file import RangeFile
 
 __all__ = ['Audio', 'decode_audio']

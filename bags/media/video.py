@@ -20,9 +20,9 @@ from bags.formats.pixels import COLORS, PixelOptions, pixel_dtype
 from bags.indexing import Int64s
 from bags.media.audio import Audio
 from bags.media.demux import streams_of
+from bags.media.encoders import reading_options
 from bags.media.frames import FrameSequence, FrameTimes, Pixels
 from bags.media.source import LazyDecoder, Source
-from bags.media.stored import reading_options
 from bags.media.timeline import Timeline
 from bags.media.video_decoder import open_video
 

@@ -30,9 +30,10 @@ from bags.storage.errors import (
     map_fsspec_error,
     no_ranges_error,
 )
-from bags.storage.object_client import PART_SIZE, ObjectClient, web_version
+from bags.storage.object_client import ObjectClient, web_version
 from bags.storage.obstore_options import fsspec_options
 from bags.storage.retry import RetryPolicy
+from bags.storage.upload import PART_SIZE
 
 __all__ = ['FsspecClient', 'make_filesystem']
 

@@ -15,10 +15,10 @@ import numpy as np
 from bags.storage.base import Buffer, Hints, Offsets, Output, Stat
 from bags.storage.connect import Clients
 from bags.storage.errors import UnsupportedError, changed_error
-from bags.storage.object_client import PART_SIZE, StreamedUpload, part_size
 from bags.storage.range_file import read_pieces
 from bags.storage.ranges import merge
 from bags.storage.retry import with_retries
+from bags.storage.upload import PART_SIZE, StreamedUpload, part_size
 
 __all__ = ['NoLock', 'RemoteFile', 'RemoteOutput', 'RemoteStore']
 

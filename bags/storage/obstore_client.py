@@ -13,9 +13,10 @@ from urllib.parse import unquote
 from bags.errors import MissingDependencyError
 from bags.storage.base import Stat
 from bags.storage.errors import TransientError, encoded_error, map_obstore_error
-from bags.storage.object_client import PART_SIZE, ObjectClient, web_version
+from bags.storage.object_client import ObjectClient, web_version
 from bags.storage.obstore_options import ObstoreSettings
 from bags.storage.retry import RetryPolicy
+from bags.storage.upload import PART_SIZE
 
 try:
     import obstore

@@ -267,7 +267,7 @@ def test_killed_at_many_moments(kit, tmp_path, processes, ordered):
 def test_the_log_tells_how_much_of_a_flush_is_durable(tmp_path, torn):
     """After a crash in the middle of a flush."""
     from bags.authoring.tasks import WrittenInputs
-    from bags.dataset.unfinished import ProgressLog
+    from bags.dataset.resume import ProgressLog
 
     with bags.ShardedDatasetWriter(tmp_path, {'id': 'int'}) as writer:
         written = WrittenInputs(ProgressLog(writer, {}, False), 0)

@@ -14,8 +14,8 @@ import bags
 from bags import bag
 from bags.errors import CorruptError
 from bags.storage import Hints, store_for
-from bags.storage.object_client import part_size
 from bags.storage.range_file import RangeFile
+from bags.storage.upload import part_size
 from tests.bag.samples import few, forked
 from tests.storage.test_files import DATA, FileTests, arrays
 

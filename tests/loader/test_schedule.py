@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.loader.schedule import Cursor, Schedule
+from bags.loader.schedule import Schedule
+from bags.loader.state import Cursor
 
 START = Cursor()
 RUNS = st.fixed_dictionaries(

@@ -1,4 +1,4 @@
-"""Unfinished datasets: the mark in their folder, and what resuming or replacing a dataset needs.
+"""Resuming and replacing datasets, and the mark in the folder of an unfinished one.
 
 A writer makes the mark before the first datapoint and removes it at `close`. So it is there while the dataset
 is being written, and stays where the writer is killed or its `with` block ends by an exception. Of several
