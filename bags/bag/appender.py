@@ -231,7 +231,7 @@ class BagAppender:
             chunks: The bytes of the records.
             sizes: Bytes of each record; None for one record of all bytes.
             pending: The buffer of these records, which leave it when they count as written.
-            frames: The stored records one by one, if they are at hand: to compute checksums.
+            frames: The stored records one by one, if the caller has them: to compute checksums.
         """
         table = np.empty(0, '<i8')
         sums = b''

@@ -260,7 +260,7 @@ def _as_slice(part: range) -> slice:
 
 
 def check_dataset(what: str, value: Any) -> None:
-    """Raises TypeError, naming `what`, if a value is no dataset."""
+    """Raises TypeError, naming `what`, if a value is not a dataset."""
     if not isinstance(value, Dataset):
         advice = ' (bags.open opens one)' if isinstance(value, str | os.PathLike) else ''
         raise TypeError(f'{what}: expected a dataset, got {value!r:.80}{advice}')

@@ -143,7 +143,7 @@ class FieldAccess(Addressable):
         select_fields(field, self._types)
         kind, number = self._types[field], check_index(index, len(self))
         if kind.sequence != (item is not None):
-            what = 'an item, as it is a sequence' if kind.sequence else 'no item, as it is no sequence'
+            what = 'an item, as it is a sequence' if kind.sequence else 'no item, as it is not a sequence'
             raise TypeError(f'field {field!r} of type {kind.text}: expected {what}')
         asked = True if item is None else [operator.index(item)]
         (address,) = self._resolve(np.array([number], np.int64), {field: asked})

@@ -92,7 +92,7 @@ def select_fields(fields: Fields, spec: Spec) -> Selection:
 
     Raises:
         KeyError: No such field.
-        TypeError: No selection, or items of a field that is no sequence.
+        TypeError: No selection, or items of a field that is not a sequence.
     """
     if fields is None:
         return dict.fromkeys(spec, True)
@@ -134,7 +134,7 @@ def select_whole(fields: Fields, spec: Spec, what: str) -> list[str]:
 def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 1) -> FrameSelection:
     """Returns a selection of frames of a field of videos: of type `video`, `mp4`, `webm`, `mkv`, or several.
 
-    `reader[i, {'film': bags.frames(1000, 1064)}]` is uint8, shape (64, height, width, 3). The frames of a
+    `reader[i, {'video': bags.frames(1000, 1064)}]` is uint8, shape (64, height, width, 3). The frames of a
     sequence of clips are counted through all of them; only the clips that hold some of the frames are
     read, and of these no more than has to be decoded.
 
@@ -159,7 +159,7 @@ def _as_items(name: str, items: Any, spec: Spec) -> Items:
         return items
     if not spec[name].sequence:
         raise TypeError(
-            f'field {name!r} of type {spec[name].text} is no sequence: expected True or False, got {items!r}'
+            f'field {name!r} of type {spec[name].text} is not a sequence: expected True or False, got {items!r}'
         )
     if isinstance(items, list | tuple | np.ndarray):
         return [operator.index(item) for item in items]

@@ -215,6 +215,6 @@ def _fields(functions: Mapping[str, Callable[[Any], Any]], batch: Any) -> dict[s
     collated = dict(batch)
     for name, function in functions.items():
         if name not in collated:
-            raise KeyError(f'collate: no field {name!r}; those there are: {", ".join(map(repr, collated))}')
+            raise KeyError(f'collate: no field {name!r}; the fields are {", ".join(map(repr, collated))}')
         collated[name] = _collated(function, name, collated[name])
     return collated

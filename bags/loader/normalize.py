@@ -77,7 +77,7 @@ def normalize(
     scales = {}
     for name in names:
         if name not in statistics:
-            raise KeyError(f'no statistics of field {name!r}; those there are: {", ".join(statistics)}')
+            raise KeyError(f'no statistics of field {name!r}; the fields are {", ".join(statistics)}')
         found = statistics[name]
         if not np.all(found.count):
             raise ValueError(f'normalize: field {name!r}: expected values, got none')
