@@ -93,7 +93,7 @@ def check_key_field(dataset: Any, field: str) -> FieldType:
     kind: FieldType = dataset._types[field]
     if kind.sequence or kind.word not in KEY_TYPES:
         raise TypeError(
-            f'field {field!r} of type {kind.text}: expected keys of type utf8, bytes, int or uint, not of a sequence'
+            f'field {field!r} of type {kind.text}: expected keys: utf8, bytes, int or uint, not a sequence'
         )
     return kind
 

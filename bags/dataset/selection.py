@@ -159,7 +159,8 @@ def _as_items(name: str, items: Any, spec: Spec) -> Items:
         return items
     if not spec[name].sequence:
         raise TypeError(
-            f'field {name!r} of type {spec[name].text} is not a sequence: expected True or False, got {items!r}'
+            f'field {name!r} of type {spec[name].text} is not a sequence: '
+            f'expected True or False, got {items!r}'
         )
     if isinstance(items, list | tuple | np.ndarray):
         return [operator.index(item) for item in items]
