@@ -65,18 +65,18 @@ def author(path: Path, folder: Path) -> None:
 def counted() -> Iterator[list[int]]:
     """Collects the sizes of reads from records."""
     sizes: list[int] = []
-    read = RangeFile.read
+    read_at = RangeFile.read_at
 
-    def counting(self: RangeFile, size: int | None = -1) -> bytes:
-        data = read(self, size)
+    def counting(self: RangeFile, start: int, count: int | None) -> bytes:
+        data = read_at(self, start, count)
         sizes.append(len(data))
         return data
 
-    RangeFile.read = counting  # type: ignore[method-assign]
+    RangeFile.read_at = counting  # type: ignore[method-assign]
     try:
         yield sizes
     finally:
-        RangeFile.read = read  # type: ignore[method-assign]
+        RangeFile.read_at = read_at  # type: ignore[method-assign]
 
 
 def measure(what: str, total: int, slices: list[Callable[[], np.ndarray]]) -> list[np.ndarray]:
