@@ -233,7 +233,7 @@ class JoinedVideos(FrameSequence):
                 raise cut
             if len(ends) == self._videos:
                 return count
-            # Up to a frame, as many videos as are needed if none is longer than those before.
+            # Assumes that no later video is longer than the longest one known.
             more = self._videos - len(ends)
             if stop is not None:
                 longest = int(np.diff(ends, prepend=0).max()) if len(ends) else stop
@@ -241,7 +241,7 @@ class JoinedVideos(FrameSequence):
             self._find_lengths(len(ends), more)
 
     def _find_lengths(self, first: int, count: int) -> None:
-        """Finds the lengths of videos, up to a damaged one; concurrently where the storage is remote."""
+        """Finds the lengths of videos, up to a damaged one; concurrently in a remote dataset."""
 
         def work(number: int) -> tuple[int, Exception | None] | Exception:
             try:
