@@ -14,7 +14,7 @@ import bags
 from benchmarks.scale import write_numbers
 from benchmarks.server import BUCKET, nginx, nginx_path
 
-SHARDS = 10
+SHARDS = 1, 10
 LOOK_UPS = 2000
 REPEATS = 7
 
@@ -34,30 +34,37 @@ def main(count: int) -> None:
     """Indexes integers in random order, and looks some of them up."""
     keys = np.random.default_rng(0).permutation(count)
     wanted = np.random.default_rng(1).integers(0, count, LOOK_UPS).tolist()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / 'root' / BUCKET / 'x'
-        path.mkdir(parents=True)
-        for number, part in enumerate(np.array_split(keys, SHARDS)):
-            write_numbers(path / f'{number:06}', part)
-        bags.consolidate(path)
-        start = time.perf_counter()
-        bags.create_index(path, 'id', progress=False)
-        seconds = time.perf_counter() - start
-        size = next(path.rglob('id.index')).stat().st_size
-        print(f'create_index, {count:,} keys: {seconds:.1f} s, {size / 1e6:.0f} MB')
-        # Opening both at the first look-up, less opening the dataset and reading a datapoint.
-        find = median_seconds(lambda: bags.open(path).find('id', 7))
-        row = median_seconds(lambda: bags.open(path)[7])
-        print(f'the first look-up opens the index: {(find - row) * 1e3:.2f} ms')
-        dataset = bags.open(path)
-        found = [dataset.find('id', key) for key in wanted]
-        assert keys[found].tolist() == wanted
-        seconds = median_seconds(lambda: [dataset.find('id', key) for key in wanted])
-        print(f'find: {seconds / LOOK_UPS * 1e6:.1f} us')
-        seconds = median_seconds(lambda: dataset.find_many('id', wanted))
-        print(f'find_many, of {LOOK_UPS:,} keys: {seconds / LOOK_UPS * 1e6:.1f} us a key')
-        if nginx_path():
-            count_requests(Path(folder), keys, wanted[:200])
+    for shards in SHARDS:
+        print(f'{count:,} keys in {shards} shards')
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / 'root' / BUCKET / 'x'
+            path.mkdir(parents=True)
+            for number, part in enumerate(np.array_split(keys, shards)):
+                write_numbers(path / f'{number:06}', part)
+            bags.consolidate(path)
+            time_look_ups(path, keys, wanted)
+            if nginx_path():
+                count_requests(Path(folder), keys, wanted[:200])
+
+
+def time_look_ups(path: Path, keys: npt.NDArray[np.int64], wanted: list[int]) -> None:
+    """Makes the index of a dataset, and looks up some keys."""
+    start = time.perf_counter()
+    bags.create_index(path, 'id', progress=False)
+    seconds = time.perf_counter() - start
+    size = next(path.rglob('id.index')).stat().st_size
+    print(f'create_index: {seconds:.1f} s, {size / 1e6:.0f} MB')
+    # Opening both at the first look-up, less opening the dataset and reading a datapoint.
+    find = median_seconds(lambda: bags.open(path).find('id', 7))
+    row = median_seconds(lambda: bags.open(path)[7])
+    print(f'the first look-up opens the index: {(find - row) * 1e3:.2f} ms')
+    dataset = bags.open(path)
+    found = [dataset.find('id', key) for key in wanted]
+    assert keys[found].tolist() == wanted
+    seconds = median_seconds(lambda: [dataset.find('id', key) for key in wanted])
+    print(f'find: {seconds / LOOK_UPS * 1e6:.1f} us')
+    seconds = median_seconds(lambda: dataset.find_many('id', wanted))
+    print(f'find_many, of {LOOK_UPS:,} keys: {seconds / LOOK_UPS * 1e6:.1f} us a key')
 
 
 def count_requests(folder: Path, keys: npt.NDArray[np.int64], wanted: list[int]) -> None:

@@ -43,7 +43,7 @@ class OpenFields(dict[str, Field]):
 
     def while_opening(self, names: Iterable[str], work: Callable[[], Any]) -> Any:
         """Does work, at the same time as the fields of a remote folder that are not open yet are opened."""
-        closed = sorted(set(names) - self.keys())
+        closed = sorted(set(names) - self.keys()) if self._folder.store.is_remote else []
         if not closed:
             return work()
         works: list[Callable[[], Any]] = [work]

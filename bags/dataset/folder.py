@@ -33,7 +33,7 @@ from bags.storage.memory_file import MemoryFile
 
 __all__ = ['Folder', 'is_being_made', 'not_a_folder']
 
-MAX_REFS_IN_MEMORY = 1 << 26  # Bytes of the refs of a remote folder that are read as a whole.
+MAX_REFS_IN_MEMORY = 1 << 28  # Bytes of the refs of a remote folder that are read as a whole.
 
 
 def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
