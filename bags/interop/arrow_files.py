@@ -16,6 +16,7 @@ __all__ = ['LITDATA_END', 'Table', 'open_table']
 
 BATCH_BYTES = 1 << 22
 """Bytes of the rows that are read from a Parquet file at a time, about."""
+PARQUET_BUFFER = 1 << 16
 MAX_BATCH = 1024
 """Rows that are converted at a time."""
 LITDATA_END = b'LDARW01\0'
@@ -33,11 +34,11 @@ def open_table(path: str, storage_options: Mapping[str, Any]) -> Table:
     pa = import_pyarrow()
     with reading(path, 'Parquet or Arrow'):
         fs, inside = fsspec.core.url_to_fs(path, **storage_options)
-        is_local = 'file' in fs.protocol
-        file = pa.memory_map(inside) if is_local else pa.PythonFile(fs.open(inside, 'rb'), 'r')
+        # Not mapped: the memory of the process then stays small, whatever the size of the file.
+        file = pa.OSFile(inside) if 'file' in fs.protocol else pa.PythonFile(fs.open(inside, 'rb'), 'r')
         head = file.read(6)
         if head[:4] == b'PAR1':
-            return _Parquet(file, is_mapped=is_local)
+            return _Parquet(file)
         if head[:4] == b'FEA1':
             raise ValueError(
                 'it is of version 1 of Feather; expected one that write_feather wrote since 2020'
@@ -56,15 +57,12 @@ class _Parquet:
     format = 'parquet'
     schema: pa.Schema
 
-    def __init__(self, file: pa.NativeFile, *, is_mapped: bool) -> None:
+    def __init__(self, file: pa.NativeFile) -> None:
         import pyarrow.parquet as pq
 
-        # Threads that read files of Python may abort the process when it ends.
-        self._is_mapped = is_mapped
         # A page is read at a time, not a row group, which may be larger than memory.
-        buffer_size = 0 if is_mapped else 1 << 16
         self._file = pq.ParquetFile(
-            file, pre_buffer=False, buffer_size=buffer_size, page_checksum_verification=True
+            file, pre_buffer=False, buffer_size=PARQUET_BUFFER, page_checksum_verification=True
         )
         self.schema = self._file.schema_arrow
 
@@ -94,7 +92,8 @@ class _Parquet:
         group = self._file.metadata.row_group(number)
         mean = max(1, group.total_byte_size // max(1, group.num_rows))
         size = max(1, min(MAX_BATCH, BATCH_BYTES // mean))
-        yield from self._file.iter_batches(size, [number], columns, use_threads=self._is_mapped)
+        # Threads that read files of Python may abort the process when it ends.
+        yield from self._file.iter_batches(size, [number], columns, use_threads=False)
 
 
 class _Arrow:
@@ -126,7 +125,7 @@ class _Arrow:
             after = ' and those after it' * self._is_stream
             with Collecting(damaged), reading(f'{self._path}, record batch {number}{after}', 'Arrow'):
                 try:
-                    batch = self._batch(number)  # Of a mapped file, this reads the sizes alone.
+                    batch = self._batch(number)
                 except StopIteration:
                     break
                 batch.validate()
