@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bags.interop.arrays import ArraySource, natural_order
 from bags.interop.extensions import KEY
@@ -42,24 +41,27 @@ open_source = NpzSource
 
 
 class _Member:
-    """An array in a file, which is read whole when a part of it is."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    """An array in a file, whose rows are read one after the other where it is in order of rows."""
 
     def __init__(self, arrays: Any, name: str) -> None:
         self._arrays, self._name = arrays, name
+        self._file: Any = None
         try:
             with arrays.zip.open(f'{name}.npy') as file:
                 size = arrays.zip.getinfo(f'{name}.npy').file_size
-                self.shape, _, self.dtype = read_npy_header(file, size)
+                self.shape, self._is_fortran, self.dtype = read_npy_header(file, size)
+                self._start = file.tell()
         except ValueError as exc:
             raise ValueError(f'{name}: {exc}') from exc
 
-    @functools.cached_property
-    def _array(self) -> npt.NDArray[Any]:
-        array: npt.NDArray[Any] = self._arrays[self._name]
-        return array
-
     def __getitem__(self, key: Any) -> Any:
-        return self._array[key]
+        if key == () or not self.shape or self._is_fortran or self.dtype.hasobject:
+            return self._arrays[self._name][key]
+        start, stop, _ = key.indices(self.shape[0])
+        row = self.dtype.itemsize * math.prod(self.shape[1:])
+        place = self._start + start * row
+        if self._file is None or self._file.tell() > place:
+            self._file = self._arrays.zip.open(f'{self._name}.npy')
+        self._file.read(place - self._file.tell())  # After `seek` its checksum would not be compared.
+        data = self._file.read((stop - start) * row)
+        return np.frombuffer(data, self.dtype).reshape(stop - start, *self.shape[1:])

@@ -50,3 +50,21 @@ def test_a_damaged_file(tmp_path):
         bags.convert(tmp_path / 'in', tmp_path / 'out')
     done = bags.convert(tmp_path / 'in', tmp_path / 'out', on_error='skip')
     assert (done.datapoints, len(done.skipped)) == (2, 1)
+
+
+@pytest.mark.parametrize('save', [np.savez, np.savez_compressed])
+def test_large_arrays_are_read_in_parts(save, tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (500, 200, 200, 3), np.uint8)  # 60 MB
+    turned = np.asfortranarray(np.arange(6.0).reshape(3, 2))
+    save(tmp_path / 'a.npz', images=images, state=np.arange(500), turned=turned)
+    bags.convert(tmp_path / 'a.npz', tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.spec['images'] == 'array(uint8,200,200,3)[]'
+        assert np.array_equal(dataset[0]['images'], images)
+        assert np.array_equal(dataset[0]['turned'], turned)
+    data = bytearray((tmp_path / 'a.npz').read_bytes())
+    data[30_000_000] ^= 1
+    (tmp_path / 'a.npz').write_bytes(data)
+    with pytest.raises(bags.SourceError, match=r'a.npz: cannot be read as .npz: '):
+        bags.convert(tmp_path / 'a.npz', tmp_path / 'again')
+    assert not (tmp_path / 'again').exists()
