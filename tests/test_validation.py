@@ -63,6 +63,8 @@ def test_unknown_options_are_refused(tmp_path):
 WRONG = {
     'cache_size': (lambda d, to: bags.open(d, cache=to, cache_size='1GB'), "integer or None, got '1GB'"),
     'cache': (lambda d, to: bags.open(d, cache=3), 'path of a folder or None, got 3'),
+    'mapped': (lambda d, to: bags.open(d, mapped='no'), "expected True or False, got 'no'"),
+    'filesystem': (lambda d, to: bags.open(d, filesystem=3), 'expected a file system of fsspec, got 3'),
     'max_record_size': (lambda d, to: bags.open(d, max_record_size='1GB'), "an integer, got '1GB'"),
     'max_value_size': (lambda d, to: bags.open(d, max_value_size='1GB'), "an integer, got '1GB'"),
     'shard_start': (lambda d, to: bags.open(d, shard_start='1'), "an integer, got '1'"),

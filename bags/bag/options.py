@@ -186,6 +186,9 @@ def _set_option(options: Any, name: str, value: Any) -> None:
         if not isinstance(value, str | os.PathLike):
             raise TypeError(f'{name}: expected the path of a folder or None, got {value!r}')
         value = os.path.abspath(os.path.expanduser(os.fspath(value)))
+    elif isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise TypeError(f'{name}: expected True or False, got {value!r:.80}')
     elif name == 'cache_size':
         value = at_least_or_none(name, value, 1)
     elif type(default) is int:

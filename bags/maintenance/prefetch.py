@@ -34,19 +34,21 @@ def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = Non
         The bytes of these files, which are in the cache now.
 
     Raises:
-        ValueError: The dataset has no cache, or one that is too small.
+        ValueError: The dataset has no cache, as it is local or was opened without, or one that is too
+            small.
         KeyError: No such field.
         OSError: Something cannot be fetched, or the disk is full. What was fetched stays.
     """
     check_dataset('prefetch', dataset)
     folders = _folders(dataset, select_whole(fields, dataset._types, 'prefetch'))
+    cached = [found for found in folders if isinstance(found[0].store, CachedStore)]
     for folder, _ in folders:
-        if folder.options.cache is None:
-            raise ValueError(f'{folder.path}: has no cache to fetch into (open it with cache=…)')
-    remote = [found for found in folders if isinstance(found[0].store, CachedStore)]
-    map_concurrently(lambda found: found[0].learn(), remote, True)
+        if not cached or (folder.store.is_remote and not isinstance(folder.store, CachedStore)):
+            detail = 'has no cache to fetch into: open a remote dataset with cache=…'
+            raise ValueError(f'{folder.path}: {detail}')
+    map_concurrently(lambda found: found[0].learn(), cached, True)
     files: dict[str, Any] = {}  # Each once, also where several views share it.
-    for folder, names in remote:
+    for folder, names in cached:
         files |= _files(folder, names)
     size: int = sum(store.stat(path).size for path, store in files.items())
     for store in files.values():

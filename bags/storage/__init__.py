@@ -38,8 +38,8 @@ def store_for(
         cache: A local folder that keeps what is read from an object store, of at most `cache_size` bytes.
 
     Raises:
-        TypeError: The path is neither a string nor a path object.
-        ValueError: A URL of a kind that is not supported.
+        TypeError: The path is neither a string nor a path object, or `filesystem` is none of fsspec's.
+        ValueError: A URL of a kind that is not supported, or an option of object stores for a local path.
     """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f'expected a path or a URL, got {path!r:.80}')
@@ -50,12 +50,17 @@ def store_for(
         if scheme == 'file' or os.path.exists(text):
             # As an absolute path, so that it stays the same file after a change of the working directory.
             local = url if scheme == 'file' else text
+            for name, value in (('cache', cache), ('storage_options', storage_options)):
+                if value:
+                    raise ValueError(f'{name}: has no effect on a local path, got {text!r:.200}')
             return LocalStore(), os.path.abspath(local) if local else local
         if scheme not in SCHEMES:
             import fsspec
 
             if scheme not in fsspec.available_protocols():
                 raise ValueError(f'{text}: expected a local path or URL, got one that is not supported')
+    elif not hasattr(filesystem, '_strip_protocol'):
+        raise TypeError(f'filesystem: expected a file system of fsspec, got {filesystem!r:.80}')
     from bags.storage.connect import clients_for
     from bags.storage.object_store import RemoteStore
 

@@ -237,8 +237,6 @@ def test_errors_are_one_line(args, said, work, run):
         (['import', 'photos', 'x', '--type', 'cls'], 'FIELD=TYPE'),
         (['import', 'photos', 'x', '--type', 'cls=nope'], "field 'cls': expected a type of "),
         (['import', 'photos', 'x', '--type', 'nope=utf8'], "field 'nope': expected one of the fields"),
-        (['prefetch', 'episodes', '--cache', 'x', '--rows', 'x'], 'expected an index'),
-        (['prefetch', 'episodes', '--cache', 'x', '--fields', 'nope'], "no field 'nope'"),
         (['prefetch', 'episodes', '--cache', 'x', '--size', 'many'], 'number of bytes'),
     ],
 )
@@ -335,7 +333,9 @@ def test_consolidate_and_prefetch(work, run):
         run('prefetch', url, '--cache', 'cache', '--rows', ':5', '--fields', 'id', '--json').stdout
     )
     assert 0 < found['bytes'] < json.loads(run('info', url, '--json').stdout)['bytes']
-    assert '0 B' in run('prefetch', 'episodes', '--cache', 'cache').stdout  # Local datasets need none.
+    for args, said in ((('--rows', 'x'), 'expected an index'), (('--fields', 'nope'), "no field 'nope'")):
+        check_line(run('prefetch', url, '--cache', 'x', *args, code=2), said)
+    check_line(run('prefetch', 'episodes', '--cache', 'x', code=1), 'cache: has no effect on a local path')
 
 
 def test_trace(work, run):

@@ -198,6 +198,7 @@ def test_only_the_fields_that_are_read_are_fetched(dataset, far, tmp_path):
 def test_a_single_folder_and_a_bag(dataset, far, tmp_path):
     reader = cached(far, dataset / '000001', tmp_path)
     assert [datapoint['id'] for datapoint in reader] == list(range(7, 14))
+    far.everything = True  # The reader opens the paths of the storage.
     records = bags.bag.Reader(f'far:{dataset}/000001/text.bag', cache=tmp_path / 'cache')
     assert records[0] == row(7)['text'].encode()
     opened = len(far.opened)
@@ -205,8 +206,14 @@ def test_a_single_folder_and_a_bag(dataset, far, tmp_path):
     assert len(far.opened) == opened
 
 
-def test_a_local_dataset_is_read_where_it_is(dataset, tmp_path):
-    check(bags.open(dataset, cache=tmp_path / 'cache'))
+def test_options_of_object_stores_are_refused_for_local_paths(dataset, tmp_path):
+    for options in ({'cache': tmp_path / 'cache'}, {'storage_options': {'anon': True}}):
+        (name,) = options
+        for opened in (bags.open, bags.ShardedDatasetReader):
+            with pytest.raises(ValueError, match=rf"{name}: has no effect on a local path, got '.*data'"):
+                opened(dataset, **options)
+        with pytest.raises(ValueError, match=f'{name}: has no effect on a local path'):
+            bags.bag.Reader(dataset / '000001/text.bag', **options)
     assert not (tmp_path / 'cache').exists()
 
 
