@@ -16,9 +16,9 @@ indices at positions; and a `repr` that differs from that of samplers of other o
 datapoints: `take` then returns a `bags.Ragged` of the indices at each of the positions.
 """
 
-from bags.samplers.buckets import Bucketed
 from bags.samplers.mixtures import Mixture
 from bags.samplers.orders import (
+    Bucketed,
     Random,
     Sampler,
     Sequential,
@@ -28,7 +28,7 @@ from bags.samplers.orders import (
     Weighted,
     shard_lengths,
 )
-from bags.samplers.packed import Packed
+from bags.samplers.packing import Packed
 
 __all__ = [
     'Bucketed',
