@@ -13,21 +13,26 @@ from bags.bag.sharding import Concatenated
 from bags.concurrency import map_concurrently
 from bags.dataset.batch import Column, join_columns, take
 from bags.dataset.columns import read_records, read_values
+from bags.dataset.field import Field
 from bags.dataset.key_index import KeyIndex, Matches, open_key_index
+from bags.dataset.refs import MISSING
 from bags.dataset.selection import PerRowItems, Selection, divide
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, check_index, offsets_of
 from bags.storage import Hints, Store
 
 __all__ = [
+    'Absent',
     'Address',
     'Addressable',
     'Datapoint',
     'RecordRanges',
     'Source',
+    'divide_fields',
     'group_by_part',
     'merge_columns',
     'merge_ranges',
+    'row_of_part',
 ]
 
 Datapoint = dict[str, Any]
@@ -84,6 +89,50 @@ def group_by_part(
         (int(parts[place[0]]), within[place], share, place)
         for place, share in zip(places, shares, strict=True)
     ]
+
+
+def divide_fields(selection: Selection, names: Any) -> tuple[Selection, Selection]:
+    """Divides a selection: the fields among some names, and the others."""
+    there = {name: items for name, items in selection.items() if name in names}
+    return there, {name: items for name, items in selection.items() if name not in names}
+
+
+class Absent:
+    """Takes the place of a `DatasetReader` for optional fields that datapoints do not have.
+
+    `field_of` returns a field of another folder: its type decides what an empty column is.
+    """
+
+    _folder = None
+
+    def __init__(self, field_of: Callable[[str], Field]) -> None:
+        self._field_of = field_of
+
+    def _read(self, rows: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
+        missing, columns = np.full(len(rows), MISSING, np.int64), {}
+        for name, items in selection.items():
+            field = self._field_of(name)
+            refs = (missing, np.zeros_like(missing)) if field.kind.sequence else missing
+            columns[name] = read(field, refs, items)
+        return columns
+
+    def _item_counts(self, rows: Int64s, field: str, items: Any) -> Int64s:
+        return np.zeros(len(rows), np.int64)
+
+    def _ranges_of(self, rows: Int64s, field: str, items: Any) -> RecordRanges:
+        source = Source(self._field_of(field).bag, False)
+        zeros = np.zeros(len(rows), np.int64)
+        return RecordRanges([source], zeros, np.full(len(rows), MISSING, np.int64), zeros)
+
+    def _open_file(self, row: int, field: str, items: Any) -> None:
+        return None
+
+
+def row_of_part(part: Any, index: int, selection: Selection | None, types: Spec) -> Datapoint:
+    """Returns a datapoint of a part that lacks some of the fields of a dataset with these types."""
+    asked = dict.fromkeys(types, True) if selection is None else selection
+    found = part._row(index, divide_fields(asked, part._types)[0])
+    return {name: found.get(name) for name in asked}
 
 
 def merge_columns(
@@ -146,6 +195,10 @@ class Addressable(abc.ABC):
     @abc.abstractmethod
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         """Returns the rows of folders that hold datapoints, without reading payload."""
+
+    @abc.abstractmethod
+    def _field(self, name: str) -> Field:
+        """Returns a field of a folder that has it."""
 
     def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
         """Returns what `read`, a function of `bags.dataset.columns`, gives for each field."""

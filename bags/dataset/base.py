@@ -15,6 +15,7 @@ import numpy.typing as npt
 from bags.dataset.address import Address, Datapoint
 from bags.dataset.batch import spread
 from bags.dataset.display import as_html, as_text, heading, thumbnails
+from bags.dataset.field import Field
 from bags.dataset.field_access import FieldAccess
 from bags.dataset.key_index import Matches, sort_matches
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
@@ -191,6 +192,13 @@ class View(Dataset):
     def close(self) -> None:
         for dataset in self._datasets:
             dataset.close()
+
+    def _owner(self, field: str) -> Dataset:
+        """Returns a dataset that has a field."""
+        return next(dataset for dataset in self._datasets if field in dataset._types)
+
+    def _field(self, name: str) -> Field:
+        return self._owner(name)._field(name)
 
     def _directories(self) -> list[str]:
         return list(dict.fromkeys(path for dataset in self._datasets for path in dataset._directories()))

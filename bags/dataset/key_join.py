@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from bags.dataset.absent import Absent, Present, as_optional, optional_field
-from bags.dataset.address import Address
+from bags.dataset.address import Absent, Address
 from bags.dataset.base import Datapoint, Dataset, Select
-from bags.dataset.batch import spread
+from bags.dataset.batch import Column, spread
+from bags.dataset.field import Field
 from bags.dataset.key_index import KEY_TYPES, Matches, check_key_field, index_in_memory, read_keys
 from bags.dataset.selection import Selection, divide
+from bags.dataset.spec import FieldType, parse_type
 from bags.indexing import Int64s, check_index
 
 __all__ = ['Matched', 'join_by_key']
@@ -27,7 +28,7 @@ class Matched(Select):
 
     def __init__(self, dataset: Dataset, rows: Int64s, fields: Sequence[str]) -> None:
         super().__init__(dataset, rows, fields)
-        self._types = {name: as_optional(kind) for name, kind in self._types.items()}
+        self._types = {name: _optional(kind) for name, kind in self._types.items()}
 
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         rows = self._below(indices)
@@ -36,20 +37,44 @@ class Matched(Select):
         addresses = []
         if len(there):
             found = self._datasets[0]._resolve(rows[there], shares[0])
-            addresses = [each._replace(reader=Present(each.reader)).at(there) for each in found]
+            addresses = [each._replace(reader=_Present(each.reader)).at(there) for each in found]
         if not addresses or len(missing):
-            addresses.append(Address(Absent(self._find), missing, shares[1], missing if len(rows) else None))
+            addresses.append(Address(Absent(self._field), missing, shares[1], missing if len(rows) else None))
         return addresses
 
-    def _find(self, name: str) -> Any:
-        """Returns what has a field of a folder below as an optional one."""
-        reader = self._datasets[0]._resolve(np.empty(0, np.int64), {name: True})[0].reader
-        return types.SimpleNamespace(_fields={name: optional_field(reader._fields[name])})
+    def _field(self, name: str) -> Field:
+        return _optional_field(super()._field(name))
 
     def _row(self, index: int, selection: Selection | None) -> Datapoint:
         asked = dict.fromkeys(self._types, True) if selection is None else selection
         row = int(self._indices[check_index(index, len(self._indices))])
         return self._datasets[0]._row(row, asked) if row >= 0 else dict.fromkeys(asked)
+
+
+class _Present:
+    """The reader of a folder, with all fields optional: other datapoints have no values."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def _read(self, rows: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
+        columns: dict[str, Column] = self._reader._read(
+            rows, selection, lambda field, *asked: read(_optional_field(field), *asked)
+        )
+        return columns
+
+
+def _optional(kind: FieldType) -> FieldType:
+    return kind if kind.optional else parse_type(f'{kind.text}?')
+
+
+def _optional_field(field: Field) -> Field:
+    field = copy.copy(field)
+    field.kind = _optional(field.kind)
+    return field
 
 
 def join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) -> list[Dataset]:

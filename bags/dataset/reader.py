@@ -16,7 +16,7 @@ from bags.concurrency import ClosedHandle, cached_attribute, map_concurrently
 from bags.dataset.address import Address, RecordRanges, Source
 from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.batch import Column
-from bags.dataset.field import open_record
+from bags.dataset.field import Field, open_record
 from bags.dataset.fields import OpenFields
 from bags.dataset.folder import Folder
 from bags.dataset.metadata import Metadata, read_metadata
@@ -176,6 +176,10 @@ class DatasetReader(Dataset):
 
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         return [Address(self, indices, selection, None)]
+
+    def _field(self, name: str) -> Field:
+        field: Field = self._fields[name]
+        return field
 
     def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
         try:

@@ -8,14 +8,15 @@ import errno
 import itertools
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Self, Unpack
+from typing import Any, BinaryIO, Self, Unpack
 
 from bags.bag.options import ReaderOptions
 from bags.bag.sharding import Concatenated
 from bags.concurrency import ClosedHandle, FifoCache, cached_attribute, map_concurrently, max_open_bags
-from bags.dataset.absent import Absent, Widened
-from bags.dataset.address import Address, group_by_part
+from bags.dataset.address import Absent, Address, RecordRanges, divide_fields, group_by_part, row_of_part
 from bags.dataset.base import Datapoint, Dataset
+from bags.dataset.batch import Column
+from bags.dataset.field import Field
 from bags.dataset.folder import Folder
 from bags.dataset.metadata import Metadata, read_metadata
 from bags.dataset.options import ReadOptions, open_store
@@ -115,6 +116,7 @@ class ShardedDatasetReader(Dataset):
     def _set_store(self, store: Store) -> None:
         self._store, self.is_remote = store, store.is_remote
         self._sizes: dict[tuple[str, ...] | None, list[int]] = {}
+        self._known_fields: Any = {}
         self._root = Folder(store, store.join(self.directory, self._first.name), self._options, self._first)
         if not store.is_remote:
             self._root.load()
@@ -166,7 +168,7 @@ class ShardedDatasetReader(Dataset):
         """The readers of shards by number, each opened when something is first read from it."""
         store, path, options, decoders = self._store, self.directory, self._options, self._decoders
         types, lengths, shards = self._types, self._lengths_of_shards, self._shards
-        root, first, last = self._root, self._first, self._last
+        root, first = self._root, self._first
         unseen = [self._after] if self._after is not None else []
 
         # Not methods: a cycle would keep files open.
@@ -178,7 +180,7 @@ class ShardedDatasetReader(Dataset):
             except FileNotFoundError as exc:
                 raise _missing_file(exc) from exc
 
-        def make(number: int) -> DatasetReader | Widened:
+        def make(number: int) -> DatasetReader:
             # The look for a shard after the last goes with the first requests of another.
             works: list[Callable[[], Any]] = [lambda: open_shard(shards[number])]
             if unseen:
@@ -192,9 +194,7 @@ class ShardedDatasetReader(Dataset):
             if store.is_remote and len(reader) != lengths[number]:
                 folder.raise_changed(f'expected {lengths[number]} datapoints, got {len(reader)}')
             reader._pin(lengths[number])
-            if len(reader._types) == len(types):
-                return reader
-            return Widened(reader, Absent(lambda _field: open_shard(last)))
+            return reader
 
         return FifoCache(make, max_open_bags() // (len(types) + 1))
 
@@ -226,15 +226,22 @@ class ShardedDatasetReader(Dataset):
         return [self.directory]
 
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        if not len(indices):  # Any shard knows what an empty column of a type is.
-            reader = DatasetReader.__new__(DatasetReader)._over(self._folder(self._last), self._decoders)
-            if self._shards and self._readers[0]._types == self._types:
-                reader = self._readers[0]
-            return [Address(reader, indices, selection, None)]
+        if not len(indices):
+            return [Address(Absent(self._field), indices, selection, None)]
         return [
             Address(_Shard(self, part), within, share, places)
             for part, within, share, places in group_by_part(self._layout, indices, selection)
         ]
+
+    def _field(self, name: str) -> Field:
+        if name not in self._known_fields:
+            # This reader may have no shard with the field, or none at all.
+            folders = map(self._folder, (self._last, self._first, *self._shards))
+            folder = next(folder for folder in folders if name in folder.schema().types)
+            reader = DatasetReader.__new__(DatasetReader)._over(folder, self._decoders)
+            self._known_fields[name] = reader._field(name)
+        field: Field = self._known_fields[name]
+        return field
 
     def _part_lengths(self) -> list[int]:
         return self._lengths_of_shards
@@ -242,10 +249,10 @@ class ShardedDatasetReader(Dataset):
     def _row(self, index: int, selection: Selection | None) -> Datapoint:
         part, within = self._layout.one(check_index(index, self._layout.total))
         reader = self._readers[part]
-        if type(reader) is Widened and selection is None:
-            selection = dict.fromkeys(self._types, True)
-        row: Datapoint = reader._row(within, selection)
-        return row
+        if len(reader._types) == len(self._types):
+            row: Datapoint = reader._row(within, selection)
+            return row
+        return row_of_part(reader, within, selection, self._types)
 
     def _bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
         sizes = self._shard_sizes(fields)
@@ -278,7 +285,8 @@ class ShardedDatasetReader(Dataset):
         return self._store, folder, hints
 
     def close(self) -> None:
-        self._readers = self._key_indexes = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
+        closed = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
+        self._readers = self._key_indexes = self._known_fields = closed
         self._root._refs = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -290,7 +298,10 @@ class ShardedDatasetReader(Dataset):
 
 
 class _Shard:
-    """The reader of a shard, opened when something is read from it: in the thread that reads."""
+    """The reader of a shard, opened when something is read from it: in the thread that reads.
+
+    Optional fields of other shards that it does not have are missing.
+    """
 
     def __init__(self, dataset: ShardedDatasetReader, number: int) -> None:
         self._dataset = dataset
@@ -306,8 +317,29 @@ class _Shard:
     def _folder(self) -> Folder:
         return self._dataset._folder(self._dataset._shards[self._number])
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._dataset._readers[self._number], name)
+    def _of(self, field: str) -> Any:
+        reader = self._dataset._readers[self._number]
+        return reader if field in reader._types else Absent(self._dataset._field)
+
+    def _read(self, rows: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
+        reader = self._dataset._readers[self._number]
+        there, rest = divide_fields(selection, reader._types)
+        columns: dict[str, Column] = reader._read(rows, there, read)
+        if rest:
+            columns |= Absent(self._dataset._field)._read(rows, rest, read)
+        return columns
+
+    def _item_counts(self, rows: Int64s, field: str, items: Any) -> Int64s:
+        counts: Int64s = self._of(field)._item_counts(rows, field, items)
+        return counts
+
+    def _ranges_of(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
+        ranges: RecordRanges | None = self._of(field)._ranges_of(rows, field, items)
+        return ranges
+
+    def _open_file(self, row: int, field: str, items: Any) -> BinaryIO | None:
+        file: BinaryIO | None = self._of(field)._open_file(row, field, items)
+        return file
 
 
 def _missing_file(exc: FileNotFoundError) -> CorruptError:

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from bags.bag.sharding import Concatenated
 from bags.concurrency import CPU_COUNT, map_concurrently
-from bags.dataset.absent import Absent, divide_fields
-from bags.dataset.address import Address, group_by_part
+from bags.dataset.address import Absent, Address, divide_fields, group_by_part, row_of_part
 from bags.dataset.base import Datapoint, Dataset, Select, View, check_dataset
 from bags.dataset.key_index import Matches, sort_matches
 from bags.dataset.key_join import join_by_key
@@ -50,7 +49,8 @@ class Concat(View):
 
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         if not len(indices):
-            return [Address(Absent(self._find), indices, selection, None)]
+            asked = [(self._owner(name), {name: items}) for name, items in selection.items()]
+            return [address for owner, share in asked for address in owner._resolve(indices, share)]
         addresses = []
         for part, within, share, places in group_by_part(self._layout, indices, selection):
             there, rest = divide_fields(share, self._datasets[part]._types)
@@ -58,13 +58,8 @@ class Concat(View):
                 found = self._datasets[part]._resolve(within, there)
                 addresses += [address.at(places) for address in found]
             if rest:
-                addresses.append(Address(Absent(self._find), within, rest, places))
+                addresses.append(Address(Absent(self._field), within, rest, places))
         return addresses
-
-    def _find(self, field: str) -> Any:
-        """Returns the reader of a folder that has a field."""
-        dataset = next(dataset for dataset in self._datasets if field in dataset._types)
-        return dataset._resolve(np.empty(0, np.int64), {field: True})[0].reader
 
     def _match(self, field: str, keys: list[bytes | None]) -> Matches:
         parts = []
@@ -82,9 +77,7 @@ class Concat(View):
         dataset = self._datasets[part]
         if len(dataset._types) == len(self._types):
             return dataset._row(within, selection)
-        asked = dict.fromkeys(self._types, True) if selection is None else selection
-        found = dataset._row(within, divide_fields(asked, dataset._types)[0])
-        return {name: found.get(name) for name in asked}
+        return row_of_part(dataset, within, selection, self._types)
 
     def __repr__(self) -> str:
         return f'bags.concat({self._datasets!r})'
@@ -135,6 +128,9 @@ class Join(View):
         return [
             address for owner, share in self._shares(selection) for address in owner._resolve(indices, share)
         ]
+
+    def _owner(self, field: str) -> Dataset:
+        return self._owners[field]
 
     def _match(self, field: str, keys: list[bytes | None]) -> Matches:
         return self._owners[field]._match(field, keys)

@@ -116,3 +116,14 @@ def test_other_differences_are_refused(tmp_path, other):
         bags.concat([bags.open(first), bags.open(tmp_path / 'b')])
     with pytest.raises(bags.SpecError, match='that of the other shards'):
         bags.ShardedDatasetWriter(first, other, resume=True)
+
+
+def test_fields_that_the_last_shard_does_not_have(tmp_path):
+    with bags.ShardedDatasetWriter(tmp_path / 'd', NEW, shard_step=2) as writer:
+        writer.append(row(0, NEW))
+    with bags.ShardedDatasetWriter(tmp_path / 'd', OLD, shard_start=1, shard_step=2) as writer:
+        writer.append(row(1, OLD))
+    dataset = bags.open(tmp_path / 'd')
+    assert dataset[1] == row(1, OLD) | {'count': None, 'grid': None, 'note': None, 'words': None}
+    assert dataset.batch([1, 0], ('count', 'words')) == {'count': [None, None], 'words': [None, None]}
+    assert dataset.batch([], 'note') == {'note': []}
