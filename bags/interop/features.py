@@ -65,6 +65,7 @@ def type_of_feature(feature: Any, type: pa.DataType) -> tuple[str, list[str] | N
 def _array_type(shape: Any, type: pa.DataType) -> str | None:
     """Returns the type of an `Array2D` and others; None if its shape is none, or not that of the column."""
     lengths: list[int] = []
+    type = getattr(type, 'storage_type', type)  # Of the extension type, where `datasets` is imported.
     for length in shape if isinstance(shape, list) else [0]:
         is_length = (
             length is None if isinstance(length, bool | None) else isinstance(length, int) and length > 0

@@ -230,6 +230,7 @@ def _is_type_of(text: Any, column: pa.Field) -> bool:
 def _form(type: pa.DataType) -> str:
     """Returns what is the same of Arrow types that stand for one another."""
     types = import_pyarrow().types
+    type = getattr(type, 'storage_type', type)
     if is_list(type):
         return f'list of {_form(type.value_type)}'
     if types.is_struct(type) and type.names == ['bytes', 'path']:

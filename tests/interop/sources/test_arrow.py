@@ -225,6 +225,47 @@ def test_bad_rows_name_file_row_and_field(tmp_path):
     assert 'a null among them' in details[2]
 
 
+class Array2DType(pa.ExtensionType):
+    """As `datasets` registers it when it is imported."""
+
+    def __init__(self, text='[[2, 3], "float32"]'):
+        self.text = text
+        super().__init__(pa.list_(pa.list_(pa.float32())), 'datasets.features.features.Array2DExtensionType')
+
+    def __arrow_ext_serialize__(self):
+        return self.text.encode()
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage, serialized):
+        return cls(serialized.decode())
+
+
+def test_arrays_of_datasets_whose_library_is_imported(tmp_path):
+    rows = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    storage = pa.array(rows.tolist(), pa.list_(pa.list_(pa.float32())))
+    table = pa.table({'x': pa.ExtensionArray.from_storage(Array2DType(), storage)})
+    feature = {'_type': 'Array2D', 'shape': [2, 3], 'dtype': 'float32'}
+    pq.write_table(with_features(table, x=feature), tmp_path / 'x.parquet')
+    with bags.DatasetWriter(tmp_path / 'd', {'x': 'array(float32,2,3)'}) as writer:
+        for row in rows:
+            writer.append({'x': row})
+    bags.export(bags.open(tmp_path / 'd'), tmp_path / 'out', format='parquet')
+
+    def check(number):
+        for source in (tmp_path / 'x.parquet', tmp_path / 'out'):
+            bags.convert(source, tmp_path / f'{number}-{source.stem}', progress=False)
+            with bags.open(tmp_path / f'{number}-{source.stem}') as dataset:
+                assert dataset.spec == {'x': 'array(float32,2,3)'}
+                assert np.array_equal(dataset.batch(range(2))['x'], rows)
+
+    check(0)
+    pa.register_extension_type(Array2DType())
+    try:
+        check(1)
+    finally:
+        pa.unregister_extension_type('datasets.features.features.Array2DExtensionType')
+
+
 def test_features_that_lie_are_no_danger(tmp_path):
     table = pa.table({'id': [1, 2], 'text': ['a', 'b']})
     for features in (
