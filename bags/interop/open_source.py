@@ -6,6 +6,7 @@ import errno
 import fnmatch
 import importlib
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -69,6 +70,9 @@ FORMATS: dict[str, Format] = {
 """By name, in the order in which they are tried."""
 _BESIDE = ('readme*', 'license*', '*.md', '_success', 'features.json', 'dataset_info.json', '*.labels.txt')
 """Files that are left out beside those of a format."""
+_RANGE = re.compile(r'\{(\d+)\.\.(\d+)\}')
+MAX_FILES = 1_000_000
+"""Of a range."""
 
 
 def open_source(
@@ -83,7 +87,7 @@ def open_source(
     """Returns what other data would be as a dataset; no value is read yet.
 
     Args:
-        source: A file, a folder, or a list or glob of files; path or URL.
+        source: A file, a folder, or a list, glob or range of files (`train-{000..099}.tar`); path or URL.
         format: Name of the format, one of those in docs/import.md; by default what fits the names of files.
         layout: Of a folder of media: 'files', 'stems', 'classes' or 'episodes'; by default what fits its
             names.
@@ -104,10 +108,23 @@ def open_source(
         raise TypeError(f'spec: expected a mapping of fields to types, got {spec!r:.80}')
     if format is not None:
         one_of('format', format, (*FORMATS, 'folder', 'webdataset'))
-    paths = [os.fspath(part) for part in ([source] if isinstance(source, str | os.PathLike) else source)]
+    parts = [source] if isinstance(source, str | os.PathLike) else source
+    paths = [path for part in parts for path in _expand_range(os.fspath(part))]
     if not paths:
         raise ValueError('source: expected a path or several paths, got none')
     return _with_changes(_open(paths, format, layout, storage_options, on_error), spec)
+
+
+def _expand_range(path: str) -> list[str]:
+    """Returns the paths of a range of numbers, as WebDataset writes them: `train-{000..099}.tar`."""
+    if (found := _RANGE.search(path)) is None:
+        return [path]
+    first, last = found.groups()
+    if int(last) - int(first) >= MAX_FILES:
+        raise ValueError(f'source: expected at most {MAX_FILES} files, got {path!r:.200}')
+    numbers = range(int(first), int(last) + 1)
+    parts = [f'{path[: found.start()]}{number:0{len(first)}}{path[found.end() :]}' for number in numbers]
+    return [each for part in parts for each in _expand_range(part)]
 
 
 def _open(

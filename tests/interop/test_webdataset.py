@@ -91,6 +91,22 @@ def test_a_folder_of_tars(tmp_path):
     assert bags.convert(tmp_path / 'in', tmp_path / 'out').datapoints == 3
 
 
+def test_a_range_of_tars(tmp_path):
+    for number in range(12):
+        with tarfile.open(tmp_path / f'a-{number:03}.tar', 'w') as tar:
+            member = tarfile.TarInfo(f'{number}.txt')
+            member.size = 2
+            tar.addfile(member, io.BytesIO(b'%02d' % number))
+    done = bags.convert(tmp_path / 'a-{002..010}.tar', tmp_path / 'out')
+    assert done.datapoints == 9
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.column('txt') == [f'{number:02}' for number in range(2, 11)]
+    with pytest.raises(FileNotFoundError, match=r'a-012\.tar'):
+        bags.convert(tmp_path / 'a-{010..012}.tar', tmp_path / 'missing')
+    with pytest.raises(ValueError, match=r'source: expected at most 1000000 files, got '):
+        bags.convert('a-{0..1000000}.tar', tmp_path / 'missing')
+
+
 def test_damaged_tars_are_named(tmp_path):
     write_tar(tmp_path / 'a.tar', samples(3))
     data = (tmp_path / 'a.tar').read_bytes()
