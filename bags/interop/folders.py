@@ -26,7 +26,7 @@ from bags.interop.files import Entry, FileSource, checked_value, infer_spec
 from bags.interop.metadata import Metadata, join, read_metadata
 from bags.validation import one_of
 
-__all__ = ['FolderSource', 'find_layout', 'group', 'list_files']
+__all__ = ['FolderSource', 'find_layout', 'group', 'is_file', 'list_files']
 
 STREAMED_BYTES = 1 << 24
 """Local videos and audio from this size on are copied without being held in memory."""
@@ -56,6 +56,15 @@ def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> l
         if name != path and (facts['type'] == 'file' or (facts.get('islink') and not fs.isdir(name)))
     ]
     return sorted(name for name in names if not any(part.startswith('.') for part in name.split('/')))
+
+
+def is_file(path: str, storage_options: Mapping[str, Any] | None = None) -> bool:
+    """Tells whether a path is that of a file."""
+    import fsspec
+
+    fs, inside = fsspec.core.url_to_fs(path, **(storage_options or {}))
+    found: bool = fs.isfile(inside)
+    return found
 
 
 class FolderSource(FileSource):

@@ -14,7 +14,7 @@ from bags.dataset.metadata import MAX_METADATA_BYTES, METADATA, Metadata, load_m
 from bags.errors import CorruptError, SourceError, SpecError
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
-from bags.interop.folders import FolderSource, list_files
+from bags.interop.folders import FolderSource, is_file, list_files
 from bags.interop.records import open_file
 from bags.interop.source import Source, list_paths
 from bags.interop.webdataset import TarSource, is_tar
@@ -166,6 +166,8 @@ def _open(
         source = TarSource(tars or paths, storage_options, on_error)
     elif not names:
         known = ', '.join(dict.fromkeys(pattern for each in FORMATS.values() for pattern in each.files))
+        if is_file(root, storage_options):
+            raise SourceError(root, f'expected a folder, *.tar, or one of {known}; format= names another')
         detail = f'no files to import; expected a folder of files, *.tar, or one of {known}'
         raise FileNotFoundError(errno.ENOENT, detail, root)
     elif any(name.rpartition('/')[2] == 'refs.bag' for name in names):
