@@ -23,8 +23,14 @@ LITDATA_END = b'LDARW01\0'
 """At the end of a chunk of LitData that has an Arrow file before it, whose length follows that in 4 bytes."""
 
 
-def open_table(path: str, storage_options: Mapping[str, Any]) -> Table:
+def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool = False) -> Table:
     """Opens a file, of which its first and last bytes tell the format.
+
+    Args:
+        path: The file.
+        storage_options: Of a URL.
+        to_scan: Map a local file, so that `scan` reads no values. To read all values, a file is not mapped:
+            the memory of the process then stays small, whatever the size of the file.
 
     Raises:
         SourceError: It cannot be read.
@@ -34,8 +40,10 @@ def open_table(path: str, storage_options: Mapping[str, Any]) -> Table:
     pa = import_pyarrow()
     with reading(path, 'Parquet or Arrow'):
         fs, inside = fsspec.core.url_to_fs(path, **storage_options)
-        # Not mapped: the memory of the process then stays small, whatever the size of the file.
-        file = pa.OSFile(inside) if 'file' in fs.protocol else pa.PythonFile(fs.open(inside, 'rb'), 'r')
+        if 'file' in fs.protocol:
+            file = pa.memory_map(inside) if to_scan else pa.OSFile(inside)
+        else:
+            file = pa.PythonFile(fs.open(inside, 'rb'), 'r')
         head = file.read(6)
         if head[:4] == b'PAR1':
             return _Parquet(file)
@@ -125,7 +133,7 @@ class _Arrow:
             after = ' and those after it' * self._is_stream
             with Collecting(damaged), reading(f'{self._path}, record batch {number}{after}', 'Arrow'):
                 try:
-                    batch = self._batch(number)
+                    batch = self._batch(number)  # Of a mapped file, this reads the sizes alone.
                 except StopIteration:
                     break
                 batch.validate()

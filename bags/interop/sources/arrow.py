@@ -98,7 +98,7 @@ class ArrowSource(Source):
         for path in paths:
             table = None
             with Collecting(self.damaged):
-                table = open_table(path, self._storage_options)
+                table = open_table(path, self._storage_options, to_scan=True)
             if table is None:
                 continue
             if schema is None:

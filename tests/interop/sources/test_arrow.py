@@ -136,9 +136,9 @@ def typed_table():
     })  # fmt: skip
 
 
-def write_stream(table, path):
+def write_stream(table, path, batch=2):
     with ipc.new_stream(path, table.schema) as writer:
-        writer.write_table(table, max_chunksize=2)
+        writer.write_table(table, max_chunksize=batch)
 
 
 WRITERS = {
@@ -427,7 +427,7 @@ def test_memory_is_flat_in_the_size_of_the_source(name, kit, tmp_path):
         if name == 'x.parquet':  # One row group.
             pq.write_table(pa.table({'blob': blobs}), path, compression='none', use_dictionary=False)
         else:
-            write_stream(pa.table({'blob': blobs}), path)
+            write_stream(pa.table({'blob': blobs}), path, 1000)  # As `datasets` does.
         peaks.append(int(kit.python(MEMORY, path, tmp_path / f'out{count}')) << 10)
     assert peaks[1] < peaks[0] + 30e6
 
