@@ -54,14 +54,14 @@ class ArraySource(Source):
         self.damaged += damaged
         found: dict[str, Counter[_Facts]] = {}
         self._kinds: dict[tuple[str, str, int], str] = {}
-        self._records = []
+        self.records: list[Any] = []
         for record in records:
             shown = None
             with Collecting(self.damaged), self.open(record) as arrays:
                 shown = {name: self._kind_and_shape(name, array) for name, array in arrays.items()}
             if shown is None:
                 continue
-            self._records.append(record)
+            self.records.append(record)
             lengths = Counter(shape[0] for _, shape in shown.values() if shape)
             count, length = max(((lengths[each], each) for each in lengths), default=(0, 0))
             for name, (kind, shape) in shown.items():
@@ -69,7 +69,7 @@ class ArraySource(Source):
                 found.setdefault(name, Counter())[kind, shape, has_length] += 1
         if not found:
             raise SourceError(*self.damaged[0] if self.damaged else (format, 'expected arrays, found none'))
-        self.count = len(self._records)
+        self.count = len(self.records)
         types = {name: _type(facts, self.count) for name, facts in sorted(found.items())}
         self.notes += [
             f'{name!r} is left out: expected numbers or texts' for name in types if not types[name]
@@ -84,12 +84,6 @@ class ArraySource(Source):
 
         They have `shape` and `dtype`, and give rows for a slice, and all of them for `()`.
         """
-
-    def name(self, entry: Any) -> str:
-        return str(entry)
-
-    def entries(self, start: int = 0) -> Iterator[Any]:
-        return iter(self._records[start:])
 
     def load(self, entry: Any) -> dict[str, Any]:
         with self.open(entry) as arrays:

@@ -30,7 +30,6 @@ __all__ = [
     'Chunk',
     'ChunkSource',
     'Column',
-    'chunk_path',
     'numbers',
     'split_images',
     'split_pixels',
@@ -114,13 +113,6 @@ class ChunkSource(RecordSource):
         if place != len(data):
             raise ValueError(f'expected a sample of {place} bytes, got {len(data)}')
         return values
-
-
-def chunk_path(root: str, name: Any) -> str:
-    """Returns the path of a chunk; ValueError for one that is not in the folder of the index."""
-    if not isinstance(name, str) or set(name) & set('/\\\0') or name in ('', '.', '..'):
-        raise ValueError(f'expected the name of a file beside it, got {name!r}')
-    return f'{root}/{name}'
 
 
 def _read_chunk(

@@ -6,7 +6,8 @@ import abc
 import io
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
@@ -17,11 +18,19 @@ from bags.formats.audio import find_samples
 from bags.formats.encoded import BufferFile, check_format
 from bags.formats.signatures import FORMATS, PICTURES, check_end, check_whole, identify
 from bags.formats.trees import decode_msgpack
-from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS
+from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, one_image_field, type_of
 from bags.interop.source import RECORD_ENCODERS, Source
 from bags.media.encoders import AUDIO_FORMATS, VIDEO_FORMATS
 
-__all__ = ['MEDIA_FORMATS', 'Entry', 'FileSource', 'checked_value', 'infer_spec', 'read_npy_header']
+__all__ = [
+    'MEDIA_FORMATS',
+    'Entry',
+    'FileSource',
+    'Kind',
+    'check_columns',
+    'checked_value',
+    'read_npy_header',
+]
 
 
 class Entry(NamedTuple):
@@ -32,8 +41,18 @@ class Entry(NamedTuple):
     key: str
     files: dict[str, Any]
     """By field; fields without a file are left out."""
+    columns: dict[str, str]
+    """The text of fields that are columns of a table, or labels."""
     extensions: dict[str, str]
     """By field, where an export would write something else."""
+
+    @property
+    def kind(self) -> Kind:
+        return frozenset(self.files), frozenset(self.columns), bool(self.extensions)
+
+
+Kind = tuple[frozenset[str], frozenset[str], bool]
+"""The fields of files and of columns that a datapoint has, and whether it has `extensions`."""
 
 
 class FileSource(Source):
@@ -48,6 +67,28 @@ class FileSource(Source):
         super().__init__(format, {}, 0)
         self.layout = layout
         self.encoders = RECORD_ENCODERS
+        self.rename: Callable[[str], str] = str
+        """Returns the field for files, by the one that is named after their extension."""
+
+    def infer(self, kinds: Counter[Kind], types: Mapping[str, str]) -> None:
+        """Sets spec and count, by the number of datapoints of each kind, and types that no name tells."""
+        self.count = kinds.total()
+        if self.layout != 'episodes':
+            self.rename = one_image_field(files | columns for files, columns, _ in kinds)
+        present: Counter[str] = Counter()
+        named: set[str] = set()
+        in_tables: set[str] = set()
+        for (files, columns, _), count in kinds.items():
+            present.update(dict.fromkeys([*map(self.rename, files), *columns], count))
+            named |= files
+            in_tables |= columns
+        has_extensions = any(found for *_, found in kinds) or not present.keys() <= named | in_tables
+        self.spec = {KEY: 'utf8', WRITTEN_EXTENSIONS: 'json?'} if has_extensions else {KEY: 'utf8'}
+        for field, count in sorted(present.items(), key=lambda each: (each[0] in in_tables, each)):
+            if field in (KEY, WRITTEN_EXTENSIONS):
+                raise SourceError(f'*.{field}', 'expected another extension, this field is reserved')
+            kind = types.get(field, type_of(field)) if field in named | in_tables else 'image'
+            self.spec[field] = kind + '?' * (count < self.count)
 
     def name(self, entry: Entry) -> str:
         return str(entry.key).encode('utf-8', 'backslashreplace').decode()
@@ -64,27 +105,20 @@ class FileSource(Source):
                 datapoint[field] = entry.key
             elif field == WRITTEN_EXTENSIONS:
                 datapoint[field] = json.dumps(entry.extensions).encode() if entry.extensions else None
+            elif field in entry.columns:
+                name = f'{entry.origin}: {entry.key}, column {field!r}'
+                text = entry.columns[field].encode('utf-8', 'surrogatepass')
+                datapoint[field] = checked_value(name, parse_type(kind).word, text)
             elif field in entry.files:
                 datapoint[field] = self.read(entry, field, parse_type(kind).word)
         return datapoint
 
 
-def infer_spec(
-    fields: Mapping[str, tuple[str, bool, int]], count: int, has_extensions: bool
-) -> dict[str, str]:
-    """Returns the spec of a source.
-
-    Args:
-        fields: By field: the word of its type, if it is a sequence, and how many datapoints have it.
-        count: Datapoints.
-        has_extensions: Whether there is a field for extensions that differ from the names of their fields.
-    """
-    spec = {KEY: 'utf8', WRITTEN_EXTENSIONS: 'json?'} if has_extensions else {KEY: 'utf8'}
-    for field, (word, is_sequence, present) in sorted(fields.items()):
-        if field in (KEY, WRITTEN_EXTENSIONS):
-            raise SourceError(f'*.{field}', 'expected another extension, this field is reserved')
-        spec[field] = word + '[]' * is_sequence + '?' * (present < count)
-    return spec
+def check_columns(name: str, kinds: Iterable[Kind]) -> None:
+    """Raises SourceError for a column of the table `name` that is a field of files too."""
+    files, columns = (set().union(*parts) for parts in list(zip(*kinds, strict=True))[:2] or ((), ()))
+    for field in sorted(files & columns):
+        raise SourceError(name, f'column {field!r} is a field of the files already')
 
 
 MEDIA_FORMATS = {word: (name,) for word, name in FORMATS.items()} | {

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from bags.errors import SourceError
-from bags.interop.extensions import field_of, one_image_field, split_name, type_of, written_extensions
-from bags.interop.files import Entry, FileSource, checked_value, infer_spec
+from bags.interop.extensions import field_of, split_name, type_of, written_extensions
+from bags.interop.files import Entry, FileSource, check_columns, checked_value
 from bags.interop.metadata import Metadata, join, read_metadata
 from bags.validation import one_of
 
@@ -88,56 +88,37 @@ class FolderSource(FileSource):
         super().__init__('folder', layout or find_layout(names))
         if self.layout == 'episodes' and metadata.rows:
             self.layout = 'stems'  # The rows are of single files.
-        groups = group(names, self.layout)
-        rename = str if self.layout == 'episodes' else one_image_field(files for _, files in groups)
-        self.groups: list[Group] = [
-            (key, {rename(field): file for field, file in files.items()}) for key, files in groups
-        ]
-        self.count = len(self.groups)
-        counts: Counter[str] = Counter(field for _, files in self.groups for field in files)
-        examples = {field: file for _, files in self.groups for field, file in files.items()}
-        fields = {}
-        for field, file in examples.items():
-            _, extension = split_name(file[0] if isinstance(file, list) else file)
-            word = 'image' if rename(field_of(extension)) != field_of(extension) else type_of(extension)
-            fields[field] = word, isinstance(file, list), counts[field]
-        has_extensions = any(self._extensions(key, files) for key, files in self.groups)
-        self.spec = infer_spec(fields, self.count, has_extensions)
-        self._columns = (
-            {key: join(map(str, files.values()), metadata) for key, files in self.groups}
-            if metadata.rows
-            else {}
-        )
-        present = Counter(field for values in self._columns.values() for field in values)
-        for field, kind in metadata.types.items():
-            if field in self.spec:
-                raise SourceError(metadata.tables[0], f'column {field!r} is a field of the files already')
-            self.spec[field] = kind + '?' * (present[field] < self.count)
-        self.is_labelled = self.layout == 'classes' and 'label' not in self.spec
-        if self.is_labelled:
-            self.spec['label'] = 'utf8'
-
-    def _extensions(self, key: str, files: Mapping[str, str | list[str]]) -> dict[str, str]:
-        if self.layout == 'episodes':
-            return {}  # An export gives these files other names anyway.
-        names = {field: file for field, file in files.items() if isinstance(file, str)}
-        return written_extensions(key, names)
+        self._groups = group(names, self.layout)
+        self._metadata = metadata
+        types, fields = dict(metadata.types), set(metadata.types)
+        for _, files in self._groups:
+            fields |= files.keys()
+            if self.layout == 'episodes':  # Others are named after the extension.
+                for field, file in files.items():
+                    is_sequence = isinstance(file, list)
+                    extension = split_name(file[0] if isinstance(file, list) else file)[1]
+                    types[field] = type_of(extension) + '[]' * is_sequence
+        self._has_labels = self.layout == 'classes' and 'label' not in fields
+        if self._has_labels:
+            types['label'] = 'utf8'
+        kinds = Counter(entry.kind for entry in self.entries())
+        if metadata.tables:
+            check_columns(f'{root.rstrip("/")}/{metadata.tables[0]}', kinds)
+        self.infer(kinds, types)
 
     def entries(self, start: int = 0) -> Iterator[Entry]:
-        return itertools.islice(self._entries(), start, None)
-
-    def _entries(self) -> Iterator[Entry]:
-        for key, files in self.groups:
-            label = {'label': key.partition('/')[0]} if self.is_labelled else {}
-            values = label | self._columns.get(key, {})
-            yield Entry(self.root, key, files | values, self._extensions(key, files))
+        for key, found in itertools.islice(self._groups, start, None):
+            files = {self.rename(field): file for field, file in found.items()}
+            columns = join(map(str, files.values()), self._metadata)
+            if self._has_labels:
+                columns['label'] = key.partition('/')[0]
+            names = {field: file for field, file in files.items() if isinstance(file, str)}
+            # An export gives the files of episodes other names anyway.
+            extensions = {} if self.layout == 'episodes' else written_extensions(key, names)
+            yield Entry(self.root, key, files, columns, extensions)
 
     def read(self, entry: Entry, field: str, word: str) -> Any:
         file = entry.files[field]
-        if field == 'label' and self.is_labelled:
-            return file
-        if field in self._columns.get(entry.key, ()):
-            return checked_value(f'{self.root}: {entry.key}, column {field!r}', word, file.encode())
         if isinstance(file, list):
             return (self._read(name, word) for name in file)
         return self._read(file, word)

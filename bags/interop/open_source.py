@@ -112,7 +112,10 @@ def open_source(
     paths = [path for part in parts for path in _expand_range(os.fspath(part))]
     if not paths:
         raise ValueError('source: expected a path or several paths, got none')
-    return _with_changes(_open(paths, format, layout, storage_options, on_error), spec)
+    found = _open(paths, format, layout, storage_options)
+    if on_error == 'raise' and found.damaged:
+        raise SourceError(*found.damaged[0])
+    return _with_changes(found, spec)
 
 
 def _expand_range(path: str) -> list[str]:
@@ -128,11 +131,7 @@ def _expand_range(path: str) -> list[str]:
 
 
 def _open(
-    paths: list[str],
-    format: str | None,
-    layout: str | None,
-    storage_options: Mapping[str, Any] | None,
-    on_error: str,
+    paths: list[str], format: str | None, layout: str | None, storage_options: Mapping[str, Any] | None
 ) -> Source:
     if any(letter in path for path in paths for letter in '*?[') and not any('@' in path for path in paths):
         # Where there is an @, the rest is for bagz to expand.
@@ -159,11 +158,9 @@ def _open(
             import_optional(package, FORMATS[format].extra)
         module = importlib.import_module(f'bags.interop.sources.{FORMATS[format].module}')
         source: Source = module.open_source(paths, storage_options)
-        if on_error == 'raise' and source.damaged:
-            raise SourceError(*source.damaged[0])
     elif format == 'webdataset' or root is None:
         tars = [f'{root}/{name}' for name in names if is_tar(name)]
-        source = TarSource(tars or paths, storage_options, on_error)
+        source = TarSource(tars or paths, storage_options)
     elif not names:
         known = ', '.join(dict.fromkeys(pattern for each in FORMATS.values() for pattern in each.files))
         if is_file(root, storage_options):

@@ -23,6 +23,7 @@ __all__ = [
     'RecordSource',
     'array_from',
     'open_file',
+    'path_beside',
     'read_blocks',
     'read_json',
     'size_of',
@@ -164,15 +165,25 @@ def size_of(path: str, storage_options: Mapping[str, Any] | None = None) -> int 
 
 
 def read_json(path: str, parse: Callable[[Any], T], storage_options: Mapping[str, Any] | None = None) -> T:
-    """Returns what `parse` makes of a file of JSON; SourceError if it cannot."""
+    """Returns what `parse` makes of an object in a file of JSON; SourceError if it cannot."""
     with open_file(path, storage_options) as file:
         content = file.read(MAX_JSON_BYTES + 1)
     try:
         if len(content) > MAX_JSON_BYTES:
             raise ValueError(f'expected at most {MAX_JSON_BYTES} bytes')
-        return parse(json.loads(content))
+        found = json.loads(content, parse_constant=lambda _: None)  # Metadata have no NaN.
+        if not isinstance(found, dict):
+            raise ValueError(f'expected an object, got {found!r:.80}')
+        return parse(found)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
         raise SourceError(path, f'is not as its format says: {_detail(exc)}') from exc
+
+
+def path_beside(folder: str, name: Any) -> str:
+    """Returns the path of a file in a folder that an index there names; ValueError for one elsewhere."""
+    if not isinstance(name, str) or set(name) & set('/\\\0') or name in ('', '.', '..'):
+        raise ValueError(f'expected the name of a file beside it, got {name!r}')
+    return f'{folder}/{name}'
 
 
 def _detail(exc: Exception) -> str:

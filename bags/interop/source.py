@@ -60,6 +60,8 @@ class Source(abc.ABC):
     is to skip them."""
     loads_in_threads: bool = True
     """Whether `load` takes long, so that several threads are worth their start."""
+    records: Sequence[Any] = ()
+    """What `load` needs for each datapoint, if it is known beforehand."""
     encoders: Mapping[str, Callable[..., Any]]
     """Encoders by type in place of those of bags, for values that are records already."""
 
@@ -72,12 +74,12 @@ class Source(abc.ABC):
         self.damaged = []
         self.encoders = {}
 
-    @abc.abstractmethod
     def entries(self, start: int = 0) -> Iterator[Any]:
         """Yields what `load` needs for each datapoint, from the datapoint `start` on, in one thread.
 
         In place of datapoints that cannot be read, it yields a `Damaged`.
         """
+        return iter(self.records[start:])
 
     @abc.abstractmethod
     def load(self, entry: Any) -> Mapping[str, Any]:
@@ -87,9 +89,9 @@ class Source(abc.ABC):
             SourceError: A value that is damaged, or not of the type of its field.
         """
 
-    @abc.abstractmethod
     def name(self, entry: Any) -> str:
         """Returns the file and the record of an entry, for errors."""
+        return str(entry)
 
 
 def list_paths(paths: Iterable[str], storage_options: Mapping[str, Any] | None = None) -> list[str]:

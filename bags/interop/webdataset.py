@@ -13,21 +13,14 @@ import lzma
 import tarfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bags.errors import SourceError
-from bags.interop.extensions import (
-    LABELS,
-    field_of,
-    one_image_field,
-    type_of,
-    unescape_key,
-    written_extensions_in_tar,
-)
-from bags.interop.files import Entry, FileSource, checked_value, infer_spec
+from bags.interop.extensions import LABELS, field_of, unescape_key, written_extensions_in_tar
+from bags.interop.files import Entry, FileSource, Kind, check_columns, checked_value
 from bags.interop.metadata import INTEGER, NAMES, Metadata, join, read_metadata
-from bags.interop.source import list_paths
+from bags.interop.source import Collecting, list_paths
 
 __all__ = ['TarSource', 'is_tar']
 
@@ -41,36 +34,20 @@ def is_tar(name: str) -> bool:
 
 
 class TarSource(FileSource):
-    """The datapoints of WebDataset tars, one tar after the other.
+    """The datapoints of WebDataset tars in turn; of a damaged one, those before the damage."""
 
-    Args:
-        tars: Paths, URLs or globs of them.
-        storage_options: As in `bags.open`, for URLs.
-        on_error: 'raise', or 'skip' to continue with the next tar where one is damaged.
-
-    Raises:
-        FileNotFoundError: There is none.
-        SourceError: One is no tar, or truncated.
-    """
-
-    def __init__(
-        self,
-        tars: list[str],
-        storage_options: Mapping[str, Any] | None = None,
-        on_error: str = 'raise',
-    ) -> None:
+    def __init__(self, tars: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
         super().__init__('webdataset', 'webdataset')
         self.storage_options = dict(storage_options or {})
         self.tars = list_paths(tars, self.storage_options)
         if not self.tars:
             raise FileNotFoundError(errno.ENOENT, 'no tars to import', ', '.join(tars))
-        self._rename: Callable[[str], str] = str
         self._types: dict[str, dict[str, str]] = {}  # Of the columns of tables, by tar.
-        kinds: Counter[tuple[frozenset[str], bool]] = Counter()
+        kinds: Counter[Kind] = Counter()
         texts: set[str] = set()
         columns: dict[str, str] = {}
         for tar in self.tars:
-            kinds += self._scan(tar, texts, on_error)
+            kinds += self._scan(tar, texts)
             for field, kind in self._types.get(tar, {}).items():
                 known = columns.setdefault(field, kind)
                 if {known, kind} == {'int(8)', 'float(8)'}:
@@ -78,41 +55,26 @@ class TarSource(FileSource):
                 elif known != kind:
                     expected = f'expected {known}, as in other tars'
                     raise SourceError(tar, f'column {field!r}: {expected}, got {kind}')
-        self.count = kinds.total()
-        self._rename = one_image_field(fields for fields, _ in kinds)
-        types = dict.fromkeys(set(LABELS) - texts, 'int(8)') | columns
-        counts: Counter[str] = Counter()
-        for (fields, _), count in kinds.items():
-            counts.update(dict.fromkeys(map(self._rename, fields), count))
-        found = {field for fields, _ in kinds for field in fields}
-        words = {each: types.get(each, type_of(each)) if each in found else 'image' for each in counts}
-        self.spec = infer_spec(
-            {field: (words[field], False, count) for field, count in counts.items()},
-            self.count,
-            any(has_extensions for _, has_extensions in kinds) or not counts.keys() <= found,
-        )
+        self.infer(kinds, dict.fromkeys(set(LABELS) - texts, 'int(8)') | columns)
 
-    def _scan(self, tar: str, texts: set[str], on_error: str) -> Counter[tuple[frozenset[str], bool]]:
-        """Returns how many datapoints have which fields, and other extensions than these say.
+    def _scan(self, tar: str, texts: set[str]) -> Counter[Kind]:
+        """Returns how many datapoints of each kind there are.
 
         It adds labels that are not all integers to `texts`, and reads a tar with a table of metadata twice.
         """
-        kinds: Counter[tuple[frozenset[str], bool]] = Counter()
-        try:
+        kinds: Counter[Kind] = Counter()
+        with Collecting(self.damaged):
             for entry in self._entries_of(tar):
                 base = entry.key.rpartition('/')[2]
                 if tar not in self._types and any(f'{base}.{each}' in NAMES for each in entry.files):
                     self._types[tar] = {}
-                    return self._scan(tar, texts, on_error)
-                kinds[frozenset(entry.files), bool(entry.extensions)] += 1
+                    return self._scan(tar, texts)
+                kinds[entry.kind] += 1
                 for field in entry.files.keys() & set(LABELS):
                     data = entry.files[field]
                     if not isinstance(data, bytes) or not INTEGER.fullmatch(str(data, 'latin-1').strip()):
                         texts.add(field)
-        except SourceError as exc:
-            if on_error == 'raise':
-                raise
-            self.damaged.append((exc.name, exc.detail))
+            check_columns(tar, kinds)
         return kinds
 
     def _metadata_of(self, tar: str) -> Metadata:
@@ -153,16 +115,12 @@ class TarSource(FileSource):
                 extensions: dict[str, str] = {}
                 names = []
                 for _, extension, name, content in group:
-                    field = self._rename(field_of(extension.lower()))
+                    field = self.rename(field_of(extension.lower()))
                     if field in files:
                         content = SourceError(f'{tar}: {name}', 'is in one datapoint twice')
                     files[field], extensions[field] = content, extension
                     names.append(name)
-                for field, text in join(names, metadata).items():
-                    if field in files:
-                        raise SourceError(tar, f'column {field!r} is a field of the files already')
-                    files[field] = text
-                yield Entry(tar, key, files, written_extensions_in_tar(extensions))
+                yield Entry(tar, key, files, join(names, metadata), written_extensions_in_tar(extensions))
         except (tarfile.TarError, ValueError, EOFError, OSError, zlib.error, lzma.LZMAError) as exc:
             if isinstance(exc, FileNotFoundError | PermissionError):
                 raise
@@ -199,8 +157,6 @@ class TarSource(FileSource):
         found = entry.files[field]
         if isinstance(found, SourceError):
             raise found
-        if isinstance(found, str):  # A column of metadata.csv.
-            found = found.encode()
         data = found if isinstance(found, bytes) else self._read(entry.origin, *found)
         return checked_value(f'{entry.origin}: {entry.key}.{field}', word, data)
 

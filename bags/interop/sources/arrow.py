@@ -16,6 +16,7 @@ from bags.errors import SourceError
 from bags.interop.arrow_files import Table, open_table
 from bags.interop.arrow_values import values_of
 from bags.interop.features import read_features, type_of_feature
+from bags.interop.records import path_beside, read_json
 from bags.interop.source import RECORD_ENCODERS, Collecting, Damaged, Source, list_paths, name_fields, reading
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = No
     tables = [path for path in files if not path.endswith('.json')]
     for state in states:
         folder = posixpath.dirname(state)
-        named = [posixpath.join(folder, name) for name in _files_of(state, storage_options)]
+        named = _files_of(state, storage_options)
         missing = [path for path in named if path not in tables]
         if missing:
             raise SourceError(state, f'expected files beside it, got {missing[0]!r}, which is not there')
@@ -62,19 +63,13 @@ def _split_of(path: str) -> str:
     return next((word for word in (*words, folder.rpartition('/')[2]) if word in _SPLITS), '')
 
 
-def _files_of(state: str, storage_options: Mapping[str, Any] | None) -> list[str]:
-    """Returns the names of the files in the state.json of a saved dataset."""
-    import fsspec
-
-    with fsspec.open(state, 'rb', **(storage_options or {})) as file:
-        try:
-            names = [each['filename'] for each in json.loads(file.read(1 << 24))['_data_files']]
-        except (ValueError, KeyError, TypeError, RecursionError) as exc:
-            raise SourceError(state, f'expected the files of a saved dataset: {exc!r}') from exc
-    for name in names:
-        if not isinstance(name, str) or name in ('', '.', '..') or '/' in name or '\\' in name:
-            raise SourceError(state, f'expected names of files beside it, got {name!r}')
-    return names
+def _files_of(state: str, options: Mapping[str, Any] | None) -> list[str]:
+    """Returns the paths of the files in the state.json of a saved dataset."""
+    files = read_json(state, lambda content: [each['filename'] for each in content['_data_files']], options)
+    try:
+        return [path_beside(posixpath.dirname(state), name) for name in files]
+    except ValueError as exc:
+        raise SourceError(state, f'expected files beside it, got {files!r:.200}') from exc
 
 
 class ArrowSource(Source):

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bags.dataset.metadata import MAX_METADATA_BYTES
 from bags.errors import SourceError
 from bags.interop.arrays import type_of_arrays
 from bags.interop.arrow_files import open_table
+from bags.interop.records import read_json, size_of
 from bags.interop.source import Damaged, Source, name_fields, reading
 from bags.media.remux import copy_frames
 from bags.media.video_decoder import VideoDecoder, open_video
@@ -64,14 +63,15 @@ class LeRobotSource(Source):
     def __init__(self, root: str, storage_options: Mapping[str, Any] | None = None) -> None:
         import fsspec
 
+        root = root.rstrip('/')
         self._storage_options = dict(storage_options or {})
         self._fs, self._root = fsspec.core.url_to_fs(root, **self._storage_options)
         self._decoders = functools.lru_cache(KNOWN_VIDEOS)(self._open_video)
-        info = self._info = self._json(INFO)
+        info = self._info = read_json(f'{root}/{INFO}', dict, storage_options)
         version = str(info.get('codebase_version'))
         if not version.startswith(('v2.', 'v3.')):
             detail = f'expected a codebase_version of v2.1 or v3.0, got {version:.20}'
-            raise SourceError(f'{self._root}/{INFO}', detail)
+            raise SourceError(f'{root}/{INFO}', detail)
         self._is_v3 = version.startswith('v3')
         self._episodes = self._read_episodes()
         super().__init__('lerobot', {}, len(self._episodes))
@@ -81,7 +81,7 @@ class LeRobotSource(Source):
             self._fields = name_fields(types, self.notes)
             self.spec = {field: types[name] for name, field in self._fields.items()}
             self.notes.append(f'{" and ".join(map(repr, COUNTERS))} are left out: they count the frames')
-            self.metadata = self._describe()
+            self.metadata = self._describe(f'{root}/meta/stats.json')
 
     def name(self, entry: Episode) -> str:
         return f'{self._root}, episode {entry.number}'
@@ -105,16 +105,6 @@ class LeRobotSource(Source):
     def _expect(self, path: str) -> None:
         if not self._fs.exists(path):
             raise SourceError(path, 'is not there, as the facts of episodes say')
-
-    def _json(self, name: str) -> dict[str, Any]:
-        path = f'{self._root}/{name}'
-        with reading(path, 'JSON'):
-            if (size := self._fs.size(path) or 0) > MAX_METADATA_BYTES:
-                raise ValueError(f'expected at most {MAX_METADATA_BYTES} bytes, got {size}')
-            found = json.loads(self._fs.cat_file(path), parse_constant=lambda _: None)
-            if not isinstance(found, dict):
-                raise ValueError(f'expected an object, got {found!r:.80}')
-        return found
 
     def _table(self, path: str, wanted: Callable[[str], bool] = bool) -> pa.Table:
         """Returns the columns of a file whose names are wanted."""
@@ -163,9 +153,10 @@ class LeRobotSource(Source):
             return 'json[]'  # Lists of annotations.
         return type_of_arrays({dtype}, {shape if shape != (1,) else ()}) + '[]'
 
-    def _describe(self) -> dict[str, Any]:
+    def _describe(self, path: str) -> dict[str, Any]:
         info, fields = self._info, {}
-        stats = self._json('meta/stats.json') if self._fs.exists(f'{self._root}/meta/stats.json') else {}
+        has_stats = size_of(path, self._storage_options) is not None
+        stats = read_json(path, dict, self._storage_options) if has_stats else {}
         tasks = self._table(f'{self._root}/meta/tasks.{"parquet" if self._is_v3 else "jsonl"}')
         # The other column is an index of pandas, which may have no name.
         rows = sorted((row.pop('task_index'), *row.values()) for row in tasks.to_pylist())

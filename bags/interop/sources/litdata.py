@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from bags.interop.arrow_files import LITDATA_END
-from bags.interop.chunks import Chunk, ChunkSource, Column, chunk_path, numbers, split_images, split_pixels
+from bags.interop.chunks import Chunk, ChunkSource, Column, numbers, split_images, split_pixels
 from bags.interop.extensions import type_of
-from bags.interop.records import array_from, open_file, read_json
+from bags.interop.records import array_from, open_file, path_beside, read_json
 from bags.interop.source import Source
 from bags.interop.sources import arrow
 from bags.validation import at_least
@@ -100,7 +100,7 @@ def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, C
     ]
     codec = str(config.get('compression') or '')
     chunks = {
-        chunk_path(root, each['filename']): Chunk(
+        path_beside(root, each['filename']): Chunk(
             at_least('chunk_size', each['chunk_size'], 0), None, codec, level
         )
         for each in index['chunks']

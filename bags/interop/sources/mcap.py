@@ -64,7 +64,7 @@ class McapSource(Source):
 
     def __init__(self, paths: list[str]) -> None:
         super().__init__('mcap', {}, 0)
-        self._paths: list[str] = []
+        self.records: list[str] = []
         types: dict[str, str] = {}
         leaves: dict[str, list[Leaf]] = {}
         counts: Counter[str] = Counter()
@@ -78,12 +78,12 @@ class McapSource(Source):
                             raise SourceError(path, f'topic {topic!r}: {detail}')
                         if topic not in leaves and kind in reader.typestore.fielddefs:
                             leaves[topic] = _leaves_of_topic(reader, topic, kind)
-                self._paths.append(path)
+                self.records.append(path)
                 counts.update(topic for topic, _ in topics)
         if not leaves:
             nothing = ', '.join(paths), 'expected messages, found none'
             raise SourceError(*self.damaged[0] if self.damaged else nothing)
-        self.count = len(self._paths)
+        self.count = len(self.records)
         left_out = types.keys() - leaves.keys()
         self.notes += [f'topic {each!r} is left out: {types[each]} is not known' for each in sorted(left_out)]
         names: dict[tuple[str, Leaf | None], str] = {}
@@ -99,12 +99,6 @@ class McapSource(Source):
             self.spec[field] = f'{part.kind if part else "int(8)"}[]{"?" * (counts[topic] < self.count)}'
             about[field] = {'times': self._fields[topic, None]} if part else {'unit': 'ns'}
         self.metadata = {'topics': {topic: types[topic] for topic in sorted(leaves)}, 'fields': about}
-
-    def name(self, entry: str) -> str:
-        return entry
-
-    def entries(self, start: int = 0) -> Iterator[str]:
-        return iter(self._paths[start:])
 
     def load(self, entry: str) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bags.interop.chunks import Chunk, ChunkSource, Column, chunk_path, numbers, split_images, split_pixels
-from bags.interop.records import array_from, read_json
+from bags.interop.chunks import Chunk, ChunkSource, Column, numbers, split_images, split_pixels
+from bags.interop.records import array_from, path_beside, read_json
 from bags.validation import at_least
 
 __all__ = ['open_source']
@@ -56,7 +56,7 @@ def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, C
         if any(each[key] != first[key] for key in _COLUMNS):
             raise ValueError(f'expected the same columns in each shard, got others in shard {number}')
         file = each['zip_data'] or each['raw_data']
-        shards[chunk_path(root, file['basename'])] = Chunk(
+        shards[path_beside(root, file['basename'])] = Chunk(
             at_least('samples', each['samples'], 0),
             at_least('bytes', file['bytes'], 0),
             str(each['compression']) if each['zip_data'] else '',
