@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import itertools
 import os
@@ -32,7 +31,8 @@ from bags.interop.extensions import (
     type_of,
 )
 from bags.interop.lerobot import write_lerobot
-from bags.interop.table_export import write_parquet
+from bags.interop.parquet import write_parquet
+from bags.interop.target import Target
 from bags.progress import Advance
 from bags.progress import progress as show_progress
 from bags.validation import at_least, at_least_or_none, one_of
@@ -120,33 +120,20 @@ def export(
     names = select_whole(fields, dataset._types, 'export')
     if format != 'parquet':
         names = [name for name in names if name not in (KEY, WRITTEN_EXTENSIONS, key)]
-    import fsspec
-
-    fs, root = fsspec.core.url_to_fs(os.fspath(target), **(storage_options or {}))
-    if fs.exists(root) and fs.ls(root):
-        raise FileExistsError(errno.EEXIST, 'something is there already', os.fspath(target))
-    fs.makedirs(root, exist_ok=True)
-    written: set[str] = set()
-    try:
-        with show_progress('exporting', len(dataset), 'datapoints', show=progress) as advance:
-            if format == 'parquet':
-                return write_parquet(fs, root, dataset, names, shard_size, shard_length, written, advance)
-            if format == 'lerobot':
-                return write_lerobot(dataset, names, fs, root, written, advance)
-            if metadata := metadata_of_fields(dataset.metadata, names):
-                written.add(path := posixpath.join(root, METADATA))
-                fs.pipe_file(path, dump_metadata(metadata, dataset._types))
-            samples = _samples(dataset, names, key, advance)
-            if format == 'webdataset':
-                return _write_tars(fs, root, samples, shard_size, shard_length, written)
-            return _write_files(fs, root, samples, written)
-    except BaseException as exc:
-        for path in written:
-            if fs.exists(path):
-                fs.rm_file(path)
-        if isinstance(exc, OSError) and exc.filename is None and exc.errno is not None:
-            exc.filename = os.fspath(target)
-        raise
+    with (
+        Target(target, storage_options) as folder,
+        show_progress('exporting', len(dataset), 'datapoints', show=progress) as advance,
+    ):
+        if format == 'parquet':
+            return write_parquet(folder, dataset, names, shard_size, shard_length, advance)
+        if format == 'lerobot':
+            return write_lerobot(folder, dataset, names, advance)
+        if metadata := metadata_of_fields(dataset.metadata, names):
+            folder.write(METADATA, dump_metadata(metadata, dataset._types))
+        samples = _samples(dataset, names, key, advance)
+        if format == 'webdataset':
+            return _write_tars(folder, samples, shard_size, shard_length)
+        return _write_files(folder, samples)
 
 
 def _samples(
@@ -258,47 +245,33 @@ def _checked(where: str, name: str) -> str:
     return name
 
 
-def _write_files(fs: Any, root: str, samples: Iterator[Sample], written: set[str]) -> int:
-    """Writes the files of all datapoints, and adds their paths to `written`; returns how many there are."""
-    folders: set[str] = set()
+def _write_files(target: Target, samples: Iterator[Sample]) -> int:
+    """Writes the files of all datapoints; returns how many there are."""
     count = 0
     for key, files, are_named in samples:
         # An original name is added to the key even if the key ends with it.
         is_only = len(files) == 1 and not are_named
         for name, data in files:
-            path = posixpath.join(root, _checked(key, file_name(key, name, is_only)))
-            if path == posixpath.join(root, METADATA) and (path in written or data.lstrip()[:1] == b'{'):
-                raise SourceError(path, f'expected another key, got {key!r}: this file is for metadata')
-            if path in written:
-                raise SourceError(path, f'expected a key for each datapoint, got {key!r} twice')
-            written.add(path)
-            folder = posixpath.dirname(path)
-            if folder not in folders:
-                fs.makedirs(folder, exist_ok=True)
-                folders.add(folder)
-            fs.pipe_file(path, data)
+            path = _checked(key, file_name(key, name, is_only))
+            where = posixpath.join(target.path, path)
+            if path == METADATA and (path in target.files or data.lstrip()[:1] == b'{'):
+                raise SourceError(where, f'expected another key, got {key!r}: this file is for metadata')
+            if path in target.files:
+                raise SourceError(where, f'expected a key for each datapoint, got {key!r} twice')
+            target.write(path, data)
         count += len(files)
     return count
 
 
-def _write_tars(
-    fs: Any,
-    root: str,
-    samples: Iterator[Sample],
-    shard_size: int,
-    shard_length: int | None,
-    written: set[str],
-) -> int:
-    """Writes all files into tars, and adds the paths of these to `written`; returns how many files there are.
-
-    Each tar gets its name when it is complete.
-    """
+def _write_tars(target: Target, samples: Iterator[Sample], shard_size: int, shard_length: int | None) -> int:
+    """Writes all files into tars; returns how many files there are."""
     count = 0
     for number, first in enumerate(samples):
-        path = posixpath.join(root, f'{number:06}.tar')
-        written |= {path, path + '.new'}
         size = 0
-        with fs.open(path + '.new', 'wb') as file, tarfile.TarFile(fileobj=file, mode='w') as tar:
+        with (
+            target.create(f'{number:06}.tar') as file,
+            tarfile.TarFile(fileobj=file, mode='w') as tar,
+        ):
             for length, (key, files, _) in enumerate(itertools.chain([first], samples), 1):
                 stem = escape_key(key)
                 for name, data in files:
@@ -309,5 +282,4 @@ def _write_tars(
                 count += len(files)
                 if size >= shard_size or length == shard_length:
                     break
-        fs.mv(path + '.new', path)
     return count

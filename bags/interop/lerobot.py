@@ -21,6 +21,7 @@ from bags.errors import SourceError
 from bags.formats.pixels import frame_kind
 from bags.formats.signatures import identify
 from bags.interop.extensions import PICTURE_TYPES
+from bags.interop.target import Target
 from bags.maintenance.statistics import statistics
 from bags.media.remux import copy_obstacle, remux
 from bags.media.video_decoder import open_video
@@ -49,34 +50,14 @@ MAX_DEPTH_BITS = 12
 PIXELS = ['height', 'width', 'channels']
 
 
-def write_lerobot(
-    dataset: Dataset, names: list[str], fs: Any, root: str, written: set[str], advance: Advance
-) -> int:
-    """Writes a LeRobot dataset.
-
-    Args:
-        dataset: The dataset.
-        names: Its fields to write.
-        fs: An fsspec file system.
-        root: A new folder there.
-        written: Gets the path of each file.
-        advance: Reports datapoints and bytes.
-
-    Returns:
-        The number of files.
-
-    Raises:
-        SourceError: Sequences or videos of a datapoint that differ in length, or videos without a constant
-            frame rate.
-        TypeError: A field that LeRobot has no feature for.
-        ValueError: The metadata have no frame rate.
-    """
+def write_lerobot(target: Target, dataset: Dataset, names: list[str], advance: Advance) -> int:
+    """Writes a LeRobot dataset of some fields; returns the number of files."""
     import_optional('pyarrow', 'lerobot')
-    writer = _Writer(dataset, names, fs, root, written)
+    writer = _Writer(target, dataset, names)
     for index in range(len(dataset)):
         advance(1, writer.add(index))
     writer.write_meta()
-    return len(written)
+    return len(target.files)
 
 
 def _feature(name: str, dataset: Dataset) -> dict[str, Any]:
@@ -102,8 +83,8 @@ def _feature(name: str, dataset: Dataset) -> dict[str, Any]:
 class _Writer:
     """Writes the files of episodes, then those that describe them."""
 
-    def __init__(self, dataset: Dataset, names: list[str], fs: Any, root: str, written: set[str]) -> None:
-        self._dataset, self._fs, self._root, self._written = dataset, fs, root, written
+    def __init__(self, target: Target, dataset: Dataset, names: list[str]) -> None:
+        self._target, self._dataset = target, dataset
         self._about: Mapping[str, Any] = dataset.metadata.get('fields', {})
         self._fields = {name: _feature(name, dataset) for name in names if name not in COUNTERS[:3]}
         self._classes = dict(enumerate(self._about.get('task_index', {}).get('classes') or ()))
@@ -119,12 +100,6 @@ class _Writer:
         self._tasks: dict[str, int] = {}
         self._episodes: list[dict[str, Any]] = []
         self._frames = 0
-
-    def _write(self, path: str, data: bytes) -> None:
-        path = f'{self._root}/{path}'
-        self._fs.makedirs(path.rpartition('/')[0], exist_ok=True)
-        self._written.add(path)
-        self._fs.pipe_file(path, data)
 
     def add(self, index: int) -> int:
         """Writes an episode; returns its bytes, about."""
@@ -209,7 +184,7 @@ class _Writer:
         if feature['shape'] not in ([], shape):
             raise SourceError(where, f'expected frames of shape {feature["shape"]}, got {shape}')
         feature |= {'shape': shape, 'info': info}
-        self._write(VIDEO_PATH.format(video_key=name, **_place(index)), record)
+        self._target.write(VIDEO_PATH.format(video_key=name, **_place(index)), record)
         return times, timeline.end * timeline.time_base[0] / timeline.time_base[1]
 
     def _table(self, index: int, count: int, values: dict[str, Any], tasks: list[str]) -> pa.Table:
@@ -259,8 +234,8 @@ class _Writer:
             'chunks_size': FILES, 'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200,
             'data_path': DATA_PATH, 'video_path': VIDEO_PATH, 'features': features,
         }  # fmt: skip
-        self._write('meta/info.json', json.dumps(info, indent=4).encode())
-        self._write('meta/stats.json', json.dumps(self._statistics(), indent=4).encode())
+        self._target.write('meta/info.json', json.dumps(info, indent=4).encode())
+        self._target.write('meta/stats.json', json.dumps(self._statistics(), indent=4).encode())
 
     def _statistics(self) -> dict[str, Any]:
         """Returns the statistics of features as LeRobot has them: of cameras by channel, from 0 to 1."""
@@ -285,7 +260,7 @@ class _Writer:
 
         file = io.BytesIO()
         pq.write_table(table, file)
-        self._write(path, file.getvalue())
+        self._target.write(path, file.getvalue())
 
 
 def _place(number: int) -> dict[str, Any]:

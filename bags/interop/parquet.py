@@ -1,24 +1,31 @@
-"""The features of Hugging Face's datasets: the types that they stand for, and those of a dataset."""
+"""Parquet files with the features of Hugging Face's datasets: the types these stand for, and their writer."""
 
 from __future__ import annotations
 
 import functools
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from bags.dataset.arrow_types import MEDIA, array_text, dtype_of, import_pyarrow, is_list, shape_of, type_of
+from bags.dataset.base import Dataset
 from bags.dataset.metadata import Metadata
 from bags.dataset.selection import VIDEO_WORDS
 from bags.dataset.spec import FieldType, Spec
 from bags.interop.extensions import PICTURE_TYPES
+from bags.interop.target import Target
+from bags.progress import Advance
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ['as_stored', 'read_features', 'schema_with_features', 'type_of_feature']
+__all__ = ['read_features', 'type_of_feature', 'write_parquet']
 
 KEY = b'huggingface'
 """In the metadata of an Arrow schema."""
+ROW_GROUP_BYTES = 1 << 25
+"""Bytes of a row group, about."""
+PAGE_BYTES = 1 << 20
 _MEDIA = {'Image': 'image', 'Audio': 'audio', 'Video': 'video'}
 _SEQUENCES = ('List', 'LargeList', 'Sequence')
 _NAMES = {'halffloat': 'float16', 'float': 'float32', 'double': 'float64', 'date32[day]': 'date32'}
@@ -78,15 +85,65 @@ def _array_type(shape: Any, type: pa.DataType) -> str | None:
     return None if dtype is None else array_text(dtype, tuple(lengths))
 
 
-def schema_with_features(schema: pa.Schema, types: Spec, metadata: Metadata) -> pa.Schema:
+def write_parquet(
+    target: Target,
+    dataset: Dataset,
+    fields: list[str],
+    shard_size: int,
+    shard_length: int | None,
+    advance: Advance,
+) -> int:
+    """Writes files 000000.parquet, … of some fields; returns how many there are."""
+    pa = import_pyarrow()
+    import pyarrow.parquet as pq
+
+    types = {name: dataset._types[name] for name in fields}
+    reader = dataset.to_arrow(fields, media='bytes')
+    schema = _with_features(reader.schema, types, dataset.metadata)
+    batches = (
+        pa.RecordBatch.from_arrays(list(map(_as_stored, batch.columns, schema.types)), schema=schema)
+        for batch in reader
+    )
+    # Bytes of media are neither repeated nor compressible.
+    plain = [name for name in fields if types[name].word not in MEDIA]
+    count, batch = 0, next(batches, None)
+    while batch is not None or not count:
+        rows = 0
+        # Readers hold a page, which by default has 1024 rows at least.
+        mean = 1 if batch is None else batch.nbytes // batch.num_rows
+        page = max(1, min(1024, PAGE_BYTES // max(1, mean)))
+        with (
+            target.create(f'{count:06}.parquet') as file,
+            pq.ParquetWriter(
+                file, schema, use_dictionary=plain, write_statistics=plain, write_batch_size=page
+            ) as writer,
+        ):
+            group: list[Any] = []
+            while batch is not None:
+                size = sum(part.nbytes for part in group)
+                mean = max(1, batch.nbytes // batch.num_rows)
+                left = (shard_size - file.tell() - size) // mean + 1
+                limit = min(batch.num_rows, max(1, left), (shard_length or sys.maxsize) - rows)
+                group.append(batch.slice(0, limit))
+                rows += limit
+                advance(limit, group[-1].nbytes)
+                batch = batch.slice(limit) if limit < batch.num_rows else next(batches, None)
+                size += group[-1].nbytes
+                is_full = rows == shard_length or file.tell() + size >= shard_size
+                if size >= ROW_GROUP_BYTES or is_full or batch is None:
+                    writer.write_table(pa.Table.from_batches(group))
+                    group = []
+                if is_full:
+                    break
+        count += 1
+    return count
+
+
+def _with_features(schema: pa.Schema, types: Spec, metadata: Metadata) -> pa.Schema:
     """Returns the schema of columns as the library datasets stores them, with their features as metadata.
 
-    It uses features only where it would have written the same Arrow type.
-
-    Args:
-        schema: Of fields with the bytes of pictures, videos and recordings.
-        types: The types of the fields.
-        metadata: Of the dataset; the `classes` of a field make it a `ClassLabel`.
+    The `classes` of a field in the metadata make it a `ClassLabel`. A feature is used only where the library
+    would have written the same Arrow type.
     """
     pa = import_pyarrow()
     features, columns = {}, []
@@ -107,7 +164,7 @@ def schema_with_features(schema: pa.Schema, types: Spec, metadata: Metadata) -> 
     return pa.schema(columns, {**schema.metadata, KEY: json.dumps({'info': {'features': features}})})
 
 
-def as_stored(column: pa.Array, type: pa.DataType) -> pa.Array:
+def _as_stored(column: pa.Array, type: pa.DataType) -> pa.Array:
     """Returns a column as the library datasets stores it: media as structs of bytes and path."""
     pa = import_pyarrow()
     if (
@@ -115,7 +172,7 @@ def as_stored(column: pa.Array, type: pa.DataType) -> pa.Array:
         and pa.types.is_struct(type.value_type)
         and pa.types.is_binary(column.type.value_type)
     ):
-        files = as_stored(column.values, type.value_type)
+        files = _as_stored(column.values, type.value_type)
         return pa.ListArray.from_arrays(column.offsets, files, mask=column.is_null())
     if pa.types.is_struct(type) and pa.types.is_binary(column.type):
         paths = pa.nulls(len(column), pa.string())
