@@ -19,7 +19,7 @@ from bags.dataset.fingerprint import fingerprint
 from bags.dataset.metadata import metadata_of_fields
 from bags.dataset.open import open as open_dataset
 from bags.dataset.refs import RefsFormat
-from bags.dataset.resume import ProgressLog
+from bags.dataset.resume import ProgressLog, resumed
 from bags.dataset.selection import Fields, select_whole
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.dataset.spec import Spec, parse_spec
@@ -147,7 +147,7 @@ def copy(
         }
         log = ProgressLog(writer, made_from, resume)
         noted = log.state.get('skipped', [])
-        position, skipped = _resumed(len(writer), noted)
+        position, skipped = resumed(len(writer), [Skipped(*entry) for entry in noted])
         log.state['skipped'] = skipped
         if len(skipped) < len(noted):
             log.save()
@@ -224,16 +224,3 @@ def _compressions(
         elif source is not None and how.trained and source.trained:
             asked[name] = source  # Use the same dictionary.
     return asked, again
-
-
-def _resumed(length: int, skipped: list[Any]) -> tuple[int, list[Skipped]]:
-    """Returns where a copy of so many datapoints continues, and which were skipped before that.
-
-    A datapoint may have been skipped after others that were written but not yet durable. It is read again.
-    """
-    position, before = length, []
-    for entry in sorted(Skipped(*entry) for entry in skipped):
-        if entry.datapoint <= position:
-            before.append(entry)
-            position += 1
-    return position, before

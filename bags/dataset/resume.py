@@ -12,8 +12,8 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, TypeVar
 
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import SUFFIX
@@ -39,7 +39,10 @@ __all__ = [
     'is_temporary',
     'remove_files',
     'replacement',
+    'resumed',
 ]
+
+_Skipped = TypeVar('_Skipped', bound=Sequence[Any])
 
 MARK = 'unfinished'
 MARK_TEXT = b'This dataset is being written, or its writer ended early: resume=True continues it.\n'
@@ -174,6 +177,26 @@ class ProgressLog:
     def save(self) -> None:
         """Writes source and state, atomically."""
         self._store.replace(self._path, json.dumps({**self._source, 'state': self.state}).encode())
+
+
+def resumed(
+    length: int, skipped: Iterable[_Skipped], count: Callable[[_Skipped], int] = lambda _: 1
+) -> tuple[int, list[_Skipped]]:
+    """Returns the input with which to continue after some datapoints, and what was skipped before it.
+
+    Inputs may have been skipped after others that were written but not yet durable. They are read again.
+
+    Args:
+        length: Datapoints.
+        skipped: Begin with the number of an input.
+        count: Returns how many inputs one of them is.
+    """
+    position, before = length, []
+    for entry in sorted(skipped, key=lambda entry: entry[0]):
+        if entry[0] <= position:
+            before.append(entry)
+            position += count(entry)
+    return position, before
 
 
 def _difference(name: str, found: Any, given: Any) -> str:

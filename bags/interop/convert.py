@@ -13,7 +13,7 @@ from bags.dataset.field_writer import Compression
 from bags.dataset.metadata import METADATA, Metadata, dump_metadata
 from bags.dataset.open import open as open_dataset
 from bags.dataset.registry import encoders
-from bags.dataset.resume import ProgressLog
+from bags.dataset.resume import ProgressLog, resumed
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.dataset.spec import parse_spec
 from bags.errors import EncodeError, SourceError
@@ -119,9 +119,12 @@ def convert(
             entries = source.entries() if not start else _remaining(source, writer, storage)
         else:
             log = ProgressLog(writer, {'kind': source.format, 'length': source.count}, resume)
-            left_out: list[tuple[int, str, str, int]] = log.state.setdefault('skipped', [])
+            noted: list[list[Any]] = log.state.get('skipped', [])
+            start, left_out = resumed(len(writer), noted, lambda entry: int(entry[3]))
+            log.state['skipped'] = left_out
+            if len(left_out) < len(noted):
+                log.save()
             skipped += [(name, detail) for _, name, detail, _ in left_out]
-            start = _position(len(writer), [(position, length) for position, _, _, length in left_out])
             entries = source.entries(start)
         loaded = _load(source, entries, workers if source.loads_in_threads else 1)
         with show_progress('importing', source.count - start, 'datapoints', show=progress) as advance:
@@ -134,8 +137,8 @@ def convert(
                     if on_error == 'raise':
                         raise
                     skipped.append((exc.name, exc.detail))
-                    if log is not None:  # Saved before a later datapoint is written: see _position.
-                        left_out.append((start, exc.name, exc.detail, length))
+                    if log is not None:  # Saved before a later datapoint is written: see `resumed`.
+                        left_out.append([start, exc.name, exc.detail, length])
                         log.save()
                 start += length
                 advance(length, writer.size - before)
@@ -174,14 +177,6 @@ def _remaining(source: FileSource, writer: ShardedDatasetWriter, storage: dict[s
         if number >= len(writer) and entry.key == last:
             return entries
     raise SourceError(writer.directory, f'expected a source with its last datapoint, {last!r}, to resume')
-
-
-def _position(written: int, skipped: list[tuple[int, int]]) -> int:
-    """Returns the datapoint of the source with which to continue after some that are written or skipped."""
-    position = written
-    for start, length in skipped:
-        position += length if start <= position else 0
-    return position
 
 
 def _load(

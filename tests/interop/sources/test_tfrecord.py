@@ -1,5 +1,6 @@
 """Import of TFRecord files, written and read by TensorFlow: see make_golden_streams.py."""
 
+import json
 import signal
 import struct
 import subprocess
@@ -66,6 +67,21 @@ def test_a_checksum_that_differs_names_file_and_record(tmp_path):
     assert [name for name, _ in done.skipped] == [f'{tmp_path}/a.tfrecord, record 4']
     (tmp_path / 'a.tfrecord').write_bytes(RECORDS.read_bytes())
     assert bags.convert(tmp_path / 'a.tfrecord', tmp_path / 'out', resume=True).datapoints == 6
+
+
+def test_records_skipped_before_those_written_were_durable_are_read_again(tmp_path):
+    data = bytearray(RECORDS.read_bytes())
+    start, _ = records(data)[4]
+    data[start] ^= 1
+    (tmp_path / 'a.tfrecord').write_bytes(data)
+    with pytest.raises(bags.SourceError, match='record 4'):
+        bags.convert(tmp_path / 'a.tfrecord', tmp_path / 'out')
+    log = tmp_path / 'out/source.json'  # As a crash leaves it that loses datapoints before the skipped one.
+    log.write_text(json.dumps(json.loads(log.read_text()) | {'state': {'skipped': [[5, 'a', 'b', 1]]}}))
+    (tmp_path / 'a.tfrecord').write_bytes(RECORDS.read_bytes())
+    done = bags.convert(tmp_path / 'a.tfrecord', tmp_path / 'out', resume=True)
+    assert (done.datapoints, done.skipped) == (6, [])
+    assert json.loads(log.read_text())['state'] == {'skipped': []}
 
 
 def test_a_file_cut_off_anywhere_or_with_a_damaged_length(tmp_path):
