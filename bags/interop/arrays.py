@@ -38,16 +38,7 @@ _Facts = tuple[str, Shape, bool]
 
 
 class ArraySource(Source):
-    """Datapoints that are arrays by name. Fields are named after them, with dots for slashes.
-
-    Args:
-        format: Name of the format.
-        records: What `open` needs for each datapoint.
-        damaged: Files without any, and why.
-
-    Raises:
-        SourceError: No datapoint has an array.
-    """
+    """Datapoints that are arrays by name. Fields are named after them, with dots for slashes."""
 
     def __init__(self, format: str, records: Sequence[Any], damaged: Iterable[tuple[str, str]] = ()) -> None:
         super().__init__(format, {}, 0)
@@ -199,9 +190,6 @@ def split_episodes(names: Iterable[str]) -> tuple[list[str], list[str]]:
 
     They are the groups of `data`, or of the root, if all of these have a number at the end; else the root
     alone, ''.
-
-    Args:
-        names: Paths of arrays.
     """
     for parent in ('data/', ''):
         inside = [name for name in names if name.startswith(parent)]

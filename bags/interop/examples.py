@@ -79,10 +79,7 @@ def open_examples(
 class ExampleSource(RecordSource):
     """Examples in the records of files.
 
-    Args:
-        format, files, read: As of `RecordSource`.
-        columns: By field.
-        looked_at: Number of records from which these come; None if examples may have more features.
+    Their columns come from `looked_at` records; if that is None, they may have other features too.
     """
 
     def __init__(
@@ -230,11 +227,7 @@ def _word(values: list[bytes]) -> str:
 
 
 def _parse_example(data: bytes) -> Example:
-    """Returns the features of a SequenceExample, which an Example is too, without feature lists.
-
-    Raises:
-        ValueError: It is another message, or none.
-    """
+    """Returns the features of a SequenceExample, which an Example is too, without feature lists."""
     try:
         message = _message().FromString(data)
     except Exception as exc:  # google.protobuf.message.DecodeError

@@ -78,11 +78,7 @@ def type_of(extension: str) -> str:
 
 
 def one_image_field(datapoints: Iterable[Collection[str]]) -> Callable[[str], str]:
-    """Returns what renames fields to `image`: pictures of several formats, of which no datapoint has two.
-
-    Args:
-        datapoints: The fields of each datapoint, named by the extensions of their files.
-    """
+    """Returns what renames fields to `image`: pictures of several formats, of which no datapoint has two."""
     found: set[str] = set()
     for fields in datapoints:
         pictures = {field for field in fields if _TYPES.get(field) in PICTURE_TYPES}

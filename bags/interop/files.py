@@ -56,12 +56,7 @@ Kind = tuple[frozenset[str], frozenset[str], bool]
 
 
 class FileSource(Source):
-    """Files, each of which becomes a record byte for byte. The field `KEY` holds their names.
-
-    Args:
-        format: 'folder' or 'webdataset'.
-        layout: How files are grouped into datapoints.
-    """
+    """Files, each of which becomes a record byte for byte. The field `KEY` holds their names."""
 
     def __init__(self, format: str, layout: str) -> None:
         super().__init__(format, {}, 0)
@@ -138,9 +133,6 @@ def checked_value(name: str, word: str, data: Any) -> Any:
     """Returns the value to append for the content of the file `name`, after a check of its structure.
 
     That is the content itself, bytes or a map. Of types that have no file format, numbers are parsed.
-
-    Raises:
-        SourceError: It is not of the type, or truncated.
     """
     try:
         if word in MEDIA_FORMATS:

@@ -164,11 +164,7 @@ def find_layout(names: list[str]) -> str:
 
 
 def group(names: Iterable[str], layout: str) -> list[Group]:
-    """Groups files into datapoints, sorted by key.
-
-    Raises:
-        SourceError: Two files would be the same field of one datapoint, or the layout does not fit.
-    """
+    """Groups files into datapoints, sorted by key."""
     if layout == 'episodes':
         return _episodes(sorted(names))
     groups: dict[str, dict[str, str | list[str]]] = {}

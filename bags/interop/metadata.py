@@ -28,31 +28,17 @@ _FLOAT = re.compile(r'[+-]?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[
 
 
 class Metadata:
-    """The rows of all tables of a folder.
-
-    Attributes:
-        tables: The paths of the tables in the folder.
-        rows: By the path of a file, the text of each field that has a value.
-        types: The type of each field.
-    """
+    """The rows of all tables of a folder."""
 
     def __init__(self) -> None:
-        self.tables: list[str] = []
+        self.tables: list[str] = []  # Their paths in the folder.
         self.rows: dict[str, dict[str, Any]] = {}
+        """By the path of a file, the text of each field that has a value."""
         self.types: dict[str, str] = {}
 
 
 def read_metadata(root: str, names: Iterable[str], read: Callable[[str], bytes]) -> Metadata:
-    """Reads the tables among the files of a folder.
-
-    Args:
-        root: The folder.
-        names: Its files, by their paths in it.
-        read: Returns the content of a file.
-
-    Raises:
-        SourceError: A table that is damaged, or names a file that does not exist, or one twice.
-    """
+    """Reads the tables among the files of a folder, given by their paths in it."""
     found, values = Metadata(), dict[str, list[Any]]()
     known = set(names)
     for table in sorted(name for name in known if posixpath.basename(name) in NAMES):
@@ -88,11 +74,7 @@ def read_metadata(root: str, names: Iterable[str], read: Callable[[str], bytes])
 
 
 def join(files: Iterable[str], metadata: Metadata) -> dict[str, str]:
-    """Returns the columns of the files of a datapoint.
-
-    Raises:
-        SourceError: Two of its files have a value for one column.
-    """
+    """Returns the columns of the files of a datapoint."""
     joined: dict[str, str] = {}
     for file in files:
         for field, value in metadata.rows.get(file, {}).items():

@@ -181,12 +181,7 @@ def _fits(format: str, name: str) -> bool:
 
 
 def _format_of(names: list[str], paths: list[str]) -> str:
-    """Returns the format of a source by the names of its files: 'folder' for those of no other format.
-
-    Args:
-        names: Of the files in the folder, if the source is one.
-        paths: The source.
-    """
+    """Returns the format of a source by its paths, or by the files in the folder that it is."""
     own = [name for name in names if not any(fnmatch.fnmatchcase(name.lower(), each) for each in _BESIDE)]
     for format, (_, _, marker, *_) in FORMATS.items():
         if marker is None:

@@ -42,12 +42,7 @@ def read_features(schema: pa.Schema) -> dict[str, Any]:
 
 
 def type_of_feature(feature: Any, type: pa.DataType) -> tuple[str, list[str] | None]:
-    """Returns the type of field for a column, and the names of its classes.
-
-    Args:
-        feature: The feature of the column; a type for the Arrow type alone if there is none.
-        type: The Arrow type of the column.
-    """
+    """Returns the type of field for a column, by its feature if it has one, and the names of its classes."""
     pa = import_pyarrow()
     if isinstance(feature, list) and len(feature) == 1:  # As written before version 4.
         feature = {'_type': 'List', 'feature': feature[0]}

@@ -49,14 +49,7 @@ class Record(NamedTuple):
 
 
 class RecordSource(Source):
-    """The records of files, one file after the other; each becomes a datapoint.
-
-    Args:
-        format: Its name.
-        spec: The type of each field.
-        files: The number of records of each file.
-        read: Reads a file.
-    """
+    """The records of files, whose number is given for each; each record becomes a datapoint."""
 
     def __init__(self, format: str, spec: dict[str, str], files: Mapping[str, int], read: Read) -> None:
         super().__init__(format, spec, sum(files.values()))
@@ -92,11 +85,7 @@ class RecordSource(Source):
 
     @abc.abstractmethod
     def decode(self, entry: Record, data: bytes) -> Mapping[str, Any]:
-        """Returns the datapoint of a record; several threads call this.
-
-        Raises:
-            ValueError: It is damaged; `load` adds the file and the record.
-        """
+        """Returns the datapoint of a record, or raises ValueError, to which `load` adds file and record."""
 
 
 class Bytes(RecordSource):
@@ -191,11 +180,7 @@ def _detail(exc: Exception) -> str:
 
 
 def array_from(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
-    """Returns the array of some bytes, or a scalar of Python if it has no dimension.
-
-    Raises:
-        ValueError: More or fewer bytes than the shape needs.
-    """
+    """Returns the array of some bytes, or a scalar of Python if it has no dimension."""
     fixed = abs(int(np.prod(shape, dtype=object))) * dtype.itemsize
     if len(data) != fixed and not (-1 in shape and fixed and len(data) % fixed == 0):
         expected = str(shape).replace('-1', '?')

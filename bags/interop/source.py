@@ -145,11 +145,7 @@ def type_of_numbers(dtype: np.dtype[Any], shape: Sequence[int] = ()) -> str:
 def name_fields(names: Iterable[str], notes: list[str]) -> dict[str, str]:
     """Returns the names of fields by the names in a source: letters, digits and `_.-`, each once.
 
-    A slash becomes a dot.
-
-    Args:
-        names: In the source.
-        notes: Get a sentence for each that is renamed.
+    A slash becomes a dot. The notes get a sentence for each that is renamed.
     """
     fields: dict[str, str] = {}
     taken: set[str] = set()

@@ -48,11 +48,7 @@ class ExampleColumn(NamedTuple):
 def read_features(
     folder: str, storage_options: Mapping[str, Any] | None, notes: list[str]
 ) -> tuple[dict[str, ExampleColumn], Metadata] | None:
-    """Returns the column of each field, and the metadata: names of classes; None without `features.json`.
-
-    Raises:
-        SourceError: A `features.json` that is damaged, or has a feature that cannot be a field.
-    """
+    """Returns the column of each field, and the metadata: names of classes; None without `features.json`."""
     path = f'{folder}/features.json'
     if size_of(path, storage_options) is None:
         return None
@@ -92,10 +88,7 @@ def _fields(
 def _leaves(
     feature: Mapping[str, Any], key: str, levels: int
 ) -> Iterator[tuple[ExampleColumn, Mapping[str, Any]]]:
-    """Yields the column of each feature that has no others in it, and the feature.
-
-    `levels` is how many sequences it is in.
-    """
+    """Yields the column of each feature that has no others in it, in `levels` sequences, and the feature."""
     if 'featuresDict' in feature:
         for name, each in feature['featuresDict']['features'].items():
             yield from _leaves(each, f'{key}/{name}' if key else name, levels)

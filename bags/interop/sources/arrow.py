@@ -73,11 +73,7 @@ def _files_of(state: str, options: Mapping[str, Any] | None) -> list[str]:
 
 
 class ArrowSource(Source):
-    """The rows of Parquet and Arrow files of one schema, one file after the other.
-
-    Raises:
-        SourceError: No file can be read, or their columns differ.
-    """
+    """The rows of Parquet and Arrow files of one schema, one file after the other."""
 
     loads_in_threads = False  # Batches are converted as a whole, in `entries`.
 

@@ -11,6 +11,7 @@ import numpy as np
 from bags.errors import SourceError
 from bags.interop.arrays import ArraySource, natural_order, split_episodes
 from bags.interop.extensions import KEY
+from bags.interop.records import open_file
 from bags.interop.source import list_paths, reading
 
 __all__ = ['HDF5Source', 'open_source']
@@ -34,7 +35,7 @@ class HDF5Source(ArraySource):
     """
 
     def __init__(self, paths: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
-        self._storage_options = dict(storage_options or {})
+        self._storage_options = storage_options
         episodes: list[Episode] = []
         metadata: dict[str, Any] = {}
         left_out: dict[str, None] = {}
@@ -79,11 +80,13 @@ class HDF5Source(ArraySource):
 
     @contextmanager
     def _file(self, path: str) -> Iterator[Any]:
-        import fsspec
         import h5py
 
-        fs, inside = fsspec.core.url_to_fs(path, **self._storage_options)
-        with reading(path, 'HDF5'), fs.open(inside, 'rb') as stream, h5py.File(stream, 'r') as file:
+        with (
+            reading(path, 'HDF5'),
+            open_file(path, self._storage_options) as stream,
+            h5py.File(stream, 'r') as file,
+        ):
             yield file
 
 

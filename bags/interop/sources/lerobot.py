@@ -54,11 +54,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = No
 
 
 class LeRobotSource(Source):
-    """The episodes of a LeRobot dataset.
-
-    Raises:
-        SourceError: Not a LeRobot dataset of version 2 or 3, or its tables are damaged.
-    """
+    """The episodes of a LeRobot dataset of version 2 or 3."""
 
     def __init__(self, root: str, storage_options: Mapping[str, Any] | None = None) -> None:
         import fsspec

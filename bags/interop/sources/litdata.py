@@ -61,11 +61,7 @@ _LEAVES = {
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> Source:
-    """Returns the source of a folder that `litdata.optimize` wrote.
-
-    Raises:
-        SourceError: An index that is damaged, encrypted chunks, or leaves of an unknown format.
-    """
+    """Returns the source of a folder that `litdata.optimize` wrote."""
     root = paths[0].rstrip('/')
     columns, chunks = read_json(f'{root}/index.json', functools.partial(_parse, root), storage_options)
     source = ChunkSource('litdata', columns, chunks, storage_options)

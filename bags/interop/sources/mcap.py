@@ -56,11 +56,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = No
 
 
 class McapSource(Source):
-    """Recordings. Of topic `/arm/state` the times are `arm.state_time`, in ns, and the fields `arm.state.…`.
-
-    Raises:
-        SourceError: No recording can be read, or a topic has messages of different types in them.
-    """
+    """Recordings. Times of topic `/arm/state` are `arm.state_time`, in ns, fields of it `arm.state.…`."""
 
     def __init__(self, paths: list[str]) -> None:
         super().__init__('mcap', {}, 0)

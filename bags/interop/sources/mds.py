@@ -36,11 +36,7 @@ _ENCODINGS = {
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> ChunkSource:
-    """Returns the source of a folder of MDS.
-
-    Raises:
-        SourceError: An index that is damaged, or whose shards differ in their columns; an unknown encoding.
-    """
+    """Returns the source of a folder of MDS."""
     root = paths[0].rstrip('/')
     columns, shards = read_json(f'{root}/index.json', functools.partial(_parse, root), storage_options)
     return ChunkSource('mds', columns, shards, storage_options)

@@ -12,6 +12,7 @@ import numpy as np
 from bags.interop.arrays import ArraySource, natural_order
 from bags.interop.extensions import KEY
 from bags.interop.files import read_npy_header
+from bags.interop.records import open_file
 from bags.interop.source import list_paths, reading
 
 __all__ = ['NpzSource', 'open_source']
@@ -21,16 +22,14 @@ class NpzSource(ArraySource):
     """The arrays of each file as a datapoint."""
 
     def __init__(self, paths: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
-        self._storage_options = dict(storage_options or {})
+        self._storage_options = storage_options
         super().__init__('npz', sorted(list_paths(paths, storage_options), key=natural_order))
 
     @contextmanager
     def open(self, record: str) -> Iterator[dict[str, Any]]:
-        import fsspec
-
         with (
             reading(record, '.npz'),
-            fsspec.open(record, 'rb', **self._storage_options) as file,
+            open_file(record, self._storage_options) as file,
             np.lib.npyio.NpzFile(file) as arrays,
         ):
             key = np.asarray(record.rpartition('/')[2].rpartition('.')[0])
