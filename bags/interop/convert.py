@@ -114,7 +114,7 @@ def convert(
         **storage,
     ) as writer:
         log: ProgressLog | None = None
-        if isinstance(source, FileSource):
+        if isinstance(source, FileSource) and source.key_field == KEY:
             start = len(writer)
             entries = source.entries() if not start else _remaining(source, writer, storage)
         else:

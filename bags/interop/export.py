@@ -17,19 +17,11 @@ from bags.dataset.columns import read_values
 from bags.dataset.metadata import METADATA, dump_metadata, metadata_of_fields
 from bags.dataset.open import open_with_known_decoders
 from bags.dataset.selection import Fields, select_whole
-from bags.dataset.spec import FieldType
 from bags.errors import SourceError
 from bags.formats.signatures import EXTENSIONS, HEAD_BYTES, identify
 from bags.indexing import Int64s
-from bags.interop.extensions import (
-    KEY,
-    PICTURE_TYPES,
-    WRITTEN_EXTENSIONS,
-    escape_key,
-    extension_of,
-    file_name,
-    type_of,
-)
+from bags.interop.exported import EXPORT, NUMBERS, is_one_array, names_of, names_tell_types
+from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, escape_key, file_name
 from bags.interop.lerobot import write_lerobot
 from bags.interop.parquet import write_parquet
 from bags.interop.target import Target
@@ -39,17 +31,18 @@ from bags.validation import at_least, at_least_or_none, one_of
 
 __all__ = ['export']
 
-NUMBERS = ('int', 'uint', 'float', 'bool', 'i64', 'u64')
 KEYS = ('utf8', 'int', 'uint', 'i64', 'u64')
 BATCH_BYTES = 1 << 24
 """Bytes that are read at a time, about."""
 MAX_BATCH = 64
 """Datapoints that are read at a time."""
+MAX_LABELS = 1 << 16
+"""Labels that are compared with keys at a time."""
 
 File = tuple[str, bytes]
 """What follows the key in the name of a file, and its content."""
 Sample = tuple[str, list[File], bool]
-"""A key, the files of its datapoint, and whether these have their original names."""
+"""A key, the files of its datapoint, and whether the key may be the whole name of the only one."""
 
 
 def export(
@@ -72,8 +65,8 @@ def export(
     File names are `KEY.FIELD.EXTENSION`: the field `__key__`, or the index of the datapoint; the field; and
     an extension that fits the type, unless the field ends in one. Numbers become text; arrays, and sequences
     of numbers or of `array(…)`, become `.npy`; other sequences `KEY.FIELD.000003.EXTENSION` for each item.
-    Missing values have no file. Metadata are in `metadata.json`, which `convert` reads. An export that fails
-    removes what it wrote.
+    Missing values have no file. Metadata are in `metadata.json`, with the types of the fields where the names
+    of files do not tell them; `convert` reads both from there. An export that fails removes what it wrote.
 
     Parquet files `000000.parquet`, … have a column for each field, as `Dataset.to_arrow` makes it, with the
     bytes of pictures, videos and recordings. Their metadata have the types for `convert`, and features for
@@ -118,7 +111,7 @@ def export(
         if format == 'parquet':
             raise TypeError(f'key: expected none for Parquet, whose columns are the fields, got {key!r}')
     names = select_whole(fields, dataset._types, 'export')
-    if format != 'parquet':
+    if format == 'lerobot':
         names = [name for name in names if name not in (KEY, WRITTEN_EXTENSIONS, key)]
     with (
         Target(target, storage_options) as folder,
@@ -128,19 +121,45 @@ def export(
             return write_parquet(folder, dataset, names, shard_size, shard_length, advance)
         if format == 'lerobot':
             return write_lerobot(folder, dataset, names, advance)
-        if metadata := metadata_of_fields(dataset.metadata, names):
+        metadata = metadata_of_fields(dataset.metadata, names)
+        key = key or KEY
+        files = [name for name in names if name != key]
+        is_told = key == KEY and _names_tell(dataset, files)
+        if is_told:
+            files = [name for name in files if name not in (WRITTEN_EXTENSIONS, 'label')]
+        else:
+            spec = {name: dataset.spec[name] for name in names}
+            metadata = {**metadata, EXPORT: {'spec': spec, 'key': key if key in names else ''}}
+        if metadata:
             folder.write(METADATA, dump_metadata(metadata, dataset._types))
-        samples = _samples(dataset, names, key, advance)
+        samples = _samples(dataset, files, key, is_told, advance)
         if format == 'webdataset':
             return _write_tars(folder, samples, shard_size, shard_length)
-        return _write_files(folder, samples)
+        return _write_files(folder, samples, is_told)
+
+
+def _names_tell(dataset: Dataset, fields: list[str]) -> bool:
+    """Tells whether an import finds the fields again by the names of their files."""
+    others = [name for name in fields if name != WRITTEN_EXTENSIONS]
+    if 'label' in others and dataset._types['label'].text == 'utf8' and KEY in dataset._types:
+        # Of class folders: the first part of the key.
+        others.remove('label')
+        columns = (
+            dataset._read(indices, {'label': True, KEY: True}, read_values)
+            for indices in np.split(np.arange(len(dataset)), range(MAX_LABELS, len(dataset), MAX_LABELS))
+        )
+        rows = (
+            (label, key) for found in columns for label, key in zip(found['label'], found[KEY], strict=True)
+        )
+        if any(key.split('/', maxsplit=1)[0] != label for label, key in rows):
+            return False
+    return names_tell_types(dataset._types, others)
 
 
 def _samples(
-    dataset: Dataset, fields: list[str], key_field: str | None, advance: Advance
+    dataset: Dataset, fields: list[str], key_field: str, is_told: bool, advance: Advance
 ) -> Iterator[Sample]:
     """Yields the files of each datapoint; reports them as written when the next one is asked for."""
-    key_field = key_field or KEY
     names = {name: True for name in (key_field, WRITTEN_EXTENSIONS) if name in dataset._types}
     previous = None
     start, step = 0, 1
@@ -149,7 +168,7 @@ def _samples(
         columns = {field: _column(dataset, field, indices) for field in fields}
         found: dict[str, Any] = dataset._read(indices, names, read_values)
         keys = found.get(key_field) or [f'{index:09}' for index in indices.tolist()]
-        extensions = found.get(WRITTEN_EXTENSIONS) or [None] * len(indices)
+        extensions = (is_told and found.get(WRITTEN_EXTENSIONS)) or [None] * len(indices)
         batch_size = 0
         for position, value in enumerate(keys):
             key, where = str(value), f'datapoint {start + position}, field {key_field!r}'
@@ -164,11 +183,8 @@ def _samples(
                 for field, column in columns.items()
                 for name, data in column[position]
             ]
-            if 'label' in dataset._types and key_field == KEY:
-                # The label of a class folder is the first part of the key already.
-                label = 'label.txt', key.split('/', maxsplit=1)[0].encode()
-                files = [file for file in files if file != label]
-            yield key, sorted(files), bool(original)
+            # An original name is added to the key even if the key ends with it.
+            yield key, sorted(files), is_told and len(files) == 1 and not original
             size = sum(len(data) for _, data in files)
             advance(1, size)
             batch_size += size
@@ -179,30 +195,18 @@ def _samples(
 def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
     """Returns the files of a field, for each datapoint."""
     kind = dataset._types[field]
-    is_one_file = not kind.sequence or _is_one_file(kind)
-    name = extension_of(field, 'array' if kind.sequence and is_one_file else kind.word)
-    # Of these, only the content tells the format, unless the field is named after it.
-    named = (kind.word, *PICTURE_TYPES) if kind.word == 'image' else (kind.word,)
-    is_media = kind.word in ('image', 'video', 'audio') and type_of(name) not in named
+    stem, suffix, is_numbered, is_media = names_of(field, kind)
 
-    def file(name: str, data: bytes) -> File:
+    def file(data: bytes, number: str = '') -> File:
         extension = EXTENSIONS.get(identify(data[:HEAD_BYTES])) if is_media else None
         if kind.word == 'audio' and extension in ('mp4', 'mov'):
             extension = 'm4a'
-        return f'{name}.{extension}' if extension else name, data
+        return f'{stem}{number}{suffix}' + (f'.{extension}' if extension else ''), data
 
     contents = _contents(dataset, field, indices)
-    if is_one_file:
-        return [[] if data is None else [file(name, data)] for data in contents]
-    # `frames` of jpeg is frames.000003.jpg, and `jpg` jpg.000003.jpg; video and audio get theirs later.
-    stem, _, extension = name.rpartition('.')
-    if is_media or (type_of(extension) == 'bytes' and kind.word != 'array'):
-        stem, extension = name or field, ''
-    names = stem or extension, f'.{extension}' if extension else ''
-    return [
-        [file(f'{names[0]}.{item:06}{names[1]}', data) for item, data in enumerate(items)]
-        for items in contents
-    ]
+    if is_numbered:
+        return [[file(data, f'.{item:06}') for item, data in enumerate(items)] for items in contents]
+    return [[] if data is None else [file(data)] for data in contents]
 
 
 def _contents(dataset: Dataset, field: str, indices: Int64s) -> list[Any]:
@@ -210,7 +214,7 @@ def _contents(dataset: Dataset, field: str, indices: Int64s) -> list[Any]:
     kind = dataset._types[field]
     if kind.word in NUMBERS or kind.word == 'array':
         values = dataset._read(indices, {field: True}, read_values)[field]
-        if kind.sequence and not _is_one_file(kind):
+        if kind.sequence and not is_one_array(kind):
             return [list(map(_as_npy, items or ())) for items in values]
         as_file = _as_npy if kind.sequence or kind.word == 'array' else _as_text
         return [None if value is None else as_file(value) for value in values]
@@ -221,11 +225,6 @@ def _contents(dataset: Dataset, field: str, indices: Int64s) -> list[Any]:
     items = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
     records = iter(dataset._records(rows, field, items))
     return [list(itertools.islice(records, count)) for count in counts.tolist()]
-
-
-def _is_one_file(kind: FieldType) -> bool:
-    """Whether a sequence becomes one array (n, *shape): of items of a fixed size."""
-    return kind.word in NUMBERS or (kind.word == 'array' and bool(kind.args))
 
 
 def _as_npy(value: Any) -> bytes:
@@ -245,14 +244,13 @@ def _checked(where: str, name: str) -> str:
     return name
 
 
-def _write_files(target: Target, samples: Iterator[Sample]) -> int:
+def _write_files(target: Target, samples: Iterator[Sample], is_told: bool) -> int:
     """Writes the files of all datapoints; returns how many there are."""
     count = 0
-    for key, files, are_named in samples:
-        # An original name is added to the key even if the key ends with it.
-        is_only = len(files) == 1 and not are_named
+    for key, files, is_only in samples:
         for name, data in files:
-            path = _checked(key, file_name(key, name, is_only))
+            path = file_name(key, name, is_only) if is_told else f'{escape_key(key)}.{name or "data"}'
+            path = _checked(key, path)
             where = posixpath.join(target.path, path)
             if path == METADATA and (path in target.files or data.lstrip()[:1] == b'{'):
                 raise SourceError(where, f'expected another key, got {key!r}: this file is for metadata')

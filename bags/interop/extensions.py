@@ -17,6 +17,7 @@ __all__ = [
     'field_of',
     'file_name',
     'one_image_field',
+    'split_key',
     'split_name',
     'type_of',
     'unescape_key',
@@ -148,3 +149,10 @@ def unescape_key(key: str) -> str:
     """Returns the key of an escaped one."""
     folder, slash, base = key.rpartition('/')
     return folder + slash + _DOT.sub(lambda dot: f'%{dot[1][2:]}2E' if dot[1] else '.', base)
+
+
+def split_key(name: str) -> tuple[str, str]:
+    """Splits a name into key and extension as WebDataset does, at the first dot of its last part."""
+    folder, slash, base = name.rpartition('/')
+    stem, _, extension = base.partition('.')
+    return unescape_key(folder + slash + stem), extension

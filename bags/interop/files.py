@@ -6,18 +6,21 @@ import abc
 import io
 import json
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 
+from bags.dataset.registry import encoders
 from bags.dataset.spec import parse_type
 from bags.errors import SourceError
 from bags.formats.audio import find_samples
 from bags.formats.encoded import BufferFile, check_format
 from bags.formats.signatures import FORMATS, PICTURES, check_end, check_whole, identify
 from bags.formats.trees import decode_msgpack
+from bags.interop.exported import Exported, is_one_array
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, one_image_field, type_of
 from bags.interop.source import RECORD_ENCODERS, Source
 from bags.media.encoders import AUDIO_FORMATS, VIDEO_FORMATS
@@ -29,6 +32,7 @@ __all__ = [
     'Kind',
     'check_columns',
     'checked_value',
+    'group_exported',
     'read_npy_header',
 ]
 
@@ -56,12 +60,23 @@ Kind = tuple[frozenset[str], frozenset[str], bool]
 
 
 class FileSource(Source):
-    """Files, each of which becomes a record byte for byte. The field `KEY` holds their names."""
+    """Files, each of which becomes a record byte for byte. The field `KEY` holds their names.
 
-    def __init__(self, format: str, layout: str) -> None:
+    With `exported`, what an export says about its fields, they are these.
+    """
+
+    def __init__(self, format: str, layout: str, exported: Exported | None = None) -> None:
         super().__init__(format, {}, 0)
         self.layout = layout
         self.encoders = RECORD_ENCODERS
+        self.exported = exported
+        self.key_field = KEY
+        if exported is not None:
+            self.key_field = exported.key
+            self.spec = {field: kind.text for field, kind in exported.spec.items()}
+            # Of types of the author's own, the files are the records.
+            own = {kind.word for kind in exported.spec.values()} - encoders.keys()
+            self.encoders = RECORD_ENCODERS | dict.fromkeys(own, lambda value, *_args: value)
         self.rename: Callable[[str], str] = str
         """Returns the field for files, by the one that is named after their extension."""
 
@@ -95,18 +110,50 @@ class FileSource(Source):
     def load(self, entry: Entry) -> dict[str, Any]:
         """Returns the datapoint of an entry, its values as they are in the files: bytes, or str."""
         datapoint: dict[str, Any] = {}
-        for field, kind in self.spec.items():
-            if field == KEY:
-                datapoint[field] = entry.key
+        for field, text in self.spec.items():
+            kind = parse_type(text)
+            if field == self.key_field:
+                is_text = kind.word == 'utf8'
+                datapoint[field] = (
+                    entry.key if is_text else checked_value(field, kind.word, entry.key.encode())
+                )
+            elif self.exported is not None:
+                if field in entry.files:
+                    is_array = kind.sequence and is_one_array(self.exported.spec[field])
+                    datapoint[field] = self.read(entry, field, 'array' if is_array else kind.word)
+                elif kind.sequence and not kind.optional:
+                    datapoint[field] = []
             elif field == WRITTEN_EXTENSIONS:
                 datapoint[field] = json.dumps(entry.extensions).encode() if entry.extensions else None
             elif field in entry.columns:
                 name = f'{entry.origin}: {entry.key}, column {field!r}'
-                text = entry.columns[field].encode('utf-8', 'surrogatepass')
-                datapoint[field] = checked_value(name, parse_type(kind).word, text)
+                column = entry.columns[field].encode('utf-8', 'surrogatepass')
+                datapoint[field] = checked_value(name, kind.word, column)
             elif field in entry.files:
-                datapoint[field] = self.read(entry, field, parse_type(kind).word)
+                datapoint[field] = self.read(entry, field, kind.word)
         return datapoint
+
+
+def group_exported(exported: Exported, files: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns the files of a datapoint by field, those of a sequence in order.
+
+    Args:
+        exported: The fields.
+        files: What follows the key in the name of each file, and what a source needs to read it.
+
+    Raises:
+        ValueError: A file is of no field.
+    """
+    found: dict[str, Any] = {}
+    items: dict[str, list[tuple[int, Any]]] = {}
+    for name, content in files:
+        field, item = exported.find(name)
+        if item is None:
+            found[field] = content
+        else:
+            items.setdefault(field, []).append((item, content))
+    by_item = operator.itemgetter(0)
+    return found | {field: [each for _, each in sorted(some, key=by_item)] for field, some in items.items()}
 
 
 def check_columns(name: str, kinds: Iterable[Kind]) -> None:

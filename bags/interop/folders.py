@@ -21,8 +21,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from bags.errors import SourceError
-from bags.interop.extensions import field_of, split_name, type_of, written_extensions
-from bags.interop.files import Entry, FileSource, check_columns, checked_value
+from bags.interop.exported import Exported
+from bags.interop.extensions import field_of, split_key, split_name, type_of, written_extensions
+from bags.interop.files import Entry, FileSource, check_columns, checked_value, group_exported
 from bags.interop.metadata import Metadata, join, read_metadata
 from bags.validation import one_of
 
@@ -76,6 +77,7 @@ class FolderSource(FileSource):
         names: list[str],
         layout: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        exported: Exported | None = None,
     ) -> None:
         import fsspec
 
@@ -83,6 +85,12 @@ class FolderSource(FileSource):
             one_of('layout', layout, LAYOUTS)
         self.root = root
         self._fs, self._path = fsspec.core.url_to_fs(root.rstrip('/') or '/', **(storage_options or {}))
+        self._metadata = Metadata()
+        if exported is not None:
+            super().__init__('folder', 'exported', exported)
+            self._groups = self._group_exported(exported, names)
+            self.count = len(self._groups)
+            return
         metadata = Metadata() if layout == 'episodes' else read_metadata(root, names, self._cat)
         names = [name for name in names if name not in metadata.tables]
         super().__init__('folder', layout or find_layout(names))
@@ -106,7 +114,21 @@ class FolderSource(FileSource):
             check_columns(f'{root.rstrip("/")}/{metadata.tables[0]}', kinds)
         self.infer(kinds, types)
 
+    def _group_exported(self, exported: Exported, names: list[str]) -> list[Group]:
+        found: dict[str, list[tuple[str, str]]] = {}
+        for name in names:
+            key, extension = split_key(name)
+            found.setdefault(key, []).append((extension, name))
+        try:
+            return [(key, group_exported(exported, files)) for key, files in sorted(found.items())]
+        except ValueError as exc:
+            raise SourceError(self.root, str(exc)) from exc
+
     def entries(self, start: int = 0) -> Iterator[Entry]:
+        if self.exported is not None:
+            found_groups = itertools.islice(self._groups, start, None)
+            yield from (Entry(self.root, key, files, {}, {}) for key, files in found_groups)
+            return
         for key, found in itertools.islice(self._groups, start, None):
             files = {self.rename(field): file for field, file in found.items()}
             columns = join(map(str, files.values()), self._metadata)

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from bags.dataset.metadata import MAX_METADATA_BYTES, METADATA, Metadata, load_metadata
 from bags.errors import CorruptError, SourceError, SpecError
+from bags.interop.exported import read_exported
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.folders import FolderSource, is_file, list_files
@@ -150,6 +151,7 @@ def _open(
         names.remove(METADATA)
     if layout is not None:
         format = 'folder'
+    exported = read_exported(metadata, f'{root}/{METADATA}') if layout is None else None
     format = format or _format_of(names, paths)
     if format in FORMATS:
         if root is not None and names and FORMATS[format].marker is None and not _fits(format, root):
@@ -160,7 +162,7 @@ def _open(
         source: Source = module.open_source(paths, storage_options)
     elif format == 'webdataset' or root is None:
         tars = [f'{root}/{name}' for name in names if is_tar(name)]
-        source = TarSource(tars or paths, storage_options)
+        source = TarSource(tars or paths, storage_options, exported)
     elif not names:
         known = ', '.join(dict.fromkeys(pattern for each in FORMATS.values() for pattern in each.files))
         if is_file(root, storage_options):
@@ -170,7 +172,7 @@ def _open(
     elif any(name.rpartition('/')[2] == 'refs.bag' for name in names):
         raise SourceError(root, 'is a dataset already; bags.copy copies one')
     else:
-        source = FolderSource(root, names, layout, storage_options)
+        source = FolderSource(root, names, layout, storage_options, exported)
     source.metadata = {**source.metadata, **metadata}
     return source
 

@@ -17,8 +17,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bags.errors import SourceError
-from bags.interop.extensions import LABELS, field_of, unescape_key, written_extensions_in_tar
-from bags.interop.files import Entry, FileSource, Kind, check_columns, checked_value
+from bags.interop.exported import Exported
+from bags.interop.extensions import LABELS, field_of, split_key, written_extensions_in_tar
+from bags.interop.files import Entry, FileSource, Kind, check_columns, checked_value, group_exported
 from bags.interop.metadata import INTEGER, NAMES, Metadata, join, read_metadata
 from bags.interop.source import Collecting, list_paths
 
@@ -36,8 +37,13 @@ def is_tar(name: str) -> bool:
 class TarSource(FileSource):
     """The datapoints of WebDataset tars in turn; of a damaged one, those before the damage."""
 
-    def __init__(self, tars: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
-        super().__init__('webdataset', 'webdataset')
+    def __init__(
+        self,
+        tars: list[str],
+        storage_options: Mapping[str, Any] | None = None,
+        exported: Exported | None = None,
+    ) -> None:
+        super().__init__('webdataset', 'webdataset', exported)
         self.storage_options = dict(storage_options or {})
         self.tars = list_paths(tars, self.storage_options)
         if not self.tars:
@@ -55,7 +61,10 @@ class TarSource(FileSource):
                 elif known != kind:
                     expected = f'expected {known}, as in other tars'
                     raise SourceError(tar, f'column {field!r}: {expected}, got {kind}')
-        self.infer(kinds, dict.fromkeys(set(LABELS) - texts, 'int(8)') | columns)
+        if exported is not None:
+            self.count = kinds.total()
+        else:
+            self.infer(kinds, dict.fromkeys(set(LABELS) - texts, 'int(8)') | columns)
 
     def _scan(self, tar: str, texts: set[str]) -> Counter[Kind]:
         """Returns how many datapoints of each kind there are.
@@ -66,7 +75,11 @@ class TarSource(FileSource):
         with Collecting(self.damaged):
             for entry in self._entries_of(tar):
                 base = entry.key.rpartition('/')[2]
-                if tar not in self._types and any(f'{base}.{each}' in NAMES for each in entry.files):
+                if (
+                    self.exported is None
+                    and tar not in self._types
+                    and any(f'{base}.{each}' in NAMES for each in entry.files)
+                ):
                     self._types[tar] = {}
                     return self._scan(tar, texts)
                 kinds[entry.kind] += 1
@@ -106,11 +119,15 @@ class TarSource(FileSource):
                 metadata = self._metadata_of(tar)
                 self._types[tar] = metadata.types
             members = (
-                (*_split(name), name.removeprefix('./'), content)
+                (*split_key(name.removeprefix('./')), name.removeprefix('./'), content)
                 for name, content in self._members(tar)
                 if name.removeprefix('./') not in metadata.tables
             )
             for key, group in itertools.groupby(members, lambda member: member[0]):
+                if self.exported is not None:
+                    found = group_exported(self.exported, ((name, content) for _, name, _, content in group))
+                    yield Entry(tar, key, found, {}, {})
+                    continue
                 files: dict[str, Any] = {}
                 extensions: dict[str, str] = {}
                 names = []
@@ -157,8 +174,13 @@ class TarSource(FileSource):
         found = entry.files[field]
         if isinstance(found, SourceError):
             raise found
-        data = found if isinstance(found, bytes) else self._read(entry.origin, *found)
-        return checked_value(f'{entry.origin}: {entry.key}.{field}', word, data)
+        name = f'{entry.origin}: {entry.key}.{field}'
+        if isinstance(found, list):
+            return (self._value(name, word, entry.origin, each) for each in found)
+        return self._value(name, word, entry.origin, found)
+
+    def _value(self, name: str, word: str, tar: str, found: Any) -> Any:
+        return checked_value(name, word, found if isinstance(found, bytes) else self._read(tar, *found))
 
     def _read(self, tar: str, start: int, size: int) -> bytes:
         if not size:
@@ -185,10 +207,3 @@ def _is_left_out(name: str) -> bool:
     """Tells whether a file belongs to no datapoint: WebDataset's own metadata, or a hidden file."""
     base = name.rpartition('/')[2]
     return base.startswith('.') or (name == base and name.startswith('__') and name.endswith('__'))
-
-
-def _split(name: str) -> tuple[str, str]:
-    """Splits a member's name into key and extension as WebDataset does, at the first dot of its last part."""
-    folder, slash, base = name.removeprefix('./').rpartition('/')
-    stem, _, extension = base.partition('.')
-    return unescape_key(folder + slash + stem), extension

@@ -366,6 +366,7 @@ def test_video_and_audio_get_the_extension_of_their_format(tmp_path):
         bags.export(dataset, tmp_path / 'out', format='files')
     found = {path.name: path.read_bytes() for path in (tmp_path / 'out').iterdir()}
     film = (data / 'bunny.mp4').read_bytes()
+    assert json.loads(found.pop('metadata.json'))['__export__']['spec'] == spec
     assert found == {
         '000000000.film.mp4': film,
         '000000000.mp4': film,
@@ -422,12 +423,14 @@ def test_a_png_that_is_called_a_jpeg(tmp_path):
     bags.convert(source, tmp_path / 'other', spec={'jpg': 'image'})
     with bags.open(tmp_path / 'other') as dataset:
         bags.export(dataset, tmp_path / 'files', format='files')
-    assert tree(tmp_path / 'files') == tree(source)
+    exported = tree(tmp_path / 'files')
+    assert json.loads(exported.pop('metadata.json'))['__export__']['spec']['jpg'] == 'image'
+    assert exported == tree(source)
     with bags.DatasetWriter(tmp_path / 'mine', {'photo': 'image', 'few': 'image[]'}) as writer:
         writer.append({'photo': files['gif.gif'], 'few': [files['png.png'], files['bmp.bmp']]})
     bags.export(tmp_path / 'mine', tmp_path / 'named', format='files')
     assert {*tree(tmp_path / 'named')} == {
-        '000000000.photo.gif', '000000000.few.000000.png', '000000000.few.000001.bmp',
+        '000000000.photo.gif', '000000000.few.000000.png', '000000000.few.000001.bmp', 'metadata.json',
     }  # fmt: skip
 
 
@@ -464,9 +467,9 @@ def test_a_field_names_the_exported_files(tmp_path):
         for index in range(3):
             writer.append({'id': 7 * index, 'name': f'n{index}/x', 'txt': 't', 'data': b''})
     bags.export(tmp_path / 'in', tmp_path / 'a', format='files', fields=('txt', 'id'), key='id')
-    assert set(tree(tmp_path / 'a')) == {'0.txt', '7.txt', '14.txt'}
+    assert set(tree(tmp_path / 'a')) == {'0.txt', '7.txt', '14.txt', 'metadata.json'}
     bags.export(tmp_path / 'in', tmp_path / 'b', format='files', fields='txt', key='name')
-    assert set(tree(tmp_path / 'b')) == {'n0/x.txt', 'n1/x.txt', 'n2/x.txt'}
+    assert set(tree(tmp_path / 'b')) == {'n0/x.txt', 'n1/x.txt', 'n2/x.txt', 'metadata.json'}
     with pytest.raises(bags.SourceError, match="datapoint 0, field 'maybe': expected a name"):
         bags.export(tmp_path / 'in', tmp_path / 'c', key='maybe')
     with pytest.raises(bags.SourceError, match=r"datapoint 1, field 'txt': .* got 't' twice"):
@@ -581,7 +584,8 @@ def test_metadata_of_a_dataset_are_exported_and_imported(format, tmp_path):
         writer.append({'txt': 'a', 'photo': b'x', 'when': [0.5]})
     bags.set_metadata(tmp_path / 'x', facts)
     bags.export(tmp_path / 'x', tmp_path / 'out', format=format, fields=['txt', 'photo'])
-    assert json.loads((tmp_path / 'out/metadata.json').read_text()) == facts
+    exported = {'spec': {'photo': 'bytes', 'txt': 'utf8'}, 'key': ''}
+    assert json.loads((tmp_path / 'out/metadata.json').read_text()) == {**facts, '__export__': exported}
     bags.convert(tmp_path / 'out', tmp_path / 'back')
     with bags.open(tmp_path / 'back') as dataset:
         assert len(dataset) == 1

@@ -1,0 +1,138 @@
+"""How an export names the files of a field, and which field and item an exported file is.
+
+Where names do not tell the fields and their types, `metadata.json` has them, as `EXPORT`: the spec, and the
+field that files are named by, if it is one of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from bags.dataset.metadata import Metadata
+from bags.dataset.spec import FieldType, Spec, parse_spec
+from bags.errors import SourceError, SpecError
+from bags.interop.extensions import (
+    KEY,
+    LABELS,
+    PICTURE_TYPES,
+    WRITTEN_EXTENSIONS,
+    extension_of,
+    field_of,
+    type_of,
+)
+
+__all__ = [
+    'EXPORT',
+    'NUMBERS',
+    'Exported',
+    'FileNames',
+    'is_one_array',
+    'names_of',
+    'names_tell_types',
+    'read_exported',
+]
+
+EXPORT = '__export__'
+NUMBERS = ('int', 'uint', 'float', 'bool', 'i64', 'u64')
+
+
+class FileNames(NamedTuple):
+    """What follows the key in the names of the files of a field."""
+
+    stem: str
+    suffix: str = ''
+    """What follows the number of an item."""
+    is_numbered: bool = False
+    """Whether each item has a file."""
+    is_media: bool = False
+    """Whether the extension of the format follows, which only the content tells."""
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression with a group of the number."""
+        number = r'\.([0-9]{6,})' if self.is_numbered else '()'
+        media = r'(?:\.[a-z0-9]+)?' if self.is_media else ''
+        return re.escape(self.stem or 'data') + number + re.escape(self.suffix) + media
+
+
+def is_one_array(kind: FieldType) -> bool:
+    """Tells whether a sequence becomes one array (n, *shape): of items of a fixed size."""
+    return kind.word in NUMBERS or (kind.word == 'array' and bool(kind.args) and '?' not in kind.args)
+
+
+def names_of(field: str, kind: FieldType) -> FileNames:
+    """Returns how the files of a field are named: `photo.jpg`, `frames.000003.jpg`."""
+    is_array = kind.sequence and is_one_array(kind)
+    name = extension_of(field, 'array' if is_array else kind.word)
+    # Of these, only the content tells the format, unless the field is named after it.
+    named = (kind.word, *PICTURE_TYPES) if kind.word == 'image' else (kind.word,)
+    is_media = kind.word in ('image', 'video', 'audio') and type_of(name) not in named
+    if not kind.sequence or is_array:
+        return FileNames(name, is_media=is_media)
+    # `frames` of jpeg is frames.000003.jpg, and `jpg` jpg.000003.jpg.
+    stem, _, extension = name.rpartition('.')
+    if is_media or (type_of(extension) == 'bytes' and kind.word != 'array'):
+        return FileNames(name or field, '', True, is_media)
+    return FileNames(stem or extension, f'.{extension}', True, is_media)
+
+
+def names_tell_types(types: Spec, fields: Collection[str]) -> bool:
+    """Tells whether an import finds these fields again by the names of their files, as it made them."""
+    return KEY in types and all(_name_tells(field, types[field], types) for field in fields)
+
+
+def _name_tells(field: str, kind: FieldType, types: Spec) -> bool:
+    text = kind.text.removesuffix('?')
+    if field == 'image' and text == 'image':
+        return WRITTEN_EXTENSIONS in types  # Made of fields of several formats.
+    extension = extension_of(field, kind.word)
+    is_label = field in LABELS and text == 'int(8)'
+    return field_of(extension) == field and (is_label or text == type_of(extension))
+
+
+class Exported:
+    """The fields of an export.
+
+    Args:
+        spec: Their types.
+        key: The field that names the files, '' if none does.
+    """
+
+    def __init__(self, spec: Spec, key: str) -> None:
+        self.spec, self.key = spec, key
+        names = {field: names_of(field, kind) for field, kind in spec.items() if field != key}
+        # `image.txt` is not the picture of a field `image`.
+        self._fields = sorted(names, key=lambda field: names[field].is_media)
+        self._pattern = re.compile('|'.join(f'({names[field].pattern})' for field in self._fields))
+
+    def find(self, name: str) -> tuple[str, int | None]:
+        """Returns the field and the item of a file, by what follows the key in its name.
+
+        Raises:
+            ValueError: The file is of no field.
+        """
+        found = self._pattern.fullmatch(name) if self._fields else None
+        if found is None:
+            raise ValueError(f'expected a file of {", ".join(self._fields)}, got {name!r:.80}')
+        place = next(place for place in range(1, 2 * len(self._fields), 2) if found[place] is not None)
+        return self._fields[place // 2], int(found[place + 1]) if found[place + 1] else None
+
+
+def read_exported(metadata: Metadata, where: str) -> Exported | None:
+    """Takes the fields of an export out of its metadata; None where the names of files tell them.
+
+    Raises:
+        SourceError: They are damaged.
+    """
+    found: Any = metadata.pop(EXPORT, None)
+    if found is None:
+        return None
+    try:
+        spec, key = parse_spec(found['spec']), found['key']
+        if key not in spec and key != '':
+            raise ValueError(f'expected the name of a field or none, got {key!r:.80}')
+    except (KeyError, TypeError, ValueError, SpecError) as exc:
+        raise SourceError(where, f'{EXPORT}: expected a spec and a key: {exc}') from exc
+    return Exported(spec, key)
