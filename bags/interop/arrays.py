@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from bags.formats.scalars import MAX_VALUE_SIZE, check_value_size
 from bags.formats.signatures import HEAD_BYTES, identify
 from bags.interop.source import Collecting, Source, name_fields, type_of_numbers
 
-__all__ = ['ArraySource', 'natural_order', 'picture_type', 'split_episodes', 'type_of_arrays']
+__all__ = ['ArraySource', 'Episode', 'natural_order', 'picture_type', 'split_episodes', 'type_of_arrays']
 
 BLOCK_BYTES = 1 << 24
 """Of an array that is read at a time, where items are its rows."""
@@ -37,12 +37,34 @@ _Facts = tuple[str, Shape, bool]
 """Kind and shape of an array, and whether its first dimension is the length of its datapoint."""
 
 
+class Episode(NamedTuple):
+    """Where the arrays of a datapoint are."""
+
+    path: str
+    group: str
+    key: str = ''
+    rows: tuple[int, int] | None = None
+    """Those of the arrays of a replay buffer: start and stop."""
+
+    def __str__(self) -> str:
+        rows = f', rows {self.rows[0]} to {self.rows[1]}' if self.rows else ''
+        return f'{self.path}, {self.group}{rows}' if self.group else self.path
+
+
 class ArraySource(Source):
     """Datapoints that are arrays by name. Fields are named after them, with dots for slashes."""
 
-    def __init__(self, format: str, records: Sequence[Any], damaged: Iterable[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        format: str,
+        records: Sequence[Any],
+        damaged: Iterable[tuple[str, str]] = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(format, {}, 0)
         self.damaged += damaged
+        self.metadata = dict(metadata or {})
+        self.metadata.pop('fields', None)  # Of a dataset, they are facts of fields.
         found: dict[str, Counter[_Facts]] = {}
         self._kinds: dict[tuple[str, str, int], str] = {}
         self.records: list[Any] = []

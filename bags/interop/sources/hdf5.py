@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bags.errors import SourceError
-from bags.interop.arrays import ArraySource, natural_order, split_episodes
+from bags.interop.arrays import ArraySource, Episode, natural_order, split_episodes
 from bags.interop.extensions import KEY
 from bags.interop.records import open_file
 from bags.interop.source import list_paths, reading
@@ -17,14 +17,6 @@ from bags.interop.source import list_paths, reading
 __all__ = ['HDF5Source', 'open_source']
 
 MAX_MASK_BYTES = 1 << 20
-
-
-class Episode(NamedTuple):
-    """Where the arrays of a datapoint are."""
-
-    path: str
-    group: str
-    key: str
 
 
 class HDF5Source(ArraySource):
@@ -61,13 +53,8 @@ class HDF5Source(ArraySource):
             for group in groups:
                 parts = stem if not group or len(paths) > 1 else '', group.rpartition('/')[2]
                 episodes.append(Episode(path, group, '/'.join(filter(None, parts))))
-        super().__init__('hdf5', episodes)
-        metadata.pop('fields', None)  # Of a dataset, they are facts of fields.
-        self.metadata = metadata
+        super().__init__('hdf5', episodes, metadata=metadata)
         self.notes += [f'{name!r} is left out: it is in none of the numbered groups' for name in left_out]
-
-    def name(self, entry: Episode) -> str:
-        return f'{entry.path}, {entry.group}' if entry.group else entry.path
 
     @contextmanager
     def open(self, record: Episode) -> Iterator[dict[str, Any]]:

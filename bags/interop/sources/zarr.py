@@ -5,23 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
-from bags.interop.arrays import ArraySource, split_episodes
+from bags.interop.arrays import ArraySource, Episode, split_episodes
 from bags.interop.source import Collecting, list_paths, reading
 
 __all__ = ['ZarrSource', 'open_source']
 
 ENDS = 'meta/episode_ends'
-
-
-class Episode(NamedTuple):
-    """Where the arrays of a datapoint are."""
-
-    path: str
-    group: str
-    rows: tuple[int, int] | None = None
-    """Those of the arrays of a replay buffer: start and stop."""
 
 
 class ZarrSource(ArraySource):
@@ -43,20 +34,14 @@ class ZarrSource(ArraySource):
                 }
                 _check(arrays)
                 if ENDS in arrays:
-                    episodes += [Episode(path, 'data', rows) for rows in _rows_of_episodes(arrays)]
+                    episodes += [Episode(path, 'data', rows=rows) for rows in _rows_of_episodes(arrays)]
                     outside = [name for name in arrays if not name.startswith('data/') and name != ENDS]
                 else:
                     groups, outside = split_episodes(arrays)
                     episodes += [Episode(path, group) for group in groups]
                 left_out += outside
-        super().__init__('zarr', episodes, damaged)
-        metadata.pop('fields', None)  # Of a dataset, they are facts of fields.
-        self.metadata = metadata
+        super().__init__('zarr', episodes, damaged, metadata)
         self.notes += [f'{name!r} is left out: it is in no datapoint' for name in left_out]
-
-    def name(self, entry: Episode) -> str:
-        rows = f', rows {entry.rows[0]} to {entry.rows[1]}' if entry.rows else ''
-        return f'{entry.path}, {entry.group}{rows}' if entry.group else entry.path
 
     @contextmanager
     def open(self, record: Episode) -> Iterator[dict[str, Any]]:
