@@ -56,13 +56,13 @@ if TYPE_CHECKING:
     from bags.loader.normalize import Normalize, normalize
     from bags.maintenance.consolidate import consolidate
     from bags.maintenance.create_index import create_index
-    from bags.maintenance.findings import Damage, Note
     from bags.maintenance.info import BagInfo, DatasetInfo, Distribution, FieldInfo, info
     from bags.maintenance.metadata import set_metadata
     from bags.maintenance.prefetch import prefetch
     from bags.maintenance.recover import Recovery, recover
     from bags.maintenance.statistics import FieldStatistics, statistics
     from bags.maintenance.verify import verify
+    from bags.maintenance.verify_bag import Damage, Note
     from bags.media.audio import Audio
     from bags.media.clips import EncodedClip, cut_clips
     from bags.media.remux import remux
@@ -173,13 +173,13 @@ _HOMES = {
     'loader.normalize': ('Normalize', 'normalize'),
     'maintenance.consolidate': ('consolidate',),
     'maintenance.create_index': ('create_index',),
-    'maintenance.findings': ('Damage', 'Note'),
     'maintenance.info': ('BagInfo', 'DatasetInfo', 'Distribution', 'FieldInfo', 'info'),
     'maintenance.metadata': ('set_metadata',),
     'maintenance.prefetch': ('prefetch',),
     'maintenance.recover': ('Recovery', 'recover'),
     'maintenance.statistics': ('FieldStatistics', 'statistics'),
     'maintenance.verify': ('verify',),
+    'maintenance.verify_bag': ('Damage', 'Note'),
     'media.audio': ('Audio',),
     'media.clips': ('EncodedClip', 'cut_clips'),
     'media.remux': ('remux',),

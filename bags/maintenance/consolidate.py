@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from bags.bag.options import LimitsStorage, ReaderOptions
@@ -14,13 +14,12 @@ from bags.dataset.key_index import INDEX_SUFFIX
 from bags.dataset.listing import files_below
 from bags.dataset.metadata import STATISTICS
 from bags.dataset.resume import MARK
-from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index, numbered
+from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index
 from bags.dataset.spec import Spec, union
 from bags.errors import BagsError, CorruptError, SpecError
-from bags.maintenance.findings import Damage
-from bags.maintenance.location import Location
+from bags.maintenance.location import Location, locate
 from bags.progress import progress as show_progress
-from bags.storage import Store, store_for
+from bags.storage import Store
 
 __all__ = ['consolidate', 'describe_shards', 'index_damage']
 
@@ -52,74 +51,65 @@ def consolidate(
         SpecError: Shards have different specs.
         CorruptError: A shard cannot be read.
     """
-    store, path = store_for(directory, filesystem, storage_options)
-    types, shards = describe_shards(store, path, progress)
-    store.replace(store.join(path, INDEX), dump_index(types, shards))
+    location = locate(directory, filesystem, storage_options)
+    if location.kind != 'shards':
+        detail = 'no shard folder here: expected 000000, 000001, …'
+        raise FileNotFoundError(errno.ENOENT, detail, location.path)
+    types, shards = describe_shards(location, progress)
+    location.store.replace(location.store.join(location.path, INDEX), dump_index(types, shards))
     return len(shards)
 
 
-def describe_shards(store: Store, path: str, progress: bool | None) -> tuple[Spec, list[Shard]]:
+def describe_shards(location: Location, progress: bool | None = False) -> tuple[Spec, list[Shard]]:
     """Returns the spec of a sharded dataset, and what `shards.json` holds of its shards.
 
     Raises:
-        FileNotFoundError, ValueError, SpecError, CorruptError: As `consolidate`.
+        ValueError, SpecError, CorruptError: As `consolidate`.
     """
-    options = ReaderOptions()
+    store, options = location.store, ReaderOptions()
     if store.is_remote:
         options.limits_storage = LimitsStorage.IN_MEMORY
-    sizes: dict[str, dict[str, int]] = {}
-    for file, stat in store.walk(path).items():
-        folder, slash, name = file.partition('/')
-        if slash and '/' not in name:
-            sizes.setdefault(folder, {})[name] = stat.size
-    names = list(numbered(sizes, path).values())
-    if not names:
-        raise FileNotFoundError(errno.ENOENT, 'no shard folder here: expected 000000, 000001, …', path)
-    with show_progress('consolidating', len(names), 'shards', show=progress) as advance:
+    sizes: dict[str, dict[str, int]] = {os.path.basename(path): {} for path in location.parts}
+    for file, stat in files_below(store, location.parts, location.path).items():
+        folder, _, name = file.rpartition('/')
+        if folder in sizes:
+            sizes[folder][name] = stat.size
+    with show_progress('consolidating', len(sizes), 'shards', show=progress) as advance:
 
         def describe(name: str) -> tuple[Spec, Shard]:
-            found = _describe(store, store.join(path, name), options, Shard(name, sizes[name]))
+            path = store.join(location.path, name)
+            found = _describe(store, path, options, Shard(name, sizes[name]))
             advance(1, sum(sizes[name].values()))
             return found
 
-        found = map_concurrently(describe, names, store.is_remote)
+        found = map_concurrently(describe, list(sizes), store.is_remote)
     types = found[0][0]
     for other, shard in found:
         both = union(types, other)
         if both is None:
             texts = [{name: kind.text for name, kind in each.items()} for each in (types, other)]
             expected = f'that of the first shard, {texts[0]}'
-            raise SpecError(None, expected, texts[1], store.join(path, shard.name))
+            raise SpecError(None, expected, texts[1], store.join(location.path, shard.name))
         types = both
     return types, [shard for _, shard in found]
 
 
-def index_damage(location: Location) -> Iterator[Damage]:
-    """Yields what is wrong with the shards.json of a dataset, if there is one."""
-    store, path = location.store, location.store.join(location.path, INDEX)
+def index_damage(location: Location) -> str | None:
+    """Returns what is wrong with the shards.json of a dataset; None if nothing is, or there is none."""
+    path = location.store.join(location.path, INDEX)
     try:
-        types, shards = load_index(store.read(path), path)
+        types, shards = load_index(location.store.read(path), path)
     except FileNotFoundError:
-        return
+        return None
     except (CorruptError, SpecError) as exc:
-        yield Damage(path, None, None, str(exc).removeprefix(f'{path}: '))
-        return
-    sizes: dict[str, dict[str, int]] = {}
-    for file, stat in files_below(store, location.parts, location.path).items():
-        folder, _, name = file.rpartition('/')
-        sizes.setdefault(folder, {})[name] = stat.size
-    options = ReaderOptions(limits_storage=LimitsStorage.IN_MEMORY)
+        return str(exc).removeprefix(f'{path}: ')
     try:
-        found = [
-            _describe(store, part, options, Shard(name, sizes.get(name, {})))
-            for part in location.parts
-            for name in [os.path.basename(part)]
-        ]
+        found = describe_shards(location)
     except (BagsError, ValueError, OSError):
-        return  # Reported with the shard, or it is being written.
-    listed = [shard._replace(sizes=_sizes(shard)) for shard in shards]
-    if [(types, shard) for shard in listed] != found:
-        yield Damage(path, None, None, 'differs from the shards: run bags consolidate')
+        return None  # Reported with the shard, or it is being written.
+    if found == (types, [shard._replace(sizes=_sizes(shard)) for shard in shards]):
+        return None
+    return 'differs from the shards: run bags consolidate'
 
 
 def _sizes(shard: Shard) -> dict[str, int]:

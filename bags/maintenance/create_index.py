@@ -1,22 +1,17 @@
-"""`bags.create_index`: writes the index of a field of keys beside it, for `dataset.find`; and checks it."""
+"""`bags.create_index`: writes the index of a field of keys beside it, for `dataset.find`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from bags.dataset.key_index import INDEX_SUFFIX, KeyIndex, check_key_field, dump_key_index
-from bags.dataset.listing import names_in
 from bags.dataset.open import open as open_dataset
-from bags.errors import CorruptError
-from bags.maintenance.findings import Damage
-from bags.maintenance.location import Location
 from bags.progress import progress as show_progress
-from bags.storage import Hints
 from bags.storage.memory_file import MemoryFile
 
-__all__ = ['create_index', 'key_index_damage']
+__all__ = ['create_index']
 
 
 def create_index(
@@ -61,14 +56,3 @@ def create_index(
         path = store.join(folder, field + INDEX_SUFFIX)
         store.replace(path, data)
         return KeyIndex(MemoryFile(path, data)).count
-
-
-def key_index_damage(location: Location) -> Iterator[Damage]:
-    """Yields what is wrong with the indexes of a dataset. One that is stale is not damaged."""
-    store, folder = location.store, location.parts[0]
-    for name in sorted(name for name in names_in(store, folder, 'index') if name.endswith(INDEX_SUFFIX)):
-        path = store.join(folder, name)
-        try:
-            KeyIndex(store.open(path, Hints())).check()
-        except CorruptError as exc:
-            yield Damage(path, None, None, exc.detail)

@@ -13,18 +13,20 @@ from bags.bag.options import ReaderOptions
 from bags.concurrency import CPU_COUNT, map_concurrently
 from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
+from bags.dataset.key_index import INDEX_SUFFIX, KeyIndex
+from bags.dataset.listing import names_in
 from bags.dataset.resume import is_temporary
 from bags.dataset.schema import DecoderCache
+from bags.dataset.shard_index import INDEX
 from bags.dataset.shard_list import root_names
 from bags.dataset.spec import Spec, load_spec
-from bags.errors import SpecError
+from bags.errors import CorruptError, SpecError
 from bags.maintenance.consolidate import index_damage
-from bags.maintenance.create_index import key_index_damage
-from bags.maintenance.findings import Finding, Note
 from bags.maintenance.location import Location, locate
-from bags.maintenance.verify_bag import Check, Result
+from bags.maintenance.verify_bag import Check, Damage, Finding, Note, Result
 from bags.maintenance.verify_folder import TEMPORARY, folder_checks, lone_bag_checks, missing_shards
 from bags.progress import progress as show_progress
+from bags.storage import Hints
 from bags.validation import at_least_or_none
 
 __all__ = ['find_damage', 'verify']
@@ -118,12 +120,14 @@ def _steps(location: Location, decode: bool, decoders: DecoderCache) -> Iterator
             yield from lone_bag_checks(store, path, options, decode)
         return
     if location.kind == 'shards':
-        yield from index_damage(location)
+        detail = index_damage(location)
+        if detail is not None:
+            yield Damage(store.join(location.path, INDEX), None, None, detail)
         yield from missing_shards(location.path, location.parts)
         for name in filter(is_temporary, root_names(store, location.path)):
             yield Note(store.join(location.path, name), None, TEMPORARY)
     if not store.is_remote or decode:
-        yield from key_index_damage(location)
+        yield from _key_index_damage(location)
     first_spec = _spec(location)
     for path in location.parts:
         folder = Folder(store, path, options)
@@ -141,3 +145,14 @@ def _spec(location: Location) -> Spec | None:
         return load_spec(location.store.read(path), path)
     except (OSError, SpecError):
         return None
+
+
+def _key_index_damage(location: Location) -> Iterator[Damage]:
+    """Yields what is wrong with the indexes of a dataset. One that is stale is not damaged."""
+    store, folder = location.store, location.parts[0]
+    for name in sorted(name for name in names_in(store, folder, 'index') if name.endswith(INDEX_SUFFIX)):
+        path = store.join(folder, name)
+        try:
+            KeyIndex(store.open(path, Hints())).check()
+        except CorruptError as exc:
+            yield Damage(path, None, None, exc.detail)

@@ -1,7 +1,8 @@
-"""Checks of the records of one bag: limits, sizes, signatures of media, zstd frames and values."""
+"""Checks of the records of one bag: limits, sizes, signatures of media, zstd frames and values; findings."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -14,9 +15,8 @@ from bags.dataset.field import Record
 from bags.errors import CorruptError, DecodeError, MissingDependencyError
 from bags.formats.signatures import identify, starts_with
 from bags.indexing import Int64s
-from bags.maintenance.findings import Damage, Finding
 
-__all__ = ['Check', 'Expected', 'Result', 'bag_checks']
+__all__ = ['Check', 'Damage', 'Expected', 'Finding', 'Note', 'Result', 'bag_checks']
 
 MAX_RECORDS = 1 << 20
 """Of one check of limits and sizes."""
@@ -27,6 +27,43 @@ READ_BYTES = 1 << 21
 SIGNATURE_BYTES = 16
 AUDIO_BLOCK = 1 << 16
 """Samples of a recording that are decoded at a time."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Damage:
+    """Something that cannot be right."""
+
+    path: str
+    """The file or folder."""
+    field: str | None
+    """The field it concerns, if any."""
+    record: int | None
+    """Index of the record in the file; None where it concerns the whole file."""
+    detail: str
+    """What was found, and what was expected."""
+
+    def __str__(self) -> str:
+        record = '' if self.record is None else f', record {self.record}'
+        return f'{_where(self.path, self.field)}{record}: {self.detail}'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Note:
+    """Something worth knowing that is no damage, such as a bag without its final limits or unused records."""
+
+    path: str
+    field: str | None
+    detail: str
+
+    def __str__(self) -> str:
+        return f'{_where(self.path, self.field)}: {self.detail}'
+
+
+Finding = Damage | Note
+
+
+def _where(path: str, field: str | None) -> str:
+    return path if field is None else f'{path}, field {field!r}'
 
 
 class Result(NamedTuple):

@@ -26,8 +26,7 @@ from bags.dataset.spec import FieldType, Spec, union
 from bags.errors import CorruptError, SpecError
 from bags.formats.signatures import FORMATS
 from bags.indexing import Int64s
-from bags.maintenance.findings import Damage, Finding, Note
-from bags.maintenance.verify_bag import Check, Expected, Result, bag_checks
+from bags.maintenance.verify_bag import Check, Damage, Expected, Finding, Note, Result, bag_checks
 from bags.storage import Store
 
 __all__ = ['TEMPORARY', 'folder_checks', 'lone_bag_checks', 'missing_shards']

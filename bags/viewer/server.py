@@ -144,7 +144,7 @@ class ViewServer:
         with self._lock:
             if self._index is None:
                 try:
-                    found = describe_shards(self.location.store, self.location.path, False)
+                    found = describe_shards(self.location)
                     self._index = dump_index(*found)
                 except (BagsError, OSError, ValueError):
                     self._index = b''

@@ -33,3 +33,12 @@ def test_only_closed_shards_are_consolidated(tmp_path):
     assert bags.consolidate(tmp_path / 'd') == 1
     with pytest.raises(FileNotFoundError):
         bags.consolidate(tmp_path)
+
+
+def test_shards_that_differ_by_optional_fields(tmp_path):
+    for spec in ({'id': 'int(8)'}, {'id': 'int(8)', 'note': 'utf8?'}):
+        with bags.ShardedDatasetWriter(tmp_path / 'd', spec, resume=True, shard_length=1) as writer:
+            writer.append({'id': 0})
+    assert bags.consolidate(tmp_path / 'd') == 2
+    assert bags.verify(tmp_path / 'd', notes=True) == []
+    assert bags.open(tmp_path / 'd').spec == {'id': 'int(8)', 'note': 'utf8?'}
