@@ -1,4 +1,4 @@
-"""Resuming and replacing datasets, and the mark in the folder of an unfinished one.
+"""Resuming datasets, and the mark in the folder of an unfinished one.
 
 A writer makes the mark before the first datapoint and removes it at `close`. So it is there while the dataset
 is being written, and stays where the writer is killed or its `with` block ends by an exception. Of several
@@ -8,37 +8,30 @@ libraries open files by name and do not see it.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
-import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import SUFFIX
-from bags.bag.leftovers import remove_leftovers, remove_tree, temporary_path
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
 from bags.dataset.metadata import METADATA, STATISTICS
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.shard_index import INDEX
 from bags.errors import CorruptError
-from bags.storage import Lock, Store
-from bags.validation import one_of
+from bags.storage import Store
 
 __all__ = [
     'MARK',
     'MARK_TEXT',
     'SOURCE',
     'ProgressLog',
-    'Replacement',
     'bag_suffix',
     'count_complete',
     'is_file_of_dataset',
     'is_temporary',
     'remove_files',
-    'replacement',
     'resumed',
 ]
 
@@ -209,72 +202,3 @@ def _difference(name: str, found: Any, given: Any) -> str:
             f'{found:,} of them; write the others to a dataset of their own, and join both with bags.concat'
         )
     return f'resume: the dataset is made from something else: expected {name} {found!r}, got {given!r}'
-
-
-# Replacing a local dataset: a new one is written beside it, then takes its place by renaming.
-
-
-class Replacement:
-    """A folder that takes the place of a dataset, if there is one. Nothing else may write to that meanwhile.
-
-    Raises:
-        ValueError: It is on an object store, where folders cannot be renamed.
-        FileExistsError: The folder holds what is no part of a dataset.
-        BlockingIOError: A writer is at work in it.
-    """
-
-    def __init__(self, store: Store, target: str) -> None:
-        if store.is_remote:
-            raise ValueError(
-                f"{target}: mode='overwrite' needs a local folder, as object stores cannot rename folders: "
-                f'write to another folder, then remove this one'
-            )
-        self._store = store
-        self._target = os.path.realpath(target)  # Not a link, which would be renamed itself.
-        remove_leftovers(store, self._target)
-        self._locks = [_check(store, self._target)] if store.exists(self._target) else []
-        self.path = temporary_path(store, self._target)
-        """The folder to write."""
-        store.make_folder(self.path)
-        self._locks.append(store.lock(self.path))
-
-    def swap(self) -> str:
-        """Puts the new dataset in place, removes the old one, and returns the path."""
-        # A process that is killed in between leaves the old one, which `remove_leftovers` puts back.
-        old = self.path.removesuffix('.new') + '.old'
-        if self._store.exists(self._target):
-            self._store.rename(self._target, old)
-        self._store.rename(self.path, self._target)
-        with contextlib.suppress(OSError):  # E.g. files that are open on Windows: `recover` removes the rest.
-            remove_tree(self._store, old)
-        self.release()
-        return self._target
-
-    def release(self) -> None:
-        """Lets others write to the dataset again; removes the new one if it did not take its place."""
-        with contextlib.suppress(OSError):
-            remove_tree(self._store, self.path)
-        for lock in self._locks:
-            lock.release()
-
-
-def _check(store: Store, folder: str, is_shard: bool = False) -> Lock:
-    """Locks a folder in which all is part of a dataset, and no writer at work."""
-    lock = store.lock(folder)
-    for name in store.names(folder):
-        if name.isascii() and name.isdigit() and not is_shard:
-            _check(store, store.join(folder, name), True).release()
-        elif not is_file_of_dataset(name):
-            detail = f'holds {name!r}, which is no part of a dataset: it is not overwritten'
-            raise FileExistsError(errno.EEXIST, detail, folder)
-    return lock
-
-
-def replacement(mode: str, resume: bool, store: Store, directory: str) -> Replacement | None:
-    """Returns what replaces a dataset in mode 'overwrite'; None in mode 'create'."""
-    one_of('mode', mode, ('create', 'overwrite'))
-    if mode == 'create':
-        return None
-    if resume:
-        raise ValueError("mode: expected 'create' with resume=True, got 'overwrite'")
-    return Replacement(store, directory)

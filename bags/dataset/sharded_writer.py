@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Never, Self
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 from bags.bag.checksums import SUFFIX
 from bags.bag.zstd import check_dictionary
-from bags.dataset.encoder import bind_encoders
-from bags.dataset.field_writer import MAX_RECORDS, Compression, Run, field_compressions
-from bags.dataset.metadata import dump_metadata, read_metadata
+from bags.dataset.base_writer import BaseWriter
+from bags.dataset.encoder import close_files
+from bags.dataset.field_writer import MAX_RECORDS, Compression, Run
+from bags.dataset.metadata import read_metadata
 from bags.dataset.reader import DatasetReader
-from bags.dataset.resume import MARK, MARK_TEXT, SOURCE, is_temporary, remove_files, replacement
+from bags.dataset.resume import MARK, MARK_TEXT, SOURCE, is_temporary, remove_files
 from bags.dataset.shard_index import INDEX
 from bags.dataset.shard_list import shard_numbers
-from bags.dataset.spec import check_names, load_spec, parse_spec, union
-from bags.dataset.writer import DatasetWriter, close_at_exit
+from bags.dataset.spec import load_spec, union
+from bags.dataset.writer import DatasetWriter
 from bags.errors import CorruptError, SpecError
-from bags.storage import store_for
 from bags.validation import at_least, at_least_or_none, refuse_unknown
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ MAX_DATAPOINT_RECORDS = 1 << 24
 """A shard is full when a bag has no room for this many more records: one datapoint may have so many items."""
 
 
-class ShardedDatasetWriter:
+class ShardedDatasetWriter(BaseWriter):
     """Writes a dataset of many folders (shards), one after the other. For one thread at a time.
 
     Args:
@@ -83,21 +82,16 @@ class ShardedDatasetWriter:
         storage_options: Mapping[str, Any] | None = None,
         **renamed: Never,
     ) -> None:
-        self._closed = True  # Until the first shard is open.
         refuse_unknown(renamed)
         self._shard_size = at_least_or_none('shard_size', shard_size, 1)
         self._shard_length = at_least_or_none('shard_length', shard_length, 1)
         self._number = at_least('shard_start', shard_start, 0)
         self._step = at_least('shard_step', shard_step, 1)
-        self._types = parse_spec(spec)
-        check_names(self._types)
-        bind_encoders(self._types, encoders)
+        if mode == 'overwrite' and self._step > 1:
+            raise ValueError("mode: expected 'create' with a shard_step, got 'overwrite'")
+        storage = {'filesystem': filesystem, 'storage_options': storage_options}
+        super().__init__(directory, spec, encoders, compression, checksum, resume, metadata, mode, storage)
         self._encoders = encoders
-        self._compressions = field_compressions(compression, self._types)
-        self._metadata = None if metadata is None else json.loads(dump_metadata(metadata, self._types))
-        self._checksum = checksum
-        self._storage = {'filesystem': filesystem, 'storage_options': storage_options}
-        self.store, self.directory = store_for(directory, filesystem, storage_options)
         self._past_shards = self._past_size = self._past_length = 0
         self._uploading: DatasetWriter | None = None
         """The writer of a full shard on an object store, until it is closed."""
@@ -105,13 +99,6 @@ class ShardedDatasetWriter:
         """Its `close`, in a thread; None once that has failed: this thread tries again."""
         self._marked: str | None = None
         """A shard that was ended and has the mark, until the next one has it or all are finished."""
-        if mode == 'overwrite' and self._step > 1:
-            raise ValueError("mode: expected 'create' with a shard_step, got 'overwrite'")
-        self._replacement = replacement(mode, resume, self.store, self.directory)
-        if self._replacement is not None:
-            self.directory = self._replacement.path
-        self._made_folder = not self.store.is_remote and not self.store.exists(self.directory)
-        self.store.make_folder(self.directory)
         try:
             self._writer = self._open(resume)
         except BaseException:
@@ -213,11 +200,6 @@ class ShardedDatasetWriter:
     # Properties.
 
     @property
-    def spec(self) -> dict[str, str]:
-        """The type of each field, sorted by field."""
-        return {name: kind.text for name, kind in self._types.items()}
-
-    @property
     def shards(self) -> int:
         """Shards so far, with those found by `resume`."""
         return self._past_shards + (self._writer is not None)
@@ -230,13 +212,6 @@ class ShardedDatasetWriter:
     def __len__(self) -> int:
         return self._past_length + (len(self._writer) if self._writer is not None else 0)
 
-    def __bool__(self) -> bool:
-        return True
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def __repr__(self) -> str:
         state = 'closed' if self._closed else 'open'
         return (
@@ -246,18 +221,12 @@ class ShardedDatasetWriter:
 
     # Writing.
 
-    def append(self, datapoint: Mapping[str, Any], flush: bool | None = None) -> int:
-        """Appends a datapoint, as a whole or not at all; see `DatasetWriter.append`.
-
-        Returns:
-            The index of the datapoint among all in the shards of this writer's numbers.
-        """
-        writer = self._next_writer()
-        return self._past_length + writer.append(datapoint, flush)
-
     def append_records(self, records: list[Any], flush: bool | None = None) -> int:
-        """Appends a datapoint that is already encoded; see `DatasetWriter.append_records`."""
-        writer = self._next_writer()
+        try:
+            writer = self._next_writer()
+        except BaseException:
+            close_files(records)
+            raise
         return self._past_length + writer.append_records(records, flush)
 
     def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
@@ -336,12 +305,10 @@ class ShardedDatasetWriter:
         self._uploading = self._upload = None
 
     def flush(self) -> None:
-        """Makes all datapoints readable by other processes, and safe if this process is killed."""
         if self._writer is not None:
             self._writer.flush()
 
     def close(self) -> None:
-        """Flushes and closes the last shard. After an error it may be called again."""
         if self._closed:
             return
         self._finish_upload()
@@ -353,7 +320,6 @@ class ShardedDatasetWriter:
         self._closed = True
 
     def _abandon(self) -> None:
-        """Closes the dataset as unfinished; removes it if it has no datapoint, or was to replace another."""
         if self._closed:
             return
         if self._replacement is not None:
@@ -377,8 +343,3 @@ class ShardedDatasetWriter:
         elif self._made_folder:
             with contextlib.suppress(OSError):
                 self.store.remove_folder(self.directory)
-
-    def __enter__(self) -> Self:
-        return self
-
-    __exit__ = close_at_exit

@@ -8,48 +8,31 @@ import functools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 
 from bags.bag.checksums import SUFFIX
 from bags.bag.options import CompressionNone, CompressionZstd, WriterOptions
 from bags.bag.zstd import MAX_TRAINING_BYTES, check_dictionary
-from bags.dataset.encoder import Encoder, close_files
-from bags.dataset.field_writer import Compressed, Compression, FieldWriter, Run, field_compressions
+from bags.dataset.base_writer import BaseWriter
+from bags.dataset.encoder import close_files
+from bags.dataset.field_writer import Compressed, Compression, FieldWriter, Run
 from bags.dataset.key_index import INDEX_SUFFIX
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.refs import MISSING, RefsFormat
-from bags.dataset.resume import (
-    MARK,
-    MARK_TEXT,
-    bag_suffix,
-    count_complete,
-    is_temporary,
-    remove_files,
-    replacement,
-)
-from bags.dataset.spec import FieldType, check_names, dump_spec, load_spec, parse_spec, parse_type
+from bags.dataset.resume import MARK, MARK_TEXT, bag_suffix, count_complete, is_temporary, remove_files
+from bags.dataset.spec import FieldType, dump_spec, load_spec, parse_type
 from bags.errors import CorruptError, SpecError
-from bags.storage import store_for
 from bags.validation import at_least_or_none
 
-__all__ = ['DatasetWriter', 'close_at_exit']
+__all__ = ['DatasetWriter']
 
 MAX_BUFFERED_BYTES = 8 << 20
 MAX_UNFLUSHED_SECONDS = 1.0
 
 
-def close_at_exit(self: Any, *error: object) -> None:
-    """Closes a writer at the end of its `with` block."""
-    if error[0] is None:
-        self.close()
-        return
-    with contextlib.suppress(OSError):  # The block's own error matters more.
-        self._abandon()
-
-
-class DatasetWriter:
+class DatasetWriter(BaseWriter):
     """Writes a dataset folder. For one thread at a time; a second writer of the folder is refused.
 
     A `with` block that ends by an exception keeps the datapoints so far and leaves the dataset unfinished, as
@@ -101,31 +84,19 @@ class DatasetWriter:
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._closed = True  # Until the folder is open.
         truncate_to = at_least_or_none('truncate_to', truncate_to, 0)
         if truncate_to is not None and not resume:
             raise ValueError(f'truncate_to: expected resume=True with it, got resume={resume!r}')
-        self._types = parse_spec(spec)
-        check_names(self._types)
-        self._compressions = field_compressions(compression, self._types)
-        self._metadata = None if metadata is None else dump_metadata(metadata, self._types)
-        self._encoder = Encoder(self._types, encoders)
+        storage = {'filesystem': filesystem, 'storage_options': storage_options}
+        super().__init__(directory, spec, encoders, compression, checksum, resume, metadata, mode, storage)
         self._format = RefsFormat(self._types)
-        self._storage = {'filesystem': filesystem, 'storage_options': storage_options}
-        self._checksum = checksum
-        self._store, self.directory = store_for(directory, filesystem, storage_options)
-        self._replacement = replacement(mode, resume, self._store, self.directory)
-        if self._replacement is not None:
-            self.directory = self._replacement.path
         self._fields: list[FieldWriter] = []
         """In sorted order, the order of the refs."""
         self._bags: list[FieldWriter] = []
         """All that are open: refs, then fields."""
         self._is_new = False
         """Whether the folder was empty."""
-        self._made_folder = not self._store.is_remote and not self._store.exists(self.directory)
-        self._store.make_folder(self.directory)
-        self._lock = self._replacement or self._store.lock(self.directory)
+        self._lock = self._replacement or self.store.lock(self.directory)
         try:
             self._open(resume, truncate_to)
         except BaseException:
@@ -144,7 +115,7 @@ class DatasetWriter:
 
     def _open(self, resume: bool, truncate_to: int | None) -> None:
         """Opens the bags. The order of creation is spec.json, mark, refs, fields: `resume` relies on it."""
-        store, path = self._store, self.directory
+        store, path = self.store, self.directory
         names = set(store.names(path))
         self._checksum = self._checksum or f'refs.bag{SUFFIX}' in names
         has_shards = 'spec.json' not in names and any(name.isdigit() for name in names)
@@ -165,7 +136,7 @@ class DatasetWriter:
             self._is_new = not names
             store.replace(spec_path, dump_spec(self._types))
         if self._metadata is not None:
-            store.replace(store.join(path, METADATA), self._metadata)
+            store.replace(store.join(path, METADATA), dump_metadata(self._metadata, self._types))
         mode: Literal['create', 'append', 'overwrite'] = 'create'
         keep = None
         if resume:
@@ -194,7 +165,7 @@ class DatasetWriter:
     def _open_field(
         self, name: str, kind: FieldType, names: set[str], mode: Literal['create', 'append', 'overwrite']
     ) -> FieldWriter:
-        store, path = self._store, self._store.join(self.directory, name)
+        store, path = self.store, self.store.join(self.directory, name)
         how = self._compressions.get(name)
         suffix = bag_suffix(self.directory, name, names) or ('.bagz' if how else '.bag')
         options = WriterOptions(
@@ -218,16 +189,8 @@ class DatasetWriter:
 
     # Properties.
 
-    @property
-    def spec(self) -> dict[str, str]:
-        """The type of each field, sorted by field."""
-        return {name: kind.text for name, kind in self._types.items()}
-
     def __len__(self) -> int:
         return self._refs.count
-
-    def __bool__(self) -> bool:
-        return True
 
     @property
     def size(self) -> int:
@@ -248,37 +211,13 @@ class DatasetWriter:
         """1: a folder is one shard."""
         return 1
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def __repr__(self) -> str:
         state = 'closed' if self._closed else 'open'
         return f'bags.DatasetWriter({self.directory!r}, {self.spec}, {len(self)} datapoints, {state})'
 
     # Writing.
 
-    def append(self, datapoint: Mapping[str, Any], flush: bool | None = None) -> int:
-        """Appends a datapoint: as a whole, or, if this raises, not at all.
-
-        Args:
-            datapoint: A value for each field; for a sequence field any iterable, of which one item is in
-                memory at a time. An optional field may be None or left out.
-            flush: True makes the datapoint readable by other processes, and safe if this process is killed,
-                at once. None (the default) does so every 8 MiB and every second; False only when buffers
-                are full.
-
-        Returns:
-            The index of the datapoint.
-
-        Raises:
-            EncodeError: A field is missing or unknown, or a value cannot be encoded.
-            OSError: E.g. the disk is full; nothing was appended.
-        """
-        return self.append_records(self._encoder.encode(datapoint), flush)
-
     def append_records(self, records: list[Any], flush: bool | None = None) -> int:
-        """Appends a datapoint that is already encoded, as `Encoder.encode` returns it; see `append`."""
         refs, index = self._refs, self._refs.count
         before: list[int] = []
         row: list[int] = []
@@ -333,7 +272,6 @@ class DatasetWriter:
         self._flushed = time.monotonic()
 
     def flush(self) -> None:
-        """Makes all datapoints readable by other processes, and safe if this process is killed."""
         if self._closed:
             raise ValueError(f'{self!r} is closed')
         for field in self._fields:
@@ -343,7 +281,6 @@ class DatasetWriter:
         self._flushed = time.monotonic()
 
     def close(self) -> None:
-        """Flushes and closes all bags, the refs last. After an error it may be called again."""
         self._close(is_finished=True)
 
     def _close(self, is_finished: bool) -> None:
@@ -356,14 +293,13 @@ class DatasetWriter:
             field.close(keep=len(self) > 0)
         self._refs.close()
         if is_finished:
-            self._store.remove(self._store.join(self.directory, MARK))
+            self.store.remove(self.store.join(self.directory, MARK))
             if self._replacement is not None:
                 self.directory = self._replacement.swap()
         self._lock.release()
         self._closed = True
 
     def _abandon(self, is_kept: bool = True) -> None:
-        """Closes the dataset as unfinished; removes it if it has no datapoint, or was to replace another."""
         if self._closed or (is_kept and self._replacement is None and (len(self) or not self._is_new)):
             self._close(is_finished=False)
             return
@@ -376,11 +312,6 @@ class DatasetWriter:
     def _discard(self) -> None:
         while self._bags:
             self._bags.pop().discard()
-        remove_files(self._store, self.directory)
+        remove_files(self.store, self.directory)
         if self._made_folder:
-            self._store.remove_folder(self.directory)
-
-    def __enter__(self) -> Self:
-        return self
-
-    __exit__ = close_at_exit
+            self.store.remove_folder(self.directory)
