@@ -13,7 +13,7 @@ from typing import Any
 
 from bags.dataset.encoder import bind_encoders
 from bags.dataset.field_writer import Compression, field_compressions
-from bags.dataset.shard_list import shard_numbers
+from bags.dataset.listing import shard_numbers
 from bags.dataset.spec import check_names, parse_spec
 from bags.storage import Store
 

@@ -20,11 +20,10 @@ from bags.dataset.arrow_types import (
     stores_location,
 )
 from bags.dataset.batch import Ragged
-from bags.dataset.columns import read_column, read_values
+from bags.dataset.columns import read_column, read_rows, read_stored, read_values
 from bags.dataset.field import Field
-from bags.dataset.refs import MISSING
 from bags.dataset.registry import bind_decoder
-from bags.dataset.selection import Fields, FrameSelection, Selection, select_fields, select_many
+from bags.dataset.selection import Fields, FrameSelection, Selection, select_fields
 from bags.dataset.spec import FieldType
 from bags.formats.arrays import array_parts
 from bags.indexing import Int64s, offsets_of
@@ -77,7 +76,7 @@ def _batches(
 def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Media) -> pa.Array:
     """Returns the values of a field as an Arrow array."""
     kind: FieldType = dataset._types[name]
-    read: Callable[..., Any] = _read_records
+    read: Callable[..., Any] = read_stored
     found = shape_of(kind)
     if stores_location(kind, media):
         read = _read_locations
@@ -96,13 +95,6 @@ def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Me
         ) from exc
 
 
-# Reading: functions as those of `columns`, that give for each row a record, or a list of those of its items.
-
-
-def _read_records(field: Field, refs: Any, items: Any) -> list[Any]:
-    return _rows(field, refs, items, lambda indices: list(field.bag.read(indices)))
-
-
 def _read_locations(field: Field, refs: Any, items: Any) -> list[Any]:
     if field.bag.codec is not None:
         raise ValueError(
@@ -116,24 +108,7 @@ def _read_locations(field: Field, refs: Any, items: Any) -> list[Any]:
             for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)
         ]
 
-    return _rows(field, refs, items, locate)
-
-
-def _rows(field: Field, refs: Any, items: Any, read: Callable[[Int64s], list[Any]]) -> list[Any]:
-    firsts, counts = refs if field.kind.sequence else (refs, None)
-    field.check(firsts, counts)
-    if counts is None:
-        present = firsts != MISSING
-        values = iter(read(firsts[present]))
-        return [next(values) if there else None for there in present.tolist()]
-    present = (firsts != MISSING) | (counts > 0)
-    chosen = slice(None) if items is True else items
-    members, counts = select_many(chosen, firsts, counts)
-    values = iter(read(members))
-    return [
-        [next(values) for _ in range(count)] if there else None
-        for there, count in zip(present.tolist(), counts.tolist(), strict=True)
-    ]
+    return read_rows(field, refs, items, locate)
 
 
 # Conversion.

@@ -20,7 +20,7 @@ from bags.dataset.selection import FrameSelection, Items, PerRowItems, select_ma
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, offsets_of
 
-__all__ = ['read_column', 'read_records', 'read_stored', 'read_values']
+__all__ = ['read_column', 'read_records', 'read_rows', 'read_stored', 'read_values']
 
 Asked = Items | Literal[True]
 Values = npt.NDArray[Any] | list[Any]
@@ -51,30 +51,33 @@ def read_values(field: Field, refs: Any, items: Asked) -> list[Any]:
     if items is not True and _are_frames(items):
         return _frames(field, refs, items)
     if not field.kind.sequence:
-        field.check(refs, None)
-        return _where_present(refs, field.decoded) if field.kind.optional else field.decoded(refs)
+        return read_rows(field, refs, items, field.decoded)
     members, counts, present = _members(field, refs, items)
     return _cut(_values(field, members, items), counts, present)
 
 
 def read_records(field: Field, refs: Any, items: Asked) -> list[bytes | None]:
     """Returns records undecoded: of plain fields, or of one item of each sequence."""
+    found = read_stored(field, refs, items)
     if _are_frames(items):
-        return [bytes(encode_array(frames)) for frames in _frames(field, refs, items)]
-    if field.kind.sequence:
-        return list(field.bag.read(_members(field, refs, items)[0]))
-    field.check(refs, None)
-    return _where_present(refs, field.bag.read) if field.kind.optional else list(field.bag.read(refs))
+        return [bytes(encode_array(frames)) for frames in found]
+    return [record for records in found for record in records] if field.kind.sequence else found
 
 
 def read_stored(field: Field, refs: Any, items: Asked) -> list[Any]:
     """Returns records undecoded, a list of them for each sequence; frames, where those are asked for."""
     if _are_frames(items):
         return _frames(field, refs, items)
-    if not field.kind.sequence:
-        return read_records(field, refs, items)
-    members, counts, present = _members(field, refs, items)
-    return _cut(list(field.bag.read(members)), counts, present)
+    return read_rows(field, refs, items, lambda indices: list(field.bag.read(indices)))
+
+
+def read_rows(field: Field, refs: Any, items: Asked, read: Callable[[Int64s], list[Any]]) -> list[Any]:
+    """Returns what `read` gives for the record of each row, None for a missing one; a list for a sequence."""
+    if field.kind.sequence:
+        members, counts, present = _members(field, refs, items)
+        return _cut(read(members), counts, present)
+    field.check(refs, None)
+    return _where_present(refs, read) if field.kind.optional else read(refs)
 
 
 def _where_present(refs: Int64s, read: Callable[[Int64s], list[Any]]) -> list[Any]:

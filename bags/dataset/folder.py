@@ -21,9 +21,8 @@ from bags.bag.options import (
 )
 from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import cached_attribute, map_concurrently
-from bags.dataset.listing import names_in
-from bags.dataset.metadata import METADATA
-from bags.dataset.resume import MARK, is_temporary
+from bags.dataset.listing import is_being_made, names_in, not_a_folder
+from bags.dataset.resume import MARK
 from bags.dataset.schema import Schema, parse_schema
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.spec import Spec, load_spec
@@ -31,26 +30,9 @@ from bags.errors import BagsError, CorruptError, SpecError
 from bags.storage import Hints, Store
 from bags.storage.memory_file import MemoryFile
 
-__all__ = ['Folder', 'is_being_made', 'not_a_folder']
+__all__ = ['Folder']
 
 MAX_REFS_IN_MEMORY = 1 << 28  # Bytes of the refs of a remote folder that are read as a whole.
-
-
-def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
-    """Tells by its names whether a folder has no more than a writer makes before the refs.
-
-    Where files grow, these are its first bag; where they appear as a whole, they are its last.
-    """
-    if is_remote:
-        return not any(name == 'refs.bag' or name.endswith('.idx') for name in names)
-    known = {'spec.json', METADATA, MARK, 'limits.refs.bag'}
-    return {name for name in names if not is_temporary(name)} <= known
-
-
-def not_a_folder(path: str) -> NotADirectoryError:
-    """Returns the error of a file where a dataset should be."""
-    got = 'a bag alone (bags.bag.Reader opens it)' if path.endswith(('.bag', '.bagz')) else 'a file'
-    return NotADirectoryError(errno.ENOTDIR, f'expected a dataset, which is a folder, got {got}', path)
 
 
 class Folder:

@@ -1,19 +1,36 @@
-"""Listing the files of a dataset, also on web servers, which are asked for each possible name."""
+"""Listing the shards of a dataset and the files of a folder; web servers are asked for each possible name."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import errno
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from bags.bag.checksums import checksums_name
+from bags.bag.limits import ENTRY
 from bags.concurrency import map_concurrently
 from bags.dataset.metadata import METADATA
-from bags.dataset.resume import MARK
+from bags.dataset.refs import RefsFormat
+from bags.dataset.resume import MARK, is_temporary
 from bags.dataset.schema import parse_schema
+from bags.dataset.shard_index import INDEX, Shard, load_index, numbered
+from bags.dataset.spec import Spec
 from bags.errors import BagsError, CorruptError
 from bags.storage import Stat, Store
 
-__all__ = ['CONSOLIDATE', 'files_below', 'names_in', 'probe_folder', 'probe_shards']
+__all__ = [
+    'ShardList',
+    'files_below',
+    'is_being_made',
+    'length_by_size',
+    'list_local_shards',
+    'list_remote_shards',
+    'names_in',
+    'not_a_folder',
+    'root_names',
+    'shard_numbers',
+]
 
 FIRST_SHARDS = 8
 """Shards of the first round of requests; each next round has twice as many, until a shard is missing."""
@@ -21,13 +38,194 @@ MAX_SHARDS = 1 << 16
 CONSOLIDATE = 'a web server does not list its files, so run bags.consolidate where they are'
 
 
-def names_in(store: Store, folder: str, *ends: str) -> set[str]:
-    """Returns the names of the files in a dataset folder; `ends` as in `probe_folder`.
+class ShardList(NamedTuple):
+    """The shards of a dataset, in order."""
+
+    shards: list[Shard]
+    """The shards. In a local folder without shards.json, only their names are known."""
+    types: Spec | None = None
+    """The spec in shards.json; None without one."""
+    after: str | None = None
+    """The name that a shard after the last would have, on an object store with shards.json: to check it."""
+    files: frozenset[str] = frozenset()
+    """The files beside the shards, from a listing. With a spec.json this is a dataset of one folder."""
+    is_unfinished: bool = False
+    """Whether shards at the end are incomplete, and left out."""
+
+
+def shard_numbers(store: Store, directory: str) -> dict[int, str]:
+    """Returns the names of the shard folders by number, in order.
+
+    Raises:
+        CorruptError: Two shards have the same number.
+    """
+    return numbered(root_names(store, directory), directory)
+
+
+def root_names(store: Store, directory: str) -> set[str]:
+    """Returns the names of what is in a dataset, or of its shards where nothing can be listed.
 
     Raises:
         FileNotFoundError, NotADirectoryError: There is no such folder.
     """
-    return set(store.names(folder) if store.can_list else probe_folder(store, folder, None, *ends))
+    if store.can_list:
+        return set(store.names(directory))
+    listed = list_remote_shards(store, directory)
+    return {*listed.files, *(shard.name for shard in listed.shards)}
+
+
+def list_local_shards(store: Store, directory: str) -> ShardList:
+    """Returns the shards of a local dataset, without incomplete ones at the end, which are being written.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: The folder does not exist, or is a file.
+        CorruptError: Two shards have the same number.
+    """
+    try:
+        found = store.names(directory)
+    except NotADirectoryError:
+        raise not_a_folder(directory) from None
+    names = list(numbered(found, directory).values())
+    if INDEX in found:
+        listed = _read_local_index(store, directory, names)
+        if listed is not None:
+            return listed
+    count = len(names)
+    while names:
+        folder = store.join(directory, names[-1])
+        if store.exists(store.join(folder, 'refs.bag')) or not is_being_made(store.names(folder)):
+            break
+        names.pop()
+    return ShardList(list(map(Shard, names)), is_unfinished=len(names) < count)
+
+
+def _read_local_index(store: Store, directory: str, names: list[str]) -> ShardList | None:
+    """Returns what the shards.json of a local dataset says; None if it is damaged or out of date."""
+    path = store.join(directory, INDEX)
+    try:
+        types, shards = load_index(store.read(path), path)
+        if [shard.name for shard in shards] != names:
+            return None
+        for shard in shards:
+            file = 'refs.bag' if 'refs.bag' in shard.sizes else min(shard.sizes, default='refs.bag')
+            path = store.join(store.join(directory, shard.name), file)
+            if store.stat(path).size != shard.sizes.get(file):
+                return None
+    except (BagsError, OSError):
+        return None
+    return ShardList(shards, types)
+
+
+def list_remote_shards(store: Store, directory: str) -> ShardList:
+    """As `list_local_shards`, on an object store: from shards.json, or with one listing of all files.
+
+    Where nothing can be listed, it requests spec.json, and if that is missing 000000, 000001, …
+
+    Raises:
+        FileNotFoundError: The folder does not exist.
+        CorruptError: Two shards have the same number, or shards.json is damaged.
+    """
+    path = store.join(directory, INDEX)
+    spec: bytes | None = None
+    if store.can_list:
+        index = _read_if_exists(store, path)
+    else:
+        paths = [path, store.join(directory, 'spec.json')]
+        index, spec = map_concurrently(lambda path: _read_if_exists(store, path), paths, True)
+    if index is not None:
+        types, shards = load_index(index, path)
+        last = shards[-1].name
+        return ShardList(shards, types, str(int(last) + 1).rjust(len(last), '0'))
+    folders: dict[str, dict[str, int]] = {}
+    beside: list[str] = []
+    if store.can_list:
+        for name, stat in store.walk(directory).items():
+            folder, slash, file = name.partition('/')
+            if not slash:
+                beside.append(name)
+            elif '/' not in file:
+                folders.setdefault(folder, {})[file] = stat.size
+    elif spec is not None:
+        beside += _probe_folder(store, directory, spec)
+    else:
+        folders = _probe_shards(store, directory)
+        if not folders:
+            raise _nothing_at(store, directory)
+    names = list(numbered(folders, directory).values())
+    # Refs are uploaded last: shards at the end without refs are being written, or were left incomplete.
+    count = len(names)
+    while names and 'refs.bag' not in folders[names[-1]] and is_being_made(folders[names[-1]], True):
+        names.pop()
+    shards = list(map(Shard, names, map(folders.__getitem__, names)))
+    return ShardList(shards, files=frozenset(beside), is_unfinished=len(shards) < count)
+
+
+def _nothing_at(store: Store, directory: str) -> OSError:
+    """Returns the error of a folder on a web server in which nothing was found."""
+    detail = f'no dataset here: expected spec.json, {INDEX} or 000000/spec.json; {CONSOLIDATE}'
+    if directory.endswith(('.bag', '.bagz')):
+        detail += ' (bags.bag.Reader opens a bag alone)'
+    try:
+        store.stat(store.join(directory, 'spec.json'))
+    except PermissionError as exc:
+        return PermissionError(exc.errno, exc.strerror, exc.filename)
+    except FileNotFoundError:
+        pass
+    return FileNotFoundError(errno.ENOENT, detail, directory)
+
+
+def _read_if_exists(store: Store, path: str) -> bytes | None:
+    try:
+        return store.read(path)
+    except FileNotFoundError:
+        return None
+
+
+def length_by_size(shard: Shard, format: RefsFormat) -> int | None:
+    """Returns the number of datapoints of a shard whose refs have one length, from the sizes of its files.
+
+    None if the sizes do not fit.
+    """
+    size = shard.sizes.get('refs.bag')
+    if size is None:  # Granular has an index for each field.
+        indexes = [shard.sizes.get(f'{name}.idx') for name in format.spec]
+        sizes = [size for size in indexes if size is not None]
+        return min(sizes) // ENTRY if sizes and len(sizes) == len(indexes) else None
+    if not size:
+        for name, other in shard.sizes.items():
+            if other and name.endswith(('.bag', '.bagz')):
+                raise CorruptError(f'{shard.name}/refs.bag', None, f'is empty, but {name} is not')
+    count, rest = divmod(size, format.stride + ENTRY)
+    return None if rest else count
+
+
+# The files of a folder.
+
+
+def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
+    """Tells by its names whether a folder has no more than a writer makes before the refs.
+
+    Where files grow, these are its first bag; where they appear as a whole, they are its last.
+    """
+    if is_remote:
+        return not any(name == 'refs.bag' or name.endswith('.idx') for name in names)
+    known = {'spec.json', METADATA, MARK, 'limits.refs.bag'}
+    return {name for name in names if not is_temporary(name)} <= known
+
+
+def not_a_folder(path: str) -> NotADirectoryError:
+    """Returns the error of a file where a dataset should be."""
+    got = 'a bag alone (bags.bag.Reader opens it)' if path.endswith(('.bag', '.bagz')) else 'a file'
+    return NotADirectoryError(errno.ENOTDIR, f'expected a dataset, which is a folder, got {got}', path)
+
+
+def names_in(store: Store, folder: str, *ends: str) -> set[str]:
+    """Returns the names of the files in a dataset folder; `ends` as in `_probe_folder`.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: There is no such folder.
+    """
+    return set(store.names(folder) if store.can_list else _probe_folder(store, folder, None, *ends))
 
 
 def files_below(store: Store, folders: Sequence[str], root: str) -> dict[str, Stat]:
@@ -37,7 +235,7 @@ def files_below(store: Store, folders: Sequence[str], root: str) -> dict[str, St
     """
     if store.can_list:
         return store.walk(root)
-    every = map_concurrently(lambda folder: probe_folder(store, folder), folders, True)
+    every = map_concurrently(lambda folder: _probe_folder(store, folder), folders, True)
     return {
         store.join(folder, name)[len(root) :].lstrip('/'): stat
         for folder, found in zip(folders, every, strict=True)
@@ -45,7 +243,7 @@ def files_below(store: Store, folders: Sequence[str], root: str) -> dict[str, St
     }
 
 
-def probe_folder(store: Store, folder: str, spec: bytes | None = None, *ends: str) -> dict[str, Stat]:
+def _probe_folder(store: Store, folder: str, spec: bytes | None = None, *ends: str) -> dict[str, Stat]:
     """Requests the files that a folder of datapoints can have; returns those that exist.
 
     Args:
@@ -75,7 +273,7 @@ def probe_folder(store: Store, folder: str, spec: bytes | None = None, *ends: st
     return found | _stat_all(store, folder, more)
 
 
-def probe_shards(store: Store, directory: str) -> dict[str, dict[str, int]]:
+def _probe_shards(store: Store, directory: str) -> dict[str, dict[str, int]]:
     """Requests shards 000000, 000001, … until one is missing; returns the sizes of their spec and refs.
 
     Of a shard without refs, from Granular or incomplete, the sizes of all files.
@@ -107,7 +305,7 @@ def probe_shards(store: Store, directory: str) -> dict[str, dict[str, int]]:
         if len(shards) > MAX_SHARDS:
             raise CorruptError(directory, None, f'expected at most {MAX_SHARDS} shards: {CONSOLIDATE}')
     bare = [name for name, sizes in shards.items() if 'refs.bag' not in sizes]
-    every = map_concurrently(lambda name: probe_folder(store, store.join(directory, name)), bare, True)
+    every = map_concurrently(lambda name: _probe_folder(store, store.join(directory, name)), bare, True)
     for name, stats in zip(bare, every, strict=True):
         shards[name] = {file: stat.size for file, stat in stats.items()}
     return shards

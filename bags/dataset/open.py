@@ -8,11 +8,11 @@ from typing import Any, Unpack
 
 from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
+from bags.dataset.listing import list_remote_shards
 from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.reader import DatasetReader
 from bags.dataset.registry import decoders as builtin_decoders
 from bags.dataset.schema import DecoderCache
-from bags.dataset.shard_list import list_remote_shards
 from bags.dataset.sharded_reader import ShardedDatasetReader
 from bags.dataset.views import join
 

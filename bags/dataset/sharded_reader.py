@@ -18,13 +18,13 @@ from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.batch import Column
 from bags.dataset.field import Field
 from bags.dataset.folder import Folder
+from bags.dataset.listing import ShardList, length_by_size, list_local_shards, list_remote_shards
 from bags.dataset.metadata import Metadata, read_metadata
 from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.reader import DatasetReader
 from bags.dataset.schema import DecoderCache
 from bags.dataset.selection import Selection
 from bags.dataset.shard_index import INDEX, Shard
-from bags.dataset.shard_list import ShardList, length_by_size, list_local_shards, list_remote_shards
 from bags.dataset.spec import Spec, union
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.indexing import Int64s, check_index

@@ -13,11 +13,11 @@ from bags.bag.zstd import check_dictionary
 from bags.dataset.base_writer import BaseWriter
 from bags.dataset.encoder import close_files
 from bags.dataset.field_writer import MAX_RECORDS, Compression, Run
+from bags.dataset.listing import shard_numbers
 from bags.dataset.metadata import read_metadata
 from bags.dataset.reader import DatasetReader
 from bags.dataset.resume import MARK, MARK_TEXT, SOURCE, is_temporary, remove_files
 from bags.dataset.shard_index import INDEX
-from bags.dataset.shard_list import shard_numbers
 from bags.dataset.spec import load_spec, union
 from bags.dataset.writer import DatasetWriter
 from bags.errors import CorruptError, SpecError

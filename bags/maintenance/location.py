@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from bags.bag.sharding import expand
-from bags.dataset.shard_list import root_names, shard_numbers
+from bags.dataset.listing import root_names, shard_numbers
 from bags.storage import Store, store_for
 
 __all__ = ['Location', 'locate']

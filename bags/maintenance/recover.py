@@ -12,7 +12,7 @@ from bags.bag.bag_file import BagFile
 from bags.bag.leftovers import remove_leftovers, remove_tree
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import ReaderOptions
-from bags.dataset.folder import is_being_made
+from bags.dataset.listing import is_being_made
 from bags.dataset.resume import MARK, is_temporary
 from bags.dataset.spec import load_spec
 from bags.dataset.writer import DatasetWriter

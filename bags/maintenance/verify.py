@@ -14,11 +14,10 @@ from bags.concurrency import CPU_COUNT, map_concurrently
 from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
 from bags.dataset.key_index import INDEX_SUFFIX, KeyIndex
-from bags.dataset.listing import names_in
+from bags.dataset.listing import names_in, root_names
 from bags.dataset.resume import is_temporary
 from bags.dataset.schema import DecoderCache
 from bags.dataset.shard_index import INDEX
-from bags.dataset.shard_list import root_names
 from bags.dataset.spec import Spec, load_spec
 from bags.errors import CorruptError, SpecError
 from bags.maintenance.consolidate import index_damage

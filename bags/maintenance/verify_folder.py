@@ -16,7 +16,8 @@ from bags.bag.limits import invalid_ranges
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions, merge
 from bags.concurrency import map_concurrently
-from bags.dataset.folder import Folder, is_being_made
+from bags.dataset.folder import Folder
+from bags.dataset.listing import is_being_made
 from bags.dataset.metadata import read_metadata
 from bags.dataset.refs import MISSING, RefsFormat, dangling
 from bags.dataset.registry import decoders
