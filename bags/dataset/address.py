@@ -14,12 +14,12 @@ from bags.concurrency import map_concurrently
 from bags.dataset.batch import Column, join_columns, take
 from bags.dataset.columns import read_records, read_values
 from bags.dataset.field import Field
+from bags.dataset.folder import Folder
 from bags.dataset.key_index import KeyIndex, Matches, open_key_index
 from bags.dataset.refs import MISSING
 from bags.dataset.selection import PerRowItems, Selection, divide
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, check_index, offsets_of
-from bags.storage import Hints, Store
 
 __all__ = [
     'Absent',
@@ -268,11 +268,11 @@ class Addressable(abc.ABC):
     def _key_index(self, field: str) -> KeyIndex:
         known: dict[str, KeyIndex] = vars(self).setdefault('_key_indexes', {})
         if field not in known:
-            known[field] = open_key_index(self, field, *self._index_place())
+            known[field] = open_key_index(self, field, self._index_folder())
         return known[field]
 
-    def _index_place(self) -> tuple[Store, str, Hints]:
-        """Returns the folder of the index files, and how to read them."""
+    def _index_folder(self) -> Folder:
+        """Returns the folder with the files of the whole dataset: indexes of keys, and statistics."""
         raise TypeError(
             f'find: {self!r:.200} has no keys of its own: use find of the dataset that it is made of'
         )

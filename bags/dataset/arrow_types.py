@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from bags.dataset.registry import decoders, fixed_dtype
-from bags.dataset.spec import FieldType
+from bags.dataset.spec import FieldType, type_texts
 from bags.errors import MissingDependencyError
 from bags.formats.arrays import array_type, is_small_float
 from bags.formats.scalars import int_size
@@ -124,7 +124,7 @@ def arrow_field(name: str, kind: FieldType, media: Media) -> pa.Field:
 def arrow_schema(types: Mapping[str, FieldType], media: Media, metadata: Mapping[str, Any]) -> pa.Schema:
     """Returns the Arrow schema of some fields, which has their types and metadata as metadata."""
     pa = import_pyarrow()
-    facts = {'spec': {name: kind.text for name, kind in types.items()}, 'metadata': metadata}
+    facts = {'spec': type_texts(dict(types)), 'metadata': metadata}
     return pa.schema(
         [arrow_field(name, kind, media) for name, kind in types.items()],
         {METADATA_KEY: json.dumps(facts, ensure_ascii=False).encode()},

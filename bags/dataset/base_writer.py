@@ -15,7 +15,7 @@ from bags.dataset.encoder import Encoder
 from bags.dataset.field_writer import Compression, field_compressions
 from bags.dataset.metadata import dump_metadata
 from bags.dataset.resume import is_file_of_dataset
-from bags.dataset.spec import check_names, parse_spec
+from bags.dataset.spec import check_names, parse_spec, type_texts
 from bags.storage import Lock, Store, store_for
 from bags.validation import one_of
 
@@ -61,7 +61,7 @@ class BaseWriter(ABC):
     @property
     def spec(self) -> dict[str, str]:
         """The type of each field, sorted by field."""
-        return {name: kind.text for name, kind in self._types.items()}
+        return type_texts(self._types)
 
     @property
     def closed(self) -> bool:

@@ -14,6 +14,7 @@ from bags.dataset.arrow_types import Media
 from bags.dataset.columns import read_column
 from bags.dataset.key_index import find_keys
 from bags.dataset.selection import Fields, select_fields
+from bags.dataset.spec import type_texts
 from bags.indexing import Int64s, as_indices, check_index
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class FieldAccess(Addressable):
     @property
     def spec(self) -> dict[str, str]:
         """The type of each field, sorted by field."""
-        return {name: kind.text for name, kind in self._types.items()}
+        return type_texts(self._types)
 
     def batch(self, indices: Iterable[SupportsIndex], fields: Fields = None) -> dict[str, Any]:
         """Returns columns of values.

@@ -22,7 +22,8 @@ from bags.bag.options import (
 from bags.bag.zstd import check_dictionary, codec_for
 from bags.concurrency import cached_attribute, map_concurrently
 from bags.dataset.listing import is_being_made, names_in, not_a_folder
-from bags.dataset.resume import MARK
+from bags.dataset.metadata import Metadata, read_metadata
+from bags.dataset.resume import MARK, bag_suffix
 from bags.dataset.schema import Schema, parse_schema
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.spec import Spec, load_spec
@@ -46,15 +47,23 @@ class Folder:
         """Its entry in a listing or an index, if it is remote or there is an index."""
         if known is not None and known.sizes and (known.counts is not None or store.can_list):
             self.known = known
-        self.starts = options.limits_placement is LimitsPlacement.STARTS
-        """Whether Bags 0.x wrote it: known once `open_refs` was called."""
         self._spec: bytes | None = None
         self._refs: BagFile | None = None
         """Read by `load`."""
         self._version: str | None = None
         """Of its spec.json, if it is local and was read by `load`."""
-        self._begun: BagFile | None = None
-        """Refs that a writer has begun, without a datapoint so far."""
+        self._has_begun = False
+        """Whether a writer has begun the refs, without a datapoint so far."""
+
+    @property
+    def starts(self) -> bool:
+        """Whether Bags 0.x wrote it: known once `open_refs` was called."""
+        return self.options.limits_placement is LimitsPlacement.STARTS
+
+    @cached_attribute
+    def metadata(self) -> Metadata:
+        """The content of its metadata.json."""
+        return read_metadata(self.store, self.path)
 
     @cached_attribute
     def names(self) -> set[str]:
@@ -160,14 +169,13 @@ class Folder:
         if is_legacy and not int(refs.ends[0:1][0]):
             # No refs record is empty, so this table begins with a start: Bags 0.x wrote it.
             self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.STARTS})
-            self.starts = True
             refs = open_bag(self.store, path, self.options)
             if self.store.is_remote:
                 self._refs = refs
         if not refs.count:
             # Asked of what was opened first: its writer may have closed it since.
             if refs.limits.path != refs.file.path or self.names & {'limits.refs.bag', MARK}:
-                self._begun = refs
+                self._has_begun = True
             elif not refs.end:
                 self._check_empty(path)
         if refs.checksums is not None:
@@ -192,12 +200,9 @@ class Folder:
             refs.warm()
             return refs
         file = MemoryFile(refs.path, bytes(refs.file.read(0, refs.file.size)))
-        kept = BagFile(
+        return BagFile(
             refs.path, file, file, refs.offset, refs.count, refs.end, refs.codec, False, refs.checksums
         )
-        if self._begun is refs:
-            self._begun = kept
-        return kept
 
     def length(self) -> int:
         """Returns the number of datapoints, reading no more than that takes."""
@@ -220,15 +225,14 @@ class Folder:
         Raises:
             CorruptError: Nowhere, or in two places.
         """
-        found = [name for name in (f'{field}.bag', f'{field}.bagz') if name in self.names]
-        if not found:
+        suffix = bag_suffix(self.path, field, self.names)
+        if suffix is None:
             # Perhaps it was being made when the folder was listed.
             self.names = names_in(self.store, self.path)
-            found = [name for name in (f'{field}.bag', f'{field}.bagz') if name in self.names]
-        if len(found) != 1:
-            detail = f'both {found[0]} and {found[1]}' if found else f'neither {field}.bag nor {field}.bagz'
-            raise CorruptError(self.path, None, f'field {field!r}: has {detail}')
-        return self.store.join(self.path, found[0])
+            suffix = bag_suffix(self.path, field, self.names)
+        if suffix is None:
+            raise CorruptError(self.path, None, f'field {field!r}: has neither {field}.bag nor {field}.bagz')
+        return self.store.join(self.path, field + suffix)
 
     def open_bag(self, field: str) -> BagFile:
         options = self.options
@@ -237,11 +241,12 @@ class Folder:
         try:
             path = self.bag_path(field)
         except CorruptError:
-            if self._begun is None or self.names & {f'{field}.bag', f'{field}.bagz'}:
+            if not self._has_begun or self.names & {f'{field}.bag', f'{field}.bagz'}:
                 raise
             # Its writer did not get so far: there is no datapoint, and no record either.
             path = self.store.join(self.path, f'{field}.bag')
-            return BagFile(path, self._begun.file, self._begun.limits, 0, 0, 0, None, False)
+            empty = MemoryFile(path, b'')
+            return BagFile(path, empty, empty, 0, 0, 0, None, False)
         if options.checksum and not self.store.exists(checksums_name(path)):
             raise CorruptError(path, None, 'has no checksums, but refs.bag has')
         try:
@@ -253,26 +258,18 @@ class Folder:
         self.check_pinned()
         if bag.codec is not None and isinstance(options.compression, CompressionAutoDetect):
             # After the bag: a dictionary is there before the first frame that needs it.
-            zstd = CompressionTrained(dictionary=self._dictionary(field), path=self._dictionary_path(field))
+            dictionary_path = self.store.join(self.path, f'{field}.zdict')
+            dictionary = b''
+            if not self.store.is_remote or f'{field}.zdict' in self.names:
+                with contextlib.suppress(FileNotFoundError):  # Frames that need it say so.
+                    dictionary = check_dictionary(self.store.read(dictionary_path), dictionary_path)
+            zstd = CompressionTrained(dictionary=dictionary, path=dictionary_path)
             bag.codec = codec_for(path, zstd, options.max_record_size)
             if bag.checksums is not None and bag.count:
                 bag.checksums.check_companion(zstd.dictionary, zstd.path)
         elif bag.checksums is not None:
             bag.checksums.check_companion(b'', 'what the bag needs')
         return bag
-
-    def _dictionary_path(self, field: str) -> str:
-        return self.store.join(self.path, f'{field}.zdict')
-
-    def _dictionary(self, field: str) -> bytes:
-        """Returns the dictionary of a field; empty if there is none."""
-        path = self._dictionary_path(field)
-        if f'{field}.zdict' in self.names or (not self.store.is_remote and self.store.exists(path)):
-            try:
-                return check_dictionary(self.store.read(path), path)
-            except FileNotFoundError:
-                pass  # Frames that need it will say so.
-        return b''
 
     def learn(self) -> None:
         """Tells the cache the versions of all files, with one request."""

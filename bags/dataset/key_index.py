@@ -32,12 +32,13 @@ from bags.dataset.batch import spread
 from bags.dataset.columns import read_values
 from bags.dataset.field import Field
 from bags.dataset.fingerprint import fingerprint
+from bags.dataset.folder import Folder
 from bags.dataset.schema import DecoderCache
 from bags.dataset.selection import select_whole
 from bags.dataset.spec import FieldType
 from bags.errors import CorruptError
 from bags.indexing import Int64s
-from bags.storage import File, Hints, Store
+from bags.storage import File, Hints
 from bags.storage.base import Buffer
 from bags.storage.memory_file import MemoryFile
 
@@ -274,16 +275,17 @@ def index_in_memory(dataset: Any, field: str) -> KeyIndex:
     return KeyIndex(MemoryFile(f'index of field {field!r} of {dataset!r}', dump_key_index(dataset, field)))
 
 
-def open_key_index(dataset: Any, field: str, store: Store, folder: str, hints: Hints) -> KeyIndex:
-    """Opens the index of a dataset.
+def open_key_index(dataset: Any, field: str, folder: Folder) -> KeyIndex:
+    """Opens the index of a dataset, in its folder, or in that of its first shard.
 
     Raises:
         FileNotFoundError: There is none.
         CorruptError: It is damaged, or stale.
     """
-    path = store.join(folder, field + INDEX_SUFFIX)
+    path = folder.store.join(folder.path, field + INDEX_SUFFIX)
+    hints = Hints(mapped=folder.options.mapped, max_parallelism=folder.options.max_parallelism)
     try:
-        index = KeyIndex(store.open(path, hints))
+        index = KeyIndex(folder.store.open(path, hints))
     except FileNotFoundError:
         detail = f'no index of field {field!r}: bags.create_index makes it'
         raise FileNotFoundError(errno.ENOENT, detail, path) from None

@@ -12,14 +12,14 @@ import numpy as np
 
 from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions, merge
-from bags.concurrency import ClosedHandle, cached_attribute, map_concurrently
+from bags.concurrency import ClosedHandle, map_concurrently
 from bags.dataset.address import Address, RecordRanges, Source
 from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.batch import Column
 from bags.dataset.field import Field, open_record
 from bags.dataset.fields import OpenFields
 from bags.dataset.folder import Folder
-from bags.dataset.metadata import Metadata, read_metadata
+from bags.dataset.metadata import Metadata
 from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.refs import MISSING, BadRef
 from bags.dataset.refs_reader import RefsReader
@@ -29,7 +29,6 @@ from bags.dataset.selection import PerRowItems, Selection, select_fields, select
 from bags.errors import CorruptError
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s
-from bags.storage import Hints, Store
 
 __all__ = ['DatasetReader']
 
@@ -113,11 +112,7 @@ class DatasetReader(Dataset):
 
     @property
     def metadata(self) -> Metadata:
-        return copy.deepcopy(self._metadata)
-
-    @cached_attribute
-    def _metadata(self) -> Metadata:
-        return read_metadata(self._folder.store, self._folder.path)
+        return copy.deepcopy(self._folder.metadata)
 
     def __repr__(self) -> str:
         state = ', unfinished' if self.unfinished else ''
@@ -126,10 +121,9 @@ class DatasetReader(Dataset):
     def _is_unfinished(self) -> bool:
         return self._folder.is_unfinished()
 
-    def _index_place(self) -> tuple[Store, str, Hints]:
-        options = self._folder.options
-        hints = Hints(mapped=options.mapped, max_parallelism=options.max_parallelism)
-        return self._folder.store, self._folder.path, hints
+    def _index_folder(self) -> Folder:
+        folder: Folder = self._folder
+        return folder
 
     def close(self) -> None:
         self._refs = self._fields = ClosedHandle(f'bags.DatasetReader({self._folder.path!r})')

@@ -19,7 +19,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
-from bags.dataset.spec import Spec, parse_spec
+from bags.dataset.spec import Spec, parse_spec, type_texts
 from bags.errors import CorruptError
 
 __all__ = ['INDEX', 'Shard', 'dump_index', 'load_index', 'numbered']
@@ -58,7 +58,7 @@ def numbered(names: Iterable[str], where: object) -> dict[int, str]:
 
 def dump_index(types: Spec, shards: Iterable[Shard]) -> bytes:
     """Returns the content of shards.json."""
-    spec = {name: kind.text for name, kind in types.items()}
+    spec = type_texts(types)
     lines = [
         json.dumps(
             {'name': shard.name, 'length': shard.length, 'sizes': shard.sizes, 'counts': shard.counts},

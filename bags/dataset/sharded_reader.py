@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import errno
-import itertools
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Self, Unpack
@@ -19,16 +18,16 @@ from bags.dataset.batch import Column
 from bags.dataset.field import Field
 from bags.dataset.folder import Folder
 from bags.dataset.listing import ShardList, length_by_size, list_local_shards, list_remote_shards
-from bags.dataset.metadata import Metadata, read_metadata
+from bags.dataset.metadata import Metadata
 from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.reader import DatasetReader
 from bags.dataset.schema import DecoderCache
 from bags.dataset.selection import Selection
 from bags.dataset.shard_index import INDEX, Shard
-from bags.dataset.spec import Spec, union
+from bags.dataset.spec import Spec, type_texts, union
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.indexing import Int64s, check_index
-from bags.storage import Hints, Store
+from bags.storage import Store
 from bags.validation import at_least
 
 __all__ = ['ShardedDatasetReader']
@@ -117,9 +116,16 @@ class ShardedDatasetReader(Dataset):
         self._store, self.is_remote = store, store.is_remote
         self._sizes: dict[tuple[str, ...] | None, list[int]] = {}
         self._known_fields: Any = {}
-        self._root = Folder(store, store.join(self.directory, self._first.name), self._options, self._first)
+        path, options, first = self.directory, self._options, self._first
+        root = self._root = Folder(store, store.join(path, first.name), options, first)
         if not store.is_remote:
-            self._root.load()
+            root.load()
+
+        # Not a method: `_readers` would refer to this reader, and such a cycle keeps files open.
+        def folder_of(shard: Shard) -> Folder:
+            return root if shard is first else Folder(store, store.join(path, shard.name), options, shard)
+
+        self._folder = folder_of
 
     def _inspect_shards(self) -> tuple[Spec, list[int]]:
         """Returns the fields of all shards, and the datapoints of each that is read."""
@@ -143,20 +149,10 @@ class ShardedDatasetReader(Dataset):
                 folder = self._folder(sample)
             refs = folder.open_refs()
             by_size = refs is None or (not folder.starts and refs.count == length_by_size(sample, format))
-
-        lengths: list[Any] = [None] * len(self._shards)
-        if by_size:
-            lengths = list(map(length_by_size, self._shards, itertools.repeat(format)))
-        if None in lengths:
-            shards = [shard for shard, length in zip(self._shards, lengths, strict=True) if length is None]
-            counted = iter(map_concurrently(lambda shard: self._folder(shard).length(), shards, is_remote))
-            lengths = [next(counted) if length is None else length for length in lengths]
-        return types, lengths
-
-    def _folder(self, shard: Shard) -> Folder:
-        if shard is self._first:
-            return self._root
-        return Folder(self._store, self._store.join(self.directory, shard.name), self._options, shard)
+        lengths = [length_by_size(shard, format) if by_size else None for shard in self._shards]
+        shards = [shard for shard, length in zip(self._shards, lengths, strict=True) if length is None]
+        counted = iter(map_concurrently(lambda shard: self._folder(shard).length(), shards, is_remote))
+        return types, [next(counted) if length is None else length for length in lengths]
 
     @cached_attribute
     def _layout(self) -> Concatenated:
@@ -166,31 +162,22 @@ class ShardedDatasetReader(Dataset):
     @cached_attribute
     def _readers(self) -> Any:
         """The readers of shards by number, each opened when something is first read from it."""
-        store, path, options, decoders = self._store, self.directory, self._options, self._decoders
-        types, lengths, shards = self._types, self._lengths_of_shards, self._shards
-        root, first = self._root, self._first
+        store, path, decoders, folder_of = self._store, self.directory, self._decoders, self._folder
+        root, types, lengths, shards = self._root, self._types, self._lengths_of_shards, self._shards
         unseen = [self._after] if self._after is not None else []
-
-        # Not methods: a cycle would keep files open.
-        def open_shard(shard: Shard) -> DatasetReader:
-            is_first = shard is first
-            folder = root if is_first else Folder(store, store.join(path, shard.name), options, shard)
-            try:
-                return DatasetReader.__new__(DatasetReader)._over(folder, decoders)
-            except FileNotFoundError as exc:
-                raise _missing_file(exc) from exc
 
         def make(number: int) -> DatasetReader:
             # The look for a shard after the last goes with the first requests of another.
-            works: list[Callable[[], Any]] = [lambda: open_shard(shards[number])]
+            works: list[Callable[[], Any]] = [lambda: _open_shard(folder_of(shards[number]), decoders)]
             if unseen:
                 works.append(lambda: _check_after(store, path, unseen))
             reader: DatasetReader = map_concurrently(lambda work: work(), works, True)[0]
             root.check_pinned()
             folder = reader._folder
             if union(types, reader._types) != types:
-                texts = {name: kind.text for name, kind in types.items()}
-                raise SpecError(None, f'that of the other shards, {texts}', reader.spec, folder.path)
+                raise SpecError(
+                    None, f'that of the other shards, {type_texts(types)}', reader.spec, folder.path
+                )
             if store.is_remote and len(reader) != lengths[number]:
                 folder.raise_changed(f'expected {lengths[number]} datapoints, got {len(reader)}')
             reader._pin(lengths[number])
@@ -216,11 +203,7 @@ class ShardedDatasetReader(Dataset):
 
     @property
     def metadata(self) -> Metadata:
-        return copy.deepcopy(self._metadata)
-
-    @cached_attribute
-    def _metadata(self) -> Metadata:
-        return read_metadata(self._store, self._root.path)
+        return copy.deepcopy(self._root.metadata)
 
     def _directories(self) -> list[str]:
         return [self.directory]
@@ -238,8 +221,7 @@ class ShardedDatasetReader(Dataset):
             # This reader may have no shard with the field, or none at all.
             folders = map(self._folder, (self._last, self._first, *self._shards))
             folder = next(folder for folder in folders if name in folder.schema().types)
-            reader = DatasetReader.__new__(DatasetReader)._over(folder, self._decoders)
-            self._known_fields[name] = reader._field(name)
+            self._known_fields[name] = _open_shard(folder, self._decoders)._field(name)
         field: Field = self._known_fields[name]
         return field
 
@@ -276,13 +258,11 @@ class ShardedDatasetReader(Dataset):
     def _is_unfinished(self) -> bool:
         return any(self._folder(shard).is_unfinished() for shard in (self._first, *self._shards))
 
-    def _index_place(self) -> tuple[Store, str, Hints]:
+    def _index_folder(self) -> Folder:
         if self._share != (0, 1):
             raise TypeError(f'find: {self!r:.200}: expected all shards, as the index of a field is of all')
         # Beside the first shard, Bags 0.x and Granular would take it for a shard.
-        folder = self._store.join(self.directory, self._first.name)
-        hints = Hints(mapped=self._options.mapped, max_parallelism=self._options.max_parallelism)
-        return self._store, folder, hints
+        return self._root
 
     def close(self) -> None:
         closed = ClosedHandle(f'bags.ShardedDatasetReader({self.directory!r})')
@@ -340,6 +320,13 @@ class _Shard:
     def _open_file(self, row: int, field: str, items: Any) -> BinaryIO | None:
         file: BinaryIO | None = self._of(field)._open_file(row, field, items)
         return file
+
+
+def _open_shard(folder: Folder, decoders: DecoderCache) -> DatasetReader:
+    try:
+        return DatasetReader.__new__(DatasetReader)._over(folder, decoders)
+    except FileNotFoundError as exc:
+        raise _missing_file(exc) from exc
 
 
 def _missing_file(exc: FileNotFoundError) -> CorruptError:

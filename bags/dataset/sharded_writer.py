@@ -19,7 +19,7 @@ from bags.dataset.reader import DatasetReader
 from bags.dataset.resume import MARK, MARK_TEXT, SOURCE, is_temporary, remove_files
 from bags.dataset.shard_index import INDEX
 from bags.dataset.spec import load_spec, union
-from bags.dataset.writer import DatasetWriter
+from bags.dataset.writer import DatasetWriter, reopen
 from bags.errors import CorruptError, SpecError
 from bags.validation import at_least, at_least_or_none, refuse_unknown
 
@@ -148,9 +148,7 @@ class ShardedDatasetWriter(BaseWriter):
                 types = load_spec(store.read(file), file) if 'spec.json' in names else self._types
                 if types != self._types and union(types, self._types) == self._types:
                     # It cannot get the new fields: the next shard has them.
-                    spec = {name: kind.text for name, kind in types.items()}
-                    encoders = {kind.word: bytes for kind in types.values()}  # Nothing is appended.
-                    DatasetWriter(path, spec, encoders, resume=True)._close(is_finished=False)
+                    reopen(path, types, self._storage)._close(is_finished=False)
                     self._number, self._marked = last + self._step, path
                 else:
                     self._number, unfinished = shards.pop()

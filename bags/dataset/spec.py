@@ -8,12 +8,23 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from bags.errors import SpecError
 
-__all__ = ['FieldType', 'Spec', 'check_names', 'dump_spec', 'load_spec', 'parse_spec', 'parse_type', 'union']
+__all__ = [
+    'FieldType',
+    'Spec',
+    'check_names',
+    'dump_spec',
+    'load_spec',
+    'parse_spec',
+    'parse_type',
+    'type_texts',
+    'union',
+    'unite',
+]
 
 TYPE = re.compile(
     r'(?P<word>[A-Za-z0-9_+.-]+)'
@@ -99,6 +110,22 @@ def check_names(spec: Spec) -> None:
         seen[folded] = name
 
 
+def unite(specs: Iterable[tuple[object, Spec]], before: str) -> Spec:
+    """Returns the fields of several specs, given with what messages call them.
+
+    Raises:
+        SpecError: They differ by other than optional fields. `before` are those before the one that differs.
+    """
+    types: Spec | None = None
+    for where, other in specs:
+        both = other if types is None else union(types, other)
+        if both is None:
+            expected = f'that of {before}, {type_texts(types or {})}, but for optional fields'
+            raise SpecError(None, expected, type_texts(other), where)
+        types = both
+    return types or {}
+
+
 def union(first: Spec, other: Spec) -> Spec | None:
     """Returns the fields of two specs that differ by optional fields; None if they differ otherwise."""
     if first == other:
@@ -111,9 +138,14 @@ def union(first: Spec, other: Spec) -> Spec | None:
     return both
 
 
+def type_texts(spec: Spec) -> dict[str, str]:
+    """Returns the text of each type."""
+    return {name: kind.text for name, kind in spec.items()}
+
+
 def dump_spec(spec: Spec) -> bytes:
     """Returns the content of spec.json."""
-    return json.dumps({name: kind.text for name, kind in spec.items()}).encode()
+    return json.dumps(type_texts(spec)).encode()
 
 
 def load_spec(data: bytes, where: object) -> Spec:

@@ -17,8 +17,7 @@ from bags.dataset.key_index import Matches, sort_matches
 from bags.dataset.key_join import join_by_key
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.selection import Fields, Selection, select_fields
-from bags.dataset.spec import union
-from bags.errors import SpecError
+from bags.dataset.spec import unite
 from bags.indexing import Int64s, as_indices, check_index, offsets_of
 from bags.validation import at_least_or_none, one_of
 
@@ -33,15 +32,8 @@ class Concat(View):
     """The datapoints of several datasets, one after the other: what `bags.concat` returns."""
 
     def __init__(self, datasets: Sequence[Dataset]) -> None:
-        types = datasets[0]._types
-        for number, dataset in enumerate(datasets):
-            both = union(types, dataset._types)
-            if both is None:
-                spec = {name: kind.text for name, kind in types.items()}
-                expected = f'that of the datasets before it, {spec}, but for optional fields'
-                raise SpecError(None, expected, dataset.spec, f'dataset {number}')
-            types = both
-        super().__init__(datasets, types)
+        named = ((f'dataset {number}', dataset._types) for number, dataset in enumerate(datasets))
+        super().__init__(datasets, unite(named, 'the datasets before it'))
         self._layout = Concatenated([len(dataset) for dataset in datasets])
 
     def __len__(self) -> int:

@@ -22,11 +22,11 @@ from bags.dataset.key_index import INDEX_SUFFIX
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.resume import MARK, MARK_TEXT, bag_suffix, count_complete, is_temporary, remove_files
-from bags.dataset.spec import FieldType, dump_spec, load_spec, parse_type
+from bags.dataset.spec import FieldType, Spec, dump_spec, load_spec, parse_type, type_texts
 from bags.errors import CorruptError, SpecError
 from bags.validation import at_least_or_none
 
-__all__ = ['DatasetWriter']
+__all__ = ['DatasetWriter', 'reopen']
 
 MAX_BUFFERED_BYTES = 8 << 20
 MAX_UNFLUSHED_SECONDS = 1.0
@@ -128,8 +128,7 @@ class DatasetWriter(BaseWriter):
         if 'spec.json' in names:
             found = load_spec(store.read(spec_path), spec_path)
             if found != self._types:
-                texts = {name: kind.text for name, kind in found.items()}
-                raise SpecError(None, f'that of the folder, {texts}', self.spec, path)
+                raise SpecError(None, f'that of the folder, {type_texts(found)}', self.spec, path)
         elif any(name.endswith(('.bag', '.bagz')) for name in names):
             raise CorruptError(path, None, 'has bags, but no spec.json')
         else:
@@ -315,3 +314,9 @@ class DatasetWriter(BaseWriter):
         remove_files(self.store, self.directory)
         if self._made_folder:
             self.store.remove_folder(self.directory)
+
+
+def reopen(path: str, types: Spec, storage: dict[str, Any]) -> DatasetWriter:
+    """Resumes a folder with its own spec, to close it. Nothing can be appended."""
+    encoders = {kind.word: bytes for kind in types.values()}
+    return DatasetWriter(path, type_texts(types), encoders, resume=True, **storage)

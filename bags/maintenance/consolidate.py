@@ -15,7 +15,7 @@ from bags.dataset.listing import files_below
 from bags.dataset.metadata import STATISTICS
 from bags.dataset.resume import MARK
 from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index
-from bags.dataset.spec import Spec, union
+from bags.dataset.spec import Spec, unite
 from bags.errors import BagsError, CorruptError, SpecError
 from bags.maintenance.location import Location, locate
 from bags.progress import progress as show_progress
@@ -83,15 +83,8 @@ def describe_shards(location: Location, progress: bool | None = False) -> tuple[
             return found
 
         found = map_concurrently(describe, list(sizes), store.is_remote)
-    types = found[0][0]
-    for other, shard in found:
-        both = union(types, other)
-        if both is None:
-            texts = [{name: kind.text for name, kind in each.items()} for each in (types, other)]
-            expected = f'that of the first shard, {texts[0]}'
-            raise SpecError(None, expected, texts[1], store.join(location.path, shard.name))
-        types = both
-    return types, [shard for _, shard in found]
+    named = ((store.join(location.path, shard.name), types) for types, shard in found)
+    return unite(named, 'the shards before it'), [shard for _, shard in found]
 
 
 def index_damage(location: Location) -> str | None:

@@ -47,12 +47,12 @@ def create_index(
     """
     with open_dataset(directory, filesystem=filesystem, storage_options=storage_options) as dataset:
         check_key_field(dataset, field)
-        store, folder, _ = dataset._index_place()
+        folder = dataset._index_folder()
         if dataset.unfinished:
             detail = 'expected a finished dataset, got one that is being written, or whose writer ended early'
-            raise ValueError(f'{folder}: {detail} (bags.recover accepts it as it is)')
+            raise ValueError(f'{folder.path}: {detail} (bags.recover accepts it as it is)')
         with show_progress('indexing', len(dataset), 'keys', show=progress) as advance:
             data = dump_key_index(dataset, field, advance)
-        path = store.join(folder, field + INDEX_SUFFIX)
-        store.replace(path, data)
+        path = folder.store.join(folder.path, field + INDEX_SUFFIX)
+        folder.store.replace(path, data)
         return KeyIndex(MemoryFile(path, data)).count

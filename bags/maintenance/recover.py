@@ -15,7 +15,7 @@ from bags.bag.options import ReaderOptions
 from bags.dataset.listing import is_being_made
 from bags.dataset.resume import MARK, is_temporary
 from bags.dataset.spec import load_spec
-from bags.dataset.writer import DatasetWriter
+from bags.dataset.writer import reopen
 from bags.maintenance.location import locate
 from bags.storage import Store, store_for
 
@@ -140,10 +140,7 @@ def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recover
         if name.endswith(('.bag', '.bagz')) and f'limits.{name}' in names
     )
     file = store.join(path, 'spec.json')
-    types = load_spec(store.read(file), file)
-    spec = {name: kind.text for name, kind in types.items()}
-    encoders = {kind.word: bytes for kind in types.values()}  # Nothing is appended.
-    writer = DatasetWriter(path, spec, encoders, resume=True, **storage)
+    writer = reopen(path, load_spec(store.read(file), file), storage)
     writer.close()
     kept, dropped = len(writer), before - len(writer)
     detail = f'closed, with {kept:,} datapoints{_dropped(dropped, size)}'

@@ -110,8 +110,8 @@ def statistics(
         return _compute(dataset, _numeric_fields(dataset, fields), samples, workers, progress)
     with open_dataset(dataset, filesystem=filesystem, storage_options=storage_options) as opened:
         names = _numeric_fields(opened, fields)
-        store, folder, _ = opened._index_place()
-        file = store.join(folder, STATISTICS)
+        folder = opened._index_folder()
+        store, file = folder.store, folder.store.join(folder.path, STATISTICS)
         made_from = {'format': FORMAT, 'fingerprint': fingerprint(opened), 'bytes': opened.size}
         try:
             kept = json.loads(store.read(file))

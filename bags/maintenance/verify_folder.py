@@ -23,7 +23,7 @@ from bags.dataset.refs import MISSING, RefsFormat, dangling
 from bags.dataset.registry import decoders
 from bags.dataset.resume import MARK, is_temporary
 from bags.dataset.schema import DecoderCache, Schema
-from bags.dataset.spec import FieldType, Spec, union
+from bags.dataset.spec import FieldType, Spec, type_texts, union
 from bags.errors import CorruptError, SpecError
 from bags.formats.signatures import FORMATS
 from bags.indexing import Int64s
@@ -108,9 +108,7 @@ def folder_checks(
                 yield from lone_bag_checks(folder.store, path, folder.options, decode)
         return
     if first_spec is not None and union(first_spec, schema.types) is None:
-        spec, first = (
-            {name: kind.text for name, kind in types.items()} for types in (schema.types, first_spec)
-        )
+        spec, first = type_texts(schema.types), type_texts(first_spec)
         detail = f'expected the spec of the first shard, {first}, but for optional fields, got {spec}'
         yield Damage(spec_path, None, None, detail)
     try:
