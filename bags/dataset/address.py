@@ -124,9 +124,6 @@ class Absent:
         zeros = np.zeros(len(rows), np.int64)
         return RecordRanges([source], zeros, np.full(len(rows), MISSING, np.int64), zeros)
 
-    def _open_file(self, row: int, field: str, items: Any) -> None:
-        return None
-
 
 def row_of_part(part: Any, index: int, selection: Selection | None, types: Spec) -> Datapoint:
     """Returns a datapoint of a part that lacks some of the fields of a dataset with these types."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from bags.dataset.registry import decoders, fixed_dtype
+from bags.dataset.selection import AUDIO_WORDS, IMAGE_WORDS, VIDEO_WORDS
 from bags.dataset.spec import FieldType, type_texts
 from bags.errors import MissingDependencyError
 from bags.formats.arrays import array_type, is_small_float
@@ -39,10 +40,7 @@ Media = Literal['bytes', 'location'] | None
 """What stands for a picture, a video or a recording in Arrow."""
 METADATA_KEY = b'bags'
 """In the metadata of a schema: JSON of `spec` and `metadata`, the types and metadata in the dataset."""
-MEDIA = (
-    'jpeg', 'jpg', 'png', 'webp', 'avif', 'image',
-    'mp4', 'webm', 'mkv', 'video', 'wav', 'flac', 'opus', 'audio',
-)  # fmt: skip
+MEDIA = (*IMAGE_WORDS, *VIDEO_WORDS, *AUDIO_WORDS)
 INTEGERS = ('int', 'uint', 'i64', 'u64')
 FLOATS = {'halffloat': 'float16', 'float': 'float32', 'double': 'float64'}
 """Arrow's names of these; its integers and bools have those of NumPy."""

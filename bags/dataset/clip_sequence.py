@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, BinaryIO, SupportsIndex, Unpack
+import functools
+from typing import Any, SupportsIndex, Unpack
 
 import numpy as np
 
 from bags.concurrency import FifoCache
-from bags.dataset.base import Dataset, check_dataset
+from bags.dataset.base import check_dataset
 from bags.dataset.selection import VIDEO_WORDS, select_fields
-from bags.errors import DecodeError
 from bags.indexing import check_index
 from bags.media.encoders import reading_options
 from bags.media.video import JoinedVideos, Video, VideoOptions
@@ -48,7 +47,7 @@ class ClipSequence(JoinedVideos):
         self._arguments = (dataset, row, field, options)
         merged: dict[str, Any] = {**reading_options(*kind.args), **options}
         videos: FifoCache[int, Video] = FifoCache(
-            lambda clip: Video(_Item(dataset, row, field, clip if kind.sequence else None), **merged),
+            lambda clip: Video(dataset._record(row, field, clip if kind.sequence else None), **merged),
             MAX_OPEN_CLIPS,
         )
         where = f'{dataset!r}, datapoint {row}, field {field!r}'
@@ -57,40 +56,9 @@ class ClipSequence(JoinedVideos):
         )
 
     def __reduce__(self) -> Any:
-        return _restored, self._arguments
+        dataset, row, field, options = self._arguments
+        return functools.partial(ClipSequence, **options), (dataset, row, field)
 
     def __repr__(self) -> str:
         dataset, row, field, _ = self._arguments
         return f'bags.ClipSequence({dataset!r}, {row}, {field!r})'
-
-
-def _restored(dataset: Dataset, row: int, field: str, options: VideoOptions) -> ClipSequence:
-    return ClipSequence(dataset, row, field, **options)
-
-
-@dataclass(frozen=True)
-class _Item:
-    """A record of a dataset, as what a `Video` opens."""
-
-    dataset: Dataset
-    row: int
-    field: str
-    item: int | None
-
-    @property
-    def name(self) -> str:
-        item = '' if self.item is None else f', item {self.item}'
-        return f'{self.dataset!r}, datapoint {self.row}, field {self.field!r}{item}'
-
-    @property
-    def is_remote(self) -> bool:
-        return self.dataset.is_remote
-
-    def open(self) -> BinaryIO:
-        return self.dataset.file(self.row, self.field, self.item)
-
-    def error(self, exc: Exception) -> Exception:
-        kind = self.dataset._types[self.field]
-        return DecodeError(
-            self.field, self.item or 0, kind.text, str(exc), f'{self.dataset!r}, datapoint {self.row}'
-        )

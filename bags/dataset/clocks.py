@@ -18,7 +18,7 @@ from bags.dataset.base import Dataset, View
 from bags.dataset.columns import read_values
 from bags.dataset.metadata import check_facts
 from bags.dataset.selection import VIDEO_WORDS, FrameSelection
-from bags.dataset.views import Concat, Join
+from bags.dataset.views import Concat
 from bags.indexing import Int64s
 
 __all__ = ['EPSILON', 'Clock', 'RateClock', 'Recordings', 'Seconds', 'TableClock', 'clock_of', 'count_items']
@@ -200,17 +200,17 @@ def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
         facts = dataset.metadata.get('fields', {}).get(field, {})
         check_facts(field, facts, dataset._types)
         return {key: facts[key] for key in keys if key in facts}
-    parts = dataset._datasets if isinstance(dataset, Concat) else dataset._datasets[:1]
-    if isinstance(dataset, Join):
-        parts = [dataset._owners[field]]
-    found = [_facts_of(part, field, *keys) for part in parts if field in part._types]
+    parts = [dataset._owner(field)]
+    if isinstance(dataset, Concat):
+        parts = [part for part in dataset._datasets if field in part._types]
+    found = [_facts_of(part, field, *keys) for part in parts]
     for other in found:
         if other != found[0]:
             raise ValueError(
                 f'windows: field {field!r}: expected one {", ".join(keys)} in the metadata of all datasets, '
                 f'got {found[0]} and {other}; a bags.concat of windows may have several'
             )
-    return found[0] if found else {}
+    return found[0]
 
 
 def count_items(dataset: Dataset, field: str, rows: Int64s | None = None) -> Int64s:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
-from bags.dataset.selection import IMAGE_WORDS, VIDEO_WORDS
+from bags.dataset.selection import AUDIO_WORDS, IMAGE_WORDS, VIDEO_WORDS
 from bags.dataset.spec import Spec
 from bags.errors import BagsError
 from bags.formats.ffmpeg import open_container
@@ -20,7 +20,6 @@ from bags.indexing import Int64s
 
 __all__ = ['as_html', 'as_text', 'heading', 'thumbnails']
 
-SOUND_WORDS = frozenset(['audio', 'flac', 'opus', 'wav'])
 SIDE = 96
 """Pixels of the longer side."""
 MAX_PIXELS = 1 << 26
@@ -89,7 +88,7 @@ def _thumbnail(dataset: Readable, row: int, field: str) -> str:
         note = f'{count} × ' if kind.sequence else ''
         if not count:
             return escape(str(dataset[row, field][field]))
-        if kind.word in IMAGE_WORDS or kind.word in VIDEO_WORDS or kind.word in SOUND_WORDS:
+        if kind.word in (*IMAGE_WORDS, *VIDEO_WORDS, *AUDIO_WORDS):
             return note + _media(dataset, row, field, kind.word)
         shown = {field: range(MAX_ITEMS)} if kind.sequence else field
         if not kind.sequence and (size := _size(dataset, row, field)) > MAX_BYTES:

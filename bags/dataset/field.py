@@ -23,7 +23,7 @@ from bags.indexing import Int64s
 from bags.media.video import JoinedVideos, Video, decode_video
 from bags.storage.range_file import RangeFile
 
-__all__ = ['Field', 'Record', 'open_record']
+__all__ = ['Field', 'Record']
 
 MAX_SINGLE_ITEMS = 4  # More items are read as a batch,
 MAX_SINGLE_BYTES = 1 << 14  # and larger ones of a fixed size.
@@ -268,7 +268,11 @@ class Record:
         if self.bag is None:
             assert options is not None
             self.bag = open_bag(options.store_of(path), path, options)
-        return open_record(self.bag, self.index)
+        if self.bag.codec is not None:
+            return io.BytesIO(self.bag.get(self.index))
+        self.bag.check_record(self.index)
+        start, stop = self.bag.where(self.index)
+        return RangeFile(self.bag.file, start, stop, f'{path}, record {self.index}')  # type: ignore[return-value]
 
     def error(self, exc: Exception) -> DecodeError:
         """Returns the error to raise for what went wrong with its content."""
@@ -284,12 +288,3 @@ class Record:
         self.bag = None
         self._again = state['again']
         self.index, self.field, self.type = state['index'], state['field'], state['type']
-
-
-def open_record(bag: BagFile, index: int) -> BinaryIO:
-    """Opens a record as a seekable file."""
-    if bag.codec is not None:
-        return io.BytesIO(bag.get(index))
-    bag.check_record(index)
-    start, stop = bag.where(index)
-    return RangeFile(bag.file, start, stop, f'{bag.path}, record {index}')  # type: ignore[return-value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, SupportsIndex
@@ -12,8 +13,10 @@ from bags.dataset.address import Addressable
 from bags.dataset.arrow import arrow_dataset, read_batches
 from bags.dataset.arrow_types import Media
 from bags.dataset.columns import read_column
+from bags.dataset.field import Record
 from bags.dataset.key_index import find_keys
-from bags.dataset.selection import Fields, select_fields
+from bags.dataset.refs import MISSING
+from bags.dataset.selection import Fields, PerRowItems, select_fields, select_items
 from bags.dataset.spec import type_texts
 from bags.indexing import Int64s, as_indices, check_index
 
@@ -146,14 +149,27 @@ class FieldAccess(Addressable):
         if kind.sequence != (item is not None):
             what = 'an item, as it is a sequence' if kind.sequence else 'no item, as it is not a sequence'
             raise TypeError(f'field {field!r} of type {kind.text}: expected {what}')
-        asked = True if item is None else [operator.index(item)]
-        (address,) = self._resolve(np.array([number], np.int64), {field: asked})
-        file: BinaryIO | None = address.reader._open_file(
-            int(address.rows[0]), field, address.selection[field]
-        )
-        if file is None:
-            raise ValueError(f'{address.reader!r}, datapoint {number}: field {field!r} has no value')
-        return file
+        record = self._record(number, field, None if item is None else operator.index(item))
+        if record is not None:
+            return record.open()
+        frames: Any = self._records(np.array([number]), field, None)[0]
+        return io.BytesIO(frames)
+
+    def _record(self, index: int, field: str, item: int | None) -> Record | None:
+        """Returns a record, or that of an item of a sequence; None for frames of windows of videos."""
+        (address,) = self._resolve(np.array([index], np.int64), {field: True})
+        items = address.selection[field]
+        ranges = address.reader._ranges_of(address.rows, field, items)
+        if ranges is None:
+            if isinstance(items, PerRowItems) and items.are_frames:
+                return None
+            raise TypeError(f'field {field!r} is made of windows: it has values, but no records')
+        first, count = int(ranges.firsts[0]), int(ranges.counts[0])
+        if first == MISSING and not count:
+            raise ValueError(f'{self!r}, datapoint {index}: field {field!r} has no value')
+        if item is not None:
+            first += select_items([item], count)[0]
+        return Record(ranges.sources[0].bag, first, field, self._types[field].text)
 
     # Arrow.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from bags.bag.bag_file import BagFile
 from bags.bag.limits import ENTRY
-from bags.concurrency import map_concurrently
+from bags.concurrency import cached_attribute, map_concurrently
 from bags.dataset.field import Field
 from bags.dataset.folder import Folder
 from bags.dataset.refs import MISSING, RefsFormat
@@ -27,7 +27,6 @@ class OpenFields(dict[str, Field]):
         self._schema = schema
         self._decoders = decoders
         self._refs = refs
-        self._last_row: tuple[int, ...] | None = None
 
     def __missing__(self, name: str) -> Field:
         schema, kind = self._schema, self._schema.types[name]
@@ -37,7 +36,7 @@ class OpenFields(dict[str, Field]):
         if length and bag.codec is None and bag.count * length != bag.size - bag.count * ENTRY:
             _check_size(kind, bag, length)
         if not self._folder.store.is_remote:
-            _check_last_ref(schema.format, name, bag, _last_row(schema.format, self._refs))
+            _check_last_ref(schema.format, name, bag, self._last_row)
         field = self[name] = Field(name, kind, schema.format.places[name], bag, decoder)
         return field
 
@@ -46,28 +45,25 @@ class OpenFields(dict[str, Field]):
         closed = sorted(set(names) - self.keys()) if self._folder.store.is_remote else []
         if not closed:
             return work()
-        works: list[Callable[[], Any]] = [work]
+        works: list[Callable[[], Any]] = [work, lambda: self._last_row]
         works += [functools.partial(self.__getitem__, name) for name in closed]
-        if self._last_row is None:
-            works.append(lambda: _last_row(self._schema.format, self._refs))
         found = map_concurrently(lambda work: work(), works, True)
-        row = self._last_row = found[-1] if self._last_row is None else self._last_row
         for name in closed:
-            _check_last_ref(self._schema.format, name, self[name].bag, row)
+            _check_last_ref(self._schema.format, name, self[name].bag, self._last_row)
         return found[0]
+
+    @cached_attribute
+    def _last_row(self) -> tuple[int, ...]:
+        """The last row of refs; empty if there is none."""
+        if self._refs is None or not self._refs.count:
+            return ()
+        try:
+            return self._schema.format.unpack(self._refs.record(self._refs.count - 1))
+        except (CorruptError, ValueError):
+            return ()  # Raises where that datapoint is read.
 
 
 # Damage of a bag that shows only beside the refs and the type of its field.
-
-
-def _last_row(format: RefsFormat, refs: BagFile | None) -> tuple[int, ...]:
-    """Returns the last row of refs; empty if there is none."""
-    if refs is None or not refs.count:
-        return ()
-    try:
-        return format.unpack(refs.record(refs.count - 1))
-    except (CorruptError, ValueError):
-        return ()  # Raises where that datapoint is read.
 
 
 def _check_last_ref(format: RefsFormat, name: str, bag: BagFile, row: tuple[int, ...]) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-import io
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO, Self, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from bags.concurrency import ClosedHandle, map_concurrently
 from bags.dataset.address import Address, RecordRanges, Source
 from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.batch import Column
-from bags.dataset.field import Field, open_record
+from bags.dataset.field import Field
 from bags.dataset.fields import OpenFields
 from bags.dataset.folder import Folder
 from bags.dataset.metadata import Metadata
@@ -25,9 +24,8 @@ from bags.dataset.refs import MISSING, BadRef
 from bags.dataset.refs_reader import RefsReader
 from bags.dataset.row_function import RowFunction, make_row_function
 from bags.dataset.schema import DecoderCache
-from bags.dataset.selection import PerRowItems, Selection, select_fields, select_items, select_many
+from bags.dataset.selection import PerRowItems, Selection, select_fields
 from bags.errors import CorruptError
-from bags.formats.arrays import encode_array
 from bags.indexing import Int64s
 
 __all__ = ['DatasetReader']
@@ -214,6 +212,8 @@ class DatasetReader(Dataset):
             if items.are_frames:
                 return None
             assert items.starts is not None
+            assert counts is not None
+            items.expect_within(counts)
             firsts, counts = firsts + items.starts, items.counts
         elif counts is None:
             counts = np.ones(len(rows), np.int64)
@@ -221,21 +221,6 @@ class DatasetReader(Dataset):
                 counts[firsts == MISSING] = 0
         source = Source(reader.bag, self._folder.starts)
         return RecordRanges([source], np.zeros(len(rows), np.int64), firsts, counts)
-
-    def _open_file(self, row: int, field: str, items: Any) -> BinaryIO | None:
-        """Opens a record, or that of the one item asked for, as a file; None if the value is missing."""
-        rows = np.array([row], np.int64)
-        if isinstance(items, PerRowItems) and items.are_frames:
-            return io.BytesIO(encode_array(self._rows(rows, {field: items})[0][field]))
-        firsts, counts = self._checked_refs(rows, field)
-        reader = self._fields[field]
-        if reader.kind.optional and firsts[0] == MISSING and (counts is None or not counts[0]):
-            return None
-        if counts is not None:
-            if isinstance(items, list):
-                select_items(items, int(counts[0]))
-            firsts, _ = select_many(items, firsts, counts)
-        return open_record(reader.bag, int(firsts[0]))
 
     def _bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
         if index >= self._length:

@@ -14,6 +14,7 @@ from bags.dataset.spec import Spec
 from bags.indexing import Int64s
 
 __all__ = [
+    'AUDIO_WORDS',
     'IMAGE_WORDS',
     'VIDEO_WORDS',
     'Fields',
@@ -51,6 +52,15 @@ class PerRowItems:
         assert self.starts is not None
         return spread(self.starts, self.counts)
 
+    def expect_within(self, counts: Int64s) -> None:
+        """Raises IndexError if a sequence, of these numbers of items, does not have an item."""
+        if self.starts is not None:
+            is_beyond = self.starts + self.counts > counts
+        else:
+            is_beyond = self.places >= np.repeat(counts, self.counts)
+        if is_beyond.any():
+            raise IndexError('items that a view takes of a sequence do not exist any more')
+
     def take(self, rows: Int64s) -> PerRowItems:
         """Returns the items of some of the rows."""
         counts = self.counts[rows]
@@ -77,6 +87,9 @@ IMAGE_WORDS = ('avif', 'image', 'jpeg', 'jpg', 'png', 'webp')
 """Words of types whose records are images."""
 VIDEO_WORDS = ('mkv', 'mp4', 'video', 'webm')
 """Words of types whose records are videos."""
+
+AUDIO_WORDS = ('audio', 'flac', 'opus', 'wav')
+"""Words of types whose records are recordings."""
 
 Items = range | slice | list[int] | PerRowItems | FrameSelection
 Selection = dict[str, Any]
@@ -195,10 +208,8 @@ def select_many(items: Items, firsts: Int64s, counts: Int64s) -> tuple[Int64s, I
     """Returns the places asked for in many sequences, counted in the bag, and how many each has."""
     assert not isinstance(items, FrameSelection)
     if isinstance(items, PerRowItems):
-        places = items.places
-        if (places >= np.repeat(counts, items.counts)).any():
-            raise IndexError('items that a view takes of a sequence do not exist any more')
-        return np.repeat(firsts, items.counts) + places, items.counts
+        items.expect_within(counts)
+        return np.repeat(firsts, items.counts) + items.places, items.counts
     parts = [
         first + np.asarray(select_items(items, count), np.int64)
         for first, count in zip(firsts.tolist(), counts.tolist(), strict=True)

@@ -7,7 +7,7 @@ import copy
 import errno
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO, Self, Unpack
+from typing import Any, Self, Unpack
 
 from bags.bag.options import ReaderOptions
 from bags.bag.sharding import Concatenated
@@ -316,10 +316,6 @@ class _Shard:
     def _ranges_of(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
         ranges: RecordRanges | None = self._of(field)._ranges_of(rows, field, items)
         return ranges
-
-    def _open_file(self, row: int, field: str, items: Any) -> BinaryIO | None:
-        file: BinaryIO | None = self._of(field)._open_file(row, field, items)
-        return file
 
 
 def _open_shard(folder: Folder, decoders: DecoderCache) -> DatasetReader:

@@ -12,7 +12,7 @@ where, or it is left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, BinaryIO, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -207,9 +207,6 @@ class TimeWindows(WindowsView):
 
     def _item_counts(self, indices: Int64s, field: str, items: Any) -> Int64s:
         return np.full(len(indices), self._spans[field].count)
-
-    def _open_file(self, index: int, field: str, items: Any) -> BinaryIO | None:
-        raise TypeError(f'field {field!r} is made of windows: it has values, but no records')
 
     def __repr__(self) -> str:
         anchors = self._anchors

@@ -61,6 +61,9 @@ class Windows(WindowsView):
                 below[name] = PerRowItems(starts, counts, are_frames=True)
             elif name in self._fields and items is True:
                 below[name] = PerRowItems(starts, counts)
+            elif name in self._fields and isinstance(items, PerRowItems) and items.starts is not None:
+                items.expect_within(counts)
+                below[name] = PerRowItems(starts + items.starts, items.counts)
             elif name in self._fields:
                 listed, listed_counts = select_many(items, starts, counts)
                 below[name] = PerRowItems(None, listed_counts, listed)

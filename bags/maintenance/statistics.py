@@ -23,7 +23,7 @@ from bags.dataset.fingerprint import fingerprint
 from bags.dataset.metadata import STATISTICS
 from bags.dataset.open import open as open_dataset
 from bags.dataset.registry import fixed_dtype
-from bags.dataset.selection import VIDEO_WORDS, FrameSelection, select_whole
+from bags.dataset.selection import IMAGE_WORDS, VIDEO_WORDS, FrameSelection, select_whole
 from bags.dataset.spec import FieldType
 from bags.maintenance.accumulator import QUANTILES, Accumulator
 from bags.progress import Advance
@@ -33,7 +33,6 @@ from bags.validation import at_least, at_least_or_none
 __all__ = ['FieldStatistics', 'as_json', 'statistics']
 
 FORMAT = 'bags statistics 1'
-IMAGES = ('avif', 'image', 'jpeg', 'png', 'webp')
 CHUNK_BYTES = 1 << 24
 """Bytes of values that a thread reads at once."""
 FRAMES = 8
@@ -140,7 +139,7 @@ def _numeric_fields(dataset: Dataset, fields: Any) -> list[str]:
     found = []
     for name in chosen:
         kind = dataset._types[name]
-        if kind.word in (*IMAGES, *VIDEO_WORDS) or _dtype_of(kind) is not None:
+        if kind.word in (*IMAGE_WORDS, *VIDEO_WORDS) or _dtype_of(kind) is not None:
             found.append(name)
         elif fields is not None:
             raise TypeError(f'statistics: field {name!r} of type {kind.text} has no numbers of one shape')

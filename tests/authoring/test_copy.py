@@ -151,6 +151,9 @@ def test_shared_records_stay_shared(tmp_path):
     bags.copy(windows, tmp_path / 'windows')
     assert len(bags.bag.Reader(tmp_path / 'windows' / '000000' / 'xs.bag')) == 400
     assert list(bags.open(tmp_path / 'windows')) == list(windows)
+    again = bags.windows(windows, 'xs', 3, 2)
+    bags.copy(again, tmp_path / 'again')
+    assert list(bags.open(tmp_path / 'again')) == list(again)
 
 
 def test_shards_end_where_a_writer_would_end_them(tmp_path, sources, kit):

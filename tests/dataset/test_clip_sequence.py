@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bags
+from bags.dataset.field import Record
 
 COUNT = 60
 BITS = 6
@@ -154,18 +155,15 @@ def test_what_clips_are_not(reader):
             clips[wrong]
 
 
-def test_only_the_clips_that_hold_frames_are_read(reader):
+def test_only_the_clips_that_hold_frames_are_read(reader, monkeypatch):
     clips = bags.ClipSequence(reader, 0, 'clips')
     opened = []
-    original = reader.file
-    reader.file = lambda *args: opened.append(args[-1]) or original(*args)
-    try:
-        assert numbers(clips[12:18]) == list(range(12, 18))
-        assert opened == [0, 1]
-        assert numbers(clips[12:25]) == list(range(12, 25))
-        assert opened == [0, 1, 2]
-    finally:
-        del reader.file
+    original = Record.open
+    monkeypatch.setattr(Record, 'open', lambda self: opened.append(self.index) or original(self))
+    assert numbers(clips[12:18]) == list(range(12, 18))
+    assert opened == [0, 1]
+    assert numbers(clips[12:25]) == list(range(12, 25))
+    assert opened == [0, 1, 2]
 
 
 @pytest.mark.parametrize('field', ['clips', 'film', 'lossless', 'parts'])
