@@ -116,8 +116,8 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         self.tensors = tensors
         torch = import_optional('torch')
         # In shared memory: the process with the loader does not learn of iterations, only its workers do.
-        if not isinstance(self.loader.place, torch.Tensor):
-            self.loader.place = torch.tensor(list(self.loader.place)).share_memory_()
+        if not isinstance(self.loader._place, torch.Tensor):
+            self.loader._place = torch.tensor(list(self.loader._place)).share_memory_()
         self._begun = torch.zeros((MAX_ITERATIONS, 5), dtype=torch.int64).share_memory_()
         """Of the newest iterations of workers: the key, how many workers have begun it, and its cursor."""
         self._lock, self._iterations = _new_lock(), 0
@@ -134,10 +134,10 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
     def __iter__(self) -> Iterator[Any]:
         info = import_optional('torch').utils.data.get_worker_info()
         if info is None:
-            batches = self.loader.worker_shard(0, 1, self.loader.begin())
+            batches = self.loader._worker_shard(0, 1, self.loader._begin())
         else:
-            loader = self.loader.without_workers()
-            batches = loader.worker_shard(info.id, info.num_workers, self._begin(info))
+            loader = self.loader._without_workers()
+            batches = loader._worker_shard(info.id, info.num_workers, self._begin(info))
         return Tensors(batches) if self.tensors else batches
 
     def _begin(self, info: Any) -> Cursor:
@@ -161,7 +161,7 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
             )
             if place is None:
                 place = -1
-                rows = [*rows[1:], [key, 0, *self.loader.begin()]]
+                rows = [*rows[1:], [key, 0, *self.loader._begin()]]
             rows[place][1] += 1
             self._begun.copy_(self._begun.new_tensor(rows))
             return Cursor(*rows[place][2:])

@@ -19,18 +19,18 @@ class Source(Protocol):
 
     to_device: Callable[[Any], Any] | None
     epochs: int | None
-    next_cursor: Cursor
-    unreadable: dict[int, Skipped]
+    _next_cursor: Cursor
+    _unreadable: dict[int, Skipped]
 
-    def move_past(self, cursor: Cursor) -> None: ...
+    def _move_past(self, cursor: Cursor) -> None: ...
 
-    def schedule(self, begin: Cursor, skip: int, stride: int) -> Schedule: ...
+    def _schedule(self, begin: Cursor, skip: int, stride: int) -> Schedule: ...
 
-    def start(self, progress: Progress) -> Prefetched: ...
+    def _start(self, progress: Progress) -> Prefetched: ...
 
-    def state_at(self, cursor: Cursor) -> State: ...
+    def _state_at(self, cursor: Cursor) -> State: ...
 
-    def cursor_from(self, state: Any) -> Cursor: ...
+    def _cursor_from(self, state: Any) -> Cursor: ...
 
 
 class LoaderIterator(Iterator[Any]):
@@ -49,21 +49,21 @@ class LoaderIterator(Iterator[Any]):
     def __init__(self, loader: Source, begin: Cursor, worker: int = 0, workers: int = 1) -> None:
         self._loader, self._stride = loader, workers
         self._next_epoch = begin.epoch + 1
-        self._progress = Progress(loader.schedule(begin, worker, workers))
+        self._progress = Progress(loader._schedule(begin, worker, workers))
         self._failed_steps = 0
         """1 after an error: the next call leaves the step out that failed."""
         self._batches: Prefetched | None = None
         """None before the first call, and after an error or an interrupt."""
         self._is_closed = False
 
-    def start(self) -> None:
+    def _start(self) -> None:
         """Starts to make the batches that are due; else the next call does."""
         # Only now: the state after an error is that before the batch that failed.
         self._progress.delivered += self._failed_steps
         self._failed_steps = 0
         try:
             with delay_interrupts():
-                self._batches = self._loader.start(self._progress)
+                self._batches = self._loader._start(self._progress)
         except BaseException:
             self._stop()
             raise
@@ -77,7 +77,7 @@ class LoaderIterator(Iterator[Any]):
             if self._is_closed:
                 raise StopIteration
             if self._batches is None:
-                self.start()
+                self._start()
             epoch, batch, _ = self._next_made()
             to_device = self._loader.to_device
             if to_device is not None:
@@ -112,7 +112,7 @@ class LoaderIterator(Iterator[Any]):
         while True:
             made = next(self._batches)
             for each in made.skipped:
-                self._loader.unreadable[each.datapoint] = each
+                self._loader._unreadable[each.datapoint] = each
             if made.batch is not None:
                 return made
             self._progress.delivered += 1
@@ -129,8 +129,8 @@ class LoaderIterator(Iterator[Any]):
         """
         loader, before = self._loader, self._next_epoch
         self._next_epoch = epoch + 1
-        if loader.epochs is None and loader.next_cursor == (before, 0, before):
-            loader.next_cursor = Cursor(epoch + 1, 0, epoch + 1)
+        if loader.epochs is None and loader._next_cursor == (before, 0, before):
+            loader._next_cursor = Cursor(epoch + 1, 0, epoch + 1)
 
     def _stop(self) -> None:
         """Ends the workers."""
@@ -155,7 +155,7 @@ class LoaderIterator(Iterator[Any]):
         That of one of several workers also says how many batches of the loader to skip.
         """
         progress = self._progress
-        state = self._loader.state_at(progress.cursor)
+        state = self._loader._state_at(progress.cursor)
         return state if self._stride == 1 else {**state, 'skip': progress.skip, 'workers': self._stride}
 
     def load_state_dict(self, state: State) -> None:
@@ -164,14 +164,14 @@ class LoaderIterator(Iterator[Any]):
         Raises:
             ValueError: As `Loader.load_state_dict`; or the state of one of another number of workers.
         """
-        cursor = self._loader.cursor_from(state)
+        cursor = self._loader._cursor_from(state)
         skip, workers = int(state.get('skip', 0)), int(state.get('workers', 1))
         if workers != self._stride:
             raise ValueError(f'state: expected that of {self._stride} workers, got that of {workers}')
         self._stop()
         self._next_epoch = cursor.epoch + 1
-        self._loader.move_past(cursor)
-        self._progress.schedule = self._loader.schedule(cursor, skip, workers)
+        self._loader._move_past(cursor)
+        self._progress.schedule = self._loader._schedule(cursor, skip, workers)
         self._progress.delivered, self._failed_steps, self._is_closed = 0, 0, False
 
     # The names Grain uses.

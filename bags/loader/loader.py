@@ -118,7 +118,7 @@ class Loader:
                 f'processes: expected True or False, got {processes!r:.200}; workers= is their number'
             )
         self.dataset = dataset if isinstance(dataset, Dataset) else RowBatches(dataset)
-        self.types = types_of(self.dataset)
+        self._types = types_of(self.dataset)
         is_iterable = hasattr(fields, '__iter__') and not isinstance(fields, str | Mapping)
         self.fields: Any = tuple(fields) if is_iterable else fields  # type: ignore[arg-type]
         self.seed = integer('seed', seed)
@@ -142,13 +142,13 @@ class Loader:
         self.per, self.on_error = per, on_error
         left_out = as_indices(skip, len(dataset))
         self._left_out = {index: Skipped(index, None, 'in skip') for index in left_out.tolist()}
-        self.unreadable: dict[int, Skipped] = dict(self._left_out)
+        self._unreadable: dict[int, Skipped] = dict(self._left_out)
         """Datapoints that could not be read or are to be left out, by index."""
         self.to_device, self.mask_column = to_device, mask_column
         _check_sampler(self.sampler, len(dataset))
         self._set_rank(rank, world_size)
-        self.place: MutableSequence[int] = [*Cursor()]
-        """The numbers of `next_cursor`."""
+        self._place: MutableSequence[int] = [*Cursor()]
+        """The numbers of `_next_cursor`."""
         self._progress: Progress | None = None
         if self.processes and self.workers:
             check_sendable(
@@ -178,9 +178,9 @@ class Loader:
                 f'batch_size: expected at most the {most} datapoints there are{each}, got {self.batch_size} '
                 "(last_batch='partial' gives smaller batches)"
             )
-        self.mask = self.mask_column or (MASK if self.last_batch == 'pad' else None)
-        if self.types is not None and self.mask in select_fields(self.fields, self.types):
-            raise ValueError(f'mask_column: expected a name that is not a field, got {self.mask!r}')
+        self._mask = self.mask_column or (MASK if self.last_batch == 'pad' else None)
+        if self._types is not None and self._mask in select_fields(self.fields, self._types):
+            raise ValueError(f'mask_column: expected a name that is not a field, got {self._mask!r}')
 
     def __len__(self) -> int:
         """Returns the number of batches that a whole iteration gives on this rank.
@@ -188,7 +188,7 @@ class Loader:
         Raises:
             TypeError: There is no end.
         """
-        total = self.schedule(Cursor()).total
+        total = self._schedule(Cursor()).total
         if total is None:
             raise TypeError('a loader with epochs=None has no end, and so no length')
         return total
@@ -202,11 +202,11 @@ class Loader:
     def on_rank(self, rank: int, world_size: int) -> Loader:
         """Returns this loader for another rank."""
         other = copy.copy(self)
-        other.place, other._progress, other.unreadable = [*self.next_cursor], None, dict(self._left_out)
+        other._place, other._progress, other._unreadable = [*self._next_cursor], None, dict(self._left_out)
         other._set_rank(rank, world_size)
         return other
 
-    def without_workers(self) -> Loader:
+    def _without_workers(self) -> Loader:
         """Returns this loader with `workers=0`; both have the same next epoch."""
         other = copy.copy(self)
         other.workers = 0
@@ -215,35 +215,35 @@ class Loader:
     # Iteration.
 
     def __iter__(self) -> LoaderIterator:
-        iterator = LoaderIterator(self, self.begin())
-        iterator.start()
+        iterator = LoaderIterator(self, self._begin())
+        iterator._start()
         return iterator
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration begin with an epoch, and later ones continue from there."""
         epoch = at_least('epoch', epoch, 0)
-        self.next_cursor, self._progress = Cursor(epoch, 0, epoch), None
+        self._next_cursor, self._progress = Cursor(epoch, 0, epoch), None
 
     @property
-    def next_cursor(self) -> Cursor:
+    def _next_cursor(self) -> Cursor:
         """Where the next iteration begins."""
-        return Cursor(*map(int, self.place))
+        return Cursor(*map(int, self._place))
 
-    @next_cursor.setter
-    def next_cursor(self, cursor: Cursor) -> None:
+    @_next_cursor.setter
+    def _next_cursor(self, cursor: Cursor) -> None:
         for place, number in enumerate(cursor):
-            self.place[place] = number
+            self._place[place] = number
 
-    def begin(self) -> Cursor:
+    def _begin(self) -> Cursor:
         """Returns where a new iteration begins, and moves on to the epoch with which the next one does."""
-        begin = self.next_cursor
-        self.move_past(begin)
+        begin = self._next_cursor
+        self._move_past(begin)
         return begin
 
-    def move_past(self, cursor: Cursor) -> None:
+    def _move_past(self, cursor: Cursor) -> None:
         """Makes the next iteration begin after the one that a cursor is in."""
         epoch = cursor.first + self.epochs if self.epochs is not None else cursor.epoch + 1
-        self.next_cursor = Cursor(epoch, 0, epoch)
+        self._next_cursor = Cursor(epoch, 0, epoch)
 
     @property
     def skipped(self) -> list[Skipped]:
@@ -251,7 +251,7 @@ class Loader:
 
         By index, each once, of this rank; those that the workers of PyTorch or Grain leave out are not here.
         """
-        return [self.unreadable[index] for index in sorted(self.unreadable.keys() - self._left_out.keys())]
+        return [self._unreadable[index] for index in sorted(self._unreadable.keys() - self._left_out.keys())]
 
     def indices(self, epoch: int, step: int) -> Int64s:
         """Returns the datapoints of a step of an epoch on this rank, int64, in the order of the batch.
@@ -266,10 +266,10 @@ class Loader:
         Raises:
             IndexError: The epoch has fewer steps.
         """
-        schedule = self.schedule(Cursor(at_least('epoch', epoch, 0), 0, epoch))
+        schedule = self._schedule(Cursor(at_least('epoch', epoch, 0), 0, epoch))
         return indices_of_step(self.sampler, schedule, step)
 
-    def worker_shard(self, worker: int, workers: int, begin: Cursor | None = None) -> LoaderIterator:
+    def _worker_shard(self, worker: int, workers: int, begin: Cursor | None = None) -> LoaderIterator:
         """Returns every `workers`-th batch, from batch `worker` on, for one worker of another library.
 
         One batch of each worker in turn gives the batches of the loader. Nothing is started before the first
@@ -279,26 +279,26 @@ class Loader:
             worker, workers: Which worker of how many.
             begin: Where to begin; unless given, where the next iteration does, which stays as it is.
         """
-        loader = self if workers == 1 else self.without_workers()
-        return LoaderIterator(loader, self.next_cursor if begin is None else begin, worker, workers)
+        loader = self if workers == 1 else self._without_workers()
+        return LoaderIterator(loader, self._next_cursor if begin is None else begin, worker, workers)
 
-    def schedule(self, begin: Cursor, skip: int = 0, stride: int = 1, *, endless: bool = False) -> Schedule:
+    def _schedule(self, begin: Cursor, skip: int = 0, stride: int = 1, *, endless: bool = False) -> Schedule:
         """Returns the steps of this rank from a cursor on."""
         return Schedule(
             len(self.sampler), self.batch_size, self.rank, self.world_size, self.last_batch,
             None if endless else self.epochs, begin, skip, stride,
         )  # fmt: skip
 
-    def batch_maker(self, schedule: Schedule) -> BatchMaker:
+    def _batch_maker(self, schedule: Schedule) -> BatchMaker:
         """Returns what makes the batches of a schedule."""
         return BatchMaker(
-            self.dataset, self.types or {}, self.fields, self.sampler, schedule, self.seed, self.transform,
-            self.collate, self.mask, self.per == 'datapoint', self.on_error, dict(self.unreadable),
+            self.dataset, self._types or {}, self.fields, self.sampler, schedule, self.seed, self.transform,
+            self.collate, self._mask, self.per == 'datapoint', self.on_error, dict(self._unreadable),
         )  # fmt: skip
 
-    def start(self, progress: Progress) -> Prefetched:
+    def _start(self, progress: Progress) -> Prefetched:
         """Starts workers for the iterator with this progress, which is the newest then."""
-        maker = self.batch_maker(progress.schedule)
+        maker = self._batch_maker(progress.schedule)
         prefetched = Prefetched(maker, progress.delivered, self.workers, self.processes, self.prefetch)
         self._progress = progress
         return prefetched
@@ -311,9 +311,9 @@ class Loader:
         Batches made ahead do not count. Any number of ranks can resume from this one state, with any batch
         size and workers. After the last batch of an iteration, it is that of the beginning of the next one.
         """
-        return self.state_at(self.next_cursor if self._progress is None else self._progress.cursor)
+        return self._state_at(self._next_cursor if self._progress is None else self._progress.cursor)
 
-    def state_at(self, cursor: Cursor) -> State:
+    def _state_at(self, cursor: Cursor) -> State:
         """Returns the state at a cursor."""
         return {
             'seed': self.seed,
@@ -339,14 +339,14 @@ class Loader:
         Raises:
             ValueError: The state of a run with another dataset, seed or sampler, or not a state.
         """
-        cursor = self.cursor_from(state)
+        cursor = self._cursor_from(state)
         is_end = self.epochs is not None and cursor[:2] == (cursor.first + self.epochs, 0)
-        self.next_cursor = cursor._replace(first=cursor.epoch) if is_end else cursor
+        self._next_cursor = cursor._replace(first=cursor.epoch) if is_end else cursor
         self._progress = None
 
-    def cursor_from(self, state: Any) -> Cursor:
+    def _cursor_from(self, state: Any) -> Cursor:
         """Returns the cursor of a state, after checking that it is one of this run."""
-        return cursor_from(state, self.state_at(Cursor()), len(self.sampler), self.epochs)
+        return cursor_from(state, self._state_at(Cursor()), len(self.sampler), self.epochs)
 
 
 def _sampler(dataset: Dataset | RowBatches, shuffle: bool | str, seed: int) -> Sampler:
