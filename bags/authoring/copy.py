@@ -157,9 +157,9 @@ def copy(
             # Before later datapoints are written: to resume, the position is derived from their number.
             log.save()
 
-        shard = writer.totals
+        shard = writer._totals
         planner = Planner(
-            source, types, RefsFormat(every).stride + ENTRY, writer.is_full, shard, shard_length,
+            source, types, RefsFormat(every).stride + ENTRY, writer._is_full, shard, shard_length,
             reader.load if skips else None, skip,
         )  # fmt: skip
         planned, before = 0, writer.size
@@ -170,9 +170,9 @@ def copy(
             for outcome in pool.run(planner.plan(position), ahead=workers + 1):
                 records, chunk = outcome.get(), outcome.task
                 if chunk.begins_shard:
-                    writer.end_shard()
+                    writer._end_shard()
                 size = writer.size
-                writer.shard_writer().append_runs(records.runs, records.refs)
+                writer._shard_writer()._append_runs(records.runs, records.refs)
                 advance(chunk.stop - chunk.start, writer.size - size)
                 planned += chunk.size
                 planner.scale = (writer.size - before) / planned

@@ -39,7 +39,7 @@ MAX_RECORD_BYTES = 1 << 30  # What the codec accepts; the writer checks its own 
 
 
 class ChunkRecords(NamedTuple):
-    """The records of a chunk, as `append_runs` takes them."""
+    """The records of a chunk, as `_append_runs` takes them."""
 
     runs: dict[str, list[Run]]
     refs: dict[str, Any]

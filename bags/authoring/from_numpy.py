@@ -93,7 +93,7 @@ def from_numpy(
                 stop = min(stop, start + shard_length - start % shard_length)
             count = stop - start
             runs = {name: [_run(array, start, stop)] for name, array in fields.items()}
-            writer.append_runs(runs, dict.fromkeys(fields, np.arange(count)))
+            writer._append_runs(runs, dict.fromkeys(fields, np.arange(count)))
             del runs
             for array in fields.values():
                 _release_pages(array)

@@ -159,7 +159,7 @@ def write(
             )
         )  # fmt: skip
         log = ProgressLog(writer, made_from, resume)
-        ordered = (ordered or writer.store.is_remote) and not log.state.get('ledger')
+        ordered = (ordered or writer._store.is_remote) and not log.state.get('ledger')
         written = None if ordered else WrittenInputs(log, len(writer))
         done = [(0, len(writer))] if written is None else written.done
         total = made_from['length']
@@ -212,9 +212,9 @@ def _write_all(
         for outcome in outcomes:
             inputs.learn(outcome)
             for number, records in enumerate(outcome.result or (), outcome.task.first):
-                if written is not None and writer.is_due:
+                if written is not None and writer._is_due:
                     checkpoint()  # The end of a shard flushes it.
-                writer.append_records(records, False if written is not None else None)
+                writer._append_records(records, False if written is not None else None)
                 if written is not None:
                     written.append(number, 1)
             advance(len(outcome.result or ()), outcome.size)

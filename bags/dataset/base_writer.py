@@ -47,16 +47,16 @@ class BaseWriter(ABC):
         self._encoder = Encoder(self._types, encoders)
         self._checksum = checksum
         self._storage = storage
-        self.store, self.directory = store_for(directory, **storage)
+        self._store, self.directory = store_for(directory, **storage)
         one_of('mode', mode, ('create', 'overwrite'))
         self._replacement: Replacement | None = None
         if mode == 'overwrite':
             if resume:
                 raise ValueError("mode: expected 'create' with resume=True, got 'overwrite'")
-            self._replacement = Replacement(self.store, self.directory)
+            self._replacement = Replacement(self._store, self.directory)
             self.directory = self._replacement.path
-        self._made_folder = not self.store.is_remote and not self.store.exists(self.directory)
-        self.store.make_folder(self.directory)
+        self._made_folder = not self._store.is_remote and not self._store.exists(self.directory)
+        self._store.make_folder(self.directory)
 
     @property
     def spec(self) -> dict[str, str]:
@@ -90,10 +90,10 @@ class BaseWriter(ABC):
             EncodeError: A field is missing or unknown, or a value cannot be encoded.
             OSError: E.g. the disk is full; nothing was appended.
         """
-        return self.append_records(self._encoder.encode(datapoint), flush)
+        return self._append_records(self._encoder.encode(datapoint), flush)
 
     @abstractmethod
-    def append_records(self, records: list[Any], flush: bool | None = None) -> int:
+    def _append_records(self, records: list[Any], flush: bool | None = None) -> int:
         """Appends a datapoint that is already encoded, as `Encoder.encode` returns it; see `append`."""
 
     @abstractmethod

@@ -148,7 +148,7 @@ class ProgressLog:
     """
 
     def __init__(self, writer: Any, source: dict[str, Any], resume: bool) -> None:
-        self._store = store = writer.store
+        self._store = store = writer._store
         self._path = store.join(writer.directory, SOURCE)
         self._source = source
         self.state: dict[str, Any] = {}

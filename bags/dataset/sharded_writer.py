@@ -108,7 +108,7 @@ class ShardedDatasetWriter(BaseWriter):
 
     def _open(self, resume: bool) -> DatasetWriter | None:
         """Opens the first shard to write to, unless it starts with a datapoint; counts those before it."""
-        store, start = self.store, self._number
+        store, start = self._store, self._number
         names = store.names(self.directory)
         for name in filter(is_temporary, list(names) if resume and self._step == 1 else ()):
             store.remove(store.join(self.directory, name))
@@ -160,9 +160,9 @@ class ShardedDatasetWriter(BaseWriter):
     def _find_dictionaries(self, shard: str) -> None:
         """Takes over the dictionaries that were trained for a shard."""
         for name, how in self._compressions.items():
-            path = self.store.join(shard, f'{name}.zdict')
-            if how.trained and not how.dictionary and self.store.exists(path):
-                dictionary = check_dictionary(self.store.read(path), path)
+            path = self._store.join(shard, f'{name}.zdict')
+            if how.trained and not how.dictionary and self._store.exists(path):
+                dictionary = check_dictionary(self._store.read(path), path)
                 self._compressions[name] = how._replace(dictionary=dictionary)
 
     def _count(self, shard: str) -> None:
@@ -180,8 +180,8 @@ class ShardedDatasetWriter(BaseWriter):
 
     def _start(self, unfinished: str | None = None) -> DatasetWriter:
         """Starts a shard, or resumes an unfinished one."""
-        path = unfinished or self.store.join(self.directory, f'{self._number:06}')
-        self.store.remove(self.store.join(self.directory, INDEX))  # It does not list this shard.
+        path = unfinished or self._store.join(self.directory, f'{self._number:06}')
+        self._store.remove(self._store.join(self.directory, INDEX))  # It does not list this shard.
         writer = DatasetWriter(
             path, self.spec, self._encoders, compression=self._compressions, checksum=self._checksum,
             resume=unfinished is not None, metadata=self._metadata, **self._storage,
@@ -192,7 +192,7 @@ class ShardedDatasetWriter(BaseWriter):
     def _remove_mark(self) -> None:
         """Removes the mark of the shard that was ended."""
         if self._marked is not None:
-            self.store.remove(self.store.join(self._marked, MARK))
+            self._store.remove(self._store.join(self._marked, MARK))
             self._marked = None
 
     # Properties.
@@ -219,17 +219,17 @@ class ShardedDatasetWriter(BaseWriter):
 
     # Writing.
 
-    def append_records(self, records: list[Any], flush: bool | None = None) -> int:
+    def _append_records(self, records: list[Any], flush: bool | None = None) -> int:
         try:
             writer = self._next_writer()
         except BaseException:
             close_files(records)
             raise
-        return self._past_length + writer.append_records(records, flush)
+        return self._past_length + writer._append_records(records, flush)
 
-    def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
-        """Appends many datapoints, all to one shard; see `DatasetWriter.append_runs`."""
-        self._next_writer().append_runs(runs, refs)
+    def _append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
+        """Appends many datapoints, all to one shard; see `DatasetWriter._append_runs`."""
+        self._next_writer()._append_runs(runs, refs)
 
     def _next_writer(self) -> DatasetWriter:
         """Returns the writer of the shard that the next datapoint goes to."""
@@ -237,28 +237,28 @@ class ShardedDatasetWriter(BaseWriter):
             raise ValueError(f'{self!r} is closed')
         if self._uploading is not None and (self._upload is None or self._upload.done()):
             self._finish_upload()
-        if self.is_due:
+        if self._is_due:
             # Ended here, not by the datapoint that fills it: if closing fails, none was appended.
-            self.end_shard()
-        return self.shard_writer()
+            self._end_shard()
+        return self._shard_writer()
 
-    def shard_writer(self) -> DatasetWriter:
+    def _shard_writer(self) -> DatasetWriter:
         """Returns the writer of the current shard, however full; starts a shard if there is none."""
         if self._writer is None:
             self._writer = self._start()
         return self._writer
 
     @property
-    def totals(self) -> tuple[int, int, int]:
+    def _totals(self) -> tuple[int, int, int]:
         """Bytes, datapoints, and records of the largest bag of the current shard."""
-        return (0, 0, 0) if self._writer is None else self._writer.totals
+        return (0, 0, 0) if self._writer is None else self._writer._totals
 
     @property
-    def is_due(self) -> bool:
+    def _is_due(self) -> bool:
         """Whether the next datapoint starts another shard."""
-        return self._writer is not None and self.is_full(*self._writer.totals)
+        return self._writer is not None and self._is_full(*self._writer._totals)
 
-    def is_full(self, size: int, length: int, records: int) -> bool:
+    def _is_full(self, size: int, length: int, records: int) -> bool:
         """Returns whether a shard of so many bytes, datapoints, and records of a field is full."""
         return (
             (self._shard_size is not None and size >= self._shard_size)
@@ -266,13 +266,13 @@ class ShardedDatasetWriter(BaseWriter):
             or records >= MAX_RECORDS - MAX_DATAPOINT_RECORDS
         )
 
-    def end_shard(self) -> None:
+    def _end_shard(self) -> None:
         """Ends the current shard, if there is one."""
         writer = self._writer
         if writer is None:
             return
         self._finish_upload()
-        if self.store.is_remote:
+        if self._store.is_remote:
             writer.flush()
         else:
             writer._close(is_finished=False)
@@ -283,7 +283,7 @@ class ShardedDatasetWriter(BaseWriter):
         self._number += self._step
         self._writer = None
         self._marked = writer.directory
-        if self.store.is_remote:
+        if self._store.is_remote:
             from concurrent.futures import ThreadPoolExecutor
 
             self._uploading = writer
@@ -331,7 +331,7 @@ class ShardedDatasetWriter(BaseWriter):
             self._writer._close(is_finished=False) if self._past_shards else self._writer._abandon()
         self._closed = True
         if not len(self) and not self._past_shards:
-            self.store.remove(self.store.join(self.directory, SOURCE))
+            self._store.remove(self._store.join(self.directory, SOURCE))
             self._remove_folder()
 
     def _remove_folder(self) -> None:
@@ -340,4 +340,4 @@ class ShardedDatasetWriter(BaseWriter):
             self._replacement.release()
         elif self._made_folder:
             with contextlib.suppress(OSError):
-                self.store.remove_folder(self.directory)
+                self._store.remove_folder(self.directory)

@@ -184,11 +184,11 @@ class TimeWindows(WindowsView):
             count = max(1, round((span.offsets[1] - span.offsets[0]) * audio.rate))
             wanted = firsts[:, None] + np.arange(count)
             places = wanted.clip(0, len(audio) - 1)
-            audio.expect([(part[0], part[-1] + 1) for part in places.tolist()])
+            audio._expect([(part[0], part[-1] + 1) for part in places.tolist()])
             for window, part, is_pad in zip(windows.tolist(), places, wanted != places, strict=True):
                 found = audio[part[0] : part[-1] + 1][part - part[0]]
                 samples[window], pads[window] = self._fill(found, is_pad), is_pad
-            audio.expect([])
+            audio._expect([])
 
         map_concurrently(read, np.unique(rows).tolist(), self.is_remote)
         shapes = {window.shape for window in samples}

@@ -96,7 +96,7 @@ class DatasetWriter(BaseWriter):
         """All that are open: refs, then fields."""
         self._is_new = False
         """Whether the folder was empty."""
-        self._lock = self._replacement or self.store.lock(self.directory)
+        self._lock = self._replacement or self._store.lock(self.directory)
         try:
             self._open(resume, truncate_to)
         except BaseException:
@@ -115,7 +115,7 @@ class DatasetWriter(BaseWriter):
 
     def _open(self, resume: bool, truncate_to: int | None) -> None:
         """Opens the bags. The order of creation is spec.json, mark, refs, fields: `resume` relies on it."""
-        store, path = self.store, self.directory
+        store, path = self._store, self.directory
         names = set(store.names(path))
         self._checksum = self._checksum or f'refs.bag{SUFFIX}' in names
         has_shards = 'spec.json' not in names and any(name.isdigit() for name in names)
@@ -164,7 +164,7 @@ class DatasetWriter(BaseWriter):
     def _open_field(
         self, name: str, kind: FieldType, names: set[str], mode: Literal['create', 'append', 'overwrite']
     ) -> FieldWriter:
-        store, path = self.store, self.store.join(self.directory, name)
+        store, path = self._store, self._store.join(self.directory, name)
         how = self._compressions.get(name)
         suffix = bag_suffix(self.directory, name, names) or ('.bagz' if how else '.bag')
         options = WriterOptions(
@@ -194,10 +194,10 @@ class DatasetWriter(BaseWriter):
     @property
     def size(self) -> int:
         """Bytes of the dataset so far; those in buffers count uncompressed."""
-        return self.totals[0]
+        return self._totals[0]
 
     @property
-    def totals(self) -> tuple[int, int, int]:
+    def _totals(self) -> tuple[int, int, int]:
         """Bytes, datapoints, and records of the largest bag: each of them has a limit per shard."""
         size, records = self._refs.size, self._refs.count
         for field in self._fields:
@@ -216,7 +216,7 @@ class DatasetWriter(BaseWriter):
 
     # Writing.
 
-    def append_records(self, records: list[Any], flush: bool | None = None) -> int:
+    def _append_records(self, records: list[Any], flush: bool | None = None) -> int:
         refs, index = self._refs, self._refs.count
         before: list[int] = []
         row: list[int] = []
@@ -245,7 +245,7 @@ class DatasetWriter(BaseWriter):
             raise
         return index
 
-    def append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
+    def _append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:
         """Appends many datapoints, given as runs of records, and flushes.
 
         Args:
@@ -292,7 +292,7 @@ class DatasetWriter(BaseWriter):
             field.close(keep=len(self) > 0)
         self._refs.close()
         if is_finished:
-            self.store.remove(self.store.join(self.directory, MARK))
+            self._store.remove(self._store.join(self.directory, MARK))
             if self._replacement is not None:
                 self.directory = self._replacement.swap()
         self._lock.release()
@@ -311,9 +311,9 @@ class DatasetWriter(BaseWriter):
     def _discard(self) -> None:
         while self._bags:
             self._bags.pop().discard()
-        remove_files(self.store, self.directory)
+        remove_files(self._store, self.directory)
         if self._made_folder:
-            self.store.remove_folder(self.directory)
+            self._store.remove_folder(self.directory)
 
 
 def reopen(path: str, types: Spec, storage: dict[str, Any]) -> DatasetWriter:

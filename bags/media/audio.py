@@ -145,7 +145,7 @@ class Audio:
             _check_complete(decoder, high)
             return decoder.read(low, min(high, decoder.length), self._exact)
 
-    def expect(self, slices: Iterable[tuple[int, int]]) -> None:
+    def _expect(self, slices: Iterable[tuple[int, int]]) -> None:
         """Announces slices (start, stop) that are read next: those of a remote file are read at once."""
         with self._decoder.use() as decoder:
             if isinstance(decoder.file, RangeFile) and not self._exact:

@@ -114,14 +114,14 @@ class Video(FrameSequence):
         return self._decoder.source
 
     @property
-    def timeline(self) -> Timeline:
+    def _timeline(self) -> Timeline:
         """Which packet holds which frame, and when each is shown."""
         return self._decoder.get().timeline
 
     def _length(self) -> tuple[int, Exception | None]:
         """Returns the number of frames, and an error if more are missing at the end of the file."""
-        missing = self.timeline.truncation
-        return len(self.timeline), self.source.error(ValueError(missing)) if missing else None
+        missing = self._timeline.truncation
+        return len(self._timeline), self.source.error(ValueError(missing)) if missing else None
 
     @property
     def _name(self) -> str:
@@ -147,7 +147,7 @@ class Video(FrameSequence):
             return count
 
     def _times(self) -> FrameTimes:
-        timeline = self.timeline
+        timeline = self._timeline
         numerator, denominator = timeline.time_base
         duration = (timeline.end - int(timeline.ticks[0])) * numerator / denominator
         return FrameTimes(timeline.seconds(timeline.ticks), timeline.end * numerator / denominator, duration)
@@ -265,7 +265,7 @@ class JoinedVideos(FrameSequence):
             self._count(None)
             parts, end = [np.empty(0)], 0.0
             numbers = range(self._videos)
-            for timeline in map_concurrently(lambda k: self._video(k).timeline, numbers, self._is_remote):
+            for timeline in map_concurrently(lambda k: self._video(k)._timeline, numbers, self._is_remote):
                 seconds = timeline.seconds(np.append(timeline.ticks, timeline.end))
                 parts.append(end + seconds[:-1] - seconds[0])
                 end += float(seconds[-1] - seconds[0])
