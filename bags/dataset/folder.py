@@ -54,11 +54,8 @@ class Folder:
         """Of its spec.json, if it is local and was read by `load`."""
         self._has_begun = False
         """Whether a writer has begun the refs, without a datapoint so far."""
-
-    @property
-    def starts(self) -> bool:
+        self.starts = options.limits_placement is LimitsPlacement.STARTS
         """Whether Bags 0.x wrote it: known once `open_refs` was called."""
-        return self.options.limits_placement is LimitsPlacement.STARTS
 
     @cached_attribute
     def metadata(self) -> Metadata:
@@ -169,6 +166,7 @@ class Folder:
         if is_legacy and not int(refs.ends[0:1][0]):
             # No refs record is empty, so this table begins with a start: Bags 0.x wrote it.
             self.options = merge(ReaderOptions, self.options, {'limits_placement': LimitsPlacement.STARTS})
+            self.starts = True
             refs = open_bag(self.store, path, self.options)
             if self.store.is_remote:
                 self._refs = refs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import errno
+import itertools
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Self, Unpack
@@ -149,10 +150,14 @@ class ShardedDatasetReader(Dataset):
                 folder = self._folder(sample)
             refs = folder.open_refs()
             by_size = refs is None or (not folder.starts and refs.count == length_by_size(sample, format))
-        lengths = [length_by_size(shard, format) if by_size else None for shard in self._shards]
-        shards = [shard for shard, length in zip(self._shards, lengths, strict=True) if length is None]
-        counted = iter(map_concurrently(lambda shard: self._folder(shard).length(), shards, is_remote))
-        return types, [next(counted) if length is None else length for length in lengths]
+        lengths: list[Any] = [None] * len(self._shards)
+        if by_size:
+            lengths = list(map(length_by_size, self._shards, itertools.repeat(format)))
+        if None in lengths:
+            shards = [shard for shard, length in zip(self._shards, lengths, strict=True) if length is None]
+            counted = iter(map_concurrently(lambda shard: self._folder(shard).length(), shards, is_remote))
+            lengths = [next(counted) if length is None else length for length in lengths]
+        return types, lengths
 
     @cached_attribute
     def _layout(self) -> Concatenated:
