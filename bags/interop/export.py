@@ -183,6 +183,10 @@ def _samples(
                 for field, column in columns.items()
                 for name, data in column[position]
             ]
+            if len(dict(files)) < len(files):
+                raise SourceError(
+                    where, f'two fields would be one file: {", ".join(name for name, _ in files)}'
+                )
             # An original name is added to the key even if the key ends with it.
             yield key, sorted(files), is_told and len(files) == 1 and not original
             size = sum(len(data) for _, data in files)

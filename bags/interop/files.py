@@ -6,7 +6,6 @@ import abc
 import io
 import json
 import math
-import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -113,10 +112,9 @@ class FileSource(Source):
         for field, text in self.spec.items():
             kind = parse_type(text)
             if field == self.key_field:
+                name, key = f'{entry.origin}: {entry.key}', entry.key.encode('utf-8', 'surrogatepass')
                 is_text = kind.word == 'utf8'
-                datapoint[field] = (
-                    entry.key if is_text else checked_value(field, kind.word, entry.key.encode())
-                )
+                datapoint[field] = entry.key if is_text else checked_value(name, kind.word, key)
             elif self.exported is not None:
                 if field in entry.files:
                     is_array = kind.sequence and is_one_array(self.exported.spec[field])
@@ -142,18 +140,22 @@ def group_exported(exported: Exported, files: Iterable[tuple[str, Any]]) -> dict
         files: What follows the key in the name of each file, and what a source needs to read it.
 
     Raises:
-        ValueError: A file is of no field.
+        ValueError: A file is of no field, there are two of one, or one of an item is missing.
     """
-    found: dict[str, Any] = {}
-    items: dict[str, list[tuple[int, Any]]] = {}
+    found: dict[str, dict[int | None, Any]] = {}
     for name, content in files:
         field, item = exported.find(name)
-        if item is None:
-            found[field] = content
-        else:
-            items.setdefault(field, []).append((item, content))
-    by_item = operator.itemgetter(0)
-    return found | {field: [each for _, each in sorted(some, key=by_item)] for field, some in items.items()}
+        items = found.setdefault(field, {})
+        if item in items:
+            raise ValueError(f'expected one file of {name!r:.80} for a datapoint, got two')
+        items[item] = content
+    for field, items in found.items():
+        if None not in items and set(items) != set(range(len(items))):
+            raise ValueError(f'field {field!r}: expected items 0 to {len(items) - 1}, got others')
+    return {
+        field: items[None] if None in items else [items[item] for item in range(len(items))]
+        for field, items in found.items()
+    }
 
 
 def check_columns(name: str, kinds: Iterable[Kind]) -> None:

@@ -145,3 +145,31 @@ def test_files_of_no_field_and_a_damaged_spec(tmp_path):
         with pytest.raises(bags.SourceError, match=r'metadata\.json: __export__: expected a spec and a key'):
             bags.convert(tmp_path / 'tars', tmp_path / 'again')
     assert not (tmp_path / 'again').exists()
+
+
+def test_two_fields_of_one_file_name(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'in', {'photo': 'jpeg', 'photo.jpg': 'jpeg'}) as writer:
+        writer.append({'photo': picture(0), 'photo.jpg': picture(1)})
+    for format in ('webdataset', 'files'):
+        with pytest.raises(
+            bags.SourceError, match=r'datapoint 0, .*two fields would be one file: photo\.jpg, '
+        ):
+            bags.export(tmp_path / 'in', tmp_path / 'out', format=format)
+        assert not list((tmp_path / 'out').iterdir())
+
+
+@pytest.mark.parametrize(
+    ('name', 'error'),
+    [('000000000.id', "expected one file of 'id' for a datapoint, got two"),
+     ('000000000.words.000003.txt', r"field 'words': expected items 0 to 2, got others")],
+)  # fmt: skip
+def test_files_that_are_there_twice_or_missing(name, error, tmp_path):
+    with bags.DatasetWriter(tmp_path / 'in', {'id': 'int', 'words': 'utf8[]'}) as writer:
+        writer.append({'id': 1, 'words': ['a', 'b']})
+    bags.export(tmp_path / 'in', tmp_path / 'out')
+    with tarfile.open(tmp_path / 'out/000000.tar', 'a') as tar:
+        member = tarfile.TarInfo(name)
+        member.size = 1
+        tar.addfile(member, io.BytesIO(b'2'))
+    with pytest.raises(bags.SourceError, match=rf'000000\.tar: {error}'):
+        bags.convert(tmp_path / 'out', tmp_path / 'again')
