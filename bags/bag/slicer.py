@@ -46,5 +46,5 @@ def make_slicer(
         return record(index)
 
     if sums is not None:
-        return get_checked
+        return record if values is None else get_checked
     return get if decode is None else get_decoded

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bags.bag.bag_file import BagFile
 from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions
-from bags.concurrency import FifoCache
+from bags.concurrency import FifoCache, cached_attribute
 from bags.dataset.refs import MISSING, BadRef, dangling
 from bags.dataset.schema import Decoder
 from bags.dataset.selection import FrameSelection, select_items
@@ -47,10 +47,6 @@ class Field:
         self._get: Callable[[int], Any] = bag.get_view if decoder.accepts_view else bag.get
         if decoder.lazy:
             self._get = lambda index: Record(bag, index, name, kind.text)
-        text = kind.text
-        self._videos: FifoCache[int, Video] = FifoCache(
-            lambda index: decode_video(Record(bag, index, name, text), *kind.args), MAX_OPEN_VIDEOS
-        )
         self._video_lengths: dict[int, int] = {}
 
     # One row, by its refs. Any error makes the reader read the row as a batch, which raises what is wrong.
@@ -196,6 +192,13 @@ class Field:
             self._fail(index, exc)
 
     # Videos.
+
+    @cached_attribute
+    def _videos(self) -> FifoCache[int, Video]:
+        name, kind, bag = self.name, self.kind, self.bag  # Not self: a cycle would keep the file open.
+        return FifoCache(
+            lambda index: decode_video(Record(bag, index, name, kind.text), *kind.args), MAX_OPEN_VIDEOS
+        )
 
     def frames(self, first: int, count: int, selection: FrameSelection) -> Any:
         """Returns frames of a row's video, or of its clips as one video; None if it is missing.

@@ -12,7 +12,7 @@ from bags.concurrency import cached_attribute, map_concurrently
 from bags.dataset.field import Field
 from bags.dataset.folder import Folder
 from bags.dataset.refs import MISSING, RefsFormat
-from bags.dataset.schema import DecoderCache, Schema
+from bags.dataset.schema import Decoders, Schema
 from bags.dataset.spec import FieldType
 from bags.errors import CorruptError
 
@@ -22,7 +22,7 @@ __all__ = ['OpenFields']
 class OpenFields(dict[str, Field]):
     """Fields by name. Damage of a field raises when it is first read. `refs` is None in a Granular folder."""
 
-    def __init__(self, folder: Folder, schema: Schema, decoders: DecoderCache, refs: BagFile | None) -> None:
+    def __init__(self, folder: Folder, schema: Schema, decoders: Decoders, refs: BagFile | None) -> None:
         self._folder = folder
         self._schema = schema
         self._decoders = decoders
@@ -33,7 +33,7 @@ class OpenFields(dict[str, Field]):
         decoder = self._decoders.get(name, kind, self._folder.starts, self._folder.path)
         bag = self._folder.open_bag(name)
         length = decoder.length
-        if length and bag.codec is None and bag.count * length != bag.size - bag.count * ENTRY:
+        if length and length != bag.length and bag.codec is None:
             _check_size(kind, bag, length)
         if not self._folder.store.is_remote:
             _check_last_ref(schema.format, name, bag, self._last_row)
@@ -58,7 +58,7 @@ class OpenFields(dict[str, Field]):
         if self._refs is None or not self._refs.count:
             return ()
         try:
-            return self._schema.format.unpack(self._refs.record(self._refs.count - 1))
+            return self._schema.format.unpack(self._refs.get(self._refs.count - 1))
         except (CorruptError, ValueError):
             return ()  # Raises where that datapoint is read.
 
@@ -96,8 +96,8 @@ def _check_size(kind: FieldType, bag: BagFile, length: int) -> None:
     """
     if kind.word == 'int' and not kind.args:
         return  # Granular's integers differ in length.
-    if bag.limits.path == bag.file.path:
-        found = bag.size - bag.count * ENTRY
+    found = bag.size - bag.count * ENTRY
+    if found != bag.count * length and bag.limits.path == bag.file.path:
         raise CorruptError(
             bag.path, None, f'{bag.count} records of {length} bytes, but they take {found} bytes'
         )

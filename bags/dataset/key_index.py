@@ -33,7 +33,7 @@ from bags.dataset.columns import read_values
 from bags.dataset.field import Field
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.folder import Folder
-from bags.dataset.schema import DecoderCache
+from bags.dataset.schema import Decoders
 from bags.dataset.selection import select_whole
 from bags.dataset.spec import FieldType
 from bags.errors import CorruptError
@@ -111,7 +111,7 @@ def _read_built_in(field: Field, refs: Any, items: Any) -> list[Any]:
     """Returns values as `read_values`, whatever decoders the dataset was opened with."""
     options = field.bag.options
     is_legacy = options is not None and options.limits_placement is LimitsPlacement.STARTS
-    decoder = DecoderCache(None).get(field.name, field.kind, is_legacy, field.bag.path)
+    decoder = Decoders(None).get(field.name, field.kind, is_legacy, field.bag.path)
     return read_values(Field(field.name, field.kind, field.place, field.bag, decoder), refs, items)
 
 

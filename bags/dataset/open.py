@@ -12,7 +12,7 @@ from bags.dataset.listing import list_remote_shards
 from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.reader import DatasetReader
 from bags.dataset.registry import decoders as builtin_decoders
-from bags.dataset.schema import DecoderCache
+from bags.dataset.schema import Decoders
 from bags.dataset.sharded_reader import ShardedDatasetReader
 from bags.dataset.views import join
 
@@ -89,7 +89,7 @@ def open(
             raise ValueError('open: expected a path, or several, got none')
         return join(parts, replace=True)
     store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
-    known = DecoderCache(decoders, raw, made.max_value_size)
+    known = Decoders(decoders, raw, made.max_value_size)
     folder, shards = Folder(store, path, made), None
     if store.is_remote:
         shards = list_remote_shards(store, path)

@@ -23,7 +23,7 @@ from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.refs import MISSING, BadRef
 from bags.dataset.refs_reader import RefsReader
 from bags.dataset.row_function import RowFunction, make_row_function
-from bags.dataset.schema import DecoderCache
+from bags.dataset.schema import Decoders
 from bags.dataset.selection import PerRowItems, Selection, select_fields
 from bags.errors import CorruptError
 from bags.indexing import Int64s
@@ -67,9 +67,9 @@ class DatasetReader(Dataset):
         **options: Unpack[ReadOptions],
     ) -> None:
         store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
-        self._over(Folder(store, path, made), DecoderCache(decoders, raw, made.max_value_size))
+        self._over(Folder(store, path, made), Decoders(decoders, raw, made.max_value_size))
 
-    def _over(self, folder: Folder, decoders: DecoderCache) -> Self:
+    def _over(self, folder: Folder, decoders: Decoders) -> Self:
         """Makes this the reader of a folder."""
         self.is_remote = folder.store.is_remote
         folder.load()

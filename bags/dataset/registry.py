@@ -19,7 +19,16 @@ from bags.formats.scalars import Buffer, check_count
 from bags.media import audio, video
 from bags.media import encoders as media_encoders
 
-__all__ = ['bind_decoder', 'bind_encoder', 'check_type', 'decoders', 'encoders', 'fixed_dtype', 'known_types']
+__all__ = [
+    'bind_decoder',
+    'bind_encoder',
+    'check_type',
+    'decoders',
+    'encoders',
+    'fixed_dtype',
+    'is_built_in',
+    'known_types',
+]
 
 _Function = Callable[..., Any]
 
@@ -103,7 +112,13 @@ _DECODERS: dict[_Function, Callable[..., Callable[[Buffer], Any]]] = {
     scalars.decode_i64: lambda: scalars.int_decoder('8'),
     arrays.decode_array: arrays.array_decoder,
 }
-_OTHER_DECODERS = [scalars.decode_legacy_int, *decoders.values()]
+_BUILT_IN = {id(function) for entry in _TYPES.values() for function in entry[:2]}
+_BUILT_IN.add(id(scalars.decode_legacy_int))
+
+
+def is_built_in(function: object) -> bool:
+    """Tells whether a function is an encoder or decoder of this library."""
+    return id(function) in _BUILT_IN  # A function of the user need not be hashable.
 
 
 def bind_encoder(
@@ -150,7 +165,7 @@ def bind_decoder(
     check_type(word, args, decoders)
     if (factory := _known(_DECODERS, function)) is not None:
         return factory(*args)  # type: ignore[no-any-return]
-    if getattr(function, 'lazy', False) or any(function is other for other in _OTHER_DECODERS):
+    if is_built_in(function) or getattr(function, 'lazy', False):
         defaults = getattr(function, '__kwdefaults__', None) or {}
         limited = defaults.get('max_size', max_value_size) != max_value_size
         limits = {'max_size': max_value_size} if limited else {}
@@ -222,4 +237,4 @@ def known_types(kind: FieldType, functions: Mapping[str, _Function]) -> str:
 
 
 def _known(entries: Mapping[_Function, Any], function: Any) -> Any:
-    return next((entry for key, entry in entries.items() if key is function), None)
+    return entries.get(function) if is_built_in(function) else None

@@ -67,10 +67,11 @@ def bag_suffix(folder: str, field: str, names: Collection[str]) -> str | None:
     Raises:
         CorruptError: There are two bags.
     """
-    found = [suffix for suffix in ('.bag', '.bagz') if field + suffix in names]
-    if len(found) == 2:
+    if f'{field}.bagz' not in names:
+        return '.bag' if f'{field}.bag' in names else None
+    if f'{field}.bag' in names:
         raise CorruptError(folder, None, f'field {field!r}: has both {field}.bag and {field}.bagz')
-    return found[0] if found else None
+    return '.bagz'
 
 
 def count_complete(

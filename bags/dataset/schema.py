@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from bags.dataset.spec import FieldType, Spec, load_spec
 from bags.errors import SpecError
 from bags.formats.scalars import MAX_VALUE_SIZE, decode_legacy_int
 
-__all__ = ['Decoder', 'DecoderCache', 'Schema', 'parse_schema']
+__all__ = ['Decoder', 'Decoders', 'Schema', 'parse_schema']
 
 SMALL = 64  # Values of one size up to this are quicker decoded from bytes than from a buffer.
 
@@ -67,39 +68,38 @@ def _size(fixed: Any) -> int:
     return int(fixed[0].itemsize * np.prod(fixed[1], dtype=np.int64)) if fixed else 0
 
 
-def _length_of(kind: FieldType, decoders: Mapping[str, Callable[..., Any]]) -> int:
-    try:
-        return _size(registry.fixed_dtype(kind.word, kind.args, decoders))
-    except (ValueError, ImportError):
-        return 0  # In raw mode an invalid type argument does not prevent reading.
-
-
-def _decoder_for(
-    kind: FieldType, decoders: Mapping[str, Callable[..., Any]], raw: bool, max_value_size: int
-) -> Decoder:
-    if raw:
-        decoder = Decoder(None, None, True)
-        decoder.length = _length_of(kind, decoders)
-        return decoder
-    function = decoders[kind.word]
-    fixed = registry.fixed_dtype(kind.word, kind.args, decoders)
-    decode = registry.bind_decoder(kind.word, kind.args, decoders, max_value_size)
+def _decoder_for(kind: FieldType, function: Callable[..., Any], max_value_size: int) -> Decoder:
+    functions = {kind.word: function}
+    fixed = registry.fixed_dtype(kind.word, kind.args, functions)
+    decode = registry.bind_decoder(kind.word, kind.args, functions, max_value_size)
     if getattr(function, 'lazy', False):
         return Decoder(decode, None, False, lazy=True)
     decoder = Decoder(None if decode is bytes else decode, fixed, False)
     if decoder.length:
         decoder.max_items = max_value_size // decoder.length
-    textual = function is registry.decoders['utf8'] or decode is bytes
-    if function is registry.decoders['utf8']:
+    is_text = function is registry.decoders['utf8']
+    if is_text:
         # Its records come as bytes, and nothing is quicker than this.
         decoder.decode = cast('Callable[[Buffer], Any]', bytes.decode)
-    built_in = any(function is known for known in registry.decoders.values())
-    decoder.accepts_view = built_in and not textual and not (fixed and decoder.length <= SMALL)
+    is_copy = is_text or decode is bytes
+    small = fixed and decoder.length <= SMALL
+    decoder.accepts_view = registry.is_built_in(function) and not is_copy and not small
     return decoder
 
 
-class DecoderCache:
-    """Decoders by type: those of ten thousand shards are made once.
+def _raw_decoder(kind: FieldType, functions: Mapping[str, Callable[..., Any]]) -> Decoder:
+    decoder = Decoder(None, None, True)
+    # In raw mode an invalid type argument does not prevent reading.
+    with contextlib.suppress(ValueError, ImportError):
+        decoder.length = _size(registry.fixed_dtype(kind.word, kind.args, functions))
+    return decoder
+
+
+_built_in_decoder = functools.lru_cache(256)(_decoder_for)
+
+
+class Decoders:
+    """The decoders of a dataset; those with built-in functions are made once in the process.
 
     Args:
         functions: The functions by word; the built-in ones unless given.
@@ -118,7 +118,6 @@ class DecoderCache:
         self.functions = functions
         self.raw = raw
         self.max_value_size = max_value_size
-        self._known: dict[tuple[FieldType, bool], Decoder] = {}
 
     def get(self, name: str, kind: FieldType, legacy: bool, where: object) -> Decoder:
         """Returns the decoder of a field. `legacy`: Bags 0.x wrote the folder, so every `int` is unsigned.
@@ -126,20 +125,20 @@ class DecoderCache:
         Raises:
             SpecError: A word without a function, or arguments that a built-in type cannot have.
         """
-        known = self._known.get((kind, legacy))
-        if known is not None:
-            return known
         functions = registry.decoders if self.functions is None else self.functions
-        if legacy and functions.get('int') is registry.decoders['int']:
-            functions = {**functions, 'int': decode_legacy_int}
+        if self.raw:
+            return _raw_decoder(kind, functions)
         try:
-            decoder = _decoder_for(kind, functions, self.raw, self.max_value_size)
+            function = functions[kind.word]
         except KeyError:
             raise SpecError(name, registry.known_types(kind, functions), kind.text, where) from None
+        if legacy and kind.word == 'int' and function is registry.decoders['int']:
+            function = decode_legacy_int
+        make = _built_in_decoder if registry.is_built_in(function) else _decoder_for
+        try:
+            return make(kind, function, self.max_value_size)
         except ValueError as exc:
             raise SpecError.of_type(name, kind.text, exc, where) from exc
-        self._known[kind, legacy] = decoder
-        return decoder
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DecoderCache, (self.functions, self.raw, self.max_value_size)
+        return Decoders, (self.functions, self.raw, self.max_value_size)

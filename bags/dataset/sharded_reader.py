@@ -22,7 +22,7 @@ from bags.dataset.listing import ShardList, length_by_size, list_local_shards, l
 from bags.dataset.metadata import Metadata
 from bags.dataset.options import ReadOptions, open_store
 from bags.dataset.reader import DatasetReader
-from bags.dataset.schema import DecoderCache
+from bags.dataset.schema import Decoders
 from bags.dataset.selection import Selection
 from bags.dataset.shard_index import INDEX, Shard
 from bags.dataset.spec import Spec, type_texts, union
@@ -70,7 +70,7 @@ class ShardedDatasetReader(Dataset):
         **options: Unpack[ReadOptions],
     ) -> None:
         store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
-        known = DecoderCache(decoders, raw, made.max_value_size)
+        known = Decoders(decoders, raw, made.max_value_size)
         self._over(store, path, made, known, None, shard_start, shard_step)
 
     def _over(
@@ -78,7 +78,7 @@ class ShardedDatasetReader(Dataset):
         store: Store,
         path: str,
         options: ReaderOptions,
-        decoders: DecoderCache,
+        decoders: Decoders,
         listed: ShardList | None,
         shard_start: int,
         shard_step: int,
@@ -323,7 +323,7 @@ class _Shard:
         return ranges
 
 
-def _open_shard(folder: Folder, decoders: DecoderCache) -> DatasetReader:
+def _open_shard(folder: Folder, decoders: Decoders) -> DatasetReader:
     try:
         return DatasetReader.__new__(DatasetReader)._over(folder, decoders)
     except FileNotFoundError as exc:

@@ -16,7 +16,7 @@ from bags.dataset.folder import Folder
 from bags.dataset.key_index import INDEX_SUFFIX, KeyIndex
 from bags.dataset.listing import names_in, root_names
 from bags.dataset.resume import is_temporary
-from bags.dataset.schema import DecoderCache
+from bags.dataset.schema import Decoders
 from bags.dataset.shard_index import INDEX
 from bags.dataset.spec import Spec, load_spec
 from bags.errors import CorruptError, SpecError
@@ -76,13 +76,13 @@ def verify(
     paths = source._directories() if isinstance(source, Dataset) else [source]
     locations = [locate(path, filesystem, storage_options) for path in paths]
     workers = at_least_or_none('workers', workers, 1)
-    found = find_damage(locations, DecoderCache(decoders), decode, workers, progress)
+    found = find_damage(locations, Decoders(decoders), decode, workers, progress)
     return [finding for finding in found if notes or not isinstance(finding, Note)]
 
 
 def find_damage(
     locations: Sequence[Location],
-    decoders: DecoderCache,
+    decoders: Decoders,
     decode: bool,
     workers: int | None,
     progress: bool | None,
@@ -108,7 +108,7 @@ def _do_all(steps: Iterable[Finding | Check]) -> Result:
     return Result(findings, sum(result.records for result in results), sum(result.size for result in results))
 
 
-def _steps(location: Location, decode: bool, decoders: DecoderCache) -> Iterator[Finding | Check]:
+def _steps(location: Location, decode: bool, decoders: Decoders) -> Iterator[Finding | Check]:
     """Yields findings, and checks that find more."""
     store, options = location.store, ReaderOptions()
     beside = location.parts if location.kind == 'bags' else [location.path]

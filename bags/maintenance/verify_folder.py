@@ -22,7 +22,7 @@ from bags.dataset.metadata import read_metadata
 from bags.dataset.refs import MISSING, RefsFormat, dangling
 from bags.dataset.registry import decoders
 from bags.dataset.resume import MARK, is_temporary
-from bags.dataset.schema import DecoderCache, Schema
+from bags.dataset.schema import Decoders, Schema
 from bags.dataset.spec import FieldType, Spec, type_texts, union
 from bags.errors import CorruptError, SpecError
 from bags.formats.signatures import FORMATS
@@ -71,7 +71,7 @@ def missing_shards(path: str, shards: list[str]) -> Iterator[Note]:
 
 
 def folder_checks(
-    folder: Folder, cache: DecoderCache, decode: bool, first_spec: Spec | None, is_last: bool
+    folder: Folder, cache: Decoders, decode: bool, first_spec: Spec | None, is_last: bool
 ) -> Iterator[Finding | Check]:
     """Yields the checks of a dataset folder.
 
@@ -145,7 +145,7 @@ def _file_notes(folder: Folder, schema: Schema) -> Iterator[Note]:
 
 
 def _field_checks(
-    folder: Folder, schema: Schema, cache: DecoderCache, decode: bool
+    folder: Folder, schema: Schema, cache: Decoders, decode: bool
 ) -> Generator[Finding | Check, None, dict[str, BagFile]]:
     """Yields the checks of all fields; returns the bags that could be opened."""
 
@@ -168,7 +168,7 @@ def _field_checks(
 
 
 def _expected(
-    folder: Folder, kind: FieldType, name: str, cache: DecoderCache, decode: bool
+    folder: Folder, kind: FieldType, name: str, cache: Decoders, decode: bool
 ) -> Generator[Finding, None, Expected]:
     """Yields what is wrong with the type of a field; returns what its records must be."""
     function = (decoders if cache.functions is None else cache.functions).get(kind.word)

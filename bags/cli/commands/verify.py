@@ -32,13 +32,13 @@ def verify(
     import dataclasses
 
     import bags
-    from bags.dataset.schema import DecoderCache
+    from bags.dataset.schema import Decoders
     from bags.maintenance.location import locate
     from bags.maintenance.verify import find_damage
 
     damage = 0
     listed: dict[str, list[Any]] = {'damage': [], 'notes': []}
-    for finding in find_damage([locate(path)], DecoderCache(None), decode, workers, None):
+    for finding in find_damage([locate(path)], Decoders(None), decode, workers, None):
         is_damage = isinstance(finding, bags.Damage)
         damage += is_damage
         if json:
