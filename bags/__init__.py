@@ -36,16 +36,13 @@ if TYPE_CHECKING:
     from bags.bag import Index, MultiIndex
     from bags.dataset.base import Dataset
     from bags.dataset.batch import Ragged
-    from bags.dataset.clip_sequence import ClipSequence
     from bags.dataset.open import open
     from bags.dataset.reader import DatasetReader
     from bags.dataset.registry import decoders, encoders
     from bags.dataset.selection import frames
     from bags.dataset.sharded_reader import ShardedDatasetReader
     from bags.dataset.sharded_writer import ShardedDatasetWriter
-    from bags.dataset.spans import Steps, Times, steps, times
     from bags.dataset.views import concat, filter, join, select
-    from bags.dataset.windows import windows
     from bags.dataset.writer import DatasetWriter
     from bags.formats.images import reduced
     from bags.interop.convert import Converted, convert
@@ -67,6 +64,9 @@ if TYPE_CHECKING:
     from bags.media.clips import EncodedClip, cut_clips
     from bags.media.remux import remux
     from bags.media.video import Video
+    from bags.sequences.clip_sequence import ClipSequence
+    from bags.sequences.spans import Steps, Times, steps, times
+    from bags.sequences.windows import windows
     from bags.viewer.notebook import view
 
 __version__ = '1.0.0'
@@ -153,16 +153,13 @@ _HOMES = {
     'bag': ('Index', 'MultiIndex'),
     'dataset.base': ('Dataset',),
     'dataset.batch': ('Ragged',),
-    'dataset.clip_sequence': ('ClipSequence',),
     'dataset.open': ('open',),
     'dataset.reader': ('DatasetReader',),
     'dataset.registry': ('decoders', 'encoders'),
     'dataset.selection': ('frames',),
     'dataset.sharded_reader': ('ShardedDatasetReader',),
     'dataset.sharded_writer': ('ShardedDatasetWriter',),
-    'dataset.spans': ('Steps', 'Times', 'steps', 'times'),
     'dataset.views': ('concat', 'filter', 'join', 'select'),
-    'dataset.windows': ('windows',),
     'dataset.writer': ('DatasetWriter',),
     'formats.images': ('reduced',),
     'interop.convert': ('Converted', 'convert'),
@@ -184,6 +181,9 @@ _HOMES = {
     'media.clips': ('EncodedClip', 'cut_clips'),
     'media.remux': ('remux',),
     'media.video': ('Video',),
+    'sequences.clip_sequence': ('ClipSequence',),
+    'sequences.spans': ('Steps', 'Times', 'steps', 'times'),
+    'sequences.windows': ('windows',),
     'viewer.notebook': ('view',),
 }
 

@@ -20,7 +20,7 @@ LAYERS = [
     {'bag', 'formats'},
     {'media'},
     {'dataset'},
-    {'samplers', 'maintenance'},
+    {'sequences', 'samplers', 'maintenance'},
     {'authoring', 'interop', 'loader', 'viewer'},
     {'torch', 'jax', 'grain', 'beam', 'ray'},
     {'cli'},

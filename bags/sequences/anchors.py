@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.dataset.base import Dataset
-from bags.dataset.clocks import EPSILON, Clock, RateClock, Recordings, Seconds, count_items
 from bags.dataset.registry import fixed_dtype
 from bags.dataset.selection import VIDEO_WORDS
-from bags.dataset.spans import Padding, Span, Steps, Times
 from bags.indexing import Int64s, offsets_of
+from bags.sequences.clocks import EPSILON, Clock, RateClock, Recordings, Seconds, count_items
+from bags.sequences.spans import Padding, Span, Steps, Times
 
 __all__ = ['NO_BOUNDS', 'Anchors', 'Located', 'no_items']
 

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from bags.dataset.address import Address
-from bags.dataset.anchors import NO_BOUNDS, Anchors
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.clocks import Clock, clock_of
 from bags.dataset.selection import VIDEO_WORDS, PerRowItems, Selection, select_fields, select_many
-from bags.dataset.spans import Padding, Span, Steps, Times, check_bounds, positive
 from bags.dataset.spec import parse_type
-from bags.dataset.time_windows import TimeWindows, WindowsView
 from bags.indexing import Int64s
+from bags.sequences.anchors import NO_BOUNDS, Anchors
+from bags.sequences.clocks import Clock, clock_of
+from bags.sequences.spans import Padding, Span, Steps, Times, check_bounds, positive
+from bags.sequences.time_windows import TimeWindows, WindowsView
 from bags.validation import at_least, one_of
 
 __all__ = ['Windows', 'windows']

@@ -1,7 +1,7 @@
 """Writes `tests/golden/lerobot`: a recording made and read by LeRobot, for `test_lerobot.py`.
 
     pip install 'lerobot[dataset]'            # of version 0.6.1, Python 3.12
-    python tests/dataset/make_lerobot_sample.py
+    python tests/sequences/make_lerobot_sample.py
 
 Kept are the videos as LeRobot wrote them, one of each episode, and what its dataset returned for each frame:
 the values at `delta_timestamps` and their `is_pad`. States and actions follow from their places: `numbers`.

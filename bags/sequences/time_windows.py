@@ -19,17 +19,17 @@ import numpy.typing as npt
 
 from bags.concurrency import map_concurrently
 from bags.dataset.address import Address, RecordRanges
-from bags.dataset.anchors import NO_BOUNDS, Anchors, Located, no_items
 from bags.dataset.base import View
 from bags.dataset.batch import Column, Ragged
-from bags.dataset.clocks import Seconds
 from bags.dataset.columns import read_column, read_records
 from bags.dataset.registry import fixed_dtype
 from bags.dataset.selection import VIDEO_WORDS, PerRowItems, Selection
-from bags.dataset.spans import Times, types_of
 from bags.dataset.spec import Spec
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, as_indices, check_index
+from bags.sequences.anchors import NO_BOUNDS, Anchors, Located, no_items
+from bags.sequences.clocks import Seconds
+from bags.sequences.spans import Times, types_of
 
 __all__ = ['TimeWindows', 'WindowsView']
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bags
-from tests.dataset.make_lerobot_sample import DELTA_TIMESTAMPS, EPISODES, FPS, GOLDEN, numbers
+from tests.sequences.make_lerobot_sample import DELTA_TIMESTAMPS, EPISODES, FPS, GOLDEN, numbers
 
 SPEC = {'action': 'array(float32,3)[]', 'image': 'video', 'state': 'array(float32,2)[]'}
 FACTS = {'fields': {name: {'rate': FPS} for name in ('action', 'state')}}
