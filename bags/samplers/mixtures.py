@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bags.indexing import Int64s, offsets_of
-from bags.samplers.permutation import Permutation
+from bags.samplers.permutation import permuted
 from bags.validation import at_least, integer
 
 __all__ = ['Mixture']
@@ -115,7 +115,7 @@ class Mixture:
             if self.shuffle:
                 for number in np.unique(rounds).tolist():
                     now = rounds == number
-                    within[now] = Permutation(length, self.seed, owner, number)(within[now])
+                    within[now] = permuted(within[now], length, self.seed, owner, number)
             found[chosen] = first + within
         return found
 

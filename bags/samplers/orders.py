@@ -10,7 +10,7 @@ import numpy as np
 
 from bags.dataset.batch import Ragged
 from bags.indexing import Int64s, offsets_of
-from bags.samplers.permutation import Permutation, hashed
+from bags.samplers.permutation import hashed, permuted
 from bags.validation import at_least, integer
 
 __all__ = [
@@ -99,7 +99,7 @@ class Shuffled:
         return self.length
 
     def take(self, epoch: int, positions: Int64s) -> Int64s:
-        return Permutation(self.length, self.seed, epoch)(positions)
+        return permuted(positions, self.length, self.seed, epoch)
 
     def __repr__(self) -> str:
         return f'Shuffled({self.length}, seed={self.seed})'
@@ -134,7 +134,7 @@ class ShardShuffled:
         """Returns the order of the shards, and the positions at which shards and windows begin and end."""
         known, found = self._last
         if known != epoch:
-            order = Permutation(len(self.lengths), self.seed, epoch)(np.arange(len(self.lengths)))
+            order = permuted(np.arange(len(self.lengths)), len(self.lengths), self.seed, epoch)
             ends = offsets_of(self.lengths[order])
             found = order, ends, ends[np.append(np.arange(0, len(order), self.window), len(order))]
             self._last = (epoch, found)
@@ -147,7 +147,7 @@ class ShardShuffled:
         for number in np.unique(numbers).tolist():
             chosen = numbers == number
             start, stop = int(windows[number]), int(windows[number + 1])
-            place = start + Permutation(stop - start, self.seed, epoch, number)(positions[chosen] - start)
+            place = start + permuted(positions[chosen] - start, stop - start, self.seed, epoch, number)
             shard = np.searchsorted(starts, place, 'right') - 1
             found[chosen] = self._starts[order[shard]] + place - starts[shard]
         return found
@@ -189,12 +189,12 @@ class Bucketed:
         if known != (epoch, number):
             size = self.batch_size * self.pool
             start, stop = number * size, min(len(self.lengths), (number + 1) * size)
-            chosen = Permutation(len(self.lengths), self.seed, epoch)(np.arange(start, stop))
+            chosen = permuted(np.arange(start, stop), len(self.lengths), self.seed, epoch)
             chosen = chosen[np.argsort(self.lengths[chosen], kind='stable')]
             # A batch that is not full stays at the end.
             count = len(chosen) // self.batch_size
             whole = chosen[: count * self.batch_size].reshape(count, self.batch_size)
-            order = Permutation(count, self.seed, epoch, number)(np.arange(count))
+            order = permuted(np.arange(count), count, self.seed, epoch, number)
             found = np.concatenate([whole[order].reshape(-1), chosen[count * self.batch_size :]])
             self._last = ((epoch, number), found)
         return found

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from bags.dataset.batch import Ragged, spread
 from bags.indexing import Int64s, offsets_of
-from bags.samplers.permutation import Permutation
+from bags.samplers.permutation import permuted
 from bags.validation import at_least, integer
 
 __all__ = ['Packed', 'pack_bins']
@@ -95,7 +95,7 @@ class Packed:
         most = [min(limit, max(1, total)) for limit, total in zip(limits, totals, strict=True)]
         self._sizes = sizes
         # Mixed: sorted, equal lengths would come by those of the other budget, which would pile up in bins.
-        mixed = Permutation(self.datapoints, 0)(np.arange(self.datapoints))
+        mixed = permuted(np.arange(self.datapoints), self.datapoints, 0)
         bins = np.empty(self.datapoints, np.int64)
         bins[mixed], self.bins = pack_bins(sizes[np.lexsort(sizes.T)][mixed], np.array(most, np.int64))
         fill = [total / (limit * max(1, self.bins)) for limit, total in zip(limits, totals, strict=True)]
@@ -114,14 +114,14 @@ class Packed:
         """Returns the datapoint at each place."""
         known, found = self._last
         if known != epoch:
-            order = Permutation(self.datapoints, self.seed, epoch)(np.arange(self.datapoints))
+            order = permuted(np.arange(self.datapoints), self.datapoints, self.seed, epoch)
             found = order[np.lexsort(self._sizes[order].T)]
             self._last = (epoch, found)
         return found
 
     def take(self, epoch: int, positions: Int64s) -> Ragged:
         """Returns the datapoints of the bins at some positions of an epoch."""
-        bins = Permutation(self.bins, self.seed, epoch, 1)(np.reshape(positions, -1))
+        bins = permuted(np.reshape(positions, -1), self.bins, self.seed, epoch, 1)
         counts = self._offsets[bins + 1] - self._offsets[bins]
         places = self._places[spread(self._offsets[bins], counts)]
         return Ragged(self._members(epoch)[places], offsets_of(counts))
