@@ -53,11 +53,7 @@ class Processes:
     """Worker processes, started with `spawn`. Tasks are queued here until a process has room for them."""
 
     def __init__(
-        self,
-        work: Callable[[Any], Any],
-        name: str,
-        attempts: int,
-        transport: Callable[[], Transport] | None,
+        self, work: Callable[[Any], Any], name: str, attempts: int, transport: Callable[[], Transport] | None
     ) -> None:
         check_main()
         check_sendable(work=work)
@@ -103,27 +99,23 @@ class Processes:
             worker.send(data)
 
     def receive(self, wait: bool) -> list[Outcome]:
+        from multiprocessing.connection import wait as wait_for
+
+        found: list[Outcome] = []
         while True:
-            found = self._receive_once(LIVENESS_SECONDS if wait else 0)
+            ends: dict[Any, _Process] = {worker.connection: worker for worker in self._workers}
+            ends |= {worker.process.sentinel: worker for worker in self._workers}
+            ready = wait_for(list(ends), LIVENESS_SECONDS if wait else 0)
+            # After silence, asks each for its exit code: a child of a dead worker may hold its pipes open.
+            workers = dict.fromkeys(ends[end] for end in ready) if ready or not wait else self._workers
+            for worker in list(workers):
+                is_alive = worker.process.is_alive()
+                is_open = worker.receive(found)
+                if not (is_alive and is_open):
+                    found += self._replace(worker)
             self._hand_out()
             if found or not wait:
                 return found
-
-    def _receive_once(self, seconds: float) -> list[Outcome]:
-        from multiprocessing.connection import wait
-
-        ends: dict[Any, _Process] = {worker.connection: worker for worker in self._workers}
-        ends |= {worker.process.sentinel: worker for worker in self._workers}
-        ready = wait(list(ends), seconds)
-        # A child that a dead worker has forked holds its pipes open: after silence, ask for each exit code.
-        workers = dict.fromkeys(ends[end] for end in ready) if ready or not seconds else self._workers
-        found: list[Outcome] = []
-        for worker in list(workers):
-            is_alive = worker.process.is_alive()
-            is_open = worker.receive(found)
-            if not (is_alive and is_open):
-                found += self._replace(worker)
-        return found
 
     def _replace(self, worker: _Process) -> list[Outcome]:
         """Replaces a dead worker and queues its tasks again; returns those that failed."""
