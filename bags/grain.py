@@ -77,7 +77,7 @@ def _map_dataset(loader: Loader) -> grain.MapDataset[Any]:
 
         def __init__(self) -> None:
             super().__init__()
-            self._maker = loader._batch_maker(loader._schedule(Cursor(), endless=True))
+            self._maker = loader._batch_maker(loader._schedule._replace(epochs=None))
 
         def __len__(self) -> int:
             return len(loader)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
@@ -12,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bags.concurrency import FifoCache
 from bags.dataset.base import Dataset
 from bags.dataset.batch import Ragged
 from bags.dataset.selection import Fields, select_fields
@@ -20,17 +18,16 @@ from bags.dataset.spec import Spec, parse_spec
 from bags.errors import BagsError, CorruptError, DecodeError, StackError
 from bags.indexing import Int64s
 from bags.loader.rows import RowBatches, columns_of, rows_of
-from bags.loader.schedule import PLAN_STEPS, Schedule, Step, plan_steps
+from bags.loader.schedule import PLAN_STEPS, PlannedStep, Schedule, Step, plan_steps
 from bags.samplers import Sampler
 from bags.workers.outcome import Partial
 
-__all__ = ['BIN', 'DATAPOINT', 'MASK', 'BatchMaker', 'Made', 'OnError', 'Skipped', 'types_of']
+__all__ = ['BIN', 'DATAPOINT', 'MASK', 'BatchMaker', 'Made', 'OnError', 'Skipped', 'takes_rng', 'types_of']
 
 MASK = '_mask'
 """Column that marks repeats with False, unless another name is given."""
 DATAPOINT, BIN = '_datapoint', '_bin'
 """Columns of the batches of a sampler of bins: the index of each datapoint, and its bin within the batch."""
-MAX_PLANS = 4
 NUMBERS = ('int', 'uint', 'float', 'bool')  # Words of types.
 SHOWN_DATAPOINTS = 8  # In an error's note.
 
@@ -75,20 +72,19 @@ class BatchMaker:
     """Takes what `transform` returns."""
     mask: str | None
     """A column of every batch that is False for repeats."""
-    per_datapoint: bool = False
+    per_datapoint: bool
     """Whether `transform` takes a datapoint and returns one."""
-    on_error: OnError = 'raise'
+    takes_rng: bool
+    """Whether `transform` has a parameter `rng`."""
+    on_error: OnError
     """How to handle datapoints that cannot be read."""
-    unreadable: dict[int, Skipped] = dataclasses.field(default_factory=dict)
+    unreadable: dict[int, Skipped]
     """Datapoints that are known to be unreadable or are to be left out, by index."""
-
-    def __post_init__(self) -> None:
-        self._takes_rng = self.transform is not None and _takes_rng(self.transform)
-        self._is_plain = self.collate is None and (self.transform is None or self.per_datapoint)
-        self._plans = FifoCache(functools.partial(plan_steps, self.sampler, self.schedule), MAX_PLANS)
+    _plan: tuple[int, list[PlannedStep]] = (-1, [])
+    """The number of a step, and those from it on with their datapoints."""
 
     def make(self, numbers: range) -> list[Made] | Partial:
-        """Returns the batches of consecutive steps, all of one plan.
+        """Returns the batches of consecutive steps, whose numbers have one quotient by `PLAN_STEPS`.
 
         Returns:
             A `Made` for each, or a `Partial` with those before an error. That says which datapoints it is
@@ -96,14 +92,15 @@ class BatchMaker:
         """
         made: list[Made] = []
         try:
-            first = numbers.start % PLAN_STEPS
-            plan = self._plans[numbers.start - first]
-            offsets = plan.offsets[first : first + len(numbers) + 1]
-            together = self._read_together(plan.indices, offsets) if len(numbers) > 1 else None
-            for place, step in enumerate(plan.steps[first : first + len(numbers)]):
-                indices = plan.indices[offsets[place] : offsets[place + 1]]
-                bins = None if plan.bins is None else plan.bins[first + place]
-                made.append(self._make(step, indices, bins, None if together is None else together[place]))
+            first, plan = self._plan
+            if first != numbers.start // PLAN_STEPS * PLAN_STEPS:
+                first = numbers.start // PLAN_STEPS * PLAN_STEPS
+                plan = plan_steps(self.sampler, self.schedule, first)
+                self._plan = first, plan  # At once, as other threads read it.
+            planned = plan[numbers.start - first : numbers.stop - first]
+            together = self._read_together([each.indices for each in planned]) if len(planned) > 1 else None
+            for place, each in enumerate(planned):
+                made.append(self._make(*each, None if together is None else together[place]))
         except Exception as exc:
             return Partial(made, exc)
         return made
@@ -135,7 +132,7 @@ class BatchMaker:
             _add_columns(batch, {DATAPOINT: indices.copy(), BIN: bins.astype(np.int32)}, 'sampler')
         if self.mask is not None:
             _add_columns(batch, {self.mask: is_own}, repr(self.mask))
-        if not self._is_plain:
+        if self.collate is not None or (self.transform is not None and not self.per_datapoint):
             batch = self._transformed(batch, step, indices)
         return Made(step.epoch, batch, skipped)
 
@@ -188,9 +185,9 @@ class BatchMaker:
         is_memory = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
         return self.on_error != 'raise' and isinstance(error, kinds) and not is_memory
 
-    def _read_together(self, indices: Int64s, offsets: list[int]) -> list[Batch] | None:
+    def _read_together(self, parts: list[Int64s]) -> list[Batch] | None:
         """Reads several batches with one call; None if they must be read one by one."""
-        indices = indices[offsets[0] : offsets[-1]]
+        indices = np.concatenate(parts)
         if isinstance(self.dataset, RowBatches):
             return None  # Which columns are arrays depends on the rows of each batch.
         if not self.unreadable.keys().isdisjoint(indices.tolist()):
@@ -203,14 +200,14 @@ class BatchMaker:
             kind = self.types.get(name)
             if isinstance(column, list) and kind is not None and kind.word in NUMBERS and not kind.optional:
                 return None  # Of Bags 0.x: the numbers of some batches fit an array, and of others do not.
-        ranges = [(start - offsets[0], stop - offsets[0]) for start, stop in itertools.pairwise(offsets)]
-        parts = [
+        ranges = list(itertools.pairwise(itertools.accumulate(map(len, parts), initial=0)))
+        values = [
             [_rows(column, start, stop) for start, stop in ranges]
             if isinstance(column, Ragged)
             else [column[start:stop] for start, stop in ranges]
             for column in columns.values()
         ]
-        return [dict(zip(columns, values, strict=True)) for values in zip(*parts, strict=True)] or None
+        return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)] or None
 
     def _transformed_each(
         self, batch: Any, epoch: int, positions: Int64s, bins: Int64s | None, indices: Int64s
@@ -233,7 +230,7 @@ class BatchMaker:
 
     def _call_transform(self, value: Any, *key: int) -> Any:
         assert self.transform is not None
-        if self._takes_rng:
+        if self.takes_rng:
             found = self.transform(value, rng=np.random.default_rng([self.seed & (2**64 - 1), *key]))
         else:
             found = self.transform(value)
@@ -307,7 +304,8 @@ def _rows(column: Ragged, start: int, stop: int) -> Ragged:
     return Ragged(column.values[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0], present)
 
 
-def _takes_rng(transform: Callable[..., Any]) -> bool:
+def takes_rng(transform: Callable[..., Any]) -> bool:
+    """Returns whether a function has a parameter `rng`."""
     try:
         return 'rng' in inspect.signature(transform).parameters
     except (TypeError, ValueError):  # Some built-in functions have no signature.

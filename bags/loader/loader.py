@@ -15,15 +15,15 @@ from bags.dataset.base import Dataset
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.selection import Fields, select_fields
 from bags.indexing import Int64s, as_indices
-from bags.loader.batches import MASK, BatchMaker, OnError, Skipped, types_of
+from bags.loader.batches import MASK, BatchMaker, OnError, Skipped, takes_rng, types_of
 from bags.loader.collate import CollateField, collate_function
 from bags.loader.iterator import LoaderIterator
-from bags.loader.prefetch import Prefetched
 from bags.loader.rows import MapStyle, RowBatches
 from bags.loader.schedule import LastBatch, Progress, Schedule
 from bags.loader.state import Cursor, State, cursor_from
 from bags.loader.trace import indices_of_step
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
+from bags.samplers.orders import check_sampler
 from bags.validation import at_least, at_least_or_none, integer, one_of
 from bags.workers.processes import check_sendable
 
@@ -135,6 +135,7 @@ class Loader:
         self._last_batch = last_batch
         self.sampler = _sampler(self.dataset, shuffle, self.seed) if sampler is None else sampler
         self.transform, self.collate = transform, collate_function(collate)
+        self._takes_rng = transform is not None and takes_rng(transform)
         one_of('per', per, ('batch', 'datapoint'))
         one_of('on_error', on_error, get_args(OnError))
         if per == 'datapoint' and transform is None:
@@ -145,7 +146,7 @@ class Loader:
         self._unreadable: dict[int, Skipped] = dict(self._left_out)
         """Datapoints that could not be read or are to be left out, by index."""
         self.to_device, self.mask_column = to_device, mask_column
-        _check_sampler(self.sampler, len(dataset))
+        check_sampler(self.sampler, len(dataset))
         self._set_rank(rank, world_size)
         self._place: MutableSequence[int] = [*Cursor()]
         """The numbers of `_next_cursor`."""
@@ -163,6 +164,9 @@ class Loader:
             raise ValueError(f'rank: expected less than world_size ({self.world_size}), got {rank}')
         self.last_batch: LastBatch = self._last_batch or ('pad' if self.world_size > 1 else 'partial')
         length = len(self.sampler)
+        self._schedule = Schedule(
+            length, self.batch_size, self.rank, self.world_size, self.last_batch, self.epochs
+        )
         if not len(self.dataset):
             raise ValueError('dataset: expected datapoints to load, got none')
         if not length:
@@ -188,7 +192,7 @@ class Loader:
         Raises:
             TypeError: There is no end.
         """
-        total = self._schedule(Cursor()).total
+        total = self._schedule.total
         if total is None:
             raise TypeError('a loader with epochs=None has no end, and so no length')
         return total
@@ -234,16 +238,12 @@ class Loader:
         for place, number in enumerate(cursor):
             self._place[place] = number
 
-    def _begin(self) -> Cursor:
-        """Returns where a new iteration begins, and moves on to the epoch with which the next one does."""
-        begin = self._next_cursor
-        self._move_past(begin)
-        return begin
-
-    def _move_past(self, cursor: Cursor) -> None:
-        """Makes the next iteration begin after the one that a cursor is in."""
-        epoch = cursor.first + self.epochs if self.epochs is not None else cursor.epoch + 1
+    def _begin(self, cursor: Cursor | None = None) -> Cursor:
+        """Returns where an iteration begins; makes the next one begin with the epoch after it."""
+        begin = self._next_cursor if cursor is None else cursor
+        epoch = begin.epoch + 1 if self.epochs is None else begin.first + self.epochs
         self._next_cursor = Cursor(epoch, 0, epoch)
+        return begin
 
     @property
     def skipped(self) -> list[Skipped]:
@@ -266,8 +266,8 @@ class Loader:
         Raises:
             IndexError: The epoch has fewer steps.
         """
-        schedule = self._schedule(Cursor(at_least('epoch', epoch, 0), 0, epoch))
-        return indices_of_step(self.sampler, schedule, step)
+        begin = Cursor(at_least('epoch', epoch, 0), 0, epoch)
+        return indices_of_step(self.sampler, self._schedule._replace(begin=begin), step)
 
     def _worker_shard(self, worker: int, workers: int, begin: Cursor | None = None) -> LoaderIterator:
         """Returns every `workers`-th batch, from batch `worker` on, for one worker of another library.
@@ -282,26 +282,13 @@ class Loader:
         loader = self if workers == 1 else self._without_workers()
         return LoaderIterator(loader, self._next_cursor if begin is None else begin, worker, workers)
 
-    def _schedule(self, begin: Cursor, skip: int = 0, stride: int = 1, *, endless: bool = False) -> Schedule:
-        """Returns the steps of this rank from a cursor on."""
-        return Schedule(
-            len(self.sampler), self.batch_size, self.rank, self.world_size, self.last_batch,
-            None if endless else self.epochs, begin, skip, stride,
-        )  # fmt: skip
-
     def _batch_maker(self, schedule: Schedule) -> BatchMaker:
         """Returns what makes the batches of a schedule."""
         return BatchMaker(
             self.dataset, self._types or {}, self.fields, self.sampler, schedule, self.seed, self.transform,
-            self.collate, self._mask, self.per == 'datapoint', self.on_error, dict(self._unreadable),
+            self.collate, self._mask, self.per == 'datapoint', self._takes_rng, self.on_error,
+            dict(self._unreadable),
         )  # fmt: skip
-
-    def _start(self, progress: Progress) -> Prefetched:
-        """Starts workers for the iterator with this progress, which is the newest then."""
-        maker = self._batch_maker(progress.schedule)
-        prefetched = Prefetched(maker, progress.delivered, self.workers, self.processes, self.prefetch)
-        self._progress = progress
-        return prefetched
 
     # State.
 
@@ -355,26 +342,6 @@ def _sampler(dataset: Dataset | RowBatches, shuffle: bool | str, seed: int) -> S
     if not isinstance(shuffle, bool):
         raise ValueError(f"shuffle: expected True, False or 'shards', got {shuffle!r}")
     return Shuffled(len(dataset), seed) if shuffle else Sequential(len(dataset))
-
-
-def _check_sampler(sampler: Any, datapoints: int) -> None:
-    """Checks that a sampler is one (a class or an array is not), and one of so many datapoints at most."""
-    if not isinstance(sampler, Sampler) or isinstance(sampler, type | np.ndarray):
-        raise TypeError(
-            'sampler: expected one of bags.samplers, or an object with __len__ and take, '
-            f'got {f"the class {sampler.__name__}" if isinstance(sampler, type) else type(sampler).__name__}'
-            ' (to load chosen datapoints, give the loader bags.select(dataset, indices))'
-        )
-    argument, sampled = getattr(sampler, 'per_datapoint', None), getattr(sampler, 'datapoints', 0)
-    if argument is not None and datapoints and sampled != datapoints:
-        raise ValueError(
-            f'sampler: expected {argument} of each of {datapoints} datapoints, got {sampled} {argument}'
-        )
-    if sampled > datapoints > 0:
-        raise ValueError(
-            f'sampler: expected an order of at most the {datapoints} datapoints there are, '
-            f'got one of {sampled}'
-        )
 
 
 def check_loader(loader: Any) -> None:

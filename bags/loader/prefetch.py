@@ -2,84 +2,79 @@
 
 from __future__ import annotations
 
-from collections import deque
+import time
 from collections.abc import Iterator
-
-import numpy as np
 
 from bags.loader.batches import BatchMaker, Made
 from bags.loader.schedule import PLAN_STEPS
 from bags.loader.shared_memory import SharedMemoryTransport
-from bags.workers.outcome import Outcome, do
+from bags.workers.outcome import Outcome, Partial
 from bags.workers.pool import WorkerPool
 
-__all__ = ['Prefetched']
+__all__ = ['make_ahead', 'make_inline']
 
 TASK_SECONDS = 0.0005  # Handing over a task takes 0.05 ms.
-MALLOC_THRESHOLD = (1 << 25) - (1 << 13)
-"""Bytes of the largest allocation that glibc learns from: 32 MiB with its header."""
 
 
-class Prefetched(Iterator[Made]):
-    """Batches in order.
+def make_inline(maker: BatchMaker, start: int) -> Iterator[Made]:
+    """Yields the batches from a step on, which the calling thread makes when they are asked for."""
+    tasks = Tasks(maker.schedule.total, PLAN_STEPS, start)
+    for task in tasks:
+        failed: Outcome | None = None
+        begin = time.perf_counter()
+        made = maker.make(task)
+        seconds = time.perf_counter() - begin
+        if isinstance(made, Partial):
+            made, failed = made.result, Outcome(task, error=made.error)
+        made.reverse()
+        while made:
+            yield made.pop()  # A batch is freed as soon as its user drops it.
+        if failed is not None:
+            failed.get()
+        tasks.adapt(len(task), seconds)
 
-    A task makes one batch, or as many as take `TASK_SECONDS`, read with one call: an epoch of datapoints of
-    three small fields, in batches of 32, takes 0.4 us a datapoint, and 2.0 if they are read one by one.
+
+def make_ahead(
+    maker: BatchMaker, start: int, workers: int, processes: bool, prefetch: int | None
+) -> tuple[WorkerPool, Iterator[Made]]:
+    """Starts workers; returns them, and the batches from a step on, which they make in order.
 
     Args:
         maker: Makes them.
         start: Number of the first step.
-        workers: Number of threads or processes; 0 makes batches in the calling thread.
+        workers: Number of threads or processes.
         processes: Whether they are processes.
         prefetch: Batches that may be finished or begun before they are asked for. None: two tasks a worker.
     """
+    pool = WorkerPool(
+        maker.make,
+        workers,
+        processes=processes,
+        name='bags-loader',
+        attempts=1,
+        transport=SharedMemoryTransport if processes else None,
+    )
+    tasks = Tasks(maker.schedule.total, 1 if prefetch else PLAN_STEPS, start)
+    return pool, _made(pool.run(tasks, ahead=prefetch), tasks)
 
-    def __init__(
-        self, maker: BatchMaker, start: int, workers: int, processes: bool, prefetch: int | None
-    ) -> None:
-        # glibc returns the memory of a freed batch to the system, and gets it back with a page fault every
-        # 4 KiB, unless it has seen an allocation of this size freed. An epoch of arrays of 4 KB, in batches
-        # of 1 MB, takes 0.73 us an array, and 1.19 without this.
-        np.empty(MALLOC_THRESHOLD, np.uint8)
-        self._tasks = Tasks(maker.schedule.total, 1 if workers and prefetch else PLAN_STEPS, start)
-        self._batches: deque[Made] = deque()
-        self._failed: Outcome | None = None
-        self._pool: WorkerPool | None = None
-        self._outcomes: Iterator[Outcome]
-        if not workers:
-            self._outcomes = (Outcome(task, True, *do(maker.make, task)) for task in self._tasks)
-            return
-        self._pool = WorkerPool(
-            maker.make,
-            workers,
-            processes=processes,
-            name='bags-loader',
-            attempts=1,
-            transport=SharedMemoryTransport if processes else None,
-        )
-        self._outcomes = self._pool.run(self._tasks, ahead=prefetch)
 
-    def __next__(self) -> Made:
-        while not self._batches:
-            if self._failed is not None:
-                failed, self._failed = self._failed, None
-                failed.get()
-            outcome = next(self._outcomes)
-            self._batches.extend(outcome.result or ())
-            self._failed = outcome if outcome.error is not None else None
-            self._tasks.adapt(len(self._batches), outcome.seconds)
-        return self._batches.popleft()
-
-    def close(self) -> None:
-        self._outcomes = iter(())
-        self._batches.clear()
-        self._failed = None
-        if self._pool is not None:
-            self._pool.close()
+def _made(outcomes: Iterator[Outcome], tasks: Tasks) -> Iterator[Made]:
+    """Yields the batches of tasks."""
+    for outcome in outcomes:
+        made = outcome.result or []
+        tasks.adapt(len(made), outcome.seconds)
+        made.reverse()
+        while made:
+            yield made.pop()
+        outcome.get()
 
 
 class Tasks(Iterator[range]):
-    """Divides steps into ranges, whose length follows the time that the last one took."""
+    """Divides steps into ranges: a task makes one batch, or as many as take `TASK_SECONDS`.
+
+    They are read with one call: an epoch of datapoints of three small fields, in batches of 32, takes 0.4 us
+    a datapoint, and 2.0 if the batches are read one by one.
+    """
 
     def __init__(self, total: int | None, max_length: int, start: int = 0) -> None:
         self._total, self._max_length = total, max_length

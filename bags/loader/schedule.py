@@ -20,19 +20,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bags.dataset.batch import Ragged
-from bags.indexing import Int64s, offsets_of
+from bags.indexing import Int64s
 from bags.loader.state import Cursor
 from bags.samplers import Sampler
 
-__all__ = [
-    'PLAN_STEPS',
-    'LastBatch',
-    'Plan',
-    'Progress',
-    'Schedule',
-    'Step',
-    'plan_steps',
-]
+__all__ = ['PLAN_STEPS', 'LastBatch', 'PlannedStep', 'Progress', 'Schedule', 'Step', 'plan_steps']
 
 LastBatch = Literal['pad', 'drop', 'partial']
 PLAN_STEPS = 64
@@ -51,9 +43,8 @@ class Step(NamedTuple):
     """Where the run is when all ranks have taken this step."""
 
 
-@dataclasses.dataclass(eq=False)
-class Schedule:
-    """The steps of one rank, numbered from a cursor on: `schedule[0]` is the first."""
+class Schedule(NamedTuple):
+    """The steps of one rank, numbered from a cursor on."""
 
     length: int
     """Positions in an epoch, at least 1."""
@@ -67,72 +58,70 @@ class Schedule:
     position, or one step, less."""
     epochs: int | None
     """Number of epochs from `begin.first` on; None for no end."""
-    begin: Cursor
+    begin: Cursor = Cursor()
     skip: int = 0
     """Steps to leave out at first,"""
     stride: int = 1
     """then take every `stride`-th step: a schedule of one of several workers."""
 
-    def __post_init__(self) -> None:
-        self._step_size = self.batch_size * self.world_size
-        self.first_epoch_steps = self._count(self.begin.consumed)
-        """Steps of this rank in the rest of the epoch of `begin`,"""
-        self.epoch_steps = self._count(0)
-        """and in each epoch after it."""
-        self.total: int | None = None
+    @property
+    def total(self) -> int | None:
         """Number of steps; None if there is no end."""
-        if self.epochs is not None:
-            later = self.begin.first + self.epochs - self.begin.epoch - 1
-            steps = self.first_epoch_steps + later * self.epoch_steps if later >= 0 else 0
-            self.total = max(0, -((self.skip - steps) // self.stride))
+        if self.epochs is None:
+            return None
+        later = self.begin.first + self.epochs - self.begin.epoch - 1
+        steps = self.epoch_steps(self.begin.consumed) + later * self.epoch_steps() if later >= 0 else 0
+        return max(0, -((self.skip - steps) // self.stride))
 
-    def __getitem__(self, number: int) -> Step:
-        number = self.skip + number * self.stride
-        if number < self.first_epoch_steps:
-            epoch, consumed, within, steps = *self.begin[:2], number, self.first_epoch_steps
-        else:
-            later, within = divmod(number - self.first_epoch_steps, self.epoch_steps)
-            epoch, consumed, steps = self.begin.epoch + 1 + later, 0, self.epoch_steps
-        start = consumed + within * self._step_size
-        place = (epoch, start + self._step_size) if within + 1 < steps else (epoch + 1, 0)
-        after = Cursor(*place, self.begin.first)
-        if start + self._step_size <= self.length or self.last_batch == 'pad':
-            first = start + self.rank * self.batch_size
-            return Step(epoch, first, first + self.batch_size, after)
-        first, stop = self._share(self.length - start)
-        return Step(epoch, start + first, start + stop, after)
-
-    def _count(self, consumed: int) -> int:
-        """Returns how many steps this rank takes in the rest of an epoch."""
-        whole, rest = divmod(max(0, self.length - consumed), self._step_size)
+    def epoch_steps(self, consumed: int = 0) -> int:
+        """Returns how many steps this rank takes in an epoch, after so many positions."""
+        whole, rest = divmod(max(0, self.length - consumed), self.batch_size * self.world_size)
         if not rest or self.last_batch == 'drop':
             return whole
         first, stop = self._share(rest)
         return whole + (self.last_batch == 'pad' or first < stop)
+
+    def steps(self, numbers: range) -> list[Step]:
+        """Returns some steps."""
+        size, found = self.batch_size * self.world_size, []
+        first_epoch_steps, epoch_steps = self.epoch_steps(self.begin.consumed), self.epoch_steps()
+        for number in numbers:
+            within, steps = self.skip + number * self.stride, first_epoch_steps
+            epoch, consumed = self.begin.epoch, self.begin.consumed
+            if within >= steps:
+                later, within = divmod(within - steps, epoch_steps)
+                epoch, consumed, steps = epoch + 1 + later, 0, epoch_steps
+            start = consumed + within * size
+            first, stop = self.rank * self.batch_size, (self.rank + 1) * self.batch_size
+            if start + size > self.length and self.last_batch != 'pad':
+                first, stop = self._share(self.length - start)
+            place = (epoch, start + size) if within + 1 < steps else (epoch + 1, 0)
+            found.append(Step(epoch, start + first, start + stop, Cursor(*place, self.begin.first)))
+        return found
 
     def _share(self, rest: int) -> tuple[int, int]:
         """Returns this rank's part of the last positions of an epoch."""
         return rest * self.rank // self.world_size, rest * (self.rank + 1) // self.world_size
 
 
-class Plan(NamedTuple):
-    """The datapoints of consecutive steps."""
+class PlannedStep(NamedTuple):
+    """A step with its datapoints."""
 
-    steps: list[Step]
+    step: Step
     indices: Int64s
-    offsets: list[int]
-    """Where the indices of each step begin, and the end of the last."""
-    bins: list[Int64s] | None
-    """For each step, the position within the step of each index, if a position can have several."""
+    bins: Int64s | None
+    """The position within the step of each index, if a position can have several."""
 
 
-def plan_steps(sampler: Sampler, schedule: Schedule, start: int, count: int = PLAN_STEPS) -> Plan:
-    """Returns the datapoints of at most `count` steps."""
-    stop = start + count if schedule.total is None else min(start + count, schedule.total)
-    steps = [schedule[number] for number in range(start, stop)]
-    sampled, counted = [], []
-    for epoch, group in itertools.groupby(steps, operator.attrgetter('epoch')):
-        positions = np.concatenate([np.arange(step.start, step.stop) for step in group])
+def plan_steps(
+    sampler: Sampler, schedule: Schedule, start: int, count: int = PLAN_STEPS
+) -> list[PlannedStep]:
+    """Returns at most `count` steps with their datapoints."""
+    total, planned = schedule.total, []
+    numbers = range(start, start + count if total is None else min(start + count, total))
+    for epoch, group in itertools.groupby(schedule.steps(numbers), operator.attrgetter('epoch')):
+        steps = list(group)
+        positions = np.concatenate([np.arange(step.start, step.stop) for step in steps])
         try:
             taken = sampler.take(epoch, positions % schedule.length)
             if len(taken) != len(positions):
@@ -143,18 +132,17 @@ def plan_steps(sampler: Sampler, schedule: Schedule, start: int, count: int = PL
         except Exception as exc:
             exc.add_note('in sampler')
             raise
-        sampled.append(taken.values if isinstance(taken, Ragged) else taken)
-        counted += [taken.lengths] if isinstance(taken, Ragged) else []
-    indices = np.concatenate(sampled)
-    offsets = offsets_of(np.array([step.stop - step.start for step in steps], np.int64))
-    if not counted:
-        return Plan(steps, indices, offsets.tolist(), None)
-    counts = np.concatenate(counted)
-    bins = [
-        np.repeat(np.arange(stop - start), counts[start:stop])
-        for start, stop in itertools.pairwise(offsets.tolist())
-    ]
-    return Plan(steps, indices, offsets_of(counts)[offsets].tolist(), bins)
+        taken = taken if isinstance(taken, Ragged) else np.array(taken)
+        stop = 0
+        for step in steps:
+            start, stop = stop, stop + step.stop - step.start
+            if isinstance(taken, Ragged):
+                rows = taken.offsets[start : stop + 1]
+                bins = np.repeat(np.arange(stop - start), np.diff(rows))
+                planned.append(PlannedStep(step, taken.values[int(rows[0]) : int(rows[-1])], bins))
+            else:
+                planned.append(PlannedStep(step, taken[start:stop], None))
+    return planned
 
 
 @dataclasses.dataclass(eq=False)
@@ -167,7 +155,9 @@ class Progress:
     @property
     def cursor(self) -> Cursor:
         """Where the run is."""
-        return self.schedule[self.delivered - 1].after if self.delivered else self.schedule.begin
+        if not self.delivered:
+            return self.schedule.begin
+        return self.schedule.steps(range(self.delivered - 1, self.delivered))[0].after
 
     @property
     def skip(self) -> int:

@@ -25,9 +25,9 @@ def indices_of_step(sampler: Sampler, schedule: Schedule, step: int) -> Int64s:
     Raises:
         IndexError: The epoch has fewer steps.
     """
-    if at_least('step', step, 0) >= schedule.epoch_steps:
-        raise IndexError(f'step {step} out of range: an epoch has {schedule.epoch_steps} on this rank')
-    return plan_steps(sampler, schedule, step, 1).indices
+    if at_least('step', step, 0) >= schedule.epoch_steps():
+        raise IndexError(f'step {step} out of range: an epoch has {schedule.epoch_steps()} on this rank')
+    return plan_steps(sampler, schedule, step, 1)[0].indices
 
 
 def trace(state: Any, step: int, epoch: int | None = None) -> list[Int64s]:

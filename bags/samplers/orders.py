@@ -22,6 +22,7 @@ __all__ = [
     'Shuffled',
     'Sliding',
     'Weighted',
+    'check_sampler',
     'shard_lengths',
 ]
 
@@ -42,6 +43,31 @@ class Sampler(Protocol):
         Where a position holds several datapoints, these are the rows of a `Ragged`.
         """
         ...
+
+
+def check_sampler(sampler: Any, datapoints: int) -> None:
+    """Checks that an object is a sampler, of at most so many datapoints.
+
+    Raises:
+        TypeError: Not a sampler; a class and an array are none.
+        ValueError: A sampler of more datapoints, or whose weights or lengths are of another number of them.
+    """
+    if not isinstance(sampler, Sampler) or isinstance(sampler, type | np.ndarray):
+        raise TypeError(
+            'sampler: expected one of bags.samplers, or an object with __len__ and take, '
+            f'got {f"the class {sampler.__name__}" if isinstance(sampler, type) else type(sampler).__name__}'
+            ' (to load chosen datapoints, give the loader bags.select(dataset, indices))'
+        )
+    argument, sampled = getattr(sampler, 'per_datapoint', None), getattr(sampler, 'datapoints', 0)
+    if argument is not None and datapoints and sampled != datapoints:
+        raise ValueError(
+            f'sampler: expected {argument} of each of {datapoints} datapoints, got {sampled} {argument}'
+        )
+    if sampled > datapoints > 0:
+        raise ValueError(
+            f'sampler: expected an order of at most the {datapoints} datapoints there are, '
+            f'got one of {sampled}'
+        )
 
 
 class Sequential:
