@@ -26,6 +26,7 @@ SPEC = {
     'flag': 'bool',
     'float': 'float(4)',
     'half': 'array(float16,4)',
+    'hashes': 'array(uint64,2)',
     'id': 'int(8)',
     'json': 'json',
     'maybe': 'utf8?',
@@ -55,6 +56,7 @@ def datapoint(index, rng):
         'flag': index % 2 == 0,
         'float': float(np.float32(index / 3)),
         'half': np.array([0, -1.5, 65504, 2**-14], np.float16) * (index % 2),
+        'hashes': np.array([2**64 - 1 - index, 2**63], np.uint64),
         'id': -index * 10**12,
         'json': {'ä': [1, None, 'x' * index], 'nested': {'k': True}},
         'maybe': None if index % 3 == 0 else f'maybe {index}',
@@ -75,7 +77,7 @@ def plain(value):
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return plain(value.tolist())
     if isinstance(value, bytes):
         return list(value)
     if isinstance(value, int) and abs(value) > 2**53:

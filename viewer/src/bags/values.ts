@@ -143,7 +143,7 @@ const TYPED: Record<string, new (buffer: ArrayBuffer) => ArrayLike<number>> = {
 /** Milliseconds of the units of datetimes; those of months and years stay numbers. */
 const UNITS: Record<string, number> = {W: 6048e5, D: 864e5, h: 36e5, m: 6e4, s: 1e3, ms: 1, us: 1e-3, ns: 1e-6};
 
-/** Returns the elements as numbers, or strings and datetimes as text; 64 bits round to 2^53, complex numbers become magnitudes. */
+/** Returns the elements as numbers; complex numbers as magnitudes; strings, datetimes and integers beyond 2^53 as text. */
 function elements(dtype: string, data: Uint8Array): ArrayLike<number> | string[] {
   const {code, size, big} = codeOf(dtype);
   const kind = code === 'm' || code === 'M' ? 'i' : code;
@@ -151,10 +151,10 @@ function elements(dtype: string, data: Uint8Array): ArrayLike<number> | string[]
   if (typed && (!big || size === 1)) return new typed(data.slice().buffer);
   const view = new DataView(data.buffer, data.byteOffset, data.length);
   const count = data.length / size;
-  const read: Record<string, (at: number) => number | string> = {
+  const read: Record<string, (at: number) => number | bigint> = {
     i2: at => view.getInt16(at, !big), u2: at => view.getUint16(at, !big), i4: at => view.getInt32(at, !big),
     u4: at => view.getUint32(at, !big), f4: at => view.getFloat32(at, !big), f8: at => view.getFloat64(at, !big),
-    i8: at => Number(view.getBigInt64(at, !big)), u8: at => Number(view.getBigUint64(at, !big)),
+    i8: at => view.getBigInt64(at, !big), u8: at => view.getBigUint64(at, !big),
     f2: at => half(view.getUint16(at, !big)), bf2: at => brain(view.getUint16(at, !big)),
     c8: at => Math.hypot(view.getFloat32(at, !big), view.getFloat32(at + 4, !big)),
     c16: at => Math.hypot(view.getFloat64(at, !big), view.getFloat64(at + 8, !big)),
@@ -170,9 +170,13 @@ function elements(dtype: string, data: Uint8Array): ArrayLike<number> | string[]
   const read1 = read[kind + size];
   expect(read1 !== undefined, `a dtype that this page knows, got ${dtype}`);
   const unit = /^(?:datetime64|M8)\[(\w+)\]$/.exec(dtype.replace(/^[<>=|]/, ''))?.[1] ?? '';
-  if (!Object.hasOwn(UNITS, unit)) return Float64Array.from({length: count}, (_, i) => read1(i * size) as number);
+  if (!Object.hasOwn(UNITS, unit)) {
+    const numbers = Array.from({length: count}, (_, i) => read1(i * size));
+    const isExact = numbers.every(number => typeof number === 'number' || BigInt.asIntN(54, number) === number);
+    return isExact ? Float64Array.from(numbers, Number) : numbers.map(String);
+  }
   return Array.from({length: count}, (_, i) => {
-    const time = new Date(read1(i * size) as number * UNITS[unit]);
+    const time = new Date(Number(read1(i * size)) * UNITS[unit]);
     return Number.isNaN(time.getTime()) ? 'NaT' : time.toISOString();
   });
 }
