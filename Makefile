@@ -59,10 +59,10 @@ bench-tables: ## writes the tables of README and docs/performance.md from benchm
 test-adapters: .venv-adapters/ready ## the tests of datasets with PyTorch, Grain, JAX, Beam and Ray; installs 2 GB first
 	.venv-adapters/bin/python -m pytest -n 2 --dist loadfile tests/adapters $(ARGS)
 
-# Without the formats, which use no threads, and what needs packages that have no recent wheels.
+# Without the formats, which use no threads, and what needs packages that have no wheels for it, such as PyAV.
 test-freethreaded: .venv-freethreaded/ready ## the tests on CPython 3.13t, which is built first (FREETHREADED=path uses another)
-	env -u PYTHON_GIL .venv-freethreaded/bin/python -m pytest -n auto --maxprocesses 8 --ignore tests/formats \
-	  --ignore tests/interop/sources --ignore tests/cloud --ignore bags/storage/obstore_client.py $(ARGS)
+	env -u PYTHON_GIL .venv-freethreaded/bin/python -m pytest -n auto --maxprocesses 8 tests/authoring tests/bag tests/dataset \
+	  tests/loader tests/maintenance tests/samplers tests/sequences tests/storage tests/workers tests/test_concurrency.py $(ARGS)
 
 viewer: viewer/node_modules/ready ## builds the page of `bags view` into bags/viewer/static; needs Node.js 20
 	@cd viewer && npm run --silent build -- --logLevel warn
@@ -129,6 +129,6 @@ clean: ## removes environments, caches and outputs
 	@echo 'making .venv-freethreaded'
 	@python="$(FREETHREADED)"; python="$${python:-$$(tools/build-python-freethreaded)}" && \
 	  "$$python" -m venv --clear .venv-freethreaded
-	@.venv-freethreaded/bin/python $(PIP) --only-binary numpy,pillow,av,hypothesis,pydantic-core \
-	  -e . pillow av pytest pytest-xdist hypothesis
+	@.venv-freethreaded/bin/python $(PIP) --only-binary numpy,pillow,hypothesis,pydantic-core \
+	  -e . pillow pytest pytest-xdist hypothesis
 	@touch $@
