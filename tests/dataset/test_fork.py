@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -14,7 +15,13 @@ SPEC = {'blob': 'bytes', 'id': 'int(8)', 'image': 'png', 'text': 'utf8[]', 'tree
 COUNT = 30
 SECONDS = 20
 
-pytestmark = pytest.mark.skipif(not hasattr(os, 'fork'), reason='children are forked')
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, 'fork'), reason='children are forked'),
+    pytest.mark.skipif(
+        not getattr(sys, '_is_gil_enabled', lambda: True)(),
+        reason='a child can inherit locks of the interpreter itself, held by other threads',
+    ),
+]
 
 
 def row(index):

@@ -364,8 +364,7 @@ def test_crafted_numbers(small):
 
 
 def test_other_readers_do_not_see_it(tmp_path):
-    import bagz
-    import granular
+    bagz, granular = pytest.importorskip('bagz'), pytest.importorskip('granular')
 
     spec = {'id': 'utf8', 'n': 'int'}
     with granular.ShardedDatasetWriter(tmp_path / 'g', spec, granular.encoders, shardlen=10) as writer:

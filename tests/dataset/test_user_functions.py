@@ -207,8 +207,8 @@ def test_write_names_the_input(tmp_path, ids, workers):
         with pytest.raises(RuntimeError) as caught:
             bags.write(source, tmp_path / f'b{number}', {'id': 'int'}, **where)
         assert caught.value.__notes__ == [f'from the source, at input {BAD}']
-    for path in ('a', 'b0', 'b1'):
-        assert len(bags.open(tmp_path / path)) <= BAD
+    for path in tmp_path.glob('[ab]*'):  # Without one of them if no input was written before the error.
+        assert len(bags.open(path)) <= BAD
 
 
 def test_copy_names_the_field(tmp_path, ids):
