@@ -165,8 +165,9 @@ def test_nothing_of_a_call_is_kept():
 @pytest.mark.skipif(not hasattr(os, 'fork'), reason='the system does not fork')
 def test_a_forked_child_starts_threads_of_its_own():
     code = """
-        import os, threading
+        import os, threading, warnings
         from bags.concurrency import map_concurrently
+        warnings.simplefilter('ignore', DeprecationWarning)  # Of forks beside threads that are about to end.
         there = threading.Barrier(3, timeout=30)
         for _ in range(10):
             map_concurrently(lambda _: there.wait(), range(3), max_threads=3)

@@ -311,6 +311,7 @@ def test_datasets_of_other_libraries(kit):
 
 
 def test_lazy_audio_is_decoded(tmp_path):
+    pytest.importorskip('av')
     samples = np.random.default_rng(0).integers(-9999, 9999, (40_000, 1)).astype(np.int16)
     with bags.DatasetWriter(tmp_path / 'sounds', {'flac': 'audio', 'wav': 'audio?'}) as writer:
         flac = bags.encoders['flac']((samples, 16_000))

@@ -4,7 +4,6 @@ import io
 import pickle
 from fractions import Fraction
 
-import av
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +11,8 @@ from hypothesis import strategies as st
 
 import bags
 from bags.dataset.field import Record
+
+av = pytest.importorskip('av')
 
 COUNT = 60
 BITS = 6
