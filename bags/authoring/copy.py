@@ -16,7 +16,7 @@ from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.encoder import Encoder
 from bags.dataset.field_writer import Compressed, Compression, field_compressions
 from bags.dataset.fingerprint import fingerprint
-from bags.dataset.metadata import metadata_of_fields
+from bags.dataset.metadata import metadata_to_store
 from bags.dataset.open import open as open_dataset
 from bags.dataset.refs import RefsFormat
 from bags.dataset.resume import ProgressLog, resumed
@@ -134,7 +134,7 @@ def copy(
         compression=compressions,
         checksum=checksum,
         resume=resume,
-        metadata=metadata_of_fields(source.metadata, every) or None,
+        metadata=metadata_to_store(source.metadata, every) or None,
         mode=mode,
         filesystem=filesystem,
         storage_options=storage_options,

@@ -30,6 +30,7 @@ __all__ = [
     'load_metadata',
     'merge_metadata',
     'metadata_of_fields',
+    'metadata_to_store',
     'read_metadata',
 ]
 
@@ -101,6 +102,22 @@ def metadata_of_fields(metadata: Metadata, names: Collection[str]) -> Metadata:
     return {**metadata, 'fields': kept}
 
 
+def metadata_to_store(metadata: Metadata, types: Spec) -> Metadata:
+    """Returns metadata for a dataset with these fields, without that of others.
+
+    Also without `times` that name a field which is left out, or which is not a sequence there.
+    """
+    kept = metadata_of_fields(metadata, types)
+    if 'fields' not in kept:
+        return kept
+    fields = {}
+    for name, facts in kept['fields'].items():
+        if isinstance(facts, dict) and not _is_sequence(facts.get('times'), types):
+            facts = {key: fact for key, fact in facts.items() if key != 'times'}
+        fields[name] = facts
+    return {**kept, 'fields': fields}
+
+
 def merge_metadata(parts: Iterable[Metadata]) -> Metadata:
     """Returns the metadata of several datasets as one; the first that has a key gives its value."""
     merged: Metadata = {}
@@ -136,5 +153,9 @@ def check_facts(name: str, facts: Any, types: Spec) -> None:
             expected = 'items per second, above 0' if key == 'rate' else 'seconds'
             raise ValueError(f'metadata: field {name!r}: {key}: expected {expected}, got {value!r:.80}')
     times = facts.get('times')
-    if times is not None and not (isinstance(times, str) and times in types and types[times].sequence):
+    if times is not None and not _is_sequence(times, types):
         raise ValueError(f'metadata: field {name!r}: times: expected a sequence field, got {times!r:.80}')
+
+
+def _is_sequence(name: Any, types: Spec) -> bool:
+    return isinstance(name, str) and name in types and types[name].sequence

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from bags.concurrency import map_concurrently
 from bags.dataset.field_writer import Compression
-from bags.dataset.metadata import METADATA, Metadata, dump_metadata
+from bags.dataset.metadata import METADATA, Metadata, dump_metadata, metadata_to_store
 from bags.dataset.open import open as open_dataset
 from bags.dataset.registry import encoders
 from bags.dataset.resume import ProgressLog, resumed
@@ -154,12 +154,10 @@ def _metadata(source: Source) -> Metadata | None:
     fields = {}
     for name in types:
         found = facts.get(name, facts.get(name.rpartition('.')[0]))
-        if isinstance(found, dict) and not (found.get('times') in types and types[found['times']].sequence):
-            found = {key: fact for key, fact in found.items() if key != 'times'}
         if found is not None:
             fields[name] = found
     metadata = {key: value for key, value in source.metadata.items() if key != 'fields'}
-    metadata |= {'fields': fields} if fields else {}
+    metadata = metadata_to_store(metadata | ({'fields': fields} if fields else {}), types)
     try:
         dump_metadata(metadata, types)
     except (TypeError, ValueError) as exc:

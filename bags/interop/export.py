@@ -14,7 +14,7 @@ import numpy as np
 
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.columns import read_values
-from bags.dataset.metadata import METADATA, dump_metadata, metadata_of_fields
+from bags.dataset.metadata import METADATA, dump_metadata, metadata_of_fields, metadata_to_store
 from bags.dataset.open import open_with_known_decoders
 from bags.dataset.selection import Fields, select_whole
 from bags.errors import SourceError
@@ -121,7 +121,7 @@ def export(
             return write_parquet(folder, dataset, names, shard_size, shard_length, advance)
         if format == 'lerobot':
             return write_lerobot(folder, dataset, names, advance)
-        metadata = metadata_of_fields(dataset.metadata, names)
+        metadata = metadata_of_fields(metadata_to_store(dataset.metadata, dataset._types), names)
         key = key or KEY
         files = [name for name in names if name != key]
         is_told = key == KEY and _names_tell(dataset, files)

@@ -70,6 +70,22 @@ def test_copies(tmp_path):
     assert bags.open(tmp_path / 'b').metadata == {'robot': 'arm – 7', 'fields': {'id': {'of': 'episode'}}}
 
 
+def test_copies_and_exports_without_the_field_of_times(tmp_path):
+    reader = bags.open(fill(tmp_path / 'a'))
+    without = {'robot': 'arm – 7', 'fields': {'state': {'unit': 'rad', 'names': ['a', 'b']}}}
+    bags.copy(reader, tmp_path / 'b', fields='state')
+    assert bags.open(tmp_path / 'b').metadata == without
+    bags.export(bags.select(reader, fields='state'), tmp_path / 'tars')
+    bags.convert(tmp_path / 'tars', tmp_path / 'c')
+    assert bags.open(tmp_path / 'c').metadata == without
+    windows = bags.windows(reader, every='state', state=bags.steps(0, 2), state_time=bags.steps(0, 2))
+    bags.copy(windows, tmp_path / 'd', fields=('state', 'state_time'))
+    assert bags.open(tmp_path / 'd').metadata == without
+    apart = bags.join([bags.select(reader, fields='state'), bags.select(reader, fields='state_time')])
+    bags.copy(apart, tmp_path / 'e')
+    assert bags.open(tmp_path / 'e').metadata['fields'] == {'state': METADATA['fields']['state']}
+
+
 def test_object_stores(tmp_path):
     for path, sharded in (('memory://metadata/a', False), ('memory://metadata/b', True)):
         fill(path, sharded=sharded)
