@@ -115,6 +115,8 @@ def _open(name: str, array: Any) -> Any:
         array = found
     elif not all(hasattr(array, part) for part in ('shape', 'dtype', '__getitem__')):
         array = np.asarray(array)
+    if np.ma.is_masked(array):
+        raise SpecError(name, 'an array without masked elements', 'masked elements')
     if not array.shape:
         raise SpecError(name, 'an array with at least one dimension', 'a single value')
     return array

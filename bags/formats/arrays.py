@@ -29,6 +29,7 @@ __all__ = [
     'array_from_parts',
     'array_parts',
     'array_type',
+    'as_array',
     'decode_array',
     'encode_array',
     'fixed_array_type',
@@ -192,8 +193,14 @@ def decode_array(data: Buffer, *args: str) -> Array:
     return array_decoder(*args)(data)
 
 
-def _as_array(value: Any) -> Array:
-    """Returns `np.asarray(value)`, also of a tensor of PyTorch with a dtype that only ml_dtypes has."""
+def as_array(value: Any) -> Array:
+    """Returns `np.asarray(value)`, also of a tensor of PyTorch with a dtype that only ml_dtypes has.
+
+    Raises:
+        ValueError: Elements are masked.
+    """
+    if np.ma.is_masked(value):
+        raise ValueError('expected an array without masked elements (its filled() replaces them)')
     name = str(getattr(value, 'dtype', '')).removeprefix('torch.')
     if not hasattr(value, 'untyped_storage') or not _SMALL_FLOAT.fullmatch(name):
         return np.asarray(value)
@@ -203,7 +210,7 @@ def _as_array(value: Any) -> Array:
 
 
 def _convert(value: Any, dtype: np.dtype[Any]) -> Array:
-    array: Array = value if type(value) is np.ndarray else _as_array(value)
+    array: Array = value if type(value) is np.ndarray else as_array(value)
     if array.dtype == dtype:
         return array
     same = array.dtype.newbyteorder('=') == dtype.newbyteorder('=')
@@ -231,8 +238,9 @@ def _fits(array: Array, dtype: np.dtype[Any]) -> bool:
     return wanted in 'SU' and found == wanted and array.dtype.itemsize <= dtype.itemsize
 
 
-def array_parts(array: Array) -> tuple[str, tuple[int, ...], bytes]:
+def array_parts(value: Any) -> tuple[str, tuple[int, ...], bytes]:
     """Returns Granular's three parts of an array: dtype string, shape, and the elements' bytes in C order."""
+    array: Array = value if type(value) is np.ndarray else as_array(value)
     _check_dtype(array.dtype)
     name = array.dtype.name if is_small_float(array.dtype) else array.dtype.str
     return name, array.shape, array.tobytes()
@@ -261,7 +269,7 @@ def array_from_parts(dtype: object, shape: object, data: Buffer) -> Array:
 
 
 def _encode_any(value: Any) -> bytes:
-    return msgpack.packb(array_parts(_as_array(value)))  # type: ignore[no-any-return]
+    return msgpack.packb(array_parts(value))  # type: ignore[no-any-return]
 
 
 def _decode_any(data: Buffer) -> Array:

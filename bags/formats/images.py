@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from bags.errors import MissingDependencyError
+from bags.formats.arrays import as_array
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.pixels import UPRIGHT, exif_orientation, jpeg_orientation
 from bags.formats.scalars import (
@@ -304,7 +305,7 @@ def _save(value: Any, format: str, channels: Sequence[int], **options: Any) -> b
     except ImportError as exc:
         raise MissingDependencyError('pillow', 'images') from exc
     _plugin(format)
-    array = _pixels(value) if isinstance(value, Image.Image) else np.asarray(value)
+    array = _pixels(value) if isinstance(value, Image.Image) else as_array(value)
     array = array.astype(array.dtype.newbyteorder('='), copy=False)
     if array.dtype != np.uint8 and not (format == 'PNG' and array.dtype == np.uint16):
         raise TypeError(f'expected an image of uint8, got {type(value).__name__} of {array.dtype}')

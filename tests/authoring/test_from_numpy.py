@@ -101,6 +101,7 @@ def test_arrays_that_are_refused(tmp_path):
         ({'a': np.zeros(3, [('x', 'f4')])}, bags.SpecError, "field 'a'"),
         ({'a': np.zeros(3, 'datetime64[s]')}, bags.SpecError, 'a view of int64'),
         ({'a b': np.ones(3)}, bags.SpecError, 'a b'),
+        ({'a': np.ma.masked_greater(np.arange(3), 1)}, bags.SpecError, 'an array without masked elements'),
         (tmp_path / 'x.npz', ValueError, 'expected a .npy file'),
         (tmp_path / 'nope.npy', FileNotFoundError, 'nope'),
     ]:

@@ -112,6 +112,16 @@ def test_another_dtype_or_shape_raises():
             bind_decoder('array', ('float32', '3'))(bytes(length))
 
 
+def test_masked_elements_are_refused():
+    masked = np.ma.masked_array(np.arange(3, dtype='f4'), [False, True, False])
+    for word, args in (('array', ('float32', '3')), ('array', ()), ('tree', ())):
+        with pytest.raises(ValueError, match='expected an array without masked elements'):
+            encoders[word](masked, *args)
+        whole = encoders[word](np.ma.masked_array(masked.data), *args)
+        assert whole == encoders[word](masked.data, *args)
+        assert encoders[word](masked.filled(1), *args) == whole
+
+
 @pytest.mark.parametrize(
     'array',
     [

@@ -197,6 +197,11 @@ def test_values_of_another_type(word, value):
         encoders[word](value)
 
 
+def test_masked_pixels_are_refused():
+    with pytest.raises(ValueError, match='expected an array without masked elements'):
+        encoders['png'](np.ma.masked_greater(np.eye(4, dtype=np.uint16), 0))
+
+
 @pytest.mark.parametrize('word', ['png', 'jpeg', 'webp', 'avif'])
 @pytest.mark.parametrize('shape', [(3,), (4, 4, 2), (4, 4, 5), (2, 4, 4, 3), (0, 4, 3), (4, 0, 3), ()])
 def test_values_of_another_shape(word, shape):
