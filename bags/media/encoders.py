@@ -15,10 +15,11 @@ import numpy as np
 
 from bags.formats.audio import encode_flac, encode_wav
 from bags.formats.encoded import BorrowedFile, Encoded, already_encoded, check_file
-from bags.formats.pixels import PIXEL_OPTIONS
+from bags.formats.pixels import PIXEL_OPTIONS, PixelOptions
 from bags.formats.scalars import check_count, parse_bool, parse_int, split_options
 from bags.formats.videos import encode_mp4, video_options
 from bags.media.remux import RemuxedFile, remux
+from bags.media.source import LazyDecoder
 
 __all__ = ['audio_options', 'encode_audio', 'encode_video', 'reading_options', 'stored_video_options']
 
@@ -59,7 +60,8 @@ def encode_video(value: Any, *args: str) -> Encoded:
 
     Args:
         value: A path, bytes, or a binary file that is open at its start: MP4, QuickTime, Matroska, WebM,
-            AVI, MPEG-TS, Ogg or GIF. It is copied without being loaded. Or frames, as for `encode_mp4`.
+            AVI, MPEG-TS, Ogg or GIF. It is copied without being loaded, as is the file of a `bags.Video`
+            with the options of this type. Or frames, as for `encode_mp4`.
         *args: Frames per second and constant rate factor for frames, as of `mp4`; `remux=True` copies the
             streams of a file to an MP4 whose header comes first, which makes slices fast. The options
             `stream`, `rotate` and `dtype` are those of the `bags.Video` that is read.
@@ -68,7 +70,7 @@ def encode_video(value: Any, *args: str) -> Encoded:
         ValueError: Not a video by its first bytes. It is not decoded.
     """
     arguments, options = stored_video_options(*args)
-    stored = _stored(value, VIDEO_FORMATS)
+    stored = _stored(value, VIDEO_FORMATS, options)
     if stored is None:
         return encode_mp4(value, *arguments)
     if not options.get('remux'):
@@ -85,25 +87,35 @@ def encode_audio(value: Any, *args: str) -> Encoded:
 
     Args:
         value: A path, bytes, or a binary file that is open at its start: WAV, FLAC, Ogg, MP3, M4A, or one
-            with video beside the audio. Or a pair of samples and rate: integers as for `encode_flac`, floats
-            as for `encode_wav`.
+            with video beside the audio; also as a `bags.Audio`. Or a pair of samples and rate: integers as
+            for `encode_flac`, floats as for `encode_wav`.
         *args: `exact`, which is for the decoder.
 
     Raises:
         ValueError: Not audio by its first bytes. It is not decoded.
     """
-    audio_options(*args)
-    stored = _stored(value, AUDIO_FORMATS)
+    stored = _stored(value, AUDIO_FORMATS, audio_options(*args))
     if stored is not None:
         return stored
     is_pair = isinstance(value, tuple | list) and len(value) == 2
     return encode_wav(value) if is_pair and np.asarray(value[0]).dtype.kind == 'f' else encode_flac(value)
 
 
-def _stored(value: Any, formats: tuple[str, ...]) -> Encoded | None:
+def _stored(value: Any, formats: tuple[str, ...], options: dict[str, Any]) -> Encoded | None:
     """Returns a value that is a file, after a check of its format; None for any other value."""
+    if _is_read_with(value, options):
+        return check_file(value._decoder.source.open(), formats)  # type: ignore[no-any-return]
     if hasattr(value, 'read') and hasattr(value, 'seek'):
         # The writer closes what is returned, so not the file of the caller.
         file = value if isinstance(value, RemuxedFile) else BorrowedFile(value)
         return check_file(file, formats)  # type: ignore[no-any-return]
     return already_encoded(value, *formats)
+
+
+def _is_read_with(value: Any, options: dict[str, Any]) -> bool:
+    """Tells whether a value is a `bags.Video` or `bags.Audio` that a type with these options returns."""
+    decoder = getattr(value, '_decoder', None)
+    if not isinstance(decoder, LazyDecoder) or decoder.stream != options.get('stream'):
+        return False
+    expected = PixelOptions(dtype=options.get('dtype'), rotate=options.get('rotate', True))
+    return getattr(value, '_options', expected) == expected
