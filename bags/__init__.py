@@ -206,4 +206,4 @@ if not TYPE_CHECKING:  # A misspelled name is an error for type checkers.
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *_MODULES, '__version__']
+    return [*{*__all__, *_MODULES}, '__version__']

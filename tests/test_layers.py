@@ -178,6 +178,7 @@ def test_every_public_name_is_there():
     for name in bags.__all__:
         assert getattr(bags, name) is not None
         assert name in dir(bags)
+    assert len(set(dir(bags))) == len(dir(bags))
     with pytest.raises(AttributeError, match='no_such_name'):
         _ = bags.no_such_name
 

@@ -171,10 +171,13 @@ def media_info(file: BinaryIO) -> dict[str, Any]:
 
 
 def _image_info(file: BinaryIO) -> dict[str, Any]:
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
-    with Image.open(file) as image:
-        return {'width': image.width, 'height': image.height, 'mode': image.mode}
+    try:
+        with Image.open(file) as image:
+            return {'width': image.width, 'height': image.height, 'mode': image.mode}
+    except UnidentifiedImageError:
+        raise ValueError('damaged header') from None  # The message of Pillow has the file object.
 
 
 def _stream_info(file: BinaryIO, format: str) -> dict[str, Any]:

@@ -99,7 +99,10 @@ def _members(field: Field, refs: Any, items: Asked) -> tuple[Int64s, Int64s, npt
     field.check(firsts, counts)
     present = (firsts != MISSING) | (counts > 0)
     if items is not True:
-        return *select_many(items, firsts, counts), present
+        try:
+            return *select_many(items, firsts, counts), present
+        except IndexError as exc:
+            raise IndexError(f'field {field.name!r}: {exc}') from None
     if len(counts):
         longest = int(counts.argmax())
         field.check_items(int(firsts[longest]), int(counts[longest]))

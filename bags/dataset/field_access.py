@@ -166,7 +166,7 @@ class FieldAccess(Addressable):
             raise TypeError(f'field {field!r} is made of windows: it has values, but no records')
         first, count = int(ranges.firsts[0]), int(ranges.counts[0])
         if first == MISSING and not count:
-            raise ValueError(f'{self!r}, datapoint {index}: field {field!r} has no value')
+            raise ValueError(f'datapoint {index}: field {field!r} has no value')
         if item is not None:
             first += select_items([item], count)[0]
         return Record(ranges.sources[0].bag, first, field, self._types[field].text)

@@ -171,9 +171,9 @@ def _as_items(name: str, items: Any, spec: Spec) -> Items:
             raise TypeError(f'field {name!r} of type {spec[name].text} has no frames: got {items!r}')
         return items
     if not spec[name].sequence:
+        expected = 'True, False or bags.frames(…)' if spec[name].word in VIDEO_WORDS else 'True or False'
         raise TypeError(
-            f'field {name!r} of type {spec[name].text} is not a sequence: '
-            f'expected True or False, got {items!r}'
+            f'field {name!r} of type {spec[name].text} is not a sequence: expected {expected}, got {items!r}'
         )
     if isinstance(items, list | tuple | np.ndarray):
         return [operator.index(item) for item in items]

@@ -166,6 +166,8 @@ def select(
         if not indices or (0 <= indices[0] < count and 0 <= indices[-1] < count):
             return Select(dataset, indices or range(0), fields)
         indices = list(indices)
+    if not isinstance(indices, Iterable):
+        raise TypeError(f'select: expected indices or a mask, got {indices!r}')
     chosen = indices if isinstance(indices, np.ndarray) else list(indices)
     if chosen.dtype == bool if isinstance(chosen, np.ndarray) else _are_bools(chosen):
         mask = np.asarray(chosen)

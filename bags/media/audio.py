@@ -137,8 +137,10 @@ class Audio:
             if len(start) != len(stop):
                 raise ValueError(f'expected a stop for each of {len(start)} starts, got {len(stop)}')
             return [self.between(low, high) for low, high in zip(start, stop, strict=True)]
+        times = [min(max(as_seconds(time), -MAX_SECONDS), MAX_SECONDS) for time in (start, stop)]
+        if math.isnan(sum(times)):
+            raise ValueError(f'expected times in seconds, got {start!r} and {stop!r}')
         with self._decoder.use() as decoder:
-            times = (min(max(as_seconds(time), -MAX_SECONDS), MAX_SECONDS) for time in (start, stop))
             low, high = (math.ceil(round((time - decoder.begin) * decoder.rate, 6)) for time in times)
             low = min(max(low, 0), decoder.length)
             high = max(high, low)

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 
+import numpy as np
 import pytest
 
 import bags
@@ -379,6 +380,15 @@ def test_show_prints_damage_in_its_field(work, run):
     assert 'CorruptError' in shown
     assert 'JPEG' in shown
     assert 'zstd' in run('cat', 'episodes', '0', 'meta', code=1).stderr
+
+
+def test_show_a_picture_with_a_damaged_header(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    picture = bytearray(bags.encoders['jpeg'](np.zeros((4, 4, 3), np.uint8)))
+    picture[3:5] = b'xx'
+    with bags.DatasetWriter('photos', {'photo': 'jpeg'}) as writer:
+        writer.append({'photo': bytes(picture)})
+    assert 'cannot be read: ValueError: damaged header\n' in run('show', 'photos').stdout
 
 
 def test_control_characters_are_escaped(tmp_path, run):

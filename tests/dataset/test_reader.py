@@ -203,7 +203,7 @@ def test_lists_of_items_must_be_there(case, same):
                     case.dataset[index, {'words': kind([1, -1, 0, 1])}],
                     {'words': [words[1], words[-1], words[0], words[1]]},
                 )
-            with pytest.raises(IndexError, match=rf'{len(words)} out of range'):
+            with pytest.raises(IndexError, match=rf"^field 'words': item {len(words)} out of range"):
                 case.dataset[index, {'words': kind([len(words)])}]
         with pytest.raises(IndexError):
             case.dataset[index, {'words': [-len(words) - 1]}]

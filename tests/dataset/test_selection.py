@@ -89,3 +89,10 @@ def test_unknown_fields_list_those_there_are(fields):
 def test_what_is_no_selection(fields):
     with pytest.raises(TypeError):
         select_fields(fields, SPEC)
+
+
+def test_items_of_a_video_are_its_frames():
+    with pytest.raises(
+        TypeError, match=r"'film' of type video .* expected True, False or bags.frames\(…\), got 3"
+    ):
+        select_fields({'film': 3}, parse_spec({'film': 'video'}))

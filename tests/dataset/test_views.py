@@ -101,9 +101,11 @@ def test_indices_of_select(source):
     for wrong in ([12], [-13], range(10, 13), range(-13, 0), np.array([2**40])):
         with pytest.raises(IndexError, match='out of range'):
             bags.select(dataset, wrong)
-    for wrong in ([1.5], ['id'], 3, 'abc'):
+    for wrong in ([1.5], ['id'], 'abc'):
         with pytest.raises(TypeError):
             bags.select(dataset, wrong)
+    with pytest.raises(TypeError, match='select: expected indices or a mask, got 3'):
+        bags.select(dataset, 3)
 
 
 def test_masks_and_fields_of_select(source):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 import pickle
 import random
 from pathlib import Path
@@ -184,6 +185,9 @@ def test_seconds():
     assert np.array_equal(audio.between(-1, 0.1), samples[:4410])
     assert audio.between(99, 100).shape == audio.between(1, 0).shape == (0, 2)
     assert audio.start == 0
+    for times in ((math.nan, 1), (0, math.nan)):
+        with pytest.raises(ValueError, match=r'^expected times in seconds, got .*nan'):
+            audio.between(*times)
 
 
 def band(samples, rate, low, high):
