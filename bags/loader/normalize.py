@@ -36,21 +36,26 @@ class Normalize:
 
     def _apply(self, batch: Mapping[str, Any], scaled: Callable[..., Array]) -> dict[str, Any]:
         found = {
-            name: _changed(batch[name], functools.partial(scaled, offset=offset, scale=scale))
+            name: _changed(
+                batch[name], name, offset.shape, functools.partial(scaled, offset=offset, scale=scale)
+            )
             for name, (offset, scale) in self.scales.items()
             if name in batch
         }
         return {**batch, **found}
 
 
-def _changed(values: Any, scaled: Callable[[Array], Array]) -> Any:
+def _changed(values: Any, name: str, shape: tuple[int, ...], scaled: Callable[[Array], Array]) -> Any:
     if values is None:
         return None
     if isinstance(values, Ragged):
-        return dataclasses.replace(values, values=_changed(values.values, scaled))
+        return dataclasses.replace(values, values=_changed(values.values, name, shape, scaled))
     if isinstance(values, list | tuple):
-        return [_changed(value, scaled) for value in values]
+        return [_changed(value, name, shape, scaled) for value in values]
     array = np.asarray(values)
+    # Grey pictures have one channel in their statistics, and none in their shape.
+    if shape != (1,) and array.shape[array.ndim - len(shape) :] != shape:
+        raise ValueError(f'normalize: field {name!r}: expected values of shape {shape}, got {array.shape}')
     return scaled(array).astype(np.float64 if array.dtype == np.float64 else np.float32)
 
 

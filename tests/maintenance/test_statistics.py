@@ -1,6 +1,7 @@
 """Statistics beside those of numpy, kept beside the data, and normalization by them."""
 
 import pickle
+import re
 import shutil
 
 import numpy as np
@@ -167,6 +168,19 @@ def test_normalize(path):
         bags.normalize(found, mode='x')
     with pytest.raises(ValueError, match='quantiles'):
         bags.normalize(found, 'wide', mode='quantiles')
+
+
+@pytest.mark.parametrize('shape', [(4, 1), (4, 3), (1,), ()], ids=str)
+def test_values_of_another_shape_are_not_normalized(tmp_path, shape):
+    """NumPy would repeat some of them."""
+    with bags.DatasetWriter(tmp_path / 'a', {'state': 'array(float32,2)'}) as writer:
+        writer.append({'state': np.zeros(2, 'f4')})
+    normalize = bags.normalize(bags.statistics(tmp_path / 'a'))
+    for change in (normalize, normalize.inverse):
+        with pytest.raises(
+            ValueError, match=rf"field 'state': expected values of shape \(2,\), got {re.escape(str(shape))}"
+        ):
+            change({'state': np.zeros(shape, 'f4')})
 
 
 def test_grey_pictures_among_others(tmp_path):
