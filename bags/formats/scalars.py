@@ -296,7 +296,7 @@ def decode_float(data: Buffer, *args: str) -> float:
 
 def _plain(value: Any) -> Any:
     """Returns the Python value of a NumPy scalar or an array of shape (); anything else unchanged."""
-    if getattr(value, 'shape', None) == () and hasattr(value, 'item'):
+    if getattr(value, 'shape', None) == () and hasattr(value, 'item') and value is not np.ma.masked:
         return value.item()
     return value
 

@@ -120,6 +120,9 @@ def test_masked_elements_are_refused():
         whole = encoders[word](np.ma.masked_array(masked.data), *args)
         assert whole == encoders[word](masked.data, *args)
         assert encoders[word](masked.filled(1), *args) == whole
+    for word in ('float', 'int', 'bool'):
+        with pytest.raises(TypeError, match='got MaskedConstant'):
+            encoders[word](masked[1])
 
 
 @pytest.mark.parametrize(
