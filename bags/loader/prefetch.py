@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from bags.loader.batches import BatchMaker, Made
 from bags.loader.schedule import PLAN_STEPS
 from bags.loader.shared_memory import SharedMemoryTransport
-from bags.workers.outcome import Outcome, Partial
+from bags.workers.outcome import Outcome, do
 from bags.workers.pool import WorkerPool
 
 __all__ = ['make_ahead', 'make_inline']
@@ -17,21 +16,9 @@ TASK_SECONDS = 0.0005  # Handing over a task takes 0.05 ms.
 
 
 def make_inline(maker: BatchMaker, start: int) -> Iterator[Made]:
-    """Yields the batches from a step on, which the calling thread makes when they are asked for."""
+    """Returns the batches from a step on, which the calling thread makes when they are asked for."""
     tasks = Tasks(maker.schedule.total, PLAN_STEPS, start)
-    for task in tasks:
-        failed: Outcome | None = None
-        begin = time.perf_counter()
-        made = maker.make(task)
-        seconds = time.perf_counter() - begin
-        if isinstance(made, Partial):
-            made, failed = made.result, Outcome(task, error=made.error)
-        made.reverse()
-        while made:
-            yield made.pop()  # A batch is freed as soon as its user drops it.
-        if failed is not None:
-            failed.get()
-        tasks.adapt(len(task), seconds)
+    return _made((Outcome(task, True, *do(maker.make, task)) for task in tasks), tasks)
 
 
 def make_ahead(
@@ -65,7 +52,7 @@ def _made(outcomes: Iterator[Outcome], tasks: Tasks) -> Iterator[Made]:
         tasks.adapt(len(made), outcome.seconds)
         made.reverse()
         while made:
-            yield made.pop()
+            yield made.pop()  # A batch is freed as soon as its user drops it.
         outcome.get()
 
 
