@@ -221,7 +221,7 @@ class BagAppender:
         return ends
 
     def append(
-        self, chunks: Iterable[Chunk], sizes: Any, pending: list[bytes], frames: Sequence[bytes] = ()
+        self, chunks: Iterable[Chunk], sizes: Any, pending: list[Any], frames: Sequence[bytes] = ()
     ) -> None:
         """Writes stored records and their limits.
 

@@ -54,7 +54,7 @@ class Writer:
     ) -> None:
         self.buffered = 0
         """Bytes of records and limits in memory."""
-        self._pending: list[bytes] = []
+        self._pending: list[Any] = []
         self._closed = True  # Until the bag is open.
         self._options = options = merge(WriterOptions, options, keywords)
         self._buffer_size = options.buffer_size

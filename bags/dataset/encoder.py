@@ -26,6 +26,7 @@ class Encoder:
     def __init__(self, types: Spec, encoders: Mapping[str, Callable[..., Any]] | None) -> None:
         self._types = types
         self._functions = bind_encoders(types, encoders)
+        self._steps = [(name, kind, self._functions[name], kind.sequence) for name, kind in types.items()]
 
     def encode(self, datapoint: Any) -> list[Any]:
         """Returns the records of a datapoint. Items of sequences are encoded as they are iterated over.
@@ -36,17 +37,16 @@ class Encoder:
         """
         if type(datapoint) is not dict or datapoint.keys() != self._types.keys():
             self._check_keys(datapoint)
-        functions = self._functions
         records: list[Any] = []
         try:
-            for name, kind in self._types.items():
+            for name, kind, function, is_sequence in self._steps:
                 value = datapoint.get(name)
                 if value is None and kind.optional:
                     record = None
-                elif kind.sequence:
-                    record = _encode_items(name, kind, functions[name], value)
+                elif is_sequence:
+                    record = _encode_items(name, kind, function, value)
                 else:
-                    record = functions[name](value)
+                    record = function(value)
                     if type(record) is not bytes:
                         record = _as_record(record)
                 records.append(record)

@@ -13,11 +13,19 @@ from bags import bag
 from bags.bag.limits import ENTRY
 from bags.bag.options import CompressionZstd, WriterOptions
 from bags.bag.zstd import MAX_TRAINING_BYTES, MIN_TRAINING_RECORDS, Zstd, train_dictionary
-from bags.dataset.refs import MISSING
-from bags.dataset.spec import FieldType, Spec
+from bags.dataset.refs import MISSING, RefsFormat
+from bags.dataset.spec import FieldType, Spec, parse_type
 from bags.errors import EncodeError, SpecError
 
-__all__ = ['MAX_RECORDS', 'Compressed', 'Compression', 'FieldWriter', 'Run', 'field_compressions']
+__all__ = [
+    'MAX_RECORDS',
+    'Compressed',
+    'Compression',
+    'FieldWriter',
+    'RefsWriter',
+    'Run',
+    'field_compressions',
+]
 
 MAX_RECORDS = 0xFFFFFFFE
 """Maximum number of records in a bag of a dataset folder: the next index stands for a missing value."""
@@ -220,3 +228,42 @@ class FieldWriter(bag.Writer):
         super().close()
         if not keep and len(self):
             bag.Writer(self.path, self.options, mode='append', truncate_to=0).close()
+
+
+class RefsWriter(FieldWriter):
+    """Writes the refs of a dataset folder. Rows are buffered as integers and packed all at once.
+
+    Args:
+        format: The layout of the refs.
+        path, options, **keywords: As in `FieldWriter`.
+    """
+
+    def __init__(self, format: RefsFormat, path: str, options: WriterOptions, **keywords: Any) -> None:
+        super().__init__('refs', parse_type('bytes'), path, options, **keywords)
+        self._format = format
+        self._row_bytes = format.stride + ENTRY
+
+    def write_row(self, row: Sequence[int]) -> None:
+        """Appends a row; see `RefsFormat`.
+
+        Raises:
+            EncodeError: The bag is full.
+        """
+        if self.count >= MAX_RECORDS:
+            raise self._error(f'expected at most {MAX_RECORDS} records in a folder')
+        self._pending.append(row)
+        self.buffered += self._row_bytes
+        self.count += 1
+
+    def flush(self) -> None:
+        rows = self._pending
+        if rows:
+            data = self._format.pack(np.array(rows, np.int64))
+            sizes = np.full(len(rows), self._format.stride)
+            self._bag.append([([data], len(data))], sizes, rows)
+        self.buffered = 0
+
+    def rollback(self, count: int) -> None:
+        del self._pending[max(0, count - self._bag.count) :]
+        self.buffered = self._row_bytes * len(self._pending)
+        self.count = len(self)

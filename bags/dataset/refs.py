@@ -103,19 +103,13 @@ class RefsFormat:
         self._tag_bytes = np.flatnonzero(is_tag)
         self._expected = np.frombuffer(b''.join(self.tags), np.uint8)
 
-    def pack(self, row: Sequence[int]) -> bytes:
-        """Returns the record of a row."""
-        slots: list[Any] = [None] * (2 * len(self.tags))
-        slots[::2], slots[1::2] = self.tags, row
-        return self._struct.pack(*slots)
-
-    def pack_many(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-        """Returns the records of rows, shape (n, integers of a row), as a table (n, stride)."""
+    def pack(self, rows: npt.NDArray[np.int64]) -> bytes:
+        """Returns the records of rows, shape (n, integers of a row), one after the other."""
         table = np.empty((len(rows), self.stride), np.uint8)
         table[:, self._tag_bytes] = self._expected
         for place, start in enumerate(self._starts):
             table[:, start : start + 4] = rows[:, place, None].astype('>u4').view(np.uint8)
-        return table
+        return table.tobytes()
 
     def unpack(self, record: bytes) -> tuple[int, ...]:
         """Returns the row of a record.

@@ -17,12 +17,12 @@ from bags.bag.options import CompressionNone, CompressionZstd, WriterOptions
 from bags.bag.zstd import MAX_TRAINING_BYTES, check_dictionary
 from bags.dataset.base_writer import BaseWriter
 from bags.dataset.encoder import close_files
-from bags.dataset.field_writer import Compressed, Compression, FieldWriter, Run
+from bags.dataset.field_writer import Compressed, Compression, FieldWriter, RefsWriter, Run
 from bags.dataset.key_index import INDEX_SUFFIX
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.resume import MARK, MARK_TEXT, bag_suffix, count_complete, is_temporary, remove_files
-from bags.dataset.spec import FieldType, Spec, dump_spec, load_spec, parse_type, type_texts
+from bags.dataset.spec import FieldType, Spec, dump_spec, load_spec, type_texts
 from bags.errors import CorruptError, SpecError
 from bags.validation import at_least_or_none
 
@@ -152,10 +152,8 @@ class DatasetWriter(BaseWriter):
         store.replace(store.join(path, MARK), MARK_TEXT)
         refs_path = store.join(path, 'refs.bag')
         options = WriterOptions(buffer_size=1 << 62, checksum=self._checksum, **self._storage)
-        kind, spec = parse_type('bytes'), store.read(spec_path) if self._checksum else b''
-        self._refs = FieldWriter(
-            'refs', kind, refs_path, options, companion=spec, mode=mode, truncate_to=keep
-        )
+        spec = store.read(spec_path) if self._checksum else b''
+        self._refs = RefsWriter(self._format, refs_path, options, companion=spec, mode=mode, truncate_to=keep)
         self._bags.append(self._refs)
         for name, kind in self._types.items():
             self._bags.append(self._open_field(name, kind, names, mode))
@@ -231,7 +229,7 @@ class DatasetWriter(BaseWriter):
                 else:
                     row.append(field.write_record(record))
                 buffered += field.buffered
-            refs.write_record(self._format.pack(row))
+            refs.write_row(row)
             if flush is None:
                 is_old = time.monotonic() - self._flushed >= MAX_UNFLUSHED_SECONDS
                 flush = is_old or buffered >= MAX_BUFFERED_BYTES
@@ -265,9 +263,9 @@ class DatasetWriter(BaseWriter):
             else:
                 firsts = refs[field.name]
                 columns.append(np.where(firsts == MISSING, MISSING, firsts + first))
-        table = self._format.pack_many(np.stack(columns, 1))
-        sizes = np.full(len(table), self._format.stride)
-        self._refs.write_runs([Run([table], sizes, stored=True)])
+        rows = np.stack(columns, 1)
+        sizes = np.full(len(rows), self._format.stride)
+        self._refs.write_runs([Run([self._format.pack(rows)], sizes, stored=True)])
         self._flushed = time.monotonic()
 
     def flush(self) -> None:

@@ -122,7 +122,8 @@ def array_encoder(*args: str) -> Callable[[Any], bytes]:
     dtype, shape = fixed
 
     def encode(value: Any) -> bytes:
-        array = _convert(value, dtype)
+        is_exact = type(value) is np.ndarray and value.dtype == dtype
+        array = value if is_exact else _convert(value, dtype)
         if array.shape != shape and (
             len(array.shape) != len(shape)
             or any(wanted not in (found, -1) for found, wanted in zip(array.shape, shape, strict=True))

@@ -122,7 +122,7 @@ class Output(Protocol):
     def closed(self) -> bool: ...
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        """Appends buffers. After an error nothing is appended: the next write has the same offset."""
+        """Appends buffers of bytes. After an error nothing is: the next write has the same offset."""
         ...
 
     def copy(self, source: BinaryIO, size: int) -> None:

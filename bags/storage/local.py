@@ -117,11 +117,11 @@ class LocalOutput:
         offset = self.size
         for first in range(0, len(buffers), MAX_VECTORS):
             part = buffers[first : first + MAX_VECTORS]
-            total = sum(buffer.nbytes if isinstance(buffer, memoryview) else len(buffer) for buffer in part)
+            total = sum(map(len, part))
             if total > MAX_WRITE or self._put(part, offset) < total:  # The latter after a signal.
                 position = offset
                 for buffer in part:
-                    view = memoryview(buffer).cast('B')
+                    view = memoryview(buffer)
                     while view:
                         done = self._put([view[:MAX_WRITE]], position)
                         view, position = view[done:], position + done

@@ -243,10 +243,10 @@ class RemoteOutput:
 
     def _add(self, buffer: Buffer) -> None:
         """Adds a buffer, a part at a time: a large one is not copied as a whole."""
-        size = buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
-        start, room = 0, part_size(self._part_count) - (self._size - self._sent)
+        start, size = 0, len(buffer)
+        room = part_size(self._part_count) - (self._size - self._sent)
         if size > room:
-            view = memoryview(buffer).cast('B')
+            view = memoryview(buffer)
             while size - start > room:
                 self._send(view[start : start + room])
                 start += room

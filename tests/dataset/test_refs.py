@@ -23,6 +23,10 @@ def entries_of(spec, row):
     return [[next(numbers), next(numbers)] if kind.sequence else next(numbers) for kind in spec.values()]
 
 
+def pack(form, *rows):
+    return form.pack(np.array(rows, np.int64))
+
+
 @st.composite
 def specs_and_rows(draw):
     spec = draw(SPECS)
@@ -32,7 +36,7 @@ def specs_and_rows(draw):
 
 
 def test_the_bytes():
-    record = RefsFormat(SPEC).pack((7, MISSING, 20, 3))
+    record = pack(RefsFormat(SPEC), (7, MISSING, 20, 3))
     assert record.hex(' ') == '93 ce 00 00 00 07 ce ff ff ff ff 92 ce 00 00 00 14 ce 00 00 00 03'
 
 
@@ -41,7 +45,7 @@ def test_rows_are_msgpack_of_one_length(given_):
     spec, rows = given_
     form = RefsFormat(spec)
     for row in rows:
-        record = form.pack(row)
+        record = pack(form, row)
         assert len(record) == form.stride
         assert msgpack.unpackb(record) == entries_of(spec, row)
         assert form.unpack(record) == row
@@ -67,7 +71,7 @@ def test_rows_of_other_writers(given_):
 def test_columns_are_the_rows_turned(given_):
     spec, rows = given_
     form = RefsFormat(spec)
-    buffer = b''.join(map(form.pack, rows))
+    buffer = pack(form, *rows)
     table = np.frombuffer(buffer, np.uint8).reshape(len(rows), form.stride)
     assert form.has_tags(table)
     whole = form.columns(buffer, len(rows), slice(None), list(spec))
@@ -86,16 +90,16 @@ def test_many_fields():
         spec = parse_spec({f'f{number:05}': 'utf8' for number in range(count)})
         form = RefsFormat(spec)
         row = tuple(range(count))
-        assert msgpack.unpackb(form.pack(row)) == list(row)
-        assert form.unpack(form.pack(row)) == row
+        assert msgpack.unpackb(pack(form, row)) == list(row)
+        assert form.unpack(pack(form, row)) == row
 
 
 @pytest.mark.parametrize('place', [0, 1, 6, 11, 12, 17])
 def test_a_tag_that_differs_is_seen(place):
     form = RefsFormat(SPEC)
-    record = bytearray(form.pack((7, 8, 20, 3)))
+    record = bytearray(pack(form, (7, 8, 20, 3)))
     record[place] ^= 0x40
-    table = np.frombuffer(form.pack((1, 2, 3, 4)) + record, np.uint8).reshape(2, form.stride)
+    table = np.frombuffer(pack(form, (1, 2, 3, 4)) + record, np.uint8).reshape(2, form.stride)
     assert not form.has_tags(table)
     assert form.has_tags(table[:1])
     with pytest.raises(ValueError):
@@ -153,5 +157,5 @@ def test_any_bytes_are_refs_or_refused(record):
 @given(specs_and_rows())
 def test_rows_packed_together_are_those_packed_one_by_one(given_):
     spec, rows = given_
-    format = RefsFormat(spec)
-    assert format.pack_many(np.array(rows, np.int64)).tobytes() == b''.join(map(format.pack, rows))
+    form = RefsFormat(spec)
+    assert pack(form, *rows) == b''.join(pack(form, row) for row in rows)

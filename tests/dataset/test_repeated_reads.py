@@ -24,9 +24,10 @@ def write(folder, refs, spec):
         for record in range(COUNT):
             writer.append({field: value(field.rstrip('?'), record) for field in SPEC})
     (folder / 'refs.bag').unlink()
+    form = RefsFormat(parse_spec(spec))
     with bags.bag.Writer(folder / 'refs.bag') as writer:
-        for row in RefsFormat(parse_spec(spec)).pack_many(refs):
-            writer.write(row.tobytes())
+        for row in refs:
+            writer.write(form.pack(row[None]))
 
 
 def shuffled(refs):

@@ -259,7 +259,7 @@ def test_shared_and_overlapping_records_are_used(tmp_path):
     format = RefsFormat(parse_spec({'words': 'utf8[]'}))
     with bags.bag.Writer(path / 'refs.bag', mode='overwrite') as refs:
         for first, count in ((0, 3), (1, 4), (0, 5), (2, 2)):
-            refs.write(format.pack((first, count)))
+            refs.write(format.pack(np.array([[first, count]])))
     (note,) = bags.verify(path, notes=True)
     assert '1 record of 6' in note.detail
 
