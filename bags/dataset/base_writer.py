@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import json
 import os
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -22,8 +24,14 @@ from bags.validation import one_of
 __all__ = ['BaseWriter']
 
 
+_open_writers: weakref.WeakValueDictionary[int, BaseWriter] = weakref.WeakValueDictionary()
+"""By `id`, in the order of their creation: a writer of shards comes before that of its current shard."""
+
+
 class BaseWriter(ABC):
     """What the writers of one folder and of several share."""
+
+    _closed = True  # Until the folder is open.
 
     def __init__(
         self,
@@ -37,7 +45,8 @@ class BaseWriter(ABC):
         mode: str,
         storage: dict[str, Any],
     ) -> None:
-        self._closed = True  # Until the folder is open.
+        self._process = os.getpid()
+        _open_writers[id(self)] = self
         self._types = parse_spec(spec)
         check_names(self._types)
         self._compressions = field_compressions(compression, self._types)
@@ -117,6 +126,19 @@ class BaseWriter(ABC):
             return
         with contextlib.suppress(OSError):  # The block's own error matters more.
             self._abandon()
+
+    def __del__(self) -> None:
+        # A copy in a forked process has the buffers, but its files are those of the parent. Clients of object
+        # stores need threads, which cannot be started while the process ends.
+        if not self._closed and self._process == os.getpid() and not self._store.is_remote:
+            self._abandon()
+
+
+@atexit.register
+def _abandon_open_writers() -> None:
+    # Later, what a writer needs may be finalized before it.
+    for writer in list(_open_writers.values()):
+        writer.__del__()
 
 
 # Replacing a local dataset: a new one is written beside it, then takes its place by renaming.

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import bags
+from tests.dataset.killed import leave_open
 
 SPEC = {
     'blob': 'bytes',
@@ -280,6 +281,7 @@ def test_ctrl_c_at_any_line_leaves_whole_datapoints(tmp_path, call):
                 writer.close()
             except (OSError, ValueError):  # `close` was interrupted.
                 assert call == 'close'
+                leave_open(writer)
                 del writer
         with bags.DatasetWriter(tmp_path / str(lines), spec, resume=True) as writer:
             writer.append(make(4))
@@ -404,6 +406,7 @@ def test_a_disk_that_is_full_at_close(small_disk, kind, how):
     if how == 'retry':
         writer.close()
     else:
+        leave_open(writer)
         del writer
         with make(path, spec, resume=True) as writer:
             assert len(writer) == len(rows)

@@ -27,6 +27,7 @@ import zstandard
 import bags
 from bags.dataset import registry
 from bags.dataset.spec import parse_spec
+from tests.dataset.killed import leave_open
 
 ERRORS = (bags.CorruptError, bags.SpecError, bags.DecodeError)
 SPEC = {
@@ -795,6 +796,7 @@ def test_unclosed_and_cut_off(tmp_path, kit):
     writer = bags.DatasetWriter(path, SPEC, compression=['text'])
     for index in range(COUNT):
         writer.append(row(index), flush=True)
+    leave_open(writer)
     del writer
     for file in sorted(path.iterdir()):
         data = file.read_bytes()

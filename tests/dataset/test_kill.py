@@ -11,6 +11,7 @@ import time
 import pytest
 
 import bags
+from tests.dataset.killed import leave_open
 
 pytestmark = pytest.mark.skipif(not hasattr(os, 'fork'), reason='children are forked')
 
@@ -77,7 +78,8 @@ def work(path, sharded, compression, seed, report):
         if chance.random() < 0.5:
             writer.close()
             report(len(writer))
-        del writer  # Else left open, as by a process that ended without closing.
+        leave_open(writer)
+        del writer
 
 
 def start(target, *args):
@@ -247,6 +249,7 @@ def scenario(path, sharded, compression, step, halfway, report):
         if closes:
             writer.close()
         report(len(writer))
+        leave_open(writer)
         del writer
 
 

@@ -10,6 +10,7 @@ import time
 import pytest
 
 import bags
+from tests.dataset.killed import leave_open
 
 SPEC = {'blob': 'bytes', 'id': 'int(8)', 'note': 'utf8?', 'words': 'utf8[]'}
 
@@ -247,7 +248,8 @@ def test_a_large_record_is_not_taken_for_limits_while_it_is_written(tmp_path):
         assert len(seen) > 0
         assert all(found == (index, list(range(index))) for found in seen)
         seen.clear()
-    del writer  # Left open.
+    leave_open(writer)
+    del writer
     with bags.DatasetWriter(path, {'film': 'film', 'id': 'int(8)'}, encoders, resume=True) as writer:
         assert len(writer) == 5
         writer.append({'film': zeros, 'id': 5})

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import bags
+from tests.dataset.killed import leave_open
 
 OLD = {'id': 'int(4)', 'text': 'utf8'}
 NEW = {**OLD, 'count': 'int(2)?', 'grid': 'array(float32,2)[]?', 'note': 'utf8?', 'words': 'utf8[]?'}
@@ -98,7 +99,8 @@ def test_an_unclosed_shard_is_closed_without_the_new_fields(tmp_path):
     writer = bags.ShardedDatasetWriter(tmp_path / 'd', OLD)
     for number in range(5):
         writer.append(row(number, OLD), flush=True)
-    del writer  # As a kill leaves it.
+    leave_open(writer)
+    del writer
     write(tmp_path / 'd', 5, 5, NEW, resume=True, shard_length=100)
     assert [each['id'] for each in bags.open(tmp_path / 'd')] == list(range(10))
     assert not bags.open(tmp_path / 'd').unfinished

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import bags
+from tests.dataset.killed import leave_open
 
 SPEC = {'id': 'int(8)', 'text': 'utf8', 'words': 'utf8[]'}
 
@@ -216,6 +217,7 @@ def test_resuming_counts_on(tmp_path):
         if closes:
             writer.close()
             assert writer.closed
+        leave_open(writer)
         del writer
     with bags.open(tmp_path / 'a') as reader:
         assert list(reader) == rows

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import bags
+from tests.dataset.killed import leave_open
 
 SPEC = {'id': 'int(8)', 'text': 'utf8', 'words': 'utf8[]', 'note': 'utf8?', 'tags': 'utf8[]?'}
 
@@ -324,6 +325,7 @@ def test_resuming(tmp_path, compression):
         assert read(path) == rows[:done]
         if closes:
             writer.close()
+        leave_open(writer)
         del writer
         assert read(path) == rows[:done]
     names = [p.name for p in path.iterdir()]
@@ -380,6 +382,7 @@ def test_resuming_drops_only_what_is_incomplete(tmp_path):
     for index in range(5):
         writer.append(row(index))
     writer.flush()
+    leave_open(writer)
     del writer
     for name, torn in (
         ('text.bag', b'torn'),
@@ -401,6 +404,7 @@ def test_resuming_drops_refs_at_the_end_that_lead_nowhere(tmp_path):
     writer = bags.DatasetWriter(path, SPEC)
     for index in range(6):
         writer.append(row(index), flush=True)
+    leave_open(writer)
     del writer
     os.truncate(path / 'limits.text.bag', 4 * 8)  # As after a power cut.
     with bags.DatasetWriter(path, SPEC, resume=True) as writer:
@@ -418,6 +422,7 @@ def test_resuming_a_part_of_the_datapoints(tmp_path, closes, count):
         writer.append(rows[index], flush=True)
     if closes:
         writer.close()
+    leave_open(writer)
     del writer
     with bags.DatasetWriter(tmp_path / 'a', SPEC, resume=True, truncate_to=count) as writer:
         assert len(writer) == min(count, 4)
@@ -445,6 +450,7 @@ def test_resuming_does_not_take_a_lost_bag_for_an_empty_one(tmp_path, kit):
                                   ['spec.json.123.new']])  # fmt: skip
 def test_resuming_an_incomplete_folder(tmp_path, keep):
     writer = bags.DatasetWriter(tmp_path / 'a', SPEC)
+    leave_open(writer)
     del writer
     for path in (tmp_path / 'a').iterdir():
         if path.name not in keep:

@@ -6,6 +6,7 @@ import pytest
 
 import bags
 from bags import bag
+from tests.dataset.killed import leave_open
 
 SPEC = {'id': 'int(8)', 'note': 'utf8[]', 'packed': 'utf8', 'raw': 'bytes?'}
 
@@ -124,6 +125,7 @@ def test_resumed_datasets_keep_them(tmp_path, close):
         assert list(before) == list(map(row, range(4)))
         if close:
             writer.close()
+        leave_open(writer)
         del writer
         with bags.DatasetWriter(path, SPEC, resume=True, truncate_to=3) as writer:
             for index in range(3, 9):

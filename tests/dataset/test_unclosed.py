@@ -1,0 +1,76 @@
+"""Writers that are neither closed nor used in a `with` block."""
+
+import pytest
+
+import bags
+
+SPEC = {'id': 'int(8)'}
+
+WRITE = """
+import sys, os, bags
+writer = bags.{kind}(sys.argv[1], {{'id': 'int(8)'}}, {options})
+for index in range(10):
+    writer.append({{'id': index}}, flush=False)
+{end}
+"""
+
+
+def ids(path):
+    with bags.open(path) as dataset:
+        assert dataset.unfinished
+        return [row['id'] for row in dataset]
+
+
+@pytest.mark.parametrize(
+    ('kind', 'options'), [('DatasetWriter', ''), ('ShardedDatasetWriter', 'shard_length=4')]
+)
+@pytest.mark.parametrize(
+    'end',
+    [
+        '',
+        'import threading; writer.cycle = writer',
+        'bags.writer = writer',
+        'try: 1 / 0\nexcept ZeroDivisionError: sys.exit(0)',
+    ],
+)
+def test_a_script_that_ends_keeps_its_datapoints(tmp_path, kit, kind, options, end):
+    kit.python(WRITE.format(kind=kind, options=options, end=end), tmp_path / 'a')
+    assert ids(tmp_path / 'a') == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ('kind', 'options'), [(bags.DatasetWriter, {}), (bags.ShardedDatasetWriter, {'shard_length': 4})]
+)
+def test_a_writer_that_is_dropped_keeps_its_datapoints(tmp_path, kind, options):
+    writer = kind(tmp_path / 'a', SPEC, **options)
+    for index in range(10):
+        writer.append({'id': index}, flush=False)
+    del writer
+    assert ids(tmp_path / 'a') == list(range(10))
+    with kind(tmp_path / 'a', SPEC, resume=True, **options) as writer:
+        assert len(writer) == 10
+    assert not bags.open(tmp_path / 'a').unfinished
+
+
+def test_a_replacement_that_is_dropped_leaves_the_old_dataset(tmp_path, kit):
+    path = kit.fill(tmp_path / 'a', [{'id': 7}], SPEC)
+    for kind in (bags.DatasetWriter, bags.ShardedDatasetWriter):
+        writer = kind(path, SPEC, mode='overwrite')
+        writer.append({'id': 8})
+        del writer
+        with bags.open(path) as dataset:
+            assert [row['id'] for row in dataset] == [7]
+    assert [file.name for file in tmp_path.iterdir()] == ['a']
+
+
+def test_a_forked_process_that_ends_writes_nothing(tmp_path, kit):
+    end = """
+child = os.fork()
+if not child:
+    sys.exit()
+assert os.waitpid(child, 0)[1] == 0
+writer.append({'id': 10})
+"""
+    for kind in ('DatasetWriter', 'ShardedDatasetWriter'):
+        kit.python(WRITE.format(kind=kind, options='', end=end), tmp_path / kind)
+        assert ids(tmp_path / kind) == list(range(11))
