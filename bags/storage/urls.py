@@ -32,6 +32,9 @@ def locate(text: str) -> tuple[str, str]:
     """Returns the scheme of a URL in lower case, and the URL in its usual form.
 
     A local path has the scheme 'file' and stays as it is. In a URL, pathlib may have merged slashes.
+
+    Raises:
+        ValueError: The URL names no bucket or host.
     """
     match = URL.fullmatch(text)
     if match is None or len(match['scheme']) < 2:
@@ -42,6 +45,8 @@ def locate(text: str) -> tuple[str, str]:
     if scheme in SCHEMES and slashes:
         scheme = SCHEMES[scheme]
         path = rest.lstrip('/')
+        if not path and scheme != 'memory':
+            raise ValueError(f'expected {scheme}://… with a bucket or host, got {text!r}')
         # fsspec's memory file system has no buckets: its paths begin with a slash.
         return scheme, f'{scheme}://{"/" if scheme == "memory" else ""}{path.rstrip("/")}'
     if len(slashes) < 2 and not rest.startswith(':'):

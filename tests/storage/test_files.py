@@ -349,6 +349,12 @@ def test_a_colon_alone_makes_no_url(name):
     assert path == os.path.abspath(name)
 
 
+@pytest.mark.parametrize('url', ['s3://', 'S3:/', 'gs:///', 'https://', 'hf://', '/s3:/'])
+def test_a_url_without_a_bucket(url):
+    with pytest.raises(ValueError, match='with a bucket or host, got '):
+        store_for(url)
+
+
 def test_storage_that_is_not_supported():
     with pytest.raises(ValueError, match='not supported'):
         store_for('unheard://bucket/x.bag')
