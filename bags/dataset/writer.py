@@ -36,8 +36,8 @@ class DatasetWriter(BaseWriter):
     """Writes a dataset folder. For one thread at a time; a second writer of the folder is refused.
 
     A `with` block that ends by an exception keeps the datapoints so far and leaves the dataset unfinished, as
-    a killed process does: readers, `bags.info` and `bags.verify` say so, `resume=True` continues it. So does a
-    writer to a local folder that is never closed, when it is deleted or the process ends.
+    a killed process does: readers, `bags.info` and `bags.verify` say so, `resume=True` continues it. A writer
+    to a local folder that is never closed does the same when it is deleted or the process ends.
 
     Args:
         directory: The folder; created, with those above it. An empty one may exist.
