@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -220,9 +220,7 @@ class BagAppender:
         self.count, self.end = len(ends), int(ends[-1]) if len(ends) else 0
         return ends
 
-    def append(
-        self, chunks: Iterable[Chunk], sizes: Any, pending: list[Any], frames: Sequence[bytes] = ()
-    ) -> None:
+    def append(self, chunks: Iterable[Chunk], sizes: Any, pending: list[Any]) -> None:
         """Writes stored records and their limits.
 
         After an error there are those records whose limits were written, since readers may have seen them.
@@ -231,31 +229,26 @@ class BagAppender:
             chunks: The bytes of the records.
             sizes: Bytes of each record; None for one record of all bytes.
             pending: The buffer of these records, which leave it when they count as written.
-            frames: The stored records one by one, if the caller has them: to compute checksums.
         """
         table = np.empty(0, '<i8')
-        sums = b''
         try:
-            if self._sums is None or frames:
+            if self._sums is None:
                 for source, size in chunks:
                     self._write_sentinel(self._data.size + size)
                     if isinstance(source, list):
                         self._data.write(source)
                     else:
                         self._data.copy(source, size)
-                if self._sums is not None:
-                    sums = table_of(map(digest_function(), frames))
             else:
                 pieces = self._write_pieces(chunks)
-                sums = table_of(digests_of(pieces, None if sizes is None else sizes.tolist()))
+                digests = digests_of(pieces, None if sizes is None else sizes.tolist())
+                self._sums.write([table_of(digests)])
             if sizes is None:
                 table = np.array([self._data.size], '<i8')
             else:
                 table = np.cumsum(sizes, dtype='<i8')
                 table += self.end
             count, end = self.count + len(table), int(table[-1])
-            if self._sums is not None:
-                self._sums.write([sums])
             self._limits.write([table.tobytes()])
             # In one statement: Ctrl-C cannot come in between.
             self.count, self.end, pending[:] = count, end, ()
@@ -270,9 +263,13 @@ class BagAppender:
         """Writes chunks; yields every piece of them that was written."""
         for source, size in chunks:
             self._write_sentinel(self._data.size + size)
-            for piece in source if isinstance(source, list) else read_pieces(source, size):
-                self._data.write([piece])
-                yield piece
+            if isinstance(source, list):
+                self._data.write(source)
+                yield from source
+            else:
+                for piece in read_pieces(source, size):
+                    self._data.write([piece])
+                    yield piece
 
     def _roll_back(self) -> None:
         """Drops the bytes of a failed write. The sentinel stays."""

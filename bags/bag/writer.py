@@ -196,7 +196,7 @@ class Writer:
             sizes = np.fromiter(map(len, frames), np.int64, len(frames))
             total = int(sizes.sum())
             buffers = [b''.join(frames)] if total < JOIN_BYTES * len(frames) else frames
-            self._bag.append([(buffers, total)], sizes, records, frames)
+            self._bag.append([(buffers, total)], sizes, records)
         self.buffered = 0
 
     def close(self) -> None:
