@@ -7,6 +7,7 @@ import errno
 import functools
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -306,6 +307,11 @@ class DatasetWriter(BaseWriter):
         finally:
             self._lock.release()
             self._closed = True
+
+    def __del__(self) -> None:
+        super().__del__()
+        if not self._closed and self._process == os.getpid():  # To an object store.
+            warnings.warn(f'{self!r} was not closed: its datapoints are lost', RuntimeWarning, stacklevel=1)
 
     def _discard(self) -> None:
         while self._bags:

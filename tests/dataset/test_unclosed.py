@@ -1,5 +1,7 @@
 """Writers that are neither closed nor used in a `with` block."""
 
+import gc
+
 import pytest
 
 import bags
@@ -74,3 +76,18 @@ writer.append({'id': 10})
     for kind in ('DatasetWriter', 'ShardedDatasetWriter'):
         kit.python(WRITE.format(kind=kind, options='', end=end), tmp_path / kind)
         assert ids(tmp_path / kind) == list(range(11))
+
+
+def collect(objects):
+    objects.clear()
+    gc.collect()
+
+
+@pytest.mark.parametrize('kind', [bags.DatasetWriter, bags.ShardedDatasetWriter])
+def test_a_writer_to_an_object_store_warns(kind):
+    writer = [kind(f'memory://unclosed/{kind.__name__}', SPEC)]
+    writer[0].append({'id': 0})
+    message = '1 datapoints, open. was not closed: its datapoints are lost'
+    with pytest.warns(RuntimeWarning, match=message) as seen:
+        collect(writer)
+    assert len(seen) == 1
