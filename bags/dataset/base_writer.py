@@ -136,9 +136,10 @@ class BaseWriter(ABC):
 
 @atexit.register
 def _abandon_open_writers() -> None:
-    # Later, what a writer needs may be finalized before it.
-    for writer in list(_open_writers.values()):
-        writer.__del__()
+    # Later, what a writer needs may be finalized before it. All are called, even if one raises.
+    with contextlib.ExitStack() as stack:
+        for writer in reversed(list(_open_writers.values())):
+            stack.callback(writer.__del__)
 
 
 # Replacing a local dataset: a new one is written beside it, then takes its place by renaming.

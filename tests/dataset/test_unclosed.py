@@ -30,7 +30,7 @@ def ids(path):
     'end',
     [
         '',
-        'import threading; writer.cycle = writer',
+        'writer.cycle = writer',
         'bags.writer = writer',
         'try: 1 / 0\nexcept ZeroDivisionError: sys.exit(0)',
     ],
@@ -91,3 +91,16 @@ def test_a_writer_to_an_object_store_warns(kind):
     with pytest.warns(RuntimeWarning, match=message) as seen:
         collect(writer)
     assert len(seen) == 1
+
+
+def test_an_error_of_one_writer_does_not_keep_others_open(tmp_path, kit):
+    code = """
+import atexit, sys
+atexit.register(lambda: print(len(bags.open(sys.argv[1]))))  # Runs last.
+import bags, warnings
+warnings.simplefilter('error')  # The first writer raises.
+writers = [bags.DatasetWriter(path, {'id': 'int(8)'}) for path in ('memory://unclosed/error', sys.argv[1])]
+for writer in writers:
+    writer.append({'id': 0}, flush=False)
+"""
+    assert kit.python(code, tmp_path / 'a') == b'1\n'
