@@ -16,7 +16,7 @@ __all__ = ['Int64s', 'as_indices', 'check_index', 'offsets_of', 'split_by_bytes'
 Int64s = npt.NDArray[np.int64]
 
 _BOOLS = frozenset((bool, np.bool_))
-_MASK = 'indices: expected integers, got a mask of bools; numpy.flatnonzero makes indices of it'
+_MASK = 'expected integers, got a mask of bools; numpy.flatnonzero makes indices of it'
 
 
 def check_index(index: Any, count: int) -> int:
@@ -35,8 +35,13 @@ def check_index(index: Any, count: int) -> int:
     return number + count if number < 0 else number
 
 
-def as_indices(indices: Iterable[SupportsIndex], count: int) -> Int64s:
+def as_indices(indices: Iterable[SupportsIndex], count: int, name: str = 'indices') -> Int64s:
     """Returns indices as an int64 array in `range(count)`; negative ones count from the end.
+
+    Args:
+        indices: The indices.
+        count: Number of items.
+        name: The argument, for errors.
 
     Raises:
         TypeError: An index is not an integer; a mask of bools is refused too.
@@ -45,43 +50,43 @@ def as_indices(indices: Iterable[SupportsIndex], count: int) -> Int64s:
     if isinstance(indices, range):
         if indices and not all(-count <= end < count for end in (indices[0], indices[-1])):
             place = next(place for place, index in enumerate(indices) if not -count <= index < count)
-            raise IndexError(f'indices[{place}] = {indices[place]} out of range [{-count}, {count})')
+            raise IndexError(f'{name}[{place}] = {indices[place]} out of range [{-count}, {count})')
         chosen = np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
     elif isinstance(indices, np.ndarray):
         if indices.dtype == bool and indices.ndim == 1 and len(indices):
-            raise TypeError(_MASK)
+            raise TypeError(f'{name}: {_MASK}')
         if indices.ndim != 1 or (indices.dtype.kind not in 'iu' and len(indices)):
             raise TypeError(
-                f'indices: expected one dimension of integers, '
+                f'{name}: expected one dimension of integers, '
                 f'got {indices.ndim} dimensions of {indices.dtype}'
             )
         if indices.dtype == np.uint64:
-            _check_range(indices, 0, count)  # Before large numbers become negative ones.
+            _check_range(indices, 0, count, name)  # Before large numbers become negative ones.
         chosen = indices.astype(np.int64, copy=False)
     else:
         if isinstance(indices, str | bytes | bytearray | memoryview | slice):
-            raise TypeError(f'indices: expected integers, got {type(indices).__name__}')
+            raise TypeError(f'{name}: expected integers, got {type(indices).__name__}')
         try:
             # 12 ns an index of a list; numpy's own conversion takes 40.
             chosen = np.frombuffer(array('q', indices), np.int64)  # type: ignore[type-var]
         except OverflowError:
-            raise IndexError(f'indices: one of more than 64 bits, out of range [{-count}, {count})') from None
+            raise IndexError(f'{name}: one of more than 64 bits, out of range [{-count}, {count})') from None
         except TypeError as exc:
-            raise TypeError(f'indices: expected integers ({exc})') from None
+            raise TypeError(f'{name}: expected integers ({exc})') from None
         if isinstance(indices, list) and any(map(_BOOLS.__contains__, map(type, indices[:2]))):
-            raise TypeError(_MASK)
+            raise TypeError(f'{name}: {_MASK}')
     # Seen as unsigned, negative numbers are larger than any count: one comparison is mostly enough.
     if len(chosen) and int(np.maximum.reduce(chosen.view(np.uint64))) >= count:
-        _check_range(chosen, -count, count)
+        _check_range(chosen, -count, count, name)
         chosen = np.where(chosen < 0, chosen + count, chosen)
     return chosen
 
 
-def _check_range(indices: npt.NDArray[Any], start: int, stop: int) -> None:
+def _check_range(indices: npt.NDArray[Any], start: int, stop: int, name: str) -> None:
     bad = (indices < start) | (indices >= stop)
     if np.count_nonzero(bad):
         place = int(bad.argmax())
-        raise IndexError(f'indices[{place}] = {indices[place]} out of range [{-stop}, {stop})')
+        raise IndexError(f'{name}[{place}] = {indices[place]} out of range [{-stop}, {stop})')
 
 
 def offsets_of(counts: Int64s) -> Int64s:

@@ -27,6 +27,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from bags.formats.arrays import as_array
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import best_stream, import_av, open_container
 from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_count, check_value_size, parse_int
@@ -71,7 +72,7 @@ def _samples_and_rate(value: Any, *dtypes: str, max_channels: int) -> tuple[Samp
     """
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise TypeError(f'expected a pair of samples and rate, got {type(value).__name__}')
-    samples = np.asarray(value[0])
+    samples = as_array(value[0])
     if samples.dtype.name not in dtypes:
         raise TypeError(f'expected samples of {" or ".join(dtypes)}, got {samples.dtype}')
     samples = samples[:, None] if samples.ndim == 1 else samples

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from bags.formats.arrays import as_array
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import best_stream, import_av, open_container
 from bags.formats.pixels import PIXEL_OPTIONS, PixelConverter, PixelOptions, Pixels, frame_kind
@@ -169,12 +170,12 @@ def decode_mkv(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixe
 def checked_frames(value: Any) -> Iterator[Frames]:
     """Yields the frames of an array or an iterable, each checked."""
     if isinstance(value, np.ndarray) or not isinstance(value, Iterable):
-        value = np.asarray(value)
+        value = as_array(value)
         if value.ndim != 4:
             raise ValueError(f'expected frames of shape (time, height, width, 3), got {value.shape}')
     shape = None
     for item in value:
-        frame = np.asarray(item)
+        frame = as_array(item)
         if frame.dtype != np.uint8:
             raise TypeError(f'expected frames of uint8, got {frame.dtype}')
         if frame.ndim != 3 or frame.shape[2] != 3 or frame.size == 0:

@@ -141,7 +141,7 @@ class Loader:
         if per == 'datapoint' and transform is None:
             raise ValueError("per='datapoint': expected a transform")
         self.per, self.on_error = per, on_error
-        left_out = as_indices(skip, len(dataset))
+        left_out = as_indices(skip, len(dataset), 'skip')
         self._left_out = {index: Skipped(index, None, 'in skip') for index in left_out.tolist()}
         self._unreadable: dict[int, Skipped] = dict(self._left_out)
         """Datapoints that could not be read or are to be left out, by index."""

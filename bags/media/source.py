@@ -61,7 +61,9 @@ class FileSource:
 
 
 def _as_source(value: Any) -> Source:
-    if isinstance(value, str | os.PathLike | bytes | bytearray | memoryview):
+    if isinstance(value, str | os.PathLike):
+        return FileSource(os.path.abspath(value))
+    if isinstance(value, bytes | bytearray | memoryview):
         return FileSource(value)
     if isinstance(value, Source):
         return value

@@ -122,6 +122,13 @@ def test_opus_bitrate(sound):
 
 
 @pytest.mark.parametrize('word', ['wav', 'flac', 'opus'])
+def test_masked_samples_are_refused(word):
+    samples = np.ma.masked_equal(np.arange(480, dtype=np.int16), 3)
+    with pytest.raises(ValueError, match='expected an array without masked elements'):
+        encoders[word]((samples, 48_000))
+
+
+@pytest.mark.parametrize('word', ['wav', 'flac', 'opus'])
 def test_other_values(word):
     good = np.zeros((10, 1), np.int16)
     for value in (good, (good,), (good, 8000, 1), None, 5, {'samples': good}, (good, 8000.0), (good, '8000')):

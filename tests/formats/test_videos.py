@@ -130,6 +130,14 @@ def test_no_frame(word):
 
 
 @pytest.mark.parametrize('word', WORDS)
+def test_masked_frames_are_refused(word, film):
+    masked = np.ma.masked_array(film, film > film.mean())
+    for value in (masked, list(masked)):
+        with pytest.raises(ValueError, match='expected an array without masked elements'):
+            encoders[word](value)
+
+
+@pytest.mark.parametrize('word', WORDS)
 def test_other_values(word, film):
     with pytest.raises(TypeError, match='uint8'):
         encoders[word](film.astype(np.float32))

@@ -194,8 +194,8 @@ def test_datapoints_to_leave_out(dataset, workers):
     assert ids(loader) == [index for batch in whole[1:] for index in batch if index not in gone]
     replaced = bags.Loader(dataset, 8, fields='id', seed=1, skip=out, on_error='replace', **workers)
     assert sorted(set(ids(replaced))) == sorted({*range(COUNT)} - gone)
-    for wrong, error in (([COUNT], IndexError), ([1.5], TypeError)):
-        with pytest.raises(error, match='indices'):
+    for wrong, error in (([COUNT], IndexError), ([1.5], TypeError), ([True], TypeError)):
+        with pytest.raises(error, match='skip'):
             bags.Loader(dataset, 8, skip=wrong)
 
 

@@ -262,6 +262,14 @@ def test_several_times_at_once():
             video.at(wrong)
 
 
+def test_a_relative_path_is_that_of_when_it_was_made(tmp_path, monkeypatch):
+    (tmp_path / 'film.mp4').write_bytes(example('open groups')[0])
+    monkeypatch.chdir(tmp_path)
+    video = Video('film.mp4')
+    monkeypatch.chdir('/')
+    assert len(video) == len(Video(tmp_path / 'film.mp4'))
+
+
 def test_it_says_how_long_it_is(tmp_path):
     (tmp_path / 'film.mp4').write_bytes(example('open groups')[0])
     text = repr(Video(tmp_path / 'film.mp4'))
