@@ -11,11 +11,10 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ['Int64s', 'as_indices', 'check_index', 'offsets_of', 'split_by_bytes']
+__all__ = ['Int64s', 'as_indices', 'as_integers', 'check_index', 'offsets_of', 'split_by_bytes']
 
 Int64s = npt.NDArray[np.int64]
 
-_BOOLS = frozenset((bool, np.bool_))
 _MASK = 'expected integers, got a mask of bools; numpy.flatnonzero makes indices of it'
 
 
@@ -33,6 +32,26 @@ def check_index(index: Any, count: int) -> int:
     if not -count <= number < count:
         raise IndexError(f'index {number} out of range [{-count}, {count})')
     return number + count if number < 0 else number
+
+
+def as_integers(values: Iterable[SupportsIndex], name: str) -> list[int]:
+    """Returns integers as a list.
+
+    Raises:
+        TypeError: One is not an integer, or is a bool; names the argument, `name`.
+    """
+    found = list(values)
+    if any(map(_is_bool, found)):
+        raise TypeError(f'{name}: {_MASK}')
+    try:
+        return list(map(operator.index, found))
+    except TypeError as exc:
+        raise TypeError(f'{name}: expected integers ({exc})') from None
+
+
+def _is_bool(value: Any) -> bool:
+    # `operator.index` takes bools, also the elements of masks of PyTorch.
+    return type(value) is bool or 'bool' in str(getattr(value, 'dtype', ''))
 
 
 def as_indices(indices: Iterable[SupportsIndex], count: int, name: str = 'indices') -> Int64s:
@@ -66,15 +85,17 @@ def as_indices(indices: Iterable[SupportsIndex], count: int, name: str = 'indice
     else:
         if isinstance(indices, str | bytes | bytearray | memoryview | slice):
             raise TypeError(f'{name}: expected integers, got {type(indices).__name__}')
+        if not isinstance(indices, list):
+            indices = list(indices)
+        if any(map(_is_bool, indices[:2])):
+            raise TypeError(f'{name}: {_MASK}')
         try:
             # 12 ns an index of a list; numpy's own conversion takes 40.
-            chosen = np.frombuffer(array('q', indices), np.int64)  # type: ignore[type-var]
+            chosen = np.frombuffer(array('q', indices), np.int64)
         except OverflowError:
             raise IndexError(f'{name}: one of more than 64 bits, out of range [{-count}, {count})') from None
         except TypeError as exc:
             raise TypeError(f'{name}: expected integers ({exc})') from None
-        if isinstance(indices, list) and any(map(_BOOLS.__contains__, map(type, indices[:2]))):
-            raise TypeError(f'{name}: {_MASK}')
     # Seen as unsigned, negative numbers are larger than any count: one comparison is mostly enough.
     if len(chosen) and int(np.maximum.reduce(chosen.view(np.uint64))) >= count:
         _check_range(chosen, -count, count, name)

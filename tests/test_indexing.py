@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.indexing import as_indices, check_index, offsets_of, split_by_bytes
+from bags.indexing import as_indices, as_integers, check_index, offsets_of, split_by_bytes
 
 COUNT = 5
 KINDS = {
@@ -85,3 +85,25 @@ def test_parts_cover_every_range():
         found = list(split_by_bytes(start, stop, size, lambda index: index * index))
         assert [index for a, b, _ in found for index in range(a, b)] == list(range(start, stop))
         assert all(a < b for a, b, _ in found)
+
+
+class Mask:
+    """Iterates over elements with a dtype, as masks of PyTorch do."""
+
+    def __iter__(self):
+        return iter([np.array(True), np.array(False)])
+
+
+@pytest.mark.parametrize(
+    'mask', [[False, True], (False, True), (each for each in (False, True)), [np.False_, np.True_], Mask()]
+)
+def test_masks_are_refused_in_every_form(mask):
+    with pytest.raises(TypeError, match='indices: expected integers, got a mask'):
+        as_indices(mask, COUNT)
+
+
+def test_integers():
+    assert as_integers(iter([np.int8(3), -1]), 'items') == [3, -1]
+    for wrong in ([1, True], np.array([True]), [1.0], ['1']):
+        with pytest.raises(TypeError, match='items: expected integers'):
+            as_integers(wrong, 'items')

@@ -11,7 +11,7 @@ import numpy as np
 
 from bags.dataset.batch import spread
 from bags.dataset.spec import Spec
-from bags.indexing import Int64s
+from bags.indexing import Int64s, as_integers
 
 __all__ = [
     'AUDIO_WORDS',
@@ -162,7 +162,7 @@ def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 
         return FrameSelection(slice(*bounds))
     if stop is not None or isinstance(start, str | bytes):
         raise TypeError(f'frames: expected integers, or a list of them, got {start!r}')
-    return FrameSelection([operator.index(number) for number in start])
+    return FrameSelection(as_integers(start, 'frames'))
 
 
 def _as_items(name: str, items: Any, spec: Spec) -> Items:
@@ -176,7 +176,7 @@ def _as_items(name: str, items: Any, spec: Spec) -> Items:
             f'field {name!r} of type {spec[name].text} is not a sequence: expected {expected}, got {items!r}'
         )
     if isinstance(items, list | tuple | np.ndarray):
-        return [operator.index(item) for item in items]
+        return as_integers(items, f'field {name!r}')
     raise TypeError(
         f'field {name!r}: expected True, False, a range, a slice or a list of items, got {items!r}'
     )
