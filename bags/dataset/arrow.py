@@ -196,6 +196,8 @@ def _elements(flat: npt.NDArray[Any]) -> pa.Array:
         return pa.Array.from_buffers(wanted, len(flat), [None], children=[numbers])
     if pa.types.is_fixed_size_binary(wanted):
         return pa.Array.from_buffers(wanted, len(flat), [None, pa.py_buffer(flat.view(np.uint8))])
+    if dtype.kind in 'SU':
+        return pa.array(flat.tolist(), wanted)  # From an array, texts end at their first NUL.
     return pa.array(flat, wanted)
 
 

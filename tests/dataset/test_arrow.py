@@ -375,3 +375,11 @@ for read in (lambda: bags.open(sys.argv[1]).to_arrow(), lambda: bags.open(sys.ar
         print(exc)
 """
     assert kit.python(code, path).decode().count("pip install 'bags[arrow]'") == 2
+
+
+def test_texts_of_arrays_keep_nul(tmp_path):
+    data = np.array([b'a\0b', b'\0c', b'd\0', b''], 'S3')
+    for name, values in (('bytes', data), ('texts', data.astype('U3'))):
+        bags.from_numpy({'x': values}, tmp_path / name, progress=False)
+        with bags.open(tmp_path / name) as dataset:
+            assert pa.table(dataset)['x'].to_pylist() == values.tolist()
