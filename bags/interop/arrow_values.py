@@ -28,13 +28,14 @@ def values_of(column: pa.Array, kind: FieldType) -> list[Any]:
 
     In place of a value that is not of the type is the error that says why.
     """
-    pa = import_pyarrow()
+    import pyarrow.compute as pc
+
     column = _decoded(column)
     if not kind.sequence:
         return _items(column, kind)
     if not is_list(column.type):
         return _each(column, _refuse_item)
-    lengths = pa.compute.list_value_length(column).to_pylist()
+    lengths = pc.list_value_length(column).to_pylist()
     items = _items(_decoded(column.flatten()), kind)
     values: list[Any] = []
     start = 0
@@ -62,8 +63,10 @@ def _decoded(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         return _decoded(column.dictionary_decode())
     if pa.types.is_run_end_encoded(column.type):
-        return _decoded(pa.compute.run_end_decode(column))
-    if is_list(column.type):  # Of a fixed size or views: as lists, whose nulls have no items.
+        import pyarrow.compute as pc
+
+        return _decoded(pc.run_end_decode(column))
+    if pa.types.is_fixed_size_list(column.type):  # As lists, whose nulls have no items.
         return column.cast(pa.large_list(column.type.value_type))
     return column
 
@@ -151,7 +154,8 @@ def _arrays(column: pa.Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> l
     """Returns lists of lists as arrays; None where they differ in shape, but for the first length."""
     if -1 in shape[1:]:
         return None
-    pa = import_pyarrow()
+    import pyarrow.compute as pc
+
     present = column.is_valid().to_numpy(zero_copy_only=False)
     level = column.drop_null()
     count, sizes = len(level), None
@@ -161,7 +165,7 @@ def _arrays(column: pa.Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> l
     for place, length in enumerate(lengths):
         if not is_list(level.type) or level.null_count:
             return None
-        found = pa.compute.list_value_length(level).to_numpy(zero_copy_only=False)
+        found = pc.list_value_length(level).to_numpy(zero_copy_only=False)
         if length == -1 and not place:
             sizes = found
         elif (found != length).any():

@@ -479,3 +479,24 @@ with bags.open(sys.argv[2]) as dataset:
     print(dataset.to_arrow().read_all().num_rows)
 """
     assert kit.python(code, tmp_path / 'plain.parquet', tmp_path / 'out').decode() == '2\n'
+
+
+@pytest.mark.parametrize('make', [pa.list_view, pa.large_list_view])
+def test_views_of_lists(make, tmp_path):
+    one, nested = make(pa.int32()), make(make(pa.int32()))
+    shared = pa.ListViewArray.from_arrays(pa.array([2, 0, 0]), pa.array([1, 2, 1]), pa.array([10, 20, 30]))
+    columns = [
+        pa.array([[1], [2, 3], []], one), pa.array([[1], None, [], [2]], one), shared,
+        pa.array([['a'], ['b', 'c']], make(pa.string())), pa.array([[[1], []], [[2, 3]]], nested),
+        pa.array([[[1], []], [[2, 3]]], pa.list_(one)), pa.array([[0], [1], [2, 3], []], one)[1:],
+    ]  # fmt: skip
+    for number, column in enumerate(columns):
+        with ipc.new_file(tmp_path / 'a.arrow', pa.schema([('x', column.type)])) as file:
+            file.write_table(pa.table({'x': column}))
+        bags.convert(tmp_path / 'a.arrow', tmp_path / f'{number}', progress=False)
+        with bags.open(tmp_path / f'{number}') as dataset:
+            found = [
+                row['x'] if row['x'] is None else [np.asarray(each).tolist() for each in row['x']]
+                for row in dataset
+            ]
+        assert found == column.to_pylist()
