@@ -17,6 +17,9 @@ from bags.interop.source import list_paths, reading
 __all__ = ['HDF5Source', 'open_source']
 
 MAX_MASK_BYTES = 1 << 20
+MAX_NAMES = 1 << 20
+MAX_DEPTH = 64
+"""Of the groups and datasets in a file: links can make them more than its bytes."""
 
 
 class HDF5Source(ArraySource):
@@ -81,22 +84,35 @@ open_source = HDF5Source
 
 
 def _datasets(group: Any) -> dict[str, Any]:
-    """Returns the datasets below a group by path; links to elsewhere are not visited.
+    """Returns the datasets below a group by path; links out of the file or to groups above are left out.
 
     Raises:
-        SourceError: The values of one are in another file.
+        SourceError: The values of one are in another file, or they are too many.
     """
     import h5py
 
     found: dict[str, Any] = {}
+    visited = 0
 
-    def visit(name: str, value: Any) -> None:
-        if isinstance(value, h5py.Dataset) and value.shape is not None:
-            if value.external or value.is_virtual:
-                raise ValueError(f'expected values in this file, {value.name!r} refers to others')
-            found[name] = value
+    def visit(above: list[Any], prefix: str) -> None:
+        nonlocal visited
+        for name in above[-1]:
+            visited += 1
+            if visited > MAX_NAMES or len(above) > MAX_DEPTH:
+                raise ValueError(
+                    f'expected up to {MAX_NAMES} names, {MAX_DEPTH} deep, those behind links too'
+                )
+            if isinstance(above[-1].get(name, getlink=True), h5py.ExternalLink):
+                continue
+            value = above[-1].get(name)
+            if isinstance(value, h5py.Group) and value not in above:
+                visit([*above, value], f'{prefix}{name}/')
+            elif isinstance(value, h5py.Dataset) and value.shape is not None:
+                if value.external or value.is_virtual:
+                    raise ValueError(f'expected values in this file, {value.name!r} refers to others')
+                found[prefix + name] = value
 
-    group.visititems(visit)
+    visit([group], '')
     return found
 
 

@@ -148,3 +148,29 @@ def test_large_arrays_are_read_in_parts(tmp_path, monkeypatch):
     with bags.open(tmp_path / 'out') as dataset, h5py.File(GOLDEN / 'aloha/episode_2.hdf5') as file:
         assert np.array_equal(dataset[1]['action'], file['action'][:])
         assert len(dataset[1]['observations.images.cam_high']) == 4
+
+
+def test_links_within_a_file_are_followed(tmp_path):
+    with h5py.File(tmp_path / 'a.h5', 'w') as file:
+        file['data/demo_0/x'] = np.arange(3)
+        file['data/demo_0/hard'] = file['data/demo_0/x']
+        file['data/demo_0/soft'] = h5py.SoftLink('/data/demo_0/x')
+        file['data/demo_0/up'] = h5py.SoftLink('/data/demo_0')
+        file['data/demo_0/nowhere'] = h5py.SoftLink('/none')
+        file['data/demo_1'] = h5py.SoftLink('/data/demo_0')
+    bags.convert(tmp_path / 'a.h5', tmp_path / 'out', progress=False)
+    with bags.open(tmp_path / 'out') as dataset:
+        assert sorted(dataset.spec) == ['__key__', 'hard', 'soft', 'x']
+        assert dataset.column('__key__') == ['demo_0', 'demo_1']
+        assert all(row[name].tolist() == [0, 1, 2] for row in dataset for name in ('x', 'hard', 'soft'))
+
+
+def test_links_that_make_endless_names_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr('bags.interop.sources.hdf5.MAX_NAMES', 1000)
+    with h5py.File(tmp_path / 'a.h5', 'w') as file:
+        for level in range(30):
+            group = file.create_group(f'g{level}')
+            for name in 'ab':
+                group[name] = h5py.SoftLink(f'/g{level + 1}')
+    with pytest.raises(bags.SourceError, match=r'a.h5: .* expected up to 1000 names'):
+        open_source(tmp_path / 'a.h5')
