@@ -235,7 +235,7 @@ def _parse_example(data: bytes) -> Example:
     example: Example = {(False, each.key): [_values(each.value)] for each in message.context.entries}
     for each in message.steps.entries:
         example[True, each.key] = [_values(step) for step in each.value.features]
-    if data and not example:
+    if not example and data not in (b'', b'\n\0'):  # An Example without features.
         raise ValueError('expected a tf.train.Example with features')
     return example
 

@@ -193,3 +193,12 @@ def test_a_missing_package_names_the_extra():
     )
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=False)
     assert "pip install 'bags[tfrecord]'" in done.stderr
+
+
+def test_an_example_without_features_has_no_values(tmp_path):
+    example = b'\n\x0c\n\n\n\x01x\x12\x05\x1a\x03\n\x01\x01'  # {'x': [1]}
+    for number, empty in enumerate((b'', b'\n\0')):
+        (tmp_path / 'a.tfrecord').write_bytes(b''.join(map(record, [example, empty, example])))
+        bags.convert(tmp_path / 'a.tfrecord', tmp_path / f'{number}', progress=False)
+        with bags.open(tmp_path / f'{number}') as dataset:
+            assert [row['x'] for row in dataset] == [1, None, 1]
