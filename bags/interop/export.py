@@ -187,6 +187,11 @@ def _samples(
                 raise SourceError(
                     where, f'two fields would be one file: {", ".join(name for name, _ in files)}'
                 )
+            if not files:
+                detail = (
+                    "expected a file at least, got none: its values are missing (format='parquet' keeps it)"
+                )
+                raise SourceError(f'datapoint {start + position}', detail)
             # An original name is added to the key even if the key ends with it.
             yield key, sorted(files), is_told and len(files) == 1 and not original
             size = sum(len(data) for _, data in files)

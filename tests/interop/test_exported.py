@@ -173,3 +173,12 @@ def test_files_that_are_there_twice_or_missing(name, error, tmp_path):
         tar.addfile(member, io.BytesIO(b'2'))
     with pytest.raises(bags.SourceError, match=rf'000000\.tar: {error}'):
         bags.convert(tmp_path / 'out', tmp_path / 'again')
+
+
+@pytest.mark.parametrize('format', ['webdataset', 'files'])
+def test_a_datapoint_without_files_is_refused(format, tmp_path):
+    with bags.DatasetWriter(tmp_path / 'a', {'caption': 'utf8?', 'words': 'utf8[]'}) as writer:
+        writer.append({'caption': 'one', 'words': []})
+        writer.append({'caption': None, 'words': []})
+    with pytest.raises(bags.SourceError, match='datapoint 1: expected a file at least'):
+        bags.export(tmp_path / 'a', tmp_path / 'b', format=format, progress=False)
