@@ -96,6 +96,9 @@ def folder_checks(
     except CorruptError as exc:
         is_damaged = True
         yield Damage(exc.path, None, exc.record, exc.detail)
+    except ValueError as exc:  # The checksums of refs.bag are missing.
+        is_damaged = True
+        yield Damage(folder.store.join(folder.path, 'refs.bag'), None, None, str(exc).rpartition(': ')[2])
     spec_path = folder.store.join(folder.path, 'spec.json')
     try:
         schema = folder.schema()

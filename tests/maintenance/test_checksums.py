@@ -216,3 +216,11 @@ def test_an_object_store(tmp_path):
     data[2] ^= 4
     filesystem.pipe(f'{path}/000000/note.bag', bytes(data))
     assert len(bags.verify(path, decode=True)) == 1
+
+
+def test_missing_checksums_of_refs_are_damage(tmp_path):
+    write(tmp_path / 'a')
+    os.remove(tmp_path / 'a' / '000000' / 'refs.bag.xxh3')
+    (found,) = bags.verify(tmp_path / 'a')
+    assert os.path.basename(found.path) == 'refs.bag'
+    assert 'has no checksums' in found.detail
