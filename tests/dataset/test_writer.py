@@ -500,3 +500,17 @@ def test_most_records_of_a_folder(tmp_path, monkeypatch, count):
         with pytest.raises(bags.EncodeError, match=r"'words'.*10 records"):
             writer.append({'words': ['x'] * 3})
     assert read(tmp_path / 'a') == [{'words': ['x'] * count}] * (10 // count)
+
+
+def test_an_append_within_an_append_is_refused(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'a', {'id': 'int(8)', 'words': 'utf8[]'}) as writer:
+
+        def words():
+            yield 'a'
+            writer.append({'id': 2, 'words': ['b']})
+
+        with pytest.raises(RuntimeError, match='append is already at work'):
+            writer.append({'id': 1, 'words': words()})
+        writer.append({'id': 3, 'words': ['c']})
+    with bags.open(tmp_path / 'a') as dataset:
+        assert list(dataset) == [{'id': 3, 'words': ['c']}]
