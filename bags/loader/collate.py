@@ -54,7 +54,7 @@ def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int
     Args:
         column: A `Ragged`, or a list of arrays or of lists of numbers; or a batch, for all such columns.
         length: To which length; that of the longest unless given.
-        value: The value to fill up with.
+        value: The value to fill up with; 0, the default, stands for the empty text in texts.
         multiple: Rounds the length up to a multiple of this.
 
     Returns:
@@ -73,7 +73,9 @@ def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int
         where = f'at {int(lengths.argmax())} of the batch'
         raise ValueError(f'pad: expected sequences of at most {length} items, got {longest} {where}')
     width = -(-(longest if length is None else length) // multiple) * multiple
-    values = np.full((len(ragged), width, *ragged.values.shape[1:]), value, ragged.values.dtype)
+    dtype = ragged.values.dtype
+    fill = '' if dtype.kind in 'SU' and value == 0 else value
+    values = np.full((len(ragged), width, *ragged.values.shape[1:]), fill, dtype)
     values[np.arange(width) < lengths[:, None]] = ragged.values
     return Padded(values, lengths.astype(np.int32))
 

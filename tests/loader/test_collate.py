@@ -100,3 +100,8 @@ def test_stacking_equals_numpy_and_copies_no_ragged():
     assert bags.stack(empty).shape == (3, 0, 2)
     other = np.arange(12).reshape(3, 4)
     assert np.array_equal(bags.stack([values[0], other]), np.stack([values[0], other]))
+
+
+def test_pad_fills_texts_with_the_empty_text():
+    assert bags.pad([['zero'], ['0', 'one']]).values.tolist() == [['zero', ''], ['0', 'one']]
+    assert bags.pad([['a'], []], value='-').values.tolist() == [['a'], ['-']]
