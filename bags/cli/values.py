@@ -17,7 +17,16 @@ from bags.dataset.spec import FieldType
 from bags.errors import BagsError
 from bags.formats.signatures import DEMUXERS, EXTENSIONS, FORMATS, HEAD_BYTES, identify
 
-__all__ = ['Shown', 'is_undecoded', 'media_info', 'open_records', 'open_to_show', 'show_file', 'show_value']
+__all__ = [
+    'Shown',
+    'is_undecoded',
+    'media_info',
+    'open_records',
+    'open_to_show',
+    'show_file',
+    'show_value',
+    'to_json',
+]
 
 UNDECODED = frozenset([*FORMATS, 'image', 'video', 'audio', 'bytes'])
 """Words whose records are described by their headers instead of decoded."""
@@ -63,7 +72,7 @@ def show_value(dataset: Dataset, index: int, field: str) -> Shown:
             if kind.sequence:
                 return _show_items(dataset, index, field)
             value = dataset[index, field][field]
-            return Shown(_cut_off(_as_text(value)), _as_json(value))
+            return Shown(_cut_off(_as_text(value)), to_json(value))
         if kind.sequence and dataset[index, {field: range(0)}][field] is None:
             return Shown('None', None)
         found = [show_file(file) for file in itertools.islice(open_records(dataset, index, field), MAX_ITEMS)]
@@ -86,7 +95,7 @@ def _show_items(dataset: Dataset, index: int, field: str) -> Shown:
     text = _listed(count, list(map(_as_text, head if is_short else head[:MAX_ITEMS])))
     if isinstance(head, np.ndarray) and count > (len(head) if is_short else MAX_ITEMS):
         text += f', range{range_of}' if (range_of := _range_text(dataset[index, field][field])) else ''
-    items = [_as_json(item) for item in head]
+    items = [to_json(item) for item in head]
     return Shown(
         _cut_off(text), items if count == len(items) else {'items': count, 'first': items[:MAX_ITEMS]}
     )
@@ -245,21 +254,21 @@ def _range_text(value: np.ndarray) -> str:
     return text if finite.size == value.size else f'{text}, {value.size - finite.size:,} not finite'
 
 
-def _as_json(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """Returns a value in types of JSON; numbers that JSON does not have, such as NaN, are strings."""
     if isinstance(value, np.ndarray):
         made: dict[str, Any] = {'dtype': str(value.dtype), 'shape': list(value.shape)}
         if value.size <= MAX_NUMBERS and value.dtype.kind in 'biufU':
             if value.dtype.kind == 'f':  # As short as its own precision allows: 0.1, not 0.10000000149011612.
                 value = np.array([float(str(number)) for number in value.ravel()]).reshape(value.shape)
-            made['values'] = _as_json(value.tolist())
+            made['values'] = to_json(value.tolist())
         return made
     if isinstance(value, np.generic):
-        return _as_json(float(str(value)) if value.dtype.kind == 'f' else value.item())
+        return to_json(float(str(value)) if value.dtype.kind == 'f' else value.item())
     if isinstance(value, dict):
-        return {str(key): _as_json(part) for key, part in value.items()}
+        return {str(key): to_json(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_json(part) for part in value]
+        return [to_json(part) for part in value]
     if isinstance(value, bytes | bytearray | memoryview):
         return _show_bytes(bytes(value[:RECORD_HEAD]), len(value)).json
     if isinstance(value, float) and not math.isfinite(value):

@@ -421,3 +421,9 @@ def test_overwrite_and_metadata(tmp_path, run, monkeypatch):
     assert bags.open('y').metadata['robot'] == 'arm 7'
     assert 'min  median' in run('statistics', 'x', '--fields', 'id').stdout
     assert run('statistics', 'x', '--fields', 'nope', code=2)
+
+
+def test_statistics_without_values_as_json(tmp_path, run):
+    with bags.DatasetWriter(tmp_path / 'a', {'x': 'float(4)?'}) as writer:
+        writer.append({'x': None})
+    assert json.loads(run('statistics', str(tmp_path / 'a'), '--json').stdout)['x']['mean'] == 'nan'

@@ -136,9 +136,10 @@ def statistics(
         names = parse_fields(fields, dataset.spec)
     found = bags.statistics(path, names, samples=samples)
     if json:
+        from bags.cli.values import to_json
         from bags.maintenance.statistics import as_json
 
-        print_json({name: as_json(each) for name, each in found.items()})
+        print_json(to_json({name: as_json(each) for name, each in found.items()}))
         return
     rows: list[list[str]] = []
     for name, each in found.items():
