@@ -215,7 +215,9 @@ def _convert(value: Any, dtype: np.dtype[Any]) -> Array:
     if array.dtype == dtype:
         return array
     same = array.dtype.newbyteorder('=') == dtype.newbyteorder('=')
-    if same or (not hasattr(value, 'dtype') and (array.size == 0 or _fits(array, dtype))):
+    # NumPy's scalars of text are as long as their text, whatever the array they are of.
+    has_dtype = hasattr(value, 'dtype') and not isinstance(value, np.character)
+    if same or (not has_dtype and (array.size == 0 or _fits(array, dtype))):
         try:
             with np.errstate(over='raise'):
                 converted = array.astype(dtype)

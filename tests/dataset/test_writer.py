@@ -514,3 +514,13 @@ def test_an_append_within_an_append_is_refused(tmp_path):
         writer.append({'id': 3, 'words': ['c']})
     with bags.open(tmp_path / 'a') as dataset:
         assert list(dataset) == [{'id': 3, 'words': ['c']}]
+
+
+@pytest.mark.parametrize('values', [np.array(['a', 'abcd', ''], 'U4'), np.array([b'a', b'abcd', b''], 'S4')])
+def test_sequences_of_texts_of_arrays(tmp_path, values):
+    with bags.DatasetWriter(tmp_path / 'a', {'x': f'array({values.dtype.str[1:]})[]'}) as writer:
+        writer.append({'x': values})
+        with pytest.raises(bags.EncodeError, match='expected an array of'):
+            writer.append({'x': np.array([values[1] * 2])})
+    with bags.open(tmp_path / 'a') as dataset:
+        assert np.array_equal(dataset[0]['x'], values)
