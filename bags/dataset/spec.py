@@ -18,6 +18,7 @@ __all__ = [
     'Spec',
     'check_names',
     'dump_spec',
+    'is_reserved',
     'load_spec',
     'parse_spec',
     'parse_type',
@@ -103,11 +104,17 @@ def check_names(spec: Spec) -> None:
                 name, 'a letter or _, then letters, digits and any of _ . -, and no dot at the end', name
             )
         folded = name.casefold()
-        if folded == 'refs' or folded.startswith('limits.') or folded.split('.')[0] in DEVICES:
+        if is_reserved(name):
             raise SpecError(name, 'a name other than refs, limits.… and the devices of Windows', name)
         if folded in seen:
             raise SpecError(name, f'a name that differs from {seen[folded]!r} in more than case', name)
         seen[folded] = name
+
+
+def is_reserved(name: str) -> bool:
+    """Tells whether a name is that of another file of a dataset, or of a device of Windows."""
+    folded = name.casefold()
+    return folded == 'refs' or folded.startswith('limits.') or folded.split('.')[0] in DEVICES
 
 
 def unite(specs: Iterable[tuple[object, Spec]], before: str) -> Spec:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.dataset.metadata import Metadata
-from bags.dataset.spec import NAME
+from bags.dataset.spec import NAME, is_reserved
 from bags.errors import CorruptError, MissingDependencyError, SourceError
 
 __all__ = [
@@ -151,7 +151,7 @@ def name_fields(names: Iterable[str], notes: list[str]) -> dict[str, str]:
     taken: set[str] = set()
     for name in names:
         field = _NOT_IN_NAMES.sub('_', name.strip('/').replace('/', '.')).rstrip('.') or '_'
-        if not NAME.fullmatch(field):
+        if not NAME.fullmatch(field) or is_reserved(field):
             field = f'_{field}'
         first, number = field, 2
         while field.lower() in taken:

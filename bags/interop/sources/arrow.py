@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ['ArrowSource', 'open_source']
 
+_PARTITION = re.compile(r'/([^/=]+)=[^/]*(?=/)')
+"""A folder of a partitioned dataset: `label=cat`."""
 _SHARD = re.compile(r'(.+)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.\w+')
 _SPLITS = ('train', 'training', 'test', 'testing', 'validation', 'valid', 'val', 'dev', 'eval', 'evaluation')
 
@@ -101,6 +103,8 @@ class ArrowSource(Source):
                 with_nulls |= found
         if schema is None:
             raise SourceError(*self.damaged[0])
+        for name in sorted({key for path in paths for key in _PARTITION.findall(path)} - set(schema.names)):
+            self.notes.append(f'column {name!r}, which is in the names of folders, is left out')
         self._infer(schema, with_nulls)
         self.encoders = RECORD_ENCODERS
 

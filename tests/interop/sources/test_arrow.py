@@ -500,3 +500,21 @@ def test_views_of_lists(make, tmp_path):
                 for row in dataset
             ]
         assert found == column.to_pylist()
+
+
+def test_columns_in_names_of_folders_are_left_out_with_a_note(tmp_path):
+    table = pa.table({'x': [1, 2], 'label': ['a', 'b'], 'fold': [1, 2]})
+    pq.write_to_dataset(table, tmp_path / 'a', partition_cols=['label', 'fold'])
+    source = open_source(tmp_path / 'a')
+    assert source.spec == {'x': 'int(8)'}
+    said = 'column {!r}, which is in the names of folders, is left out'
+    assert [note for note in source.notes if 'folders' in note] == [said.format('fold'), said.format('label')]
+
+
+def test_names_of_other_files_of_a_dataset_are_changed(tmp_path):
+    pq.write_table(
+        pa.table({name: [1] for name in ('refs', 'aux', 'limits.x', 'Refs')}), tmp_path / 'a.parquet'
+    )
+    bags.convert(tmp_path / 'a.parquet', tmp_path / 'b', progress=False)
+    with bags.open(tmp_path / 'b') as dataset:
+        assert dataset[0] == {'_refs': 1, '_aux': 1, '_limits.x': 1, '_Refs_2': 1}
