@@ -92,7 +92,6 @@ class DatasetWriter(BaseWriter):
         storage = {'filesystem': filesystem, 'storage_options': storage_options}
         super().__init__(directory, spec, encoders, compression, checksum, resume, metadata, mode, storage)
         self._format = RefsFormat(self._types)
-        self._is_appending = False
         self._fields: list[FieldWriter] = []
         """In sorted order, the order of the refs."""
         self._bags: list[FieldWriter] = []
@@ -218,11 +217,6 @@ class DatasetWriter(BaseWriter):
     # Writing.
 
     def _append_records(self, records: list[Any], flush: bool | None = None) -> int:
-        if self._is_appending:
-            close_files(records)
-            detail = 'append is already at work, in another thread or with an iterable that appends'
-            raise RuntimeError(f'{self!r}: {detail}')
-        self._is_appending = True
         refs, index = self._refs, self._refs.count
         before: list[int] = []
         row: list[int] = []
@@ -249,8 +243,6 @@ class DatasetWriter(BaseWriter):
             for field, count in zip(self._fields, before, strict=False):
                 field.rollback(count)
             raise
-        finally:
-            self._is_appending = False
         return index
 
     def _append_runs(self, runs: Mapping[str, Sequence[Run]], refs: Mapping[str, Any]) -> None:

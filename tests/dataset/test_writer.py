@@ -502,20 +502,6 @@ def test_most_records_of_a_folder(tmp_path, monkeypatch, count):
     assert read(tmp_path / 'a') == [{'words': ['x'] * count}] * (10 // count)
 
 
-def test_an_append_within_an_append_is_refused(tmp_path):
-    with bags.DatasetWriter(tmp_path / 'a', {'id': 'int(8)', 'words': 'utf8[]'}) as writer:
-
-        def words():
-            yield 'a'
-            writer.append({'id': 2, 'words': ['b']})
-
-        with pytest.raises(RuntimeError, match='append is already at work'):
-            writer.append({'id': 1, 'words': words()})
-        writer.append({'id': 3, 'words': ['c']})
-    with bags.open(tmp_path / 'a') as dataset:
-        assert list(dataset) == [{'id': 3, 'words': ['c']}]
-
-
 @pytest.mark.parametrize('values', [np.array(['a', 'abcd', ''], 'U4'), np.array([b'a', b'abcd', b''], 'S4')])
 def test_sequences_of_texts_of_arrays(tmp_path, values):
     with bags.DatasetWriter(tmp_path / 'a', {'x': f'array({values.dtype.str[1:]})[]'}) as writer:
