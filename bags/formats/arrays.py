@@ -221,12 +221,15 @@ def _convert(value: Any, dtype: np.dtype[Any]) -> Array:
         try:
             with np.errstate(over='raise'):
                 converted = array.astype(dtype)
-            # The conversions of ml_dtypes raise nothing.
-            if not is_small_float(dtype) or (np.isfinite(converted.astype('f4')) >= np.isfinite(array)).all():
-                return converted
         except FloatingPointError:
-            pass
-        raise ValueError(f'expected numbers that fit {dtype}, got larger ones')
+            raise ValueError(f'expected numbers that fit {dtype}, got larger ones') from None
+        # The conversions of ml_dtypes raise nothing. Some types have no inf, some no NaN.
+        if is_small_float(dtype):
+            stored = converted.astype('f4')
+            changed = (np.isinf(stored) != np.isinf(array)) | (np.isnan(stored) != np.isnan(array))
+            if changed.any():
+                raise ValueError(f'expected numbers that fit {dtype}, got {array[changed][0]}')
+        return converted
     raise TypeError(f'expected an array of {dtype}, got {type(value).__name__} of {array.dtype}')
 
 

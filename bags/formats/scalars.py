@@ -295,10 +295,13 @@ def decode_float(data: Buffer, *args: str) -> float:
 
 
 def _plain(value: Any) -> Any:
-    """Returns the Python value of a NumPy scalar or an array of shape (); anything else unchanged."""
-    if getattr(value, 'shape', None) == () and hasattr(value, 'item') and value is not np.ma.masked:
-        return value.item()
-    return value
+    """Returns the Python value of a NumPy scalar or an array of shape (); anything else unchanged.
+
+    Times are unchanged: `item` makes integers of those whose unit `datetime` lacks, e.g. of nanoseconds.
+    """
+    if getattr(value, 'shape', None) != () or not hasattr(value, 'item') or value is np.ma.masked:
+        return value
+    return value if getattr(value.dtype, 'kind', None) in ('m', 'M') else value.item()
 
 
 def _integer(value: Any) -> int:

@@ -162,7 +162,8 @@ def _hashable(key: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """Replaces values that a packer does not support: NumPy scalars by Python's."""
-    if isinstance(value, np.generic):
+    # `item` makes integers of times whose unit `datetime` lacks.
+    if isinstance(value, np.generic) and value.dtype.kind not in 'mM':
         item = value.item()
         if isinstance(item, bool | int | float | str | bytes):
             return item

@@ -156,8 +156,8 @@ def test_lists_of_numbers(tmp_path):
         1,
         -2.5,
     ]
-    for number in (1e39, 1000.0):
-        with pytest.raises(ValueError, match='expected numbers that fit float8_e4m3fn, got larger ones'):
+    for number, got in ((1e39, 'larger ones'), (1000.0, '1000.0'), (float('-inf'), '-inf')):
+        with pytest.raises(ValueError, match=f'expected numbers that fit float8_e4m3fn, got {got}'):
             encode([number], 'float8_e4m3fn', '1')
     with pytest.raises(ValueError, match="expected a NumPy dtype, got 'float8_none'"):
         encode([1.0], 'float8_none', '1')

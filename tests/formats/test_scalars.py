@@ -174,7 +174,7 @@ def test_numbers_as_floats(value):
     assert decoders['float'](encoders['float'](value, '4'), '4') == 3.0
 
 
-@pytest.mark.parametrize('value', [True, '1.0', None, 1j, np.zeros(1)])
+@pytest.mark.parametrize('value', [True, '1.0', None, 1j, np.zeros(1), np.timedelta64(3, 'ns')])
 def test_floats_take_numbers_only(value):
     with pytest.raises(TypeError, match='expected a number'):
         encoders['float'](value)
