@@ -194,6 +194,9 @@ def _elements(flat: npt.NDArray[Any]) -> pa.Array:
     if dtype.kind == 'c':
         numbers = pa.array(flat.view(f'f{dtype.itemsize // 2}'))
         return pa.Array.from_buffers(wanted, len(flat), [None], children=[numbers])
+    if pa.types.is_date32(wanted):
+        days = flat.view(np.int64)
+        return pa.array(days, pa.int32(), mask=np.isnat(flat)).cast(wanted)  # Checked, unlike times as days.
     if pa.types.is_fixed_size_binary(wanted):
         return pa.Array.from_buffers(wanted, len(flat), [None, pa.py_buffer(flat.view(np.uint8))])
     if dtype.kind in 'SU':

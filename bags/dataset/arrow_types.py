@@ -116,7 +116,9 @@ def arrow_field(name: str, kind: FieldType, media: Media) -> pa.Field:
     """Returns the field of an Arrow schema for a field of a dataset."""
     pa = import_pyarrow()
     item = item_type(kind, media)
-    return pa.field(name, pa.list_(item) if kind.sequence else item, nullable=kind.optional)
+    if kind.sequence:
+        return pa.field(name, pa.list_(item), nullable=kind.optional)
+    return pa.field(name, item, nullable=kind.optional or pa.types.is_temporal(item))  # NaT is null.
 
 
 def arrow_schema(types: Mapping[str, FieldType], media: Media, metadata: Mapping[str, Any]) -> pa.Schema:

@@ -94,7 +94,7 @@ def _items(column: pa.Array, kind: FieldType) -> list[Any]:
         found = array_type(*kind.args)
         if found is None:
             return _each(column, _restored)
-        arrays = _arrays(column, *found)
+        arrays = _arrays(column, *found, keeps_nulls=kind.optional and not kind.sequence)
         return column.to_pylist() if arrays is None else arrays  # type: ignore[no-any-return, unused-ignore]
     elif kind.word == 'json':
         return _each(column, _checked_json if is_text else lambda value: bind_encoder('json')(_plain(value)))
@@ -150,14 +150,21 @@ def _restored(parts: Any) -> npt.NDArray[Any]:
     return array_from_parts(parts['dtype'], parts['shape'], parts['data'])
 
 
-def _arrays(column: pa.Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> list[Any] | None:
-    """Returns lists of lists as arrays; None where they differ in shape, but for the first length."""
+def _arrays(
+    column: pa.Array, dtype: np.dtype[Any], shape: tuple[int, ...], keeps_nulls: bool
+) -> list[Any] | None:
+    """Returns lists of lists as arrays; None where they differ in shape, but for the first length.
+
+    Times that are null are None if `keeps_nulls`, else NaT.
+    """
     if -1 in shape[1:]:
         return None
     import pyarrow.compute as pc
 
     present = column.is_valid().to_numpy(zero_copy_only=False)
-    level = column.drop_null()
+    if dtype.kind in 'mM' and not shape and not keeps_nulls:
+        present[:] = True
+    level = column if present.all() else column.drop_null()
     count, sizes = len(level), None
     lengths = (*shape, 2) if dtype.kind == 'c' else shape
     if len(shape) > 1 and is_list(level.type) and not is_list(level.type.value_type):

@@ -144,7 +144,8 @@ def test_every_type_has_the_values_of_batch(dataset):
         if name == 'whens':
             found = found.cast(pa.list_(pa.int64()))
         assert normal(found.to_pylist()) == column, name
-        assert table.schema.field(name).nullable == dataset.spec[name].endswith('?')
+        may_be_null = dataset.spec[name].endswith('?') or name in ('day', 'span', 'when')  # NaT is null.
+        assert table.schema.field(name).nullable == may_be_null
 
 
 def test_types_of_arrow(dataset):
@@ -383,3 +384,34 @@ def test_texts_of_arrays_keep_nul(tmp_path):
         bags.from_numpy({'x': values}, tmp_path / name, progress=False)
         with bags.open(tmp_path / name) as dataset:
             assert pa.table(dataset)['x'].to_pylist() == values.tolist()
+
+
+@pytest.mark.parametrize('kind', ['array(datetime64[us])', 'array(timedelta64[s])', 'array(datetime64[D])'])
+def test_not_a_time_is_null_and_read_back(kind, tmp_path):
+    dtype = kind[6:-1]
+    times = np.array([1, 'NaT', -2], dtype)
+    spec = {'time': kind, 'times': f'{kind}[]', 'pair': f'{kind[:-1]},2)', 'optional': f'{kind}?'}
+    with bags.DatasetWriter(tmp_path / 'a', spec) as writer:
+        for time in times:
+            writer.append({'time': time, 'times': times, 'pair': [time, time], 'optional': time})
+        writer.append({'time': times[0], 'times': [], 'pair': times[:2], 'optional': None})
+    dataset = bags.open(tmp_path / 'a')
+    table = dataset.to_arrow().read_all()
+    assert [column.null_count for column in (table['time'], table['optional'])] == [1, 2]
+    bags.export(dataset, tmp_path / 'b', format='parquet')
+    bags.convert(tmp_path / 'b', tmp_path / 'c')
+    found = bags.open(tmp_path / 'c')
+    assert found.spec == dataset.spec
+    for row in range(4):
+        for field in ('time', 'times', 'pair'):
+            np.testing.assert_array_equal(found[row][field], dataset[row][field])
+    assert [value is None for value in found.column('optional')] == [False, True, False, True]
+
+
+def test_days_that_arrow_does_not_have_are_refused(tmp_path):
+    with bags.DatasetWriter(tmp_path, {'day': 'array(datetime64[D])'}) as writer:
+        writer.append({'day': np.datetime64(2**31, 'D')})
+    with pytest.raises(
+        ValueError, match=r"field 'day' of type .*datapoints 0 to 0: cannot be Arrow: .*2147483648"
+    ):
+        bags.open(tmp_path).to_arrow().read_all()
