@@ -89,12 +89,15 @@ class ComputedFields:
                 f'field {name!r}: expected {len(indices)} values of its function for {where}, got {got}'
             )
         optional = self.types[name].optional
-        return collect(
-            [
-                None if value is None and optional else self.encoder.encode_field(name, value)
-                for value in values
-            ]
-        )
+        records = []
+        for index, value in zip(indices.tolist(), values, strict=True):
+            try:
+                record = None if value is None and optional else self.encoder.encode_field(name, value)
+                records += collect([record])
+            except Exception as exc:
+                exc.add_note(f'from the function of field {name!r}, for datapoint {index}')
+                raise
+        return records
 
 
 class LazyBatch(Mapping[str, Column]):

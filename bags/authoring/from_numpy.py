@@ -113,7 +113,7 @@ def _open(name: str, array: Any) -> Any:
             found.close()
             raise ValueError(f'{os.fspath(array)}: expected a .npy file, got an archive of several arrays')
         array = found
-    elif not all(hasattr(array, part) for part in ('shape', 'dtype', '__getitem__')):
+    elif not (hasattr(array, 'shape') and hasattr(array, '__getitem__') and _has_dtype(array)):
         array = np.asarray(array)
     if np.ma.is_masked(array):
         raise SpecError(name, 'an array without masked elements', 'masked elements')
@@ -122,12 +122,21 @@ def _open(name: str, array: Any) -> Any:
     return array
 
 
+def _has_dtype(array: Any) -> bool:
+    """Tells whether an array has a dtype of NumPy: tensors and the columns of tables may have others."""
+    try:
+        np.dtype(array.dtype)
+    except (AttributeError, TypeError):
+        return False
+    return True
+
+
 def _type_of(name: str, array: Any) -> str:
     """Returns the type of the elements along the first dimension of an array."""
     dtype = np.dtype(array.dtype)
-    known = dtype.kind in 'biufcSU' or is_small_float(dtype)
+    known = dtype.kind in 'biufcmMSU' or is_small_float(dtype)
     if dtype.hasobject or not known or not dtype.itemsize:
-        expected = 'an array of bool, numbers or strings of a fixed size (times as a view of int64)'
+        expected = 'an array of bool, numbers, times or strings of a fixed size'
         raise SpecError(name, expected, str(dtype))
     if (
         not array.shape[1:]

@@ -209,8 +209,11 @@ def test_errors_of_functions(tmp_path, sources):
     with pytest.raises(ZeroDivisionError) as error:
         bags.copy(source, tmp_path / 'b', add={'x': ('int', lambda batch: 1 // 0)})
     assert "field 'x', on datapoints 0 to 59" in error.value.__notes__[0]
-    with pytest.raises(bags.EncodeError, match="'x'"):
-        bags.copy(source, tmp_path / 'c', add={'x': ('int', lambda batch: batch['text'])})
+    numbers = {'x': ('uint(1)', lambda batch: [999 if row == 7 else 0 for row in batch['id']])}
+    with pytest.raises(bags.EncodeError, match="'x'") as error:
+        bags.copy(source, tmp_path / 'c', add=numbers)
+    index = source.column('id').tolist().index(7)
+    assert error.value.__notes__ == [f"from the function of field 'x', for datapoint {index}"]
     with pytest.raises(KeyError, match="no field 'nothing'"):
         bags.copy(source, tmp_path / 'e', add={'x': ('int', lambda batch: batch['nothing'])})
 
