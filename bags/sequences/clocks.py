@@ -178,7 +178,8 @@ def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock 
         TypeError, ValueError: No such times, invalid metadata, or another number of times than of items.
     """
     own = _facts_of(dataset, field, 'rate', 'start', 'times') if source is None else {}
-    if isinstance(source, str) or 'times' in own:
+    # A view of some fields may have left out the field that the metadata names.
+    if isinstance(source, str) or own.get('times') in dataset._types:
         times = source or own['times']
         if times not in dataset._types or not dataset._types[times].sequence:
             raise ValueError(f'windows: times of {field!r}: expected a sequence field, got {times!r}')

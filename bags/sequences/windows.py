@@ -187,7 +187,7 @@ def _clocks_of(
     for name in sorted(timed):
         if clocks[name] is None and dataset._types[name].word != 'audio':
             raise ValueError(
-                f'windows: field {name!r}: nothing says when its items happen: expected a rate or a field of '
-                f'times in the metadata of the dataset, or in times={{{name!r}: …}}'
+                f'windows: field {name!r}: nothing says when its items happen: expected a rate, or a field '
+                f'of times that the dataset has, in its metadata or in times={{{name!r}: …}}'
             )
     return clocks

@@ -217,6 +217,18 @@ def test_views_of_windows(recordings):
     assert next(iter(loader))['state'].shape == (8, 11, 7)
 
 
+def test_views_without_the_field_of_times_are_windowed_by_steps(tmp_path):
+    facts = {'fields': {'action': {'times': 'time'}}}
+    spec = {'action': 'int(4)[]', 'time': 'float(8)[]'}
+    with bags.DatasetWriter(tmp_path / 'x', spec, metadata=facts) as writer:
+        writer.append({'action': range(4), 'time': [0.0, 0.1, 0.2, 0.3]})
+    view = bags.open(tmp_path / 'x')[:, 'action']
+    found = bags.windows(view, every='action', action=bags.steps(0, 2))
+    assert [row['action'].tolist() for row in found] == [[0, 1], [1, 2], [2, 3], [3, 3]]
+    with pytest.raises(ValueError, match=r"field 'action': .* a field of times that the dataset has"):
+        bags.windows(view, every='action', action=bags.times(0))
+
+
 def test_what_cannot_be_meant(recordings, tmp_path):
     (reader, _), _ = recordings
     wrong = [
