@@ -136,8 +136,12 @@ class ArraySource(Source):
             array = arrays[name]
             step = max(1, BLOCK_BYTES // max(1, array.dtype.itemsize * math.prod(array.shape[1:])))
             for start in range(0, array.shape[0], step):
-                for row in array[start : start + step]:
-                    yield _item(row, word)
+                for index, row in enumerate(array[start : start + step], start):
+                    try:
+                        item = _item(row, word)
+                    except ValueError as exc:
+                        raise SourceError(f'{self.name(entry)}, {name}, item {index}', str(exc)) from exc
+                    yield item
 
 
 def _kind_of_items(array: Any) -> str:

@@ -66,7 +66,8 @@ def open_examples(
     else:
         each = max(1, SAMPLES // max(1, len(files)))
         records = (data for path, count in files.items() for data in read(path, 0, min(count, each)))
-        inferred, looked_at = _infer((data for data in records if isinstance(data, bytes)), notes)
+        where = next(iter(files)) if len(files) == 1 else folder
+        inferred, looked_at = _infer(where, (data for data in records if isinstance(data, bytes)), notes)
         if not inferred:
             return Bytes(format, files, read)
         source = ExampleSource(format, files, read, inferred, looked_at)
@@ -164,7 +165,7 @@ def _decoded(values: Sequence[Any], column: ExampleColumn, word: str, name: str)
     return items[0] if items else None
 
 
-def _infer(records: Iterable[bytes], notes: list[str]) -> tuple[dict[str, ExampleColumn], int]:
+def _infer(where: str, records: Iterable[bytes], notes: list[str]) -> tuple[dict[str, ExampleColumn], int]:
     """Returns the columns of some records, none if they are no examples, and how many it has looked at."""
     seen: dict[tuple[bool, str], list[list[Sequence[Any]]]] = defaultdict(list)
     count = size = 0
@@ -191,8 +192,10 @@ def _infer(records: Iterable[bytes], notes: list[str]) -> tuple[dict[str, Exampl
             continue
         kinds = {type(values[0]).__name__ for values in found}
         if len(kinds) > 1:
-            expected = 'expected values of one type in all records, got'
-            raise SourceError(f'feature {key!r}', f'{expected} {", ".join(sorted(kinds))}')
+            got = ', '.join(sorted(kinds))
+            raise SourceError(
+                where, f'feature {key!r}: expected values of one type in all records, got {got}'
+            )
         column = _column(key, found, in_steps)
         may_be_empty = column.is_sequence or -1 in column.shape
         is_missing = len(lists) < count or (len(found) < count and not may_be_empty)

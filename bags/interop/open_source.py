@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from bags.dataset.metadata import MAX_METADATA_BYTES, METADATA, Metadata, load_metadata
 from bags.errors import CorruptError, SourceError, SpecError
-from bags.interop.exported import read_exported
+from bags.interop.exported import EXPORT, read_exported
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.folders import FolderSource, is_file, list_files
@@ -142,11 +142,8 @@ def _open(
     root = paths[0].rstrip('/') if len(paths) == 1 else None
     names = [] if root is None or is_tar(root) else list_files(root, storage_options)
     metadata: Metadata = {}
-    if (
-        METADATA in names
-        and len(names) > 1
-        and (content := _read_metadata(f'{root}/{METADATA}', storage_options))
-    ):
+    content = _read_metadata(f'{root}/{METADATA}', storage_options) if METADATA in names else None
+    if content and (len(names) > 1 or EXPORT in content):
         metadata = content
         names.remove(METADATA)
     if layout is not None:
@@ -163,12 +160,14 @@ def _open(
     elif format == 'webdataset' or root is None:
         tars = [f'{root}/{name}' for name in names if is_tar(name)]
         source = TarSource(tars or paths, storage_options, exported)
-    elif not names:
+    elif not names and exported is None:
         known = ', '.join(dict.fromkeys(pattern for each in FORMATS.values() for pattern in each.files))
         if is_file(root, storage_options):
             raise SourceError(root, f'expected a folder, *.tar, or one of {known}; format= names another')
         detail = f'no files to import; expected a folder of files, *.tar, or one of {known}'
         raise FileNotFoundError(errno.ENOENT, detail, root)
+    elif names == ['index.json']:
+        raise SourceError(root, 'expected shards of MDS or LitData beside index.json, got none')
     elif any(name.rpartition('/')[2] == 'refs.bag' for name in names):
         raise SourceError(root, 'is a dataset already; bags.copy copies one')
     else:

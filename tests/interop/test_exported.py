@@ -182,3 +182,13 @@ def test_a_datapoint_without_files_is_refused(format, tmp_path):
         writer.append({'caption': None, 'words': []})
     with pytest.raises(bags.SourceError, match='datapoint 1: expected a file at least'):
         bags.export(tmp_path / 'a', tmp_path / 'b', format=format, progress=False)
+
+
+@pytest.mark.parametrize('format', ['webdataset', 'files'])
+def test_a_dataset_without_datapoints_comes_back(format, tmp_path):
+    spec = {'id': 'int(8)', 'text': 'utf8'}
+    bags.DatasetWriter(tmp_path / 'a', spec, metadata={'robot': 'arm'}).close()
+    bags.export(tmp_path / 'a', tmp_path / 'b', format=format)
+    assert bags.convert(tmp_path / 'b', tmp_path / 'c').datapoints == 0
+    with bags.open(tmp_path / 'c') as dataset:
+        assert (len(dataset), dataset.spec, dataset.metadata) == (0, spec, {'robot': 'arm'})

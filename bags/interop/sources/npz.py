@@ -50,11 +50,13 @@ class _Member:
                 size = arrays.zip.getinfo(f'{name}.npy').file_size
                 self.shape, self._is_fortran, self.dtype = read_npy_header(file, size)
                 self._start = file.tell()
+            if self.dtype.hasobject:
+                raise ValueError('expected values that are not pickled (allow_pickle=False)')
         except ValueError as exc:
             raise ValueError(f'{name}: {exc}') from exc
 
     def __getitem__(self, key: Any) -> Any:
-        if key == () or not self.shape or self._is_fortran or self.dtype.hasobject:
+        if key == () or not self.shape or self._is_fortran:
             return self._arrays[self._name][key]
         start, stop, _ = key.indices(self.shape[0])
         row = self.dtype.itemsize * math.prod(self.shape[1:])

@@ -23,6 +23,7 @@ class ZarrSource(ArraySource):
         episodes: list[Episode] = []
         metadata: dict[str, Any] = {}
         left_out: list[str] = []
+        notes: list[str] = []
         damaged: list[tuple[str, str]] = []
         for path in list_paths(paths, storage_options):
             with Collecting(damaged), reading(path, 'Zarr'):
@@ -34,14 +35,20 @@ class ZarrSource(ArraySource):
                 }
                 _check(arrays)
                 if ENDS in arrays:
-                    episodes += [Episode(path, 'data', rows=rows) for rows in _rows_of_episodes(arrays)]
+                    rows = _rows_of_episodes(arrays)
+                    episodes += [Episode(path, 'data', rows=each) for each in rows]
+                    end, count = rows[-1][1] if rows else 0, _length(arrays)
+                    if end < count:
+                        notes.append(
+                            f'{path}: rows {end} to {count - 1} are left out: {ENDS} ends before them'
+                        )
                     outside = [name for name in arrays if not name.startswith('data/') and name != ENDS]
                 else:
                     groups, outside = split_episodes(arrays)
                     episodes += [Episode(path, group) for group in groups]
                 left_out += outside
         super().__init__('zarr', episodes, damaged, metadata)
-        self.notes += [f'{name!r} is left out: it is in no datapoint' for name in left_out]
+        self.notes += [*notes, *(f'{name!r} is left out: it is in no datapoint' for name in left_out)]
 
     @contextmanager
     def open(self, record: Episode) -> Iterator[dict[str, Any]]:
@@ -74,8 +81,12 @@ def _open(path: str, storage_options: Mapping[str, Any] | None) -> Any:
     import zarr
 
     if path.endswith('.zip'):
-        return zarr.open_group(zarr.storage.ZipStore(path, mode='r'), mode='r')
-    return zarr.open_group(path, mode='r', storage_options=dict(storage_options or {}) or None)
+        root = zarr.open(zarr.storage.ZipStore(path, mode='r'), mode='r')
+    else:
+        root = zarr.open(path, mode='r', storage_options=dict(storage_options or {}) or None)
+    if not isinstance(root, zarr.Group):
+        raise ValueError(f'expected a group of arrays, got an array of shape {root.shape}')
+    return root
 
 
 def _check(arrays: Mapping[str, Any]) -> None:
@@ -86,6 +97,11 @@ def _check(arrays: Mapping[str, Any]) -> None:
         about = {key: value for key, value in array.metadata.to_dict().items() if key != 'attributes'}
         if 'pickle' in str(about):
             raise ValueError(f'{name}: expected values that are not pickled')
+
+
+def _length(arrays: Mapping[str, Any]) -> int:
+    """Returns the rows of the longest array of a replay buffer."""
+    return max((array.shape[0] for name, array in arrays.items() if name.startswith('data/')), default=0)
 
 
 def _rows_of_episodes(arrays: Mapping[str, Any]) -> list[tuple[int, int]]:

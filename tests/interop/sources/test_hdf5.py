@@ -150,6 +150,16 @@ def test_large_arrays_are_read_in_parts(tmp_path, monkeypatch):
         assert len(dataset[1]['observations.images.cam_high']) == 4
 
 
+def test_texts_that_are_not_utf8_are_named(tmp_path, monkeypatch):
+    with h5py.File(tmp_path / 'a.h5', 'w') as file:
+        file['data/demo_0/text'] = np.array([b'ab', b'\xff\xfe'], 'S2')
+        file['data/demo_0/x'] = np.arange(2)
+    for size, item in ((1 << 24, ''), (1, ', item 1')):
+        monkeypatch.setattr('bags.interop.arrays.BLOCK_BYTES', size)
+        with pytest.raises(bags.SourceError, match=f"a.h5, data/demo_0, text{item}: 'utf-8'"):
+            bags.convert(tmp_path / 'a.h5', tmp_path / 'out', mode='overwrite')
+
+
 def test_links_within_a_file_are_followed(tmp_path):
     with h5py.File(tmp_path / 'a.h5', 'w') as file:
         file['data/demo_0/x'] = np.arange(3)

@@ -61,6 +61,13 @@ def test_a_missing_or_truncated_shard_is_named(tmp_path):
     assert [name.rpartition('/')[2] for name, _ in done.skipped] == ['shard.00001.mds']
 
 
+def test_an_index_without_shards_is_refused(tmp_path):
+    (tmp_path / 'in').mkdir()
+    shutil.copy(GOLDEN / 'mds/index.json', tmp_path / 'in')
+    with pytest.raises(bags.SourceError, match='expected shards of MDS or LitData beside'):
+        bags.convert(tmp_path / 'in', tmp_path / 'out')
+
+
 def test_a_damaged_sample_is_named_and_skipped(tmp_path):
     source = copy(tmp_path)
     shard = source / 'shard.00000.mds'

@@ -142,7 +142,9 @@ def test_values_of_another_kind_are_named(tmp_path):
         ):
             bags.convert(path, tmp_path / 'out', mode='overwrite')
         path.write_bytes(integer + other)
-        with pytest.raises(bags.SourceError, match='expected values of one type'):
+        with pytest.raises(
+            bags.SourceError, match=rf"{number}.tfrecord: feature 'a': expected values of one"
+        ):
             open_source(path)
 
 

@@ -51,6 +51,24 @@ def test_attributes_may_have_any_words(tmp_path):
     assert open_source(tmp_path / 'a.zarr').spec == {'x': 'array(int64,5)'}
 
 
+def test_rows_after_the_last_end_are_left_out_with_a_note(tmp_path):
+    root = zarr.open_group(tmp_path / 'a.zarr', mode='w')
+    root.create_array('data/x', data=np.arange(10))
+    root.create_array('meta/episode_ends', data=np.array([3, 7]))
+    (note,) = open_source(tmp_path / 'a.zarr').notes
+    assert note.endswith('a.zarr: rows 7 to 9 are left out: meta/episode_ends ends before them')
+    assert bags.convert(tmp_path / 'a.zarr', tmp_path / 'out').datapoints == 2
+
+
+@pytest.mark.parametrize('version', [2, 3])
+def test_an_array_without_a_group_is_refused(tmp_path, version):
+    zarr.save_array(tmp_path / 'a.zarr', np.zeros((3, 2)), zarr_format=version)
+    with pytest.raises(
+        bags.SourceError, match=r'a.zarr: .*a group of arrays, got an array of shape \(3, 2\)'
+    ):
+        open_source(tmp_path / 'a.zarr')
+
+
 def test_ends_that_do_not_fit(tmp_path):
     root = zarr.open_group(tmp_path / 'a.zarr', mode='w')
     root.create_array('data/x', data=np.arange(5))
