@@ -116,7 +116,7 @@ def convert(
         log: ProgressLog | None = None
         if isinstance(source, FileSource) and source.key_field == KEY:
             start = len(writer)
-            entries = source.entries() if not start else _remaining(source, writer, storage)
+            entries = source.entries() if not start else _remaining(source, writer, storage, skipped)
         else:
             log = ProgressLog(writer, {'kind': source.format, 'length': source.count}, resume)
             noted: list[list[Any]] = log.state.get('skipped', [])
@@ -165,16 +165,25 @@ def _metadata(source: Source) -> Metadata | None:
     return metadata or None
 
 
-def _remaining(source: FileSource, writer: ShardedDatasetWriter, storage: dict[str, Any]) -> Iterator[Entry]:
-    """Returns the entries after the last one that was converted; some before it may have been skipped."""
+def _remaining(
+    source: FileSource,
+    writer: ShardedDatasetWriter,
+    storage: dict[str, Any],
+    skipped: list[tuple[str, str]],
+) -> Iterator[Entry]:
+    """Returns the entries after the last one that was converted; adds those before it that were not."""
     writer.flush()
-    with open_dataset(writer.directory, **storage) as dataset:
-        last = dataset[len(writer) - 1, KEY][KEY]
     entries = source.entries()
-    for number, entry in enumerate(entries, 1):
-        if number >= len(writer) and entry.key == last:
-            return entries
-    raise SourceError(writer.directory, f'expected a source with its last datapoint, {last!r}, to resume')
+    with open_dataset(writer.directory, **storage) as dataset:
+        for row in dataset[:, KEY]:
+            for entry in entries:
+                if entry.key == row[KEY]:
+                    break
+                skipped.append((source.name(entry), 'not in the dataset: left out before, or added since'))
+            else:
+                detail = f'expected a source with its datapoint {row[KEY]!r}, to resume'
+                raise SourceError(writer.directory, detail)
+    return entries
 
 
 def _load(

@@ -225,6 +225,21 @@ def test_resume_continues_after_the_last_datapoint(tmp_path):
     assert keys == [f'{i:03}' for i in range(50) if i != 30]
 
 
+def test_resume_lists_files_before_the_last_datapoint_that_are_not_in_the_dataset(tmp_path):
+    source = make(tmp_path / 'in', {f'{i}.txt': b'%d' % i for i in (1, 3, 5)})
+    bags.convert(source, tmp_path / 'out')
+    for name in ('0', '4', '6'):
+        (source / f'{name}.txt').write_bytes(b'new')
+    done = bags.convert(source, tmp_path / 'out', resume=True)
+    reason = 'not in the dataset: left out before, or added since'
+    assert [(Path(name).name, detail) for name, detail in done.skipped] == [('0', reason), ('4', reason)]
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.column('__key__') == ['1', '3', '5', '6']
+    (source / '3.txt').unlink()
+    with pytest.raises(bags.SourceError, match="expected a source with its datapoint '3', to resume"):
+        bags.convert(source, tmp_path / 'out', resume=True)
+
+
 def test_dataset_as_source_is_refused(tmp_path):
     with bags.ShardedDatasetWriter(tmp_path / 'in', {'id': 'int'}) as writer:
         writer.append({'id': 1})
