@@ -14,7 +14,7 @@ from bags.dataset.base_writer import BaseWriter
 from bags.dataset.encoder import close_files
 from bags.dataset.field_writer import MAX_RECORDS, Compression, Run
 from bags.dataset.listing import shard_numbers
-from bags.dataset.metadata import read_metadata
+from bags.dataset.metadata import METADATA, dump_metadata, read_metadata
 from bags.dataset.reader import DatasetReader
 from bags.dataset.resume import MARK, MARK_TEXT, SOURCE, is_temporary, remove_files
 from bags.dataset.shard_index import INDEX
@@ -124,8 +124,9 @@ class ShardedDatasetWriter(BaseWriter):
         ]
         if shards and not resume:
             raise FileExistsError(errno.EEXIST, 'the shard exists already', shards[0][1])
-        if shards and self._metadata is None:
-            self._metadata = read_metadata(store, shards[0][1]) or None
+        metadata = read_metadata(store, shards[0][1]) if shards else {}
+        if self._metadata is None:
+            self._metadata = metadata or None
         unfinished = None
         incomplete: list[str] = []
         while shards and store.is_remote and 'refs.bag' not in store.names(shards[-1][1]):  # Uploaded last.
@@ -154,6 +155,9 @@ class ShardedDatasetWriter(BaseWriter):
                     self._number, unfinished = shards.pop()
         for _, path in shards:
             self._count(path)
+        if self._metadata is not None and self._metadata != metadata:
+            for _, path in shards:
+                store.replace(store.join(path, METADATA), dump_metadata(self._metadata, self._types))
         # After complete shards, the next one starts with its first datapoint: there may be none.
         return self._start(unfinished) if unfinished is not None or not shards else None
 

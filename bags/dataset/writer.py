@@ -54,7 +54,7 @@ class DatasetWriter(BaseWriter):
         resume: Append to the dataset in the folder, whether it was closed or not. The folder may also be new.
         truncate_to: With `resume`, the number of datapoints to keep; None keeps all.
         metadata: What readers find in `metadata`: values of JSON by name, with those of fields under
-            `'fields'`. With `resume`, None keeps that of the folder.
+            `'fields'`. With `resume`, it replaces that of the folder, or of all shards; None keeps that.
         mode: 'create', or 'overwrite' to replace the dataset in a local folder: another is written beside it
             and takes its place at `close`. After an exception, the old one stays.
         filesystem, storage_options: As in `DatasetReader`.

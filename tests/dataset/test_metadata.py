@@ -40,6 +40,9 @@ def test_metadata_is_kept(tmp_path, sharded):
     bags.set_metadata(path, {'robot': 'other'})
     assert bags.open(path).metadata == {'robot': 'other'}
     fill(path, {'robot': 'third'}, sharded=sharded, resume=True)
+    assert bags.open(path).metadata == {'robot': 'third'}
+    folders = sorted(path.iterdir()) if sharded else [path]
+    assert all(json.loads((folder / 'metadata.json').read_text()) == {'robot': 'third'} for folder in folders)
     bags.set_metadata(path, {})
     assert bags.open(path).metadata == {}
     assert len(bags.open(path)) == 15
