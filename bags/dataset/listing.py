@@ -21,6 +21,7 @@ from bags.storage import Stat, Store
 
 __all__ = [
     'ShardList',
+    'dataset_of_shard',
     'files_below',
     'is_being_made',
     'length_by_size',
@@ -72,6 +73,19 @@ def root_names(store: Store, directory: str) -> set[str]:
         return set(store.names(directory))
     listed = list_remote_shards(store, directory)
     return {*listed.files, *(shard.name for shard in listed.shards)}
+
+
+def dataset_of_shard(store: Store, directory: str) -> str | None:
+    """Returns the dataset of which a folder is, or would be, a shard by its name; None if there is none."""
+    parent, _, name = directory.rstrip('/').rpartition('/')
+    if not numbered({name}, parent):
+        return None
+    try:
+        names = store.names(parent)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    first = next(iter(numbered(names, parent).values()), name)
+    return parent if store.exists(store.join(store.join(parent, first), 'spec.json')) else None
 
 
 def list_local_shards(store: Store, directory: str) -> ShardList:

@@ -13,7 +13,7 @@ from bags.bag.zstd import check_dictionary
 from bags.dataset.base_writer import BaseWriter
 from bags.dataset.encoder import close_files
 from bags.dataset.field_writer import MAX_RECORDS, Compression, Run
-from bags.dataset.listing import shard_numbers
+from bags.dataset.listing import dataset_of_shard, shard_numbers
 from bags.dataset.metadata import METADATA, dump_metadata, read_metadata
 from bags.dataset.reader import DatasetReader
 from bags.dataset.resume import MARK, MARK_TEXT, SOURCE, is_temporary, remove_files
@@ -21,6 +21,7 @@ from bags.dataset.shard_index import INDEX
 from bags.dataset.spec import load_spec, union
 from bags.dataset.writer import DatasetWriter, reopen
 from bags.errors import CorruptError, SpecError
+from bags.storage import store_for
 from bags.validation import at_least, at_least_or_none, refuse_unknown
 
 if TYPE_CHECKING:
@@ -90,6 +91,9 @@ class ShardedDatasetWriter(BaseWriter):
         if mode == 'overwrite' and self._step > 1:
             raise ValueError("mode: expected 'create' with a shard_step, got 'overwrite'")
         storage = {'filesystem': filesystem, 'storage_options': storage_options}
+        store, path = store_for(directory, **storage)
+        if (whole := dataset_of_shard(store, path)) is not None:
+            raise FileExistsError(errno.EEXIST, f'the name is that of a shard of the dataset {whole}', path)
         super().__init__(directory, spec, encoders, compression, checksum, resume, metadata, mode, storage)
         self._encoders = encoders
         self._past_shards = self._past_size = self._past_length = 0

@@ -209,3 +209,19 @@ def test_a_disk_that_is_full_leaves_the_old_one(tmp_path, monkeypatch, way):
         overwrite(patch)
     assert first_of(path) == 0
     assert os.listdir(tmp_path) == ['d']
+
+
+@pytest.mark.parametrize('name', ['000000', '000001', '000003'])
+def test_a_sharded_dataset_in_place_of_a_shard_is_refused(tmp_path, name):
+    spec = {'id': 'int(8)', 'text': 'utf8'}
+    with bags.ShardedDatasetWriter(tmp_path / 'a', spec, shard_length=4) as writer:
+        for i in range(10):
+            writer.append({'id': i, 'text': str(i)})
+    for mode in ('create', 'overwrite'):
+        with pytest.raises(FileExistsError, match='the name is that of a shard of the dataset'):
+            bags.copy(tmp_path / 'a', tmp_path / 'a' / name, mode=mode)
+    assert bags.open(tmp_path / 'a').column('id').tolist() == list(range(10))
+    assert len(list((tmp_path / 'a').iterdir())) == 3
+    for number in range(2):  # Datasets may be named by numbers.
+        bags.copy(tmp_path / 'a', tmp_path / 'many' / str(number))
+    assert len(bags.open(tmp_path / 'many/1')) == 10
