@@ -110,12 +110,16 @@ def with_path_as_given(text: str, path: str) -> str:
 
 def histogram(counts: Sequence[int]) -> str:
     """Returns a histogram on one line: a bar for each count, in eight heights; a space for 0."""
-    encoding = (sys.stdout.encoding or '').lower().replace('-', '')
-    levels = BARS if encoding.startswith('utf') else ASCII_BARS
+    levels = BARS if _is_unicode() else ASCII_BARS
     largest = max(counts, default=0)
     return ''.join(levels[-(-count * 8 // largest) - 1] if count else ' ' for count in counts)
 
 
+def _is_unicode() -> bool:
+    return (sys.stdout.encoding or '').lower().startswith('utf')
+
+
 def print_json(value: Any, indent: int | None = 2) -> None:
     """Prints JSON: over several lines, or with `indent=None` on one line, at once."""
-    print(json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False), flush=indent is None)
+    text = json.dumps(value, indent=indent, ensure_ascii=not _is_unicode(), allow_nan=False)
+    print(text, flush=indent is None)

@@ -1,5 +1,6 @@
 """The command as a process: pipes, interrupts, exit codes, terminals."""
 
+import json
 import os
 import pty
 import signal
@@ -86,6 +87,13 @@ def test_on_a_terminal(work, environment):
 def test_ascii_output_without_unicode(work, spawn):
     for line in ('bags info episodes', 'bags show episodes 0'):
         assert spawn(f'PYTHONIOENCODING=ascii {line}').stdout.isascii()
+    with bags.DatasetWriter('texts', {'text': 'utf8'}) as writer:
+        writer.append({'text': '→漢é'})
+    for encoding in ('ascii', 'latin-1', 'utf-8'):
+        (line,) = (
+            spawn(f'PYTHONIOENCODING={encoding} bags head texts --json').stdout.decode(encoding).splitlines()
+        )
+        assert json.loads(line)['fields'] == {'text': '→漢é'}
     assert '█' in spawn('PYTHONIOENCODING=utf-8 bags info episodes').stdout.decode()
 
 
