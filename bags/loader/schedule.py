@@ -85,17 +85,19 @@ class Schedule(NamedTuple):
         """Returns some steps."""
         size, found = self.batch_size * self.world_size, []
         first_epoch_steps, epoch_steps = self.epoch_steps(self.begin.consumed), self.epoch_steps()
+        next_step = size if self.last_batch == 'drop' else 1  # Positions that are enough for another step.
         for number in numbers:
-            within, steps = self.skip + number * self.stride, first_epoch_steps
+            within = self.skip + number * self.stride
             epoch, consumed = self.begin.epoch, self.begin.consumed
-            if within >= steps:
-                later, within = divmod(within - steps, epoch_steps)
-                epoch, consumed, steps = epoch + 1 + later, 0, epoch_steps
+            if within >= first_epoch_steps:
+                later, within = divmod(within - first_epoch_steps, epoch_steps)
+                epoch, consumed = epoch + 1 + later, 0
             start = consumed + within * size
             first, stop = self.rank * self.batch_size, (self.rank + 1) * self.batch_size
             if start + size > self.length and self.last_batch != 'pad':
                 first, stop = self._share(self.length - start)
-            place = (epoch, start + size) if within + 1 < steps else (epoch + 1, 0)
+            # Not by the steps of this rank: where ranks share the last positions, it may have none of them.
+            place = (epoch, start + size) if start + size + next_step <= self.length else (epoch + 1, 0)
             found.append(Step(epoch, start + first, start + stop, Cursor(*place, self.begin.first)))
         return found
 
