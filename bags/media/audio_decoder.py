@@ -11,16 +11,17 @@ Packets before a packet contribute to its samples. How many is a property of the
 
 | codec | packets before | samples |
 | --- | --- | --- |
-| FLAC, ALAC, PCM | 0 | equal |
+| FLAC, ALAC, WavPack, TTA, PCM, ADPCM of WAV | 0 | equal |
 | Vorbis | 2 | equal |
 | MP3 | 32: its bits may be stored in earlier packets | equal |
-| AAC | 4 | equal, except for noise that the decoder makes up: its generator starts anew at each slice |
+| AAC, AC-3, E-AC-3 | 4 | equal, except for noise that the decoder makes up, which begins anew at each slice |
 | Opus | 128: its prediction fades out | equal for music, within 3e-5 for speech |
 | MP2 | 64 | within 3e-5: the decoder dithers |
 
-An exact slice of AAC, Opus, MP2, or a codec that is not in the table is decoded from the start of the file.
-A state of a decoder cannot be copied, so some are kept where earlier exact slices ended, and the nearest one
-before a slice goes on.
+A slice of a codec that is not in the table is decoded from the start of the file: other decoders, such as
+those of Speex and G.722, keep a state for long, and some do not reset it when flushed. So is an exact slice,
+unless the table says equal. A state of a decoder cannot be copied, so some are kept where earlier slices
+ended, and the nearest one before a slice goes on.
 """
 
 from __future__ import annotations
@@ -44,14 +45,19 @@ __all__ = ['AnyAudioDecoder', 'Samples', 'open_audio']
 
 Samples = npt.NDArray[np.float32]
 
-PACKETS_BEFORE = {
-    'flac': 0, 'alac': 0, 'vorbis': 2, 'mp3float': 32, 'mp3': 32, 'aac': 4, 'opus': 128, 'libopus': 128,
+EQUAL_SLICES = {
+    'flac': 0, 'alac': 0, 'wavpack': 0, 'tta': 0, 'adpcm_ms': 0, 'adpcm_ima_wav': 0, 'vorbis': 2,
+    'mp3float': 32,
 }  # fmt: skip
-DEFAULT_PACKETS_BEFORE = 64
+"""Codecs, beside PCM, whose slices equal a decode of the whole file, bit for bit."""
+NOISY = ('aac', 'ac3', 'eac3')
+"""Codecs whose decoders make up noise. Flushing keeps the state of its generator."""
+PACKETS_BEFORE = {
+    **EQUAL_SLICES, **dict.fromkeys(NOISY, 4), 'mp2float': 64, 'mp2': 64, 'mp3': 32, 'opus': 128,
+    'libopus': 128,
+}  # fmt: skip
 MAX_KEPT_CONTEXTS = 8
-"""Of exact slices, for each file. One of AAC holds about 0.3 MB."""
-EQUAL_SLICES = {'flac', 'alac', 'vorbis', 'mp3float'}
-"""Codecs, and PCM, whose slices equal a decode of the whole file, bit for bit."""
+"""Of slices that are decoded from the start, for each file. One of AAC holds about 0.3 MB."""
 SKIP_MANUAL = 1 << 29
 """A flag of libavcodec: the decoder keeps priming and padding, which are dropped here."""
 
@@ -158,7 +164,7 @@ class AudioDecoder:
             # Those of Vorbis are wrong after some page breaks.
             is_known = name != 'vorbis' and bool(counts[:-1].all()) and not rest.any()
         if is_known:
-            start = max(0, total - 1 - PACKETS_BEFORE.get(name, DEFAULT_PACKETS_BEFORE))
+            start = max(0, total - 1 - PACKETS_BEFORE.get(name, 64))
             counts[-1] = [len(samples) for samples in self._decode(start, total)][-1]
             if counts[: len(head)].tolist() == head:
                 return counts
@@ -198,12 +204,11 @@ class AudioDecoder:
             return np.empty((0, self.channels), np.float32)
         firsts, name = self._layout.firsts, self._context.name
         before, first, last = self._packets_of(start, stop)
-        if exact and not (name in EQUAL_SLICES or name.startswith('pcm_')):
+        if not name.startswith('pcm_') and name not in (EQUAL_SLICES if exact else PACKETS_BEFORE):
             found = self._read_from_start(first, last)
         else:
-            if name == 'aac':
-                # Flushing keeps the state of the noise, and a slice would differ each time it is read. A new
-                # context takes 5 µs.
+            if name in NOISY:
+                # A slice would differ each time it is read. A new context takes 5 µs.
                 old, self._context = self._context, import_av().CodecContext.create(name, 'r')
                 self._context.extradata = old.extradata
                 self._context.thread_count, self._context.flags2 = 1, old.flags2
@@ -217,7 +222,8 @@ class AudioDecoder:
         """Returns the packet where decoding begins, the first of samples, and the end of the last."""
         firsts = self._layout.firsts
         first = int(np.searchsorted(firsts, start, 'right')) - 1
-        before = max(0, first - PACKETS_BEFORE.get(self._context.name, DEFAULT_PACKETS_BEFORE))
+        name = self._context.name
+        before = max(0, first - PACKETS_BEFORE.get(name, 0 if name.startswith('pcm_') else first))
         return before, first, int(np.searchsorted(firsts, stop, 'left'))
 
     def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:

@@ -129,7 +129,9 @@ class DemuxedPackets(Packets):
             for packet in packets:
                 if is_counted and packet.pos == wanted[0]:
                     left -= 1
-                if left < 0 if is_counted else (packet.pos, packet.pts, packet.size) == wanted:
+                # MPEG-TS holds several packets of audio in one of its own: only the first has a position.
+                pos = -1 if packet.pos is None else packet.pos
+                if left < 0 if is_counted else (pos, packet.pts, packet.size) == wanted:
                     yield packet
                     yield from packets
                     return
