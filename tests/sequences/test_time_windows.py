@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bags
+from tests.media import samples as media
 
 EPISODES = 20
 SPEC = {
@@ -338,6 +339,23 @@ def test_frames_and_samples(films, padding):
     one = view[order[0]]
     assert np.array_equal(one['camera'], batch['camera'][0])
     assert np.array_equal(one['audio'], batch['audio'][0])
+
+
+@pytest.mark.parametrize('word', ['video', 'mp4[]'])
+def test_a_video_keeps_its_first_time(tmp_path, word):
+    """Clips of a sequence follow each other from 0 on."""
+    data = media.film(times=range(480, 1480, 40), count=25)
+    with bags.DatasetWriter(tmp_path / 'x', {'camera': word, 'mark': 'int(8)[]'}) as writer:
+        writer.append({'camera': [data] if word == 'mp4[]' else data, 'mark': range(200)})
+    start = 0.48 if word == 'video' else 0
+    assert bags.Video(data).timestamps[0] == pytest.approx(0.48)
+    view = bags.windows(
+        bags.open(tmp_path / 'x'), every='camera', camera=bags.times(0.0), mark=bags.times(0.0),
+        times={'mark': 100},
+    )  # fmt: skip
+    batch = view.batch(range(len(view)))
+    assert batch['mark'].ravel().tolist() == (100 * start + 4 * np.arange(25)).round().tolist()
+    assert [media.number_of(frame) for frame in batch['camera'][:, 0]] == list(range(25))
 
 
 def test_windows_without_items(tmp_path):
