@@ -15,21 +15,21 @@ from bags.validation import at_least, integer
 
 __all__ = ['Mixture']
 
-MAX_CYCLE = 1 << 22  # Positions after which a cycle repeats, of all parts of a mixture together.
+MAX_CYCLE = 1 << 22  # Positions after which a cycle repeats, about; of all parts of a mixture together.
 
 
 class Mixture:
     """Several datasets, concatenated by `bags.concat`, in given proportions.
 
     The proportions are exact over each cycle of the schedule: of 4 positions for weights of 3 and 1, of 10
-    for weights of 0.7 and 0.3. Within a cycle each dataset is spread evenly. Every datapoint of a dataset
-    comes once before any comes again, across epochs.
+    for weights of 0.7 and 0.3. Weights whose cycle would have more than 4 million positions are rounded to
+    such a cycle, where each dataset has one position at least. Within a cycle each dataset is spread evenly.
+    Every datapoint of a dataset comes once before any comes again, across epochs.
 
     Args:
         lengths: Datapoints of each dataset.
-        weights: Their shares, of any sum. Fractions with denominators up to a million are exact. Or a mapping
-            of positions, counted over all epochs, to the weights that hold from there on; those of the first
-            also hold before it.
+        weights: Their shares, of any sum; 0 leaves a dataset out. Or a mapping of positions, counted over all
+            epochs, to the weights that hold from there on; those of the first also hold before it.
         seed: Of the order of each dataset.
         shuffle: False takes each dataset in order.
         samples: Positions of an epoch; the sum of the lengths unless given.
@@ -125,19 +125,14 @@ class Mixture:
 
 
 def _integers(shares: Sequence[fractions.Fraction], limit: int) -> list[int]:
-    """Returns integers in the proportions of shares, whose sum is at most a limit."""
+    """Returns integers in the proportions of shares, rounded if their sum would exceed a limit."""
     total = sum(shares)
     common = math.lcm(*(share.denominator for share in shares))
     counts = [int(share * common) for share in shares]
     divisor = math.gcd(*counts)
     if sum(counts) // divisor <= limit:
         return [count // divisor for count in counts]
-    # Too long a cycle: round to one of that length, up where rounding down cuts off most.
-    counts = [int(share * limit / total) for share in shares]
-    by_loss = sorted(range(len(shares)), key=lambda owner: counts[owner] - shares[owner] * limit / total)
-    for owner in by_loss[: limit - sum(counts)]:
-        counts[owner] += 1
-    return counts
+    return [max(bool(share), round(share * limit / total)) for share in shares]
 
 
 def _cycle(counts: Sequence[int]) -> tuple[Int64s, Int64s, Int64s]:

@@ -136,6 +136,7 @@ def test_weights_of_mixtures():
     assert Mixture([5, 5], [2 / 3, 1 / 3]).counts == [2, 1]
     assert Mixture([5, 5], [np.float32(0.25), np.int64(1)]).counts == [1, 4]
     assert Mixture([5, 5, 5], [1, 0, 1]).counts == [1, 0, 1]
+    assert Mixture([5, 5, 5], [1, 0, 1e-9]).counts == [1 << 22, 0, 1]
     odd = Mixture([5, 5], [3.14159265358979, 1])
     assert abs(odd.counts[0] / odd.counts[1] - 3.14159265358979) < 1e-5
     assert Mixture([3, 5], [1, 1], shuffle=False).take(0, np.arange(8)).tolist() == [0, 3, 1, 4, 2, 5, 0, 6]
