@@ -12,6 +12,7 @@ import numpy.typing as npt
 from bags.dataset.batch import Ragged
 from bags.errors import StackError
 from bags.indexing import offsets_of
+from bags.validation import at_least
 
 __all__ = ['CollateField', 'Packed', 'Padded', 'collate_function', 'pack', 'pad', 'stack']
 
@@ -62,10 +63,11 @@ def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int
 
     Raises:
         StackError: Items of different shapes.
-        ValueError: A sequence longer than `length`.
+        ValueError: A sequence longer than `length`, or a value that the dtype of the sequences cannot hold.
     """
     if isinstance(column, Mapping):
         return _columns(functools.partial(pad, length=length, value=value, multiple=multiple), column)
+    multiple = at_least('multiple', multiple, 1)
     ragged = _as_ragged(column)
     lengths = ragged.lengths
     longest = int(lengths.max(initial=0))
@@ -74,7 +76,11 @@ def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int
         raise ValueError(f'pad: expected sequences of at most {length} items, got {longest} {where}')
     width = -(-(longest if length is None else length) // multiple) * multiple
     dtype = ragged.values.dtype
-    fill = '' if dtype.kind in 'SU' and value == 0 else value
+    fill = np.asarray('' if dtype.kind in 'SU' and value == 0 else value)
+    with np.errstate(invalid='ignore'):
+        is_held = dtype.kind not in 'biuSU' or np.array_equal(fill.astype(dtype), fill)
+    if not is_held:
+        raise ValueError(f'pad: expected a value that {dtype} can hold, got {value!r:.80}')
     values = np.full((len(ragged), width, *ragged.values.shape[1:]), fill, dtype)
     values[np.arange(width) < lengths[:, None]] = ragged.values
     return Padded(values, lengths.astype(np.int32))

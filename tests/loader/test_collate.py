@@ -26,6 +26,40 @@ def test_pad():
         bags.pad([1, 2])
 
 
+@pytest.mark.parametrize(
+    ('values', 'value'),
+    [
+        ([1, 2], float('nan')),
+        ([1, 2], 0.5),
+        (np.ones(2, np.uint8), 300),
+        (np.ones(2, np.uint8), -1),
+        (np.ones(2, bool), 2),
+        (['a', 'b'], 'long'),
+    ],
+)
+def test_pad_refuses_values_that_do_not_fit(values, value):
+    with pytest.raises(ValueError, match=r'pad: expected a value that .* can hold, got'):
+        bags.pad([values, values[:1]], value=value)
+
+
+def test_pad_with_values_that_fit():
+    for values, value in (
+        ([1.0, 2.0], float('nan')),
+        (np.ones(2, np.float32), 0.1),
+        ([1, 2], 3.0),
+        ([1, 2], -100),
+        (np.ones(2, np.uint8), 255),
+        (np.ones(2, bool), True),
+        (['aa', 'b'], '-'),
+        (np.ones(2, 'M8[ns]'), np.datetime64('NaT')),
+    ):
+        padded = bags.pad([values, values[:1]], value=value).values
+        assert np.array_equal(padded[1, 1], np.array(value, padded.dtype), equal_nan=value != '-')
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match='multiple'):
+            bags.pad([[1]], multiple=wrong)
+
+
 def test_pack():
     packed = bags.pack(RAGGED)
     assert packed.values is RAGGED.values
