@@ -15,6 +15,7 @@ from typing import Any, Self
 from bags.bag.leftovers import remove_leftovers, remove_tree, temporary_path
 from bags.dataset.encoder import Encoder
 from bags.dataset.field_writer import Compression, field_compressions
+from bags.dataset.listing import remove_derived_files
 from bags.dataset.metadata import dump_metadata
 from bags.dataset.resume import is_file_of_dataset
 from bags.dataset.spec import check_names, parse_spec, type_texts
@@ -174,6 +175,7 @@ class Replacement:
         # A process that is killed in between leaves the old one, which `remove_leftovers` puts back.
         old = self.path.removesuffix('.new') + '.old'
         if self._store.exists(self._target):
+            remove_derived_files(self._store, self._target)
             self._store.rename(self._target, old)
         self._store.rename(self.path, self._target)
         with contextlib.suppress(OSError):  # E.g. files that are open on Windows: `recover` removes the rest.

@@ -19,7 +19,7 @@ from bags.bag.zstd import MAX_TRAINING_BYTES, check_dictionary
 from bags.dataset.base_writer import BaseWriter
 from bags.dataset.encoder import close_files
 from bags.dataset.field_writer import Compressed, Compression, FieldWriter, RefsWriter, Run
-from bags.dataset.key_index import INDEX_SUFFIX
+from bags.dataset.listing import remove_derived_files
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.resume import MARK, MARK_TEXT, bag_suffix, count_complete, is_temporary, remove_files
@@ -146,9 +146,7 @@ class DatasetWriter(BaseWriter):
                 mode = 'overwrite'  # Bags without refs: left by a writer that was killed before its end.
             elif keep is not None and truncate_to is not None and truncate_to < keep:
                 keep = truncate_to
-                for name in names:  # An index's length may become the same again, of other keys.
-                    if name.endswith(INDEX_SUFFIX):
-                        store.remove(store.join(path, name))
+                remove_derived_files(store, path)
         for name in filter(is_temporary, names):
             store.remove(store.join(path, name))  # Of a writer that was killed, as the folder is locked.
         store.replace(store.join(path, MARK), MARK_TEXT)

@@ -107,6 +107,21 @@ def test_stale_statistics(tmp_path):
         assert bags.statistics(tmp_path / 'x')['a'].mean == (length - 1) / 2
 
 
+def test_statistics_and_index_after_one_shard_is_replaced(tmp_path):
+    spec = {'a': 'float(8)', 'key': 'int(8)'}
+    with bags.ShardedDatasetWriter(tmp_path / 'x', spec, shard_length=10) as writer:
+        for index in range(100):
+            writer.append({'a': index % 10, 'key': index})
+    assert bags.statistics(tmp_path / 'x')['a'].mean == 4.5
+    bags.create_index(tmp_path / 'x', 'key')
+    with bags.DatasetWriter(tmp_path / 'x/000003', spec, mode='overwrite') as writer:
+        for index in range(10):
+            writer.append({'a': 104.5, 'key': 1000 + index})
+    assert bags.statistics(tmp_path / 'x')['a'].mean == 14.5
+    bags.create_index(tmp_path / 'x', 'key')
+    assert bags.open(tmp_path / 'x').find('key', 1004) == 34
+
+
 def test_values_that_are_no_numbers(tmp_path):
     with bags.DatasetWriter(tmp_path / 'x', {'a': 'float(4)', 'b': 'float(4)[]'}) as writer:
         for value in [1.0, float('nan'), 3.0, float('inf'), -2.0]:
