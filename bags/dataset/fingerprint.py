@@ -11,12 +11,17 @@ import numpy as np
 
 from bags.concurrency import map_concurrently
 
-__all__ = ['fingerprint']
+__all__ = ['fingerprint', 'sample']
 
 DATAPOINTS = 8
 HEAD_BYTES = 256
 MIN_RECORDS_FOR_THREADS = 64
 THREADS = 16
+
+
+def sample(length: int) -> list[int]:
+    """Returns the datapoints of a dataset that its fingerprint is made of."""
+    return sorted({step * (length - 1) // (DATAPOINTS - 1) for step in range(DATAPOINTS)}) if length else []
 
 
 def fingerprint(dataset: Any, fields: Sequence[str] | None = None) -> str:
@@ -34,8 +39,7 @@ def fingerprint(dataset: Any, fields: Sequence[str] | None = None) -> str:
         return digest.hexdigest()
     spec = dataset.spec if fields is None else {name: dataset.spec[name] for name in fields}
     digest.update(repr((spec, length)).encode())
-    indices = sorted({step * (length - 1) // (DATAPOINTS - 1) for step in range(DATAPOINTS)})
-    records = [(index, name) for name in spec for index in indices if length]
+    records = [(index, name) for name in spec for index in sample(length)]
     is_slow = len(records) > MIN_RECORDS_FOR_THREADS or getattr(dataset, 'is_remote', False)
     for head in map_concurrently(
         lambda record: _head(dataset, *record), records, max_threads=THREADS if is_slow else 1

@@ -31,7 +31,7 @@ from bags.bag.options import LimitsPlacement
 from bags.dataset.batch import spread
 from bags.dataset.columns import read_values
 from bags.dataset.field import Field
-from bags.dataset.fingerprint import fingerprint
+from bags.dataset.fingerprint import fingerprint, sample
 from bags.dataset.folder import Folder
 from bags.dataset.schema import Decoders
 from bags.dataset.selection import select_whole
@@ -291,6 +291,7 @@ def open_key_index(dataset: Any, field: str, folder: Folder) -> KeyIndex:
         detail = f'no index of field {field!r}: bags.create_index makes it'
         raise FileNotFoundError(errno.ENOENT, detail, path) from None
     if (index.length, index.fingerprint) != (len(dataset), fingerprint(dataset, [field]).encode()):
+        dataset.batch(sample(len(dataset)), field)  # Raises what is wrong if the dataset is damaged.
         detail = f'is stale: it was made of other data (of {index.length} datapoints, here {len(dataset)})'
         again = 'run bags.create_index again, and open the dataset again'
         raise CorruptError(path, None, f'{detail}: {again}')

@@ -250,6 +250,17 @@ def small(tmp_path):
     return path
 
 
+def test_a_damaged_dataset_is_not_a_stale_index(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'x', {'key': 'utf8'}) as writer:
+        for index in range(100):
+            writer.append({'key': f'key {index}'})
+    bags.create_index(tmp_path / 'x', 'key')
+    with (tmp_path / 'x/refs.bag').open('r+b') as file:
+        file.write(b'\xff' * 50)
+    with pytest.raises(bags.CorruptError, match=r'refs\.bag, record 0: '):
+        bags.open(tmp_path / 'x').find('key', 'key 99')
+
+
 def test_stale(small):
     with bags.DatasetWriter(small, {'id': 'utf8', 'n': 'int'}, resume=True) as writer:
         writer.append({'id': 'ep-700', 'n': 700})
