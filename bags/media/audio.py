@@ -37,8 +37,8 @@ class Audio:
         source: A path, bytes, or a record of a dataset.
         exact: Slices equal a decode of the whole file, bit for bit. For AAC and Opus, this decodes everything
             before a slice (3 s for an hour), or from where an earlier slice ended. By default, a few packets
-            before it are decoded, as other decoders do. The samples are the same, except for noise that
-            decoders of AAC and AC-3 make up, and speech in Opus (within 3e-5); they are the same each time.
+            before it are decoded, as other decoders do. The samples are the same, except for noise, which AAC
+            has decoders make up, and speech in Opus (within 3e-5); they are the same each time.
         stream: An index in `streams`; by default, the stream that players play.
     """
 

@@ -14,14 +14,14 @@ Packets before a packet contribute to its samples. How many is a property of the
 | FLAC, ALAC, WavPack, TTA, PCM, ADPCM of WAV | 0 | equal |
 | Vorbis | 2 | equal |
 | MP3 | 32: its bits may be stored in earlier packets | equal |
-| AAC, AC-3, E-AC-3 | 4 | equal, except for noise that the decoder makes up, which begins anew at each slice |
+| AAC | 4 | equal, except for noise that the decoder makes up: its generator starts anew at each slice |
 | Opus | 128: its prediction fades out | equal for music, within 3e-5 for speech |
 | MP2 | 64 | within 3e-5: the decoder dithers |
 
 A slice of a codec that is not in the table is decoded from the start of the file: other decoders, such as
-those of Speex and G.722, keep a state for long, and some do not reset it when flushed. So is an exact slice,
-unless the table says equal. A state of a decoder cannot be copied, so some are kept where earlier slices
-ended, and the nearest one before a slice goes on.
+those of Speex, G.722 and AC-3, keep a state for long, and some do not reset it when flushed. So is an exact
+slice, unless the table says equal. A state of a decoder cannot be copied, so some are kept where earlier
+slices ended, and the nearest one before a slice goes on.
 """
 
 from __future__ import annotations
@@ -50,12 +50,11 @@ EQUAL_SLICES = {
     'mp3float': 32,
 }  # fmt: skip
 """Codecs, beside PCM, whose slices equal a decode of the whole file, bit for bit."""
-NOISY = ('aac', 'ac3', 'eac3')
-"""Codecs whose decoders make up noise. Flushing keeps the state of its generator."""
 PACKETS_BEFORE = {
-    **EQUAL_SLICES, **dict.fromkeys(NOISY, 4), 'mp2float': 64, 'mp2': 64, 'mp3': 32, 'opus': 128,
-    'libopus': 128,
+    **EQUAL_SLICES, 'aac': 4, 'mp2float': 64, 'mp2': 64, 'mp3': 32, 'opus': 128, 'libopus': 128,
 }  # fmt: skip
+MAX_PACKETS_TO_COUNT = 64
+"""Packets before the last one to decode, to count its samples, of codecs that are not in the table."""
 MAX_KEPT_CONTEXTS = 8
 """Of slices that are decoded from the start, for each file. One of AAC holds about 0.3 MB."""
 SKIP_MANUAL = 1 << 29
@@ -164,7 +163,7 @@ class AudioDecoder:
             # Those of Vorbis are wrong after some page breaks.
             is_known = name != 'vorbis' and bool(counts[:-1].all()) and not rest.any()
         if is_known:
-            start = max(0, total - 1 - PACKETS_BEFORE.get(name, 64))
+            start = max(0, total - 1 - PACKETS_BEFORE.get(name, MAX_PACKETS_TO_COUNT))
             counts[-1] = [len(samples) for samples in self._decode(start, total)][-1]
             if counts[: len(head)].tolist() == head:
                 return counts
@@ -207,8 +206,9 @@ class AudioDecoder:
         if not name.startswith('pcm_') and name not in (EQUAL_SLICES if exact else PACKETS_BEFORE):
             found = self._read_from_start(first, last)
         else:
-            if name in NOISY:
-                # A slice would differ each time it is read. A new context takes 5 µs.
+            if name == 'aac':
+                # Flushing keeps the state of the noise, and a slice would differ each time it is read. A new
+                # context takes 5 µs.
                 old, self._context = self._context, import_av().CodecContext.create(name, 'r')
                 self._context.extradata = old.extradata
                 self._context.thread_count, self._context.flags2 = 1, old.flags2
