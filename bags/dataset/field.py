@@ -216,9 +216,10 @@ class Field:
             f'{self.bag.path}, field {self.name!r} of type {self.kind.text}',
         )
         if isinstance(selection.key, str):
-            # Clips follow each other from 0 on; a video by itself has the clock of its datapoint.
-            joined = video.timestamps
-            return joined if self.kind.sequence else self._videos[first].timestamps
+            if self.kind.sequence:
+                return video.timestamps  # Clips follow each other from 0 on.
+            len(video)  # Raises if the file is truncated.
+            return self._videos[first].timestamps
         return len(video) if selection.key is None else video[selection.key]
 
     def _video_length(self, index: int) -> tuple[int, Exception | None]:

@@ -96,7 +96,7 @@ class Schedule(NamedTuple):
             first, stop = self.rank * self.batch_size, (self.rank + 1) * self.batch_size
             if start + size > self.length and self.last_batch != 'pad':
                 first, stop = self._share(self.length - start)
-            # Not by the steps of this rank: where ranks share the last positions, it may have none of them.
+            # The same for all ranks, also for one that takes none of the last positions.
             place = (epoch, start + size) if start + size + next_step <= self.length else (epoch + 1, 0)
             found.append(Step(epoch, start + first, start + stop, Cursor(*place, self.begin.first)))
         return found
