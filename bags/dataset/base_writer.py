@@ -15,14 +15,14 @@ from typing import Any, Self
 from bags.bag.leftovers import remove_leftovers, remove_tree, temporary_path
 from bags.dataset.encoder import Encoder
 from bags.dataset.field_writer import Compression, field_compressions
-from bags.dataset.listing import remove_derived_files
+from bags.dataset.listing import dataset_of_shard, shard_numbers
 from bags.dataset.metadata import dump_metadata
-from bags.dataset.resume import is_file_of_dataset
+from bags.dataset.resume import is_derived, is_file_of_dataset
 from bags.dataset.spec import check_names, parse_spec, type_texts
 from bags.storage import Lock, Store, store_for
 from bags.validation import one_of
 
-__all__ = ['BaseWriter']
+__all__ = ['BaseWriter', 'remove_derived']
 
 
 _open_writers: weakref.WeakValueDictionary[int, BaseWriter] = weakref.WeakValueDictionary()
@@ -175,7 +175,7 @@ class Replacement:
         # A process that is killed in between leaves the old one, which `remove_leftovers` puts back.
         old = self.path.removesuffix('.new') + '.old'
         if self._store.exists(self._target):
-            remove_derived_files(self._store, self._target)
+            remove_derived(self._store, self._target)
             self._store.rename(self._target, old)
         self._store.rename(self.path, self._target)
         with contextlib.suppress(OSError):  # E.g. files that are open on Windows: `recover` removes the rest.
@@ -189,6 +189,18 @@ class Replacement:
             remove_tree(self._store, self.path)
         for lock in self._locks:
             lock.release()
+
+
+def remove_derived(store: Store, folder: str) -> None:
+    """Removes the statistics and key indexes of a dataset. If it is a shard, those of the whole dataset.
+
+    They tell other data by its length and a few datapoints, which may become the same again.
+    """
+    whole = dataset_of_shard(store, folder)
+    if whole is not None:  # They are in its first shard.
+        folder = store.join(whole, next(iter(shard_numbers(store, whole).values())))
+    for name in filter(is_derived, store.names(folder)):
+        store.remove(store.join(folder, name))
 
 
 def _check(store: Store, folder: str, is_shard: bool = False) -> Lock:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bags.bag.checksums import checksums_name
 from bags.bag.limits import ENTRY
 from bags.concurrency import map_concurrently
-from bags.dataset.metadata import METADATA, STATISTICS
+from bags.dataset.metadata import METADATA
 from bags.dataset.refs import RefsFormat
 from bags.dataset.resume import MARK, is_temporary
 from bags.dataset.schema import parse_schema
@@ -29,7 +29,6 @@ __all__ = [
     'list_remote_shards',
     'names_in',
     'not_a_folder',
-    'remove_derived_files',
     'root_names',
     'shard_numbers',
 ]
@@ -87,19 +86,6 @@ def dataset_of_shard(store: Store, directory: str) -> str | None:
         return None
     first = next(iter(numbered(names, parent).values()), name)
     return parent if store.exists(store.join(store.join(parent, first), 'spec.json')) else None
-
-
-def remove_derived_files(store: Store, folder: str) -> None:
-    """Removes statistics and key indexes of a dataset. If it is a shard, those of the whole dataset.
-
-    They tell other data by its length and a few datapoints, which may become the same again.
-    """
-    whole = dataset_of_shard(store, folder)
-    if whole is not None:  # They are in its first shard.
-        folder = store.join(whole, next(iter(numbered(store.names(whole), whole).values())))
-    for name in store.names(folder):
-        if name == STATISTICS or name.endswith('.index'):
-            store.remove(store.join(folder, name))
 
 
 def list_local_shards(store: Store, directory: str) -> ShardList:

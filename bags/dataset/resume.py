@@ -29,6 +29,7 @@ __all__ = [
     'ProgressLog',
     'bag_suffix',
     'count_complete',
+    'is_derived',
     'is_file_of_dataset',
     'is_temporary',
     'remove_files',
@@ -52,6 +53,11 @@ def is_file_of_dataset(name: str) -> bool:
     """Tells by its name whether a file in a dataset folder is a part of the dataset."""
     files = ('spec.json', METADATA, STATISTICS, MARK, SOURCE, INDEX)
     return name in files or name.endswith(('.bag', '.bagz', '.idx', '.index', '.zdict', '.new', SUFFIX))
+
+
+def is_derived(name: str) -> bool:
+    """Tells by its name whether a file is made of the datapoints: statistics, or an index of keys."""
+    return name == STATISTICS or name.endswith('.index')
 
 
 def remove_files(store: Store, folder: str) -> None:

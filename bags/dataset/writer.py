@@ -16,10 +16,9 @@ import numpy as np
 from bags.bag.checksums import SUFFIX
 from bags.bag.options import CompressionNone, CompressionZstd, WriterOptions
 from bags.bag.zstd import MAX_TRAINING_BYTES, check_dictionary
-from bags.dataset.base_writer import BaseWriter
+from bags.dataset.base_writer import BaseWriter, remove_derived
 from bags.dataset.encoder import close_files
 from bags.dataset.field_writer import Compressed, Compression, FieldWriter, RefsWriter, Run
-from bags.dataset.listing import remove_derived_files
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.resume import MARK, MARK_TEXT, bag_suffix, count_complete, is_temporary, remove_files
@@ -146,7 +145,7 @@ class DatasetWriter(BaseWriter):
                 mode = 'overwrite'  # Bags without refs: left by a writer that was killed before its end.
             elif keep is not None and truncate_to is not None and truncate_to < keep:
                 keep = truncate_to
-                remove_derived_files(store, path)
+                remove_derived(store, path)
         for name in filter(is_temporary, names):
             store.remove(store.join(path, name))  # Of a writer that was killed, as the folder is locked.
         store.replace(store.join(path, MARK), MARK_TEXT)

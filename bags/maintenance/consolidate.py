@@ -10,10 +10,8 @@ from typing import Any
 from bags.bag.options import LimitsStorage, ReaderOptions
 from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder
-from bags.dataset.key_index import INDEX_SUFFIX
 from bags.dataset.listing import files_below
-from bags.dataset.metadata import STATISTICS
-from bags.dataset.resume import MARK
+from bags.dataset.resume import MARK, is_derived
 from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index
 from bags.dataset.spec import Spec, unite
 from bags.errors import BagsError, CorruptError, SpecError
@@ -107,11 +105,7 @@ def index_damage(location: Location) -> str | None:
 
 def _sizes(shard: Shard) -> dict[str, int]:
     """Returns the sizes of its files, without statistics and key indexes: these may be written later."""
-    return {
-        name: size
-        for name, size in sorted(shard.sizes.items())
-        if name != STATISTICS and not name.endswith(INDEX_SUFFIX)
-    }
+    return {name: size for name, size in sorted(shard.sizes.items()) if not is_derived(name)}
 
 
 def _describe(store: Store, path: str, options: ReaderOptions, shard: Shard) -> tuple[Spec, Shard]:
