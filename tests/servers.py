@@ -184,6 +184,7 @@ class Proxy(LoopbackServer):
         faults: By what is done to a request ('refuse' with 503, 'deny', 'elsewhere', 'malformed', 'reset',
             'truncate'), how probable it is.
         most: Requests at a time so far, at most.
+        awaited: Requests wait until `most` is so many, or for 20 seconds.
         before: Is called before a request is passed on, with the number of those before it.
     """
 
@@ -192,7 +193,8 @@ class Proxy(LoopbackServer):
         self.delay = delay
         self.faults: dict[str, float] = {}
         self.spoiled = 0
-        self.active = self.most = 0
+        self.active = self.most = self.awaited = 0
+        self.arrived = threading.Condition()
         self.before: Callable[[int], object] = int
         self.random = random.Random(seed)
         super().__init__()
@@ -221,6 +223,9 @@ class Proxy(LoopbackServer):
             self.before(len(self.requests) - 1)
             fault = self.fault()
         try:
+            with self.arrived:
+                self.arrived.notify_all()
+                self.arrived.wait_for(lambda: self.most >= self.awaited, 20)
             if self.delay:
                 time.sleep(self.delay)
             self.pass_on(handler, fault)

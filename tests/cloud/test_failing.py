@@ -74,10 +74,11 @@ def test_many_ranges_at_a_time(many_ranges):
         assert file.read_many(*arrays(RANGES)) == expected
     wanted = {f'bytes={start}-{stop - 1}' for start, stop in RANGES}
     assert (len(requests), {asked for _, _, asked in requests}) == (len(RANGES), wanted)
-    proxy.most, proxy.delay = 0, 0.02
+    proxy.most, proxy.delay, proxy.awaited = 0, 0.02, 11
     assert file.read_many(*arrays(RANGES)) == expected
     assert 10 < proxy.most <= 24
-    proxy.delay, proxy.faults = 0, {'refuse': 0.02, 'reset': 0.02, 'truncate': 0.02}
+    proxy.delay = proxy.awaited = 0
+    proxy.faults = {'refuse': 0.02, 'reset': 0.02, 'truncate': 0.02}
     for _ in range(3):
         assert file.read_many(*arrays(RANGES)) == expected
 
