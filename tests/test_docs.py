@@ -158,7 +158,7 @@ def pages(tmp_path):
 def test_blocks_pass_mypy(pages, tmp_path):
     config = tmp_path / 'mypy.ini'
     ignored = ''.join(f'[mypy-{name}.*]\nignore_missing_imports = True\n' for name in FRAMEWORKS + TABLES)
-    config.write_text(f'[mypy]\nstrict = True\npython_version = 3.11\nfollow_imports = silent\n{ignored}')
+    config.write_text(f'[mypy]\nstrict = True\nfollow_imports = silent\n{ignored}')
     done = subprocess.run(
         [sys.executable, '-m', 'mypy', '--config-file', config, '--cache-dir', ROOT / '.mypy_cache/docs',
          '--no-error-summary', *pages],
@@ -171,7 +171,7 @@ def test_blocks_pass_mypy(pages, tmp_path):
 
 @pytest.mark.skipif(not find_spec('pyright'), reason='pyright is not installed')
 def test_blocks_pass_pyright(pages, tmp_path):
-    config = {'pythonVersion': '3.11', 'extraPaths': [str(ROOT)], 'reportMissingImports': 'warning'}
+    config = {'extraPaths': [str(ROOT)], 'reportMissingImports': 'warning'}
     (tmp_path / 'pyrightconfig.json').write_text(json.dumps(config))
     done = subprocess.run(
         [sys.executable, '-m', 'pyright', '--outputjson', '--pythonpath', sys.executable],

@@ -162,7 +162,7 @@ def samples_of(
         raise ValueError(
             f'WAV of {channels} channels, {bits} bits and {rate} Hz does not fit its {len(data)} bytes'
         )
-    values = np.frombuffer(data, dtype)
+    values: Samples = np.frombuffer(data, dtype)
     if bits == 24:
         padded = np.zeros((len(values) // 3, 4), np.uint8)
         padded[:, 1:] = values.reshape(-1, 3)

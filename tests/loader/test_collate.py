@@ -51,7 +51,7 @@ def test_pad_with_values_that_fit():
         (np.ones(2, np.uint8), 255),
         (np.ones(2, bool), True),
         (['aa', 'b'], '-'),
-        (np.ones(2, 'M8[ns]'), np.datetime64('NaT')),
+        (np.ones(2, 'M8[ns]'), np.datetime64('NaT', 'ns')),
     ):
         padded = bags.pad([values, values[:1]], value=value).values
         assert np.array_equal(padded[1, 1], np.array(value, padded.dtype), equal_nan=value != '-')
