@@ -68,7 +68,10 @@ def test_ahead_bounds_what_is_begun_and_not_yielded():
 
     def work(number):
         if number == 0:
-            time.sleep(0.3)
+            until = time.monotonic() + 30
+            while len(taken) < 12 and time.monotonic() < until:
+                time.sleep(0.01)
+            time.sleep(0.3)  # More would be taken now.
         return number
 
     with WorkerPool(work, 3) as pool:
