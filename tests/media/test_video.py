@@ -342,6 +342,7 @@ def long_film():
                 again = av.Packet(data)
                 again.pts, again.dts = packet.pts + turn * length, packet.dts + turn * length
                 again.time_base, again.stream, again.is_keyframe = packet.time_base, copy, packet.is_keyframe
+                again.duration = packet.duration  # PyAV before 18.1 leaves out the last one otherwise
                 target.mux(again)
     return longer.getvalue()
 
