@@ -184,7 +184,7 @@ class Proxy(LoopbackServer):
         faults: By what is done to a request ('refuse' with 503, 'deny', 'elsewhere', 'malformed', 'reset',
             'truncate'), how probable it is.
         most: Requests at a time so far, at most.
-        awaited: Requests wait until `most` is so many, or for 20 seconds.
+        awaited: Requests wait until `most` is so many, or for 10 seconds.
         before: Is called before a request is passed on, with the number of those before it.
     """
 
@@ -225,7 +225,7 @@ class Proxy(LoopbackServer):
         try:
             with self.arrived:
                 self.arrived.notify_all()
-                self.arrived.wait_for(lambda: self.most >= self.awaited, 20)
+                self.arrived.wait_for(lambda: self.most >= self.awaited, 10)
             if self.delay:
                 time.sleep(self.delay)
             self.pass_on(handler, fault)

@@ -274,6 +274,7 @@ def test_windows_take_a_round_for_each_field(recordings, s3_storage, proxy):
     assert not {'audio.bag', 'event.bag', 'time.bag', 'state.bag'} & kinds(making).keys()
     random = np.random.default_rng(0)
     view.batch(random.integers(0, 3000, 64))
+    sounds = bags.select(view, fields='audio')
     for _ in range(2):
         indices = random.integers(0, 3000, 64)
         with proxy.counted() as requests:
@@ -283,10 +284,13 @@ def test_windows_take_a_round_for_each_field(recordings, s3_storage, proxy):
         assert max(found[name] for name in ('state.bag', 'event.bag')) <= 1
         expected = bags.windows(local, every='event', **spans).batch(indices)
         assert all(np.array_equal(batch[name], expected[name]) for name in expected)
-    sounds = bags.select(view, fields='audio')
-    proxy.most, proxy.awaited = 0, 16
-    sounds.batch(random.integers(0, 3000, 64))
-    assert proxy.most >= 16  # Together, not one after the other.
+        wanted = int(0.6 * found['audio.bag']) + 1
+        proxy.most, proxy.awaited = 0, wanted
+        with proxy.counted() as requests:
+            sounds.batch(indices)
+        proxy.awaited = 0
+        assert kinds(requests)['audio.bag'] == found['audio.bag']
+        assert proxy.most >= wanted  # All at once, not one after the other.
 
 
 def test_finding_a_key(folder, s3_storage, proxy):
