@@ -19,10 +19,10 @@ import numpy as np
 
 from bags.bag.bag_file import BagFile
 from bags.bag.checksums import checksums_name, digest_function, digests_of, table_of
-from bags.bag.leftovers import temporary_path
 from bags.bag.limits import ENTRY
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import LimitsPlacement, ReaderOptions
+from bags.bag.temporary_files import temporary_path
 from bags.errors import CorruptError
 from bags.indexing import Int64s
 from bags.storage import Lock, Output, Store

@@ -10,9 +10,9 @@ from typing import Any, BinaryIO, Literal, Self, Unpack
 import numpy as np
 
 from bags.bag.appender import BagAppender, Chunk
-from bags.bag.leftovers import remove_leftovers
 from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, WriterKeywords, WriterOptions, merge
+from bags.bag.temporary_files import remove_leftovers
 from bags.bag.zstd import Zstd, codec_for
 from bags.storage import store_for
 from bags.validation import as_record

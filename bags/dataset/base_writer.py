@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from bags.bag.leftovers import remove_leftovers, remove_tree, temporary_path
+from bags.bag.temporary_files import remove_leftovers, remove_tree, temporary_path
 from bags.dataset.encoder import Encoder
 from bags.dataset.field_writer import Compression, field_compressions
 from bags.dataset.listing import dataset_of_shard, shard_numbers

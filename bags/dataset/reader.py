@@ -20,9 +20,9 @@ from bags.dataset.fields import OpenFields
 from bags.dataset.folder import Folder
 from bags.dataset.metadata import Metadata
 from bags.dataset.options import ReadOptions, open_store
+from bags.dataset.read_row import RowFunction, make_row_function
 from bags.dataset.refs import MISSING, BadRef
 from bags.dataset.refs_reader import RefsReader
-from bags.dataset.row_function import RowFunction, make_row_function
 from bags.dataset.schema import Decoders
 from bags.dataset.selection import PerRowItems, Selection, select_fields
 from bags.errors import CorruptError

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from bags.bag import Writer
 from bags.bag.bag_file import BagFile
-from bags.bag.leftovers import remove_leftovers, remove_tree
 from bags.bag.open import limits_name, open_bag
 from bags.bag.options import ReaderOptions
+from bags.bag.temporary_files import remove_leftovers, remove_tree
 from bags.dataset.listing import is_being_made
 from bags.dataset.resume import MARK, is_temporary
 from bags.dataset.spec import load_spec

@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bags.bag.leftovers import leftovers
 from bags.bag.options import ReaderOptions
+from bags.bag.temporary_files import leftovers
 from bags.concurrency import CPU_COUNT, map_concurrently
 from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
