@@ -68,6 +68,7 @@ def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int
     if isinstance(column, Mapping):
         return _columns(functools.partial(pad, length=length, value=value, multiple=multiple), column)
     multiple = at_least('multiple', multiple, 1)
+    length = None if length is None else at_least('length', length, 0)
     ragged = _as_ragged(column)
     lengths = ragged.lengths
     longest = int(lengths.max(initial=0))
@@ -77,9 +78,12 @@ def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int
     width = -(-(longest if length is None else length) // multiple) * multiple
     dtype = ragged.values.dtype
     fill = np.asarray('' if dtype.kind in 'SU' and value == 0 else value)
-    with np.errstate(invalid='ignore'):
-        is_held = dtype.kind not in 'biuSU' or np.array_equal(fill.astype(dtype), fill)
-    if not is_held:
+    try:
+        with np.errstate(invalid='ignore'):
+            held = fill.astype(dtype)
+    except (TypeError, ValueError):  # A text or None where numbers are expected.
+        held = None
+    if held is None or (dtype.kind in 'biuSU' and not np.array_equal(held, fill)):
         raise ValueError(f'pad: expected a value that {dtype} can hold, got {value!r:.80}')
     values = np.full((len(ragged), width, *ragged.values.shape[1:]), fill, dtype)
     values[np.arange(width) < lengths[:, None]] = ragged.values

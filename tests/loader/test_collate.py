@@ -35,6 +35,9 @@ def test_pad():
         (np.ones(2, np.uint8), -1),
         (np.ones(2, bool), 2),
         (['a', 'b'], 'long'),
+        ([1, 2], 'x'),
+        ([1, 2], None),
+        ([1.0, 2.0], 'x'),
     ],
 )
 def test_pad_refuses_values_that_do_not_fit(values, value):
@@ -58,6 +61,8 @@ def test_pad_with_values_that_fit():
     for wrong in (0, -1):
         with pytest.raises(ValueError, match='multiple'):
             bags.pad([[1]], multiple=wrong)
+    with pytest.raises(TypeError, match='length: expected an integer'):
+        bags.pad([[1]], '3')
 
 
 def test_pack():
