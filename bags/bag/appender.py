@@ -4,8 +4,8 @@ While a bag is written, its limits are in `limits.NAME`; `close` copies them to 
 removes that file. Records are written before their limits, so that at any moment every limit in the file has
 its record.
 
-On object stores, where files cannot grow, the bag appears as a whole at `close`, in place of the one that it
-replaces or appends to, and the limits stay in memory until then.
+Files on object stores cannot grow: there, the limits stay in memory, and the whole bag appears at `close`, in
+place of the one that it replaces or appends to.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class BagAppender:
             raise ValueError(f"mode: expected 'create', 'append' or 'overwrite', got {mode!r}")
         self._sums: Output | None = None
         self._has_companion = False
-        """Whether the checksum of what else is needed to read the bag is there, of when it was written."""
+        """Whether the checksum of the bag's companion is saved already."""
         exists = mode == 'append' and (store.exists(path) or store.exists(limits_name(path)))
         if mode == 'create' or (mode == 'append' and not exists):
             self._create()
@@ -103,14 +103,14 @@ class BagAppender:
             self._sums = self._store.resume(beside, len(table))
 
     def set_companion(self, data: bytes) -> None:
-        """Saves the checksum of what else is needed to read the bag, unless the bag has one."""
+        """Saves the checksum of the bag's companion, unless it is saved already."""
         if self._sums is not None and not self._has_companion:
             rest = self._sums.read(ENTRY, self._sums.size)
             self._sums.size = 0
             self._sums.write([table_of([digest_function()(data)]), rest])
 
     def _continue_checksums(self, bag: BagFile, checksum: bool) -> None:
-        """Continues the checksums of a bag, or computes those of its records if they are wanted."""
+        """Continues the checksums of a bag; with `checksum`, computes them if there are none."""
         beside, size = checksums_name(self.path), ENTRY * (self.count + 1)
         if self._store.exists(beside):
             table = self._store.read(beside)
@@ -123,7 +123,7 @@ class BagAppender:
             self._open_checksums(beside, table_of(map(digest_function(), itertools.chain([b''], stored))))
 
     def _create(self) -> None:
-        # The limits are created first: a bag without `limits.NAME` beside it counts as closed.
+        # The limits are created first, because a bag without `limits.NAME` beside it counts as closed.
         if self._store.exists(self._written):
             raise FileExistsError(errno.EEXIST, 'the bag already exists', self._written)
         beside = limits_name(self._written)
@@ -138,7 +138,7 @@ class BagAppender:
             raise
 
     def _rewrite(self, checksum: bool, truncate_to: int | None) -> None:
-        """Starts an object that replaces the one that exists, and begins with the first of its records."""
+        """Starts an object that replaces the existing one and begins with the records to keep."""
         ends = np.empty(0, '<i8')
         if truncate_to != 0:
             bag = self._open_bag()
@@ -154,8 +154,8 @@ class BagAppender:
         if not self._store.exists(beside):
             if self._separate:
                 raise FileNotFoundError(errno.ENOENT, 'the bag has no separate limits', beside)
-            # It must be a closed bag. Checked before limits are created beside it, with which a damaged bag
-            # would count as one that is being written.
+            # Checks that the bag is closed. A damaged bag with limits beside it would count as one that is
+            # being written.
             open_bag(self._store, self.path, ReaderOptions(limits_placement=self._placement))
             self._store.create(beside).close()
         self._lock = self._store.lock(beside)
@@ -172,9 +172,9 @@ class BagAppender:
         bag = self._open_bag()
         ends = self._ends(bag, truncate_to)
         if len(ends) < bag.count or bag.limits is bag.file or bag.limits.size % ENTRY:
-            # Readers may have a map of the records that are dropped here, or of the limits of a closed bag:
-            # copies of both files grow instead. First the limits, as the first of them fit both bags. A byte
-            # after them says that the records are still to be replaced.
+            # Readers may have mapped the records that are dropped here, or the limits of a closed bag, so
+            # both files are replaced by copies. The limits come first: those that are kept fit the old and
+            # the new records. One byte after them says that the records are not replaced yet.
             self._replace_limits(beside, ends)
             copy = temporary_path(self._store, self.path)
             self._store.clone(self.path, copy, self.end)
@@ -183,7 +183,7 @@ class BagAppender:
             self._store.rename(copy, self.path)
         else:
             self._limits = self._store.resume(beside, self.count * ENTRY)
-        # Bytes after the end stay until `close` truncates the file; the sentinel comes after them.
+        # Bytes after the last record stay until `close` truncates the file. The sentinel follows them.
         size = self._store.stat(self.path).size
         self._data = self._store.resume(self.path, size)
         self._data.size = self.end
@@ -191,7 +191,7 @@ class BagAppender:
         self._continue_checksums(bag, checksum)
 
     def _replace_limits(self, beside: str, ends: Int64s) -> None:
-        """Puts a new file of limits in place, and holds the lock of it."""
+        """Replaces the file of limits, and takes the lock of the new one."""
         copy = temporary_path(self._store, beside)
         self._limits = self._store.create(copy)
         try:
@@ -208,7 +208,7 @@ class BagAppender:
     def _open_bag(self) -> BagFile:
         bag = open_bag(self._store, self.path, ReaderOptions(limits_placement=self._placement))
         if self._separate and bag.file.size and not bag.count:
-            # It would seem to have no records if its limits were elsewhere.
+            # Limits at the end of the bag would otherwise go unnoticed.
             other = open_bag(self._store, self.path, ReaderOptions())
             if other.limits is other.file:
                 raise CorruptError(self.path, None, 'has limits at its end, expected separate ones')
@@ -223,12 +223,12 @@ class BagAppender:
     def append(self, chunks: Iterable[Chunk], sizes: Any, pending: list[Any]) -> None:
         """Writes stored records and their limits.
 
-        After an error there are those records whose limits were written, since readers may have seen them.
+        After an error, records whose limits were written stay, because readers may have seen them.
 
         Args:
             chunks: The bytes of the records.
             sizes: Bytes of each record; None for one record of all bytes.
-            pending: The buffer of these records, which leave it when they count as written.
+            pending: The buffer of these records. They are removed from it when they count as written.
         """
         table = np.empty(0, '<i8')
         try:
@@ -250,7 +250,7 @@ class BagAppender:
                 table += self.end
             count, end = self.count + len(table), int(table[-1])
             self._limits.write([table.tobytes()])
-            # In one statement: Ctrl-C cannot come in between.
+            # One statement, which Ctrl-C cannot interrupt.
             self.count, self.end, pending[:] = count, end, ()
         except BaseException:
             table = table[: self._limits.stored() // ENTRY - self.count]
@@ -260,7 +260,7 @@ class BagAppender:
             raise
 
     def _write_pieces(self, chunks: Iterable[Chunk]) -> Iterator[Any]:
-        """Writes chunks; yields every piece of them that was written."""
+        """Writes chunks; yields each piece after it is written."""
         for source, size in chunks:
             self._write_sentinel(self._data.size + size)
             if isinstance(source, list):
@@ -278,19 +278,18 @@ class BagAppender:
         if self._sums is not None:
             self._sums.size = ENTRY * (self.count + 1)
         if self._data.size != self.end:
-            # The bytes were already sent to an object store: they become a record without a reference.
+            # The bytes are already uploaded to an object store. They become a record that nothing refers to.
             self._limits.write([np.array([self._data.size], '<i8').tobytes()])
             self.count, self.end = self.count + 1, self._data.size
             if self._sums is not None:
                 self._sums.write([bytes(ENTRY)])
 
     def _write_sentinel(self, offset: int) -> None:
-        """Writes an FF where bytes will end, before they are written: until `close`, a bag ends with FF.
+        """Writes the byte FF at `offset`, where the bytes written next will end: an open bag ends in FF.
 
-        A reader takes the end of a bag for limits if its last 8 bytes, as a number, can be the end of the
-        records. FF makes that number too large. So records without limits are never taken for limits,
-        whatever they contain, wherever their writing is interrupted, and however much of the limits is
-        already appended.
+        A reader takes the end of a file for limits if its last 8 bytes, as a number, can be the end of the
+        records. FF makes that number too large. Records are therefore never taken for limits, whatever they
+        contain, wherever writing is interrupted, and however many limits are already appended.
         """
         if not self._store.is_remote and not self._separate:
             size = self._data.size
@@ -301,8 +300,8 @@ class BagAppender:
                 self._data.size = size
 
     def close(self) -> None:
-        """Puts the limits in place and closes the files. May be called again after an error."""
-        if not self._data.closed:  # It is closed if an earlier call failed later than here.
+        """Appends the limits, closes the files and moves them into place. Can be called again on error."""
+        if not self._data.closed:  # Closed if an earlier call failed after this block.
             self._data.size = self.end
             if self._data.size != self.end:
                 raise OSError(errno.EIO, 'cannot be closed: its limits were uploaded in part', self._written)
@@ -325,8 +324,8 @@ class BagAppender:
         starts, size = self._placement is LimitsPlacement.STARTS, self.count * ENTRY
         if not starts and not size:
             return
-        # The sentinel becomes the last byte of the last limit, which is written last and replaces it: so the
-        # file does not get shorter under readers that have just mapped it.
+        # The last limit is written last, and its last byte replaces the sentinel: the file never gets
+        # shorter, as readers may have mapped it.
         self._write_sentinel(self.end + starts * ENTRY + size - 1)
         if starts:
             self._data.write([bytes(ENTRY)])
@@ -340,7 +339,7 @@ class BagAppender:
         store, limits = self._store, limits_name(self.path)
         if self._written != self.path:
             if self._separate:
-                # Between the two renames the records have no limits, but never wrong ones.
+                # Between the two renames the records have no limits rather than wrong ones.
                 store.remove(limits)
             store.remove(checksums_name(self.path))
             store.rename(self._written, self.path)

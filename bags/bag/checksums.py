@@ -1,8 +1,8 @@
 """Checksums of records, in a file beside the bag: `NAME.xxh3`.
 
-The file is a table of little-endian u64: first the XXH3-64 of what else is needed to read the bag (the
-spec.json of refs, the dictionary of a field, or nothing), then that of each record as it is stored. It is
-written before the limits of the records, and stays beside a closed bag. Other readers ignore it.
+The file is a table of little-endian u64. The first is the XXH3-64 of the bag's *companion*: the spec.json
+of refs, the dictionary of a compressed field, or no bytes. The others are those of the records as stored. The
+file is written before the limits of the records, and stays beside a closed bag. Other readers ignore it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def digest_function() -> Callable[[Any], int]:
 
 
 def digests_of(pieces: Iterable[Any], sizes: Iterable[int] | None) -> list[int]:
-    """Returns the checksums of records whose bytes come in pieces, all of which are taken.
+    """Returns the checksums of records whose bytes come in pieces; consumes all pieces.
 
     Args:
         pieces: Buffers; a record may begin and end anywhere in them.
@@ -67,7 +67,7 @@ def digests_of(pieces: Iterable[Any], sizes: Iterable[int] | None) -> list[int]:
 
 
 def table_of(digests: Iterable[int]) -> bytes:
-    """Returns checksums as the file has them."""
+    """Returns checksums in the format of the file."""
     return np.array(list(digests), '<u8').tobytes()
 
 
@@ -76,7 +76,7 @@ class Checksums:
 
     Raises:
         FileNotFoundError: The bag has none.
-        CorruptError: They are not those of so many records.
+        CorruptError: Their number does not match that of the records.
     """
 
     def __init__(self, store: Store, path: str, count: int, hints: Any, is_closed: bool) -> None:
@@ -95,7 +95,7 @@ class Checksums:
             self.values = memoryview(file.buffer)[:expected].cast('Q')
 
     def check_companion(self, data: bytes, name: str) -> None:
-        """Raises CorruptError if `data` is not what was needed to read the bag when it was written."""
+        """Raises CorruptError if `data` is not the companion that the bag was written with."""
         if self.digest(data) != int(self._table[0:1].view('<u8')[0]):
             raise CorruptError(self.path, None, f'{name} differs from its checksum: one of them is damaged')
 
@@ -104,15 +104,15 @@ class Checksums:
         self.compare(indices, map(self.digest, records))
 
     def holds(self, start: int, records: Iterable[Any]) -> bool:
-        """Returns whether consecutive records are as their checksums say."""
+        """Returns whether consecutive records match their checksums."""
         digests = list(map(self.digest, records))
         expected: list[int] = self._table[start + 1 : start + 1 + len(digests)].view('<u8').tolist()
         return digests == expected
 
     def compare(self, indices: Int64s | range, digests: Iterable[int]) -> None:
-        """As `check`, with the checksums of the records."""
+        """As `check`, given the checksums of the records."""
         expected = self._table[np.asarray(indices) + 1].view('<u8').tolist()
         for position, found in enumerate(digests):
-            if found != expected[position] != 0:  # 0: not known.
+            if found != expected[position] != 0:  # 0: unknown.
                 detail = 'differs from its checksum: one of them is damaged'
                 raise CorruptError(self.path, int(indices[position]), detail)

@@ -1,4 +1,4 @@
-"""Indexes: from a record to where it is in a bag.
+"""Indexes of a bag: from a record to its index.
 
 An index stores the sorted 64-bit hashes of all records and their indices: 12 bytes a record (16 above 2³²),
 whatever the length of the records. A look-up bisects the hashes and compares the records with these hashes,
@@ -27,7 +27,7 @@ class _Table:
     """Hashes of records, sorted, and their indices."""
 
     def __init__(self, reader: Sequence[bytes]) -> None:
-        # A Reader of its own, which stays open when the other one is closed.
+        # A second Reader of the same files, which stays open when the first one is closed.
         self._reader = reader[:] if isinstance(reader, Reader) else reader
         try:
             count = len(reader)
@@ -37,7 +37,7 @@ class _Table:
         order = np.argsort(hashes, kind='stable')
         self._order = order.astype(np.uint32) if count < 1 << 32 else order
         self._hashes = hashes[order]
-        # Its items are ints; access takes half the time of an array's.
+        # A memoryview: its items are ints, and access takes half the time of an array's.
         self._sorted: memoryview[int] = self._hashes.data
 
     def _find(self, record: Any) -> Iterator[int]:

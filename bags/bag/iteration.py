@@ -21,7 +21,7 @@ MAX_INDEX = (1 << 63) - 1
 
 
 class Batch(NamedTuple):
-    """Indices or records, and the error that comes after them, if there is one."""
+    """Indices or records, and the error to raise after them, if any."""
 
     items: Any
     error: Exception | None = None
@@ -35,8 +35,8 @@ def iterate(
     Args:
         shards: Returns the shards to read; raises when they are closed.
         chosen: Global indices of records.
-        indices: Which of these to read, perhaps an infinite iterator; None for all.
-        read_ahead: Records per batch; by default as many as the options say.
+        indices: Indices into `chosen`, possibly an infinite iterator; None for all records.
+        read_ahead: Records per batch; by default those of `read_ahead_bytes`.
     """
     if indices is None and not chosen:
         return iter(())
@@ -48,7 +48,7 @@ def iterate(
     if indices is not None:
         batches = _take(indices, size)
     elif size <= 2 and not is_remote:
-        # Large local records: the kernel reads ahead by itself.
+        # Large local records: the kernel reads ahead.
         return (shards().record(index) for index in chosen)
     else:
         everything = range(len(chosen))
@@ -63,7 +63,7 @@ def iterate(
         try:
             return Batch(shards().read_shared(resolve(batch.items)), batch.error)
         except READ_ERRORS:
-            # One by one, up to the record or index that fails.
+            # One at a time, up to the record or index that fails.
             found: list[bytes] = []
             for index in batch.items:
                 try:
@@ -87,9 +87,10 @@ def _read_ahead(
     expect: Callable[[Batch], None],
     is_remote: bool,
 ) -> Iterator[list[bytes]]:
-    """Yields the records of each batch. The next batch is announced, or read in a thread over a network.
+    """Yields the records of each batch.
 
-    Announcing costs next to nothing where the data is cached. The thread ends with the iterator.
+    The next batch is read in a thread over a network, which ends with the iterator. Elsewhere the batch is
+    announced to the kernel, which costs next to nothing if it is cached.
     """
     thread = None
     if is_remote:
@@ -132,7 +133,7 @@ def _take(source: Iterator[Any], size: int) -> Iterator[Batch]:
         items: list[Any] = []
         try:
             items.extend(itertools.islice(source, size))
-        except Exception as exc:  # Any error of the source is raised after the items before it.
+        except Exception as exc:  # Raised after the items that precede it.
             yield Batch(items, exc)
             return
         if not items:
@@ -141,13 +142,13 @@ def _take(source: Iterator[Any], size: int) -> Iterator[Batch]:
 
 
 def _batch_size(shards: Shards, factor: int = 1) -> int:
-    """Returns how many records take `read_ahead_bytes`, times a factor."""
+    """Returns the number of records in `read_ahead_bytes`, times a factor."""
     size = int(factor * shards.options.read_ahead_bytes // max(shards.mean, 1)) or 1
     return min(size, factor * MAX_BATCH_RECORDS)
 
 
 def in_batches(shards: Shards, chosen: range) -> Iterator[list[bytes]]:
-    """Yields all records of global indices, in lists."""
+    """Yields the records of global indices, in lists."""
     size = _batch_size(shards)
     for start in range(0, len(chosen), size):
         yield shards.read(chosen[start : start + size])

@@ -25,7 +25,7 @@ __all__ = ['ENTRY', 'BlockTable', 'describe_invalid', 'invalid_ranges']
 ENTRY = 8
 """Bytes of one limit."""
 BLOCK_ENTRIES = 1 << 13
-"""Limits read at a time where they are not mapped: 64 KiB."""
+"""Limits read at a time if they are not mapped: 64 KiB."""
 
 
 def invalid_ranges(starts: Int64s, stops: Int64s, end: int) -> npt.NDArray[np.bool_]:
@@ -46,14 +46,14 @@ def describe_invalid(start: int, stop: int, end: int) -> str:
 class BlockTable:
     """The ends of a bag whose limits are not mapped: read in aligned blocks, each when first needed.
 
-    Threads that need the same block at the same time each read it: there is no lock that a fork could
-    leave held, or that has the reads of different blocks wait for each other.
+    Threads that need the same block at the same time each read it. A lock could be left held by a fork, and
+    would make reads of different blocks wait for each other.
     """
 
     def __init__(self, file: File, offset: int, count: int) -> None:
         self.file = file
         self.offset = offset
-        self.values = np.empty(count, '<i8')  # Memory is taken where blocks are filled in, not here.
+        self.values = np.empty(count, '<i8')  # The kernel allocates memory when a block is filled in.
         self.missing = np.ones(-(-count // BLOCK_ENTRIES), bool)
 
     def __len__(self) -> int:

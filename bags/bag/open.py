@@ -19,11 +19,11 @@ __all__ = ['limits_name', 'open_bag', 'parse_tail']
 
 ATTEMPTS = 8
 MAX_LIMIT = 1 << 48
-"""Larger numbers at the end of a file are no limits, but bytes of something else."""
+"""A larger number at the end of a file is not a limit."""
 
 
 def limits_name(path: str, placement: LimitsPlacement = LimitsPlacement.TAIL) -> str:
-    """Returns the path of the limits of a bag: of separate ones, or those of a bag that is being written."""
+    """Returns the path of the limits beside a bag: separate ones, or those of a bag that is being written."""
     folder, name = os.path.split(path)
     if placement is LimitsPlacement.IDX:
         return os.path.join(folder, os.path.splitext(name)[0] + '.idx')
@@ -35,9 +35,9 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
 
     Raises:
         FileNotFoundError: The bag, or its separate limits, do not exist.
-        IsADirectoryError: A folder.
+        IsADirectoryError: The path is a folder.
         CorruptError: The limits do not match the file.
-        ValueError: With the option `checksum`, it has no checksums.
+        ValueError: The option `checksum` is set, and the bag has no checksums.
     """
     placement = options.limits_placement
     starts = placement is LimitsPlacement.STARTS
@@ -59,15 +59,15 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
                     limits = store.open(beside, plain)
                 except FileNotFoundError:
                     if separate:
-                        store.open(path, plain)  # If the bag is missing too, that is the error to raise.
+                        store.open(path, plain)  # Raises this error if the bag is missing too.
                         raise
             file = store.open(path, hints)
             tail = file if hints == plain else store.open(path, plain)
             if limits is not None and (separate or not _is_closed(tail, limits, starts)):
                 changes = not store.is_remote and attempt < ATTEMPTS - 1
                 if changes and _stat(store, beside) != (limits.size, limits.version):
-                    # A writer that resumes a bag may have replaced its records before all limits could be
-                    # read, or by fewer of them. If it only appends, the last attempt is as good.
+                    # A writer that resumes the bag may have replaced its records in between. On the last
+                    # attempt, the writer is assumed to append only.
                     continue
                 table, offset, count, end = limits, 0, limits.size // ENTRY, file.size
             else:
@@ -81,8 +81,8 @@ def open_bag(store: Store, path: str, options: ReaderOptions) -> BagFile:
             detail = 'expected a bag, which is a file, got a folder (bags.open opens datasets)'
             raise IsADirectoryError(errno.EISDIR, detail, path) from None
         except (CorruptError, EOFError) as exc:
-            # Maybe not damaged: a writer may have closed the bag, or resumed it, while it was being opened.
-            # The next attempt then opens another file.
+            # Possibly not damage: a writer may have closed or resumed the bag while it was being opened. The
+            # next attempt then opens another file.
             before = None if limits is None else (limits.size, limits.version)
             if not store.is_remote and _stat(store, beside) != before:
                 continue
@@ -124,8 +124,8 @@ def parse_tail(file: File, starts: bool) -> tuple[int, int]:
         The end of the records and their number, n; the table of ends is the last 8 * n bytes.
 
     Raises:
-        CorruptError: The file cannot end with a table.
-        EOFError: A writer has just cut off its end.
+        CorruptError: The file does not end with a table of limits.
+        EOFError: A writer truncated the file meanwhile.
     """
     size = file.size
     if not size:
@@ -141,32 +141,32 @@ def parse_tail(file: File, starts: bool) -> tuple[int, int]:
         raise _bad_tail(file.path, detail)
     if (size - end) % ENTRY:
         raise _bad_tail(file.path, f'the limits take {size - end} bytes, not a multiple of {ENTRY}')
-    # A remote file costs a request here, for what every read of a record checks anyway.
+    # Skipped where it would cost a request: every read of a record checks its limits too.
     if starts or end >= file.cached_from:
         first = int.from_bytes(file.fetch(end, end + ENTRY), 'little')
         if starts and first:
             raise _bad_tail(file.path, f'expected limits that begin with 0, got {first}')
         if first > end:
-            # Detects most truncated files at open: they have bytes of a record here.
+            # Detects most truncated files: they have bytes of a record in this place.
             raise _bad_tail(file.path, f'limit {first} lies beyond the records ({end} bytes)', 0)
     return end, (size - end) // ENTRY - starts
 
 
 def _bad_tail(path: str, detail: str, record: int | None = None) -> CorruptError:
-    """Returns the error for a file without valid limits at its end: of a bag, or of any other file."""
+    """Returns the error for a file without valid limits at its end, which may not be a bag at all."""
     if path.endswith(('.bag', '.bagz')):
         return CorruptError(path, record, detail)
     return CorruptError(path, None, 'not a bag: it has no valid limits at its end')
 
 
 def _is_closed(file: File, limits: File, starts: bool) -> bool:
-    """Returns whether a bag that has limits beside it is closed after all.
+    """Returns whether a bag with limits beside it is closed nevertheless.
 
-    Its writer was killed between appending the limits and removing the file beside it.
+    Its writer was killed between appending the limits and removing the file beside the bag.
 
     Raises:
-        CorruptError: A complete table is at the end, but differs from the one beside the bag. Our writers
-            never leave such a bag, not even by chance (`BagAppender._write_sentinel`).
+        CorruptError: The bag ends with a complete table that differs from the one beside it. Writers of this
+            library never leave such a bag (`BagAppender._write_sentinel`).
     """
     try:
         end, count = parse_tail(file, starts)
@@ -180,7 +180,7 @@ def _is_closed(file: File, limits: File, starts: bool) -> bool:
     ends = np.frombuffer(limits.read(0, limits.size // ENTRY * ENTRY), '<i8')
     if count >= len(ends) and np.array_equal(tail[: len(ends)], ends):
         return True
-    # A part of the limits that the writer was appending can look like a table, with the records before it.
+    # The records and a part of the limits that the writer was appending can together look like a table.
     last = int(ends[-1]) if len(ends) else 0
     appended = bytes(ENTRY * starts) + ends.tobytes()
     if 0 <= file.size - last < len(appended) and appended.startswith(bytes(file.fetch(last, file.size))):

@@ -103,17 +103,17 @@ class CompressionTrained(CompressionZstd):
     """`CompressionZstd` with a dictionary that is stored in a file."""
 
     path: str = ''
-    """The path of that file, for error messages, whether it exists or not."""
+    """The path of that file, for error messages. It need not exist."""
 
 
 Compression = CompressionAutoDetect | CompressionNone | CompressionZstd
 
 
 class StorageKeywords(TypedDict, total=False):
-    """Keyword arguments that say how to reach the storage of a path."""
+    """Keyword arguments for the storage of a path."""
 
     filesystem: Any
-    """An fsspec file system that paths belong to."""
+    """The fsspec file system of the path."""
     storage_options: Mapping[str, Any] | None
     """Options of the storage behind a URL, such as credentials, retries and timeouts."""
 

@@ -22,7 +22,7 @@ __all__ = ['Reader']
 
 
 class Reader(Sequence[bytes]):
-    """A sequence of the records of a bag, or of several.
+    """The records of one or several bags, as a sequence.
 
     Thread-safe, fork-safe and picklable. Slices are Readers over the same open files. A Reader is a snapshot:
     it does not see records written after it was opened.
@@ -71,7 +71,7 @@ class Reader(Sequence[bytes]):
         self._paths, self._total = shards.paths, shards.total
         self._size, self._mean = shards.size, shards.mean
         if len(shards.paths) == 1 and chosen == range(shards.total) and shards.bags[0].count == shards.total:
-            # A whole bag: its own functions take any index.
+            # A whole bag: its functions accept any index.
             self._get: Callable[[Any], bytes] = shards.bags[0].get
             self._get_view: Callable[[Any], Buffer] = shards.bags[0].get_view
         else:
@@ -118,7 +118,7 @@ class Reader(Sequence[bytes]):
     def bytes_before(self, index: int) -> int:
         """Returns the bytes on disk before a record; approximate for interleaved shards.
 
-        Reading from one index to another costs the difference.
+        The difference of two indices is the number of bytes that reading from one to the other takes.
         """
         if not self._range:
             return 0
@@ -127,7 +127,7 @@ class Reader(Sequence[bytes]):
         return self._shards.bytes_before(self._range[index] if inside else last + 1)
 
     def warm_limits(self) -> None:
-        """Reads all limits, so that later reads find them in memory."""
+        """Reads all limits into memory."""
         for shard in range(len(self._paths)):
             self._shards.bags[shard].warm()
 
@@ -150,9 +150,9 @@ class Reader(Sequence[bytes]):
             return self._get(check_index(index, len(self._range)))
 
     def view(self, index: SupportsIndex) -> Buffer:
-        """Returns a record as a buffer over the file itself, if the file is mapped and not compressed.
+        """Returns a record as a buffer, which views the file if it is mapped and not compressed.
 
-        A buffer keeps its file mapped as long as it lives, also after `close`.
+        A buffer keeps its file mapped, also after `close`.
         """
         return self._get_view(check_index(index, len(self._range)))
 
@@ -174,7 +174,7 @@ class Reader(Sequence[bytes]):
         return self._shards.read(self._range_of(start, num_records))
 
     def read_indices(self, indices: slice | Iterable[SupportsIndex]) -> list[bytes]:
-        """Returns records by index, in the order of the indices; equal indices give the same object.
+        """Returns records by index, in the order of the indices; equal indices return the same object.
 
         Args:
             indices: Integers (a list, a numpy array of any integer type, any iterable; negative ones
@@ -226,11 +226,11 @@ class Reader(Sequence[bytes]):
     ) -> Iterator[bytes]:
         """Iterates over records by index; the indices may be an infinite iterator.
 
-        An error of the indices, or of a record, is raised after all records before it. Indices are taken
-        from the iterator up to two batches ahead of the records.
+        An error of the indices, or of a record, is raised after all records before it. Indices are consumed
+        up to two batches ahead of the records.
 
         Args:
-            indices: As in `read_indices`. What `iter(indices)` raises is raised at once.
+            indices: As in `read_indices`. An error of `iter(indices)` is raised at once.
             read_ahead: Records read at a time; by default as many as take `read_ahead_bytes`.
         """
         if isinstance(indices, slice):
@@ -299,7 +299,7 @@ def _get(read: Callable[[int], Any], chosen: range, index: Any) -> Any:
 
 
 class InvalidSlice(IndexError, TypeError, ValueError):
-    """A slice of other than integers, or with a step of 0.
+    """A slice whose bounds are not integers, or with step 0.
 
     Säckli raises IndexError, bagz and Python TypeError or ValueError.
     """

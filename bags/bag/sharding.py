@@ -1,4 +1,4 @@
-"""Several files as one sequence: the files that a spec names, and the file of each index. No I/O.
+"""Several files as one sequence: expands file specs, and maps indices to shards. No I/O.
 
 The indices 0 to 16 in four shards of 8, 4, 0 and 5 records, *concatenated*:
 
@@ -33,7 +33,7 @@ SHARDED = re.compile(r'(?P<stem>.*)@(?P<count>[0-9]+|\*)(?P<suffix>\.[^@/]*)?')
 
 
 def shard_name(stem: str, shard: int, count: int, suffix: str = '') -> str:
-    """Returns the name of one shard of several: `name-00002-of-00008.bagz`."""
+    """Returns the name of a shard, such as `name-00002-of-00008.bagz`."""
     return f'{stem}-{shard:05}-of-{count:05}{suffix}'
 
 

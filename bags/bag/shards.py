@@ -25,18 +25,18 @@ Group = tuple[int, Indices]
 
 
 def global_indices(chosen: range, indices: Int64s) -> Int64s:
-    """Returns the global indices of records, by indices into a slice of all records."""
+    """Converts indices into a slice of all records to indices of all records."""
     return indices if chosen.start == 0 and chosen.step == 1 else chosen.start + chosen.step * indices
 
 
 class Shards:
-    """Bags that form one sequence. Picklable, as paths, options, counts and sizes.
+    """Bags that form one sequence. Pickled as paths, options, counts and sizes.
 
     All methods take global indices in `range(total)`.
 
     Args:
         paths: The bags, in order, as paths of their store.
-        options: How they are read.
+        options: How to read them.
         counts: Records and bytes of each, if known.
     """
 
@@ -50,8 +50,8 @@ class Shards:
         self.lengths = lengths
         """Records of each bag."""
 
-        # Does not refer to `self`: without a cycle, files close with the last reference and not when the
-        # garbage collector runs.
+        # Does not refer to `self`: without a reference cycle, files close with the last reference instead of
+        # when the garbage collector runs.
         def open_shard(shard: int) -> BagFile:
             bag = open_bag(store, paths[shard], options)
             expected = lengths[shard] if lengths else 0
@@ -60,7 +60,7 @@ class Shards:
                 raise CorruptError(bag.path, None, detail)
             return bag
 
-        # Reads that bypass the page cache open the limits as another file; each may take two max_open_bags.
+        # Reads that bypass the page cache open the limits as a second file. Each may take two descriptors.
         each = 2 if options.cache_policy is CachePolicy.SYSTEM else 4
         self.bags = FifoCache(open_shard, max_open_bags(each))
         self.is_remote = store.is_remote
@@ -133,7 +133,7 @@ class Shards:
         return records
 
     def read_shared(self, indices: Indices) -> list[bytes]:
-        """Returns records; equal indices give the same object."""
+        """Returns records; equal indices return the same object."""
         if isinstance(indices, range) or len(indices) < 2:
             return self.read(indices)
         ordered = np.sort(indices)
@@ -144,15 +144,15 @@ class Shards:
         return [records[position] for position in inverse.tolist()]
 
     def expect(self, indices: Indices) -> None:
-        """Announces reads to the kernel, which reads ahead where this pays off."""
+        """Announces reads to the kernel, which may read ahead."""
         for shard, within in self._groups(indices)[0]:
             bag = self.bags[shard]
             bag.file.expect(*bag.ranges(np.asarray(within, np.int64)))
 
     def _groups(self, indices: Indices) -> tuple[list[Group], Int64s | None]:
-        """Groups indices by shard; returns the groups, and the original positions of their members.
+        """Groups indices by shard; returns the groups, and the positions of their members in `indices`.
 
-        The positions are None if the groups are in the original order.
+        The positions are None if the groups are in order.
         """
         if len(self.paths) == 1:
             return [(0, indices)], None

@@ -11,9 +11,9 @@ __all__ = ['make_slicer']
 def make_slicer(
     bag: Any, buffer: Any, record: Callable[[int], Any], decode: Callable[[Any], bytes] | None = None
 ) -> Callable[[int], Any]:
-    """Returns the function for a `BagFile`; `record` handles all unusual cases and errors.
+    """Returns the function for a `BagFile`; `record` handles unusual cases and errors.
 
-    A closure: each further attribute or call is noticeable beside the 0.2 us of a record of 100 bytes.
+    A closure, because a record of 100 bytes takes 0.2 us, and each attribute or call would add to it.
     """
     ends, count, end, sums = bag.ends_view(), bag.count, bag.end, bag.checksums
     digest: Any = None if sums is None else sums.digest

@@ -1,7 +1,7 @@
-"""Temporary files and folders beside a bag or a dataset, and those of them that a killed writer left.
+"""Temporary files and folders beside a bag or a dataset; those left by killed writers are leftovers.
 
-What replaces `NAME` is written beside it, as `.NAME.TOKEN.new` with a random token, and renamed at the end.
-A folder that it replaces may for a moment be `.NAME.TOKEN.old`.
+The replacement of `NAME` is written beside it as `.NAME.TOKEN.new`, with a random token, and renamed at the
+end. A folder that is being replaced is `.NAME.TOKEN.old` for a moment.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ NAME = re.compile(r'(?:limits\.)?\.(.+)\.[0-9a-f]{8}\.(?:new|old)' + f'(?:{re.es
 
 
 def temporary_path(store: Store, path: str) -> str:
-    """Returns a path beside another one for what is to replace it."""
-    # Random: the process id would not do, because in a container it is the same each time, and a killed
-    # process may have left a file with it.
+    """Returns a path beside `path` for its replacement."""
+    # Random instead of the process id: in a container that is the same each time, and a killed process may
+    # have left a file with the same name.
     folder, name = os.path.split(path)
     return store.join(folder, f'.{name}.{secrets.token_hex(4)}.new')
 
 
 def leftovers(store: Store, path: str) -> list[str]:
-    """Returns the temporary files and folders of a local bag or dataset, of writers at work too."""
+    """Returns the temporary files and folders of a local bag or dataset, also those in use by a writer."""
     folder, name = os.path.split(path)
     if store.is_remote or not store.exists(folder or '.'):
         return []
@@ -37,9 +37,9 @@ def leftovers(store: Store, path: str) -> list[str]:
 
 
 def remove_leftovers(store: Store, path: str) -> list[str]:
-    """Removes what killed writers of a local bag or dataset left beside it; returns what was removed.
+    """Removes the leftovers of killed writers of a local bag or dataset; returns their paths.
 
-    An old dataset is put back in its place if the new one did not come there.
+    An old dataset whose replacement was not moved into place is put back instead.
     """
     removed = []
     for other in leftovers(store, path):
@@ -61,7 +61,7 @@ def remove_leftovers(store: Store, path: str) -> list[str]:
 
 
 def remove_tree(store: Store, path: str) -> None:
-    """Removes a file or a folder with all that is in it, if it exists."""
+    """Removes a file, or a folder with its content, if it exists."""
     try:
         names = store.names(path)
     except FileNotFoundError:

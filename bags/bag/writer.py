@@ -1,4 +1,4 @@
-"""Writing a bag: readers see all that was flushed, and a killed process loses none of it."""
+"""Writing a bag. Flushed records are visible to readers, and kept if the process is killed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Writer:
         filename: The bag; records are compressed if its name ends with `.bagz`.
         options: As `Writer.Options(…)`; copied.
         mode: 'create'; 'append' to a bag that is closed, was left by a killed writer, or does not exist;
-            'overwrite', with the old bag in place until `close`.
+            'overwrite', which keeps the old bag until `close`.
         truncate_to: In mode 'append', the number of existing records to keep.
         **keywords: Options by name, see `WriterKeywords`; they take precedence over `options`.
 
@@ -129,7 +129,7 @@ class Writer:
 
         Raises:
             ValueError: The record is too large to be compressed.
-            OSError, EOFError: Reading or writing failed; the bag is as before.
+            OSError, EOFError: Reading or writing failed; the bag is unchanged.
         """
         self.flush()
         start = file.tell()
@@ -156,17 +156,17 @@ class Writer:
         yield [part], len(part)
 
     def write_stored(self, data: Sequence[Any] | BinaryIO, sizes: Any) -> None:
-        """Appends many records as the bag stores them, after flushing those before: frames, if compressed.
+        """Appends many records in stored form: frames, if the bag is compressed. Flushes first.
 
         Args:
-            data: The records, one after the other and unchecked: buffers, or an open file, which is copied
-                in the kernel where possible.
+            data: The records in order, which are not checked: buffers, or an open file, which is copied in
+                the kernel if possible.
             sizes: Bytes of each record, shape (n,).
 
         Raises:
             ValueError: The sizes do not match the buffers.
-            OSError, EOFError: Reading or writing failed, e.g. the disk is full. The bag is as before, or has
-                the first of these records.
+            OSError, EOFError: Reading or writing failed, e.g. the disk is full. The bag has none of these
+                records, or the first few.
         """
         sizes = np.asarray(sizes, np.int64)
         total = int(sizes.sum())
@@ -183,7 +183,7 @@ class Writer:
             self._bag.append([(data, total)], sizes, self._pending)
 
     def flush(self) -> None:
-        """Makes all records readable by any process, and safe if this process is killed.
+        """Makes all records readable by other processes, and safe if this process is killed.
 
         Raises:
             OSError: Writing failed, e.g. the disk is full. Records that were not written stay buffered.
@@ -200,7 +200,7 @@ class Writer:
         self.buffered = 0
 
     def close(self) -> None:
-        """Flushes, puts the limits in place, and closes the file.
+        """Flushes, appends the limits, and closes the file.
 
         Raises:
             OSError: Writing failed, e.g. the disk is full. What was flushed is safe; `close` may be called
@@ -228,4 +228,4 @@ class Writer:
             self.close()
         except OSError:
             if kind is None:
-                raise  # Otherwise the first error matters more; mode 'append' finds what was flushed.
+                raise  # Otherwise the first error is raised; mode 'append' finds the flushed records.

@@ -1,12 +1,12 @@
 """Records as zstd frames: compression, checked and bounded decompression, trained dictionaries.
 
-A (de)compressor must not be shared by threads and takes 15 µs to create, so each thread keeps one of each.
+Threads cannot share a (de)compressor, and creating one takes 15 µs, so each thread keeps its own.
 
-Trained dictionaries have the format of zstd, as for `zstd -D`: `37 A4 30 EC`, an id, tables, content. The id
-is a checksum of all that follows it, which tells a damaged dictionary from a damaged frame. Each
-frame that is compressed with the dictionary carries the id. Frames compressed without it can lie between
-those: the dictionary does not affect them, because zstd's trainer leaves the three repeat offsets, the only
-state that such frames could take from it, at their defaults.
+Trained dictionaries have zstd's format, as for `zstd -D`: `37 A4 30 EC`, an id, tables, content. The id is a
+checksum of the bytes after it, which tells a damaged dictionary from a damaged frame. Each frame compressed
+with the dictionary carries the id. Frames compressed without it can lie between them and decode the same with
+the dictionary loaded: all they could take from it are the three repeat offsets, which zstd's trainer leaves
+at their defaults.
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ Buffer = bytes | bytearray | memoryview
 
 FRAME_MAGIC = b'\x28\xb5\x2f\xfd'
 PARALLEL_RECORDS = 64
-"""From this many records on, zstd compresses in threads of its own."""
+"""Number of records from which zstd compresses in several threads."""
 PARALLEL_BYTES = 1 << 20
-"""Bytes of frames, milliseconds of work, from which starting threads pays off …"""
+"""Bytes of frames from which starting threads pays off: milliseconds of work …"""
 PARALLEL_FRAME = 1 << 10
 """… unless the frames are smaller than this on average: then most of the time is spent holding the GIL."""
 MIN_BATCH = 128
-"""Number of frames from which one call for all of them is faster than one call each …"""
+"""Number of frames from which one call for all is faster than one call each …"""
 MAX_BATCH_FRAME = 1 << 11
 """… if their mean size is at most this."""
 STREAM_BYTES = 1 << 10
-"""Bytes decompressed per step where the size is unknown: at most 32 MiB, as a block of zstd takes at least
-4 bytes and holds at most 128 KiB."""
+"""Bytes decompressed per step if the size is unknown. They hold at most 32 MiB: a block of zstd takes at
+least 4 bytes and holds at most 128 KiB."""
 
 DICTIONARY_MAGIC = b'\x37\xa4\x30\xec'
 DICTIONARY_BYTES = 1 << 15
-"""Larger dictionaries make JSON of 200 B no smaller: 73 B with 4 KiB, 68 with 32 or 110 KiB."""
+"""Larger dictionaries do not help: JSON of 200 B takes 73 B with 4 KiB, and 68 B with 32 or 110 KiB."""
 SAMPLE_BYTES = 1 << 14
-"""Bytes of each record that training reads."""
+"""Maximum number of bytes of a record that training reads."""
 MAX_TRAINING_BYTES = 1 << 20
-"""Bytes of records beyond which more of them do not improve a dictionary."""
+"""Bytes of records beyond which more records do not improve a dictionary."""
 MIN_TRAINING_RECORDS = 64
 """Minimum number of records to train a dictionary."""
 MIN_TRAINING_BYTES = 1 << 12
 
 
 def codec_for(name: str, compression: Compression, max_record_size: int) -> Zstd | None:
-    """Returns the codec of a bag with this name, or None for records stored as they are."""
+    """Returns the codec of a bag with this name, or None if its records are not compressed."""
     if isinstance(compression, CompressionAutoDetect):
         compression = CompressionZstd() if name.endswith('.bagz') else compression
     if isinstance(compression, CompressionZstd):
@@ -88,8 +88,8 @@ class Zstd:
     def encode_many(self, records: Sequence[bytes]) -> list[Any]:
         """Returns the frames of records, as buffers, with content sizes and checksums; empty for empty ones.
 
-        One call compresses all records (0.6 µs a record of 100 B, one call each 1.0), many of them in
-        threads of zstd's own.
+        One call compresses all records: 0.6 µs a record of 100 B, instead of 1.0 with a call each. For many
+        records, zstd starts threads.
         """
         try:
             compressor = self.local.compressor
@@ -135,7 +135,7 @@ class Zstd:
         try:
             # decompress allocates the announced size, so the size is checked first.
             if 0 < zstandard.frame_content_size(frame) <= self.max_record_size:
-                # Positional arguments take half the time of keywords: 0.26 µs for a frame of 100 B, else 0.5.
+                # Positional arguments: 0.26 µs for a frame of 100 B, instead of 0.5 with keywords.
                 record: bytes = self._decompressor().decompress(frame, 0, False, False)
                 return record
             return self._decode_stream(frame)
@@ -145,7 +145,7 @@ class Zstd:
             raise ValueError('not enough memory to decompress the zstd frame') from exc
 
     def _decode_stream(self, frame: Buffer) -> bytes:
-        """Decodes a frame that announces no size, size 0 or too large a size: in steps, up to the maximum."""
+        """Decodes a frame that announces no size, size 0 or too large a size, in steps up to the maximum."""
         announced = zstandard.frame_content_size(frame)
         if announced > self.max_record_size:
             raise ValueError(
@@ -188,12 +188,12 @@ class Zstd:
         """Decodes many small frames in one call.
 
         Args:
-            parts: The frames one after another: each by itself, or several in one buffer.
-            sizes: Bytes of each frame; an empty record has 0.
-            parallelism: Threads, at most.
+            parts: Buffers of one or more frames, in order.
+            sizes: Bytes of each frame; 0 for an empty record.
+            parallelism: Maximum number of threads.
 
         Returns:
-            None if they are few or large, or one of them has to be decoded by itself.
+            None if the frames are few or large, or one of them needs `decode`.
         """
         count = len(sizes)
         if count < MIN_BATCH or not 0 < int(sizes.sum()) <= MAX_BATCH_FRAME * count:
@@ -206,10 +206,10 @@ class Zstd:
         return [next(records) if size else b'' for size in sizes.tolist()]
 
     def decode_many(self, frames: Sequence[Buffer], parallelism: int = 1) -> list[bytes]:
-        """Decodes frames in order: many small ones in one call, large ones in threads, without the GIL.
+        """Decodes frames in order: many small ones in one call, large ones in threads without the GIL.
 
         Raises:
-            ValueError: As `decode`, for one of the frames that fail.
+            ValueError: As `decode`, for one of the damaged frames.
         """
         count = len(frames)
         sizes = np.fromiter(map(len, frames), np.int64, count)
@@ -219,7 +219,7 @@ class Zstd:
         total = int(sizes.sum())
         if parallelism < 2 or total < max(PARALLEL_BYTES, PARALLEL_FRAME * count):
             return list(map(self.decode, frames))
-        # Dealt out in turns, so that neighbouring large frames go to different threads.
+        # Every n-th frame to each thread, so that neighbouring large frames go to different threads.
         threads = min(count, parallelism)
         parts = [slice(first, None, threads) for first in range(threads)]
         results = map_concurrently(
@@ -232,7 +232,7 @@ class Zstd:
 
 
 def train_dictionary(records: Sequence[bytes]) -> bytes | None:
-    """Returns a dictionary for records like these, or None if they are too few or have nothing in common."""
+    """Trains a dictionary on records; returns None if they are too few or have nothing in common."""
     samples: list[bytes | bytearray | memoryview] = [record[:SAMPLE_BYTES] for record in records if record]
     total = sum(map(len, samples))
     if len(samples) < MIN_TRAINING_RECORDS or total < MIN_TRAINING_BYTES:
@@ -248,7 +248,7 @@ def train_dictionary(records: Sequence[bytes]) -> bytes | None:
 
 
 def _dictionary_id(content: bytes) -> bytes:
-    # From 32,768 to 65,535: two bytes in a frame, and none of the ids that the format reserves.
+    # From 32,768 to 65,535: two bytes in a frame, and outside of the ids that the format reserves.
     return (0x8000 | zlib.crc32(content) & 0x7FFF).to_bytes(4, 'little')
 
 
@@ -256,7 +256,7 @@ def check_dictionary(data: bytes, path: str) -> bytes:
     """Returns a dictionary unchanged.
 
     Raises:
-        CorruptError: It is not a dictionary, or was changed since it was trained.
+        CorruptError: Not a dictionary, or changed since it was trained.
     """
     if data[:4] != DICTIONARY_MAGIC:
         raise CorruptError(path, None, f'expected a zstd dictionary, got {data[:4]!r} ({len(data)} bytes)')
