@@ -62,8 +62,8 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
     """Base of the sinks: the outputs of bundles become files or folders with consecutive numbers.
 
     Args:
-        folder: Where they go: path or URL.
-        options: Of the writers, among them `filesystem` and `storage_options`.
+        folder: The folder for the outputs: path or URL.
+        options: Options of the writers, including `filesystem` and `storage_options`.
     """
 
     def __init__(self, folder: str, options: Mapping[str, Any]) -> None:
@@ -72,18 +72,18 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
 
     @abc.abstractmethod
     def check_absent(self, store: Store, folder: str) -> None:
-        """Raises FileExistsError where a target exists already."""
+        """Raises FileExistsError if a target exists already."""
 
     @abc.abstractmethod
     def names(self, count: int) -> list[str]:
-        """Returns the names of so many outputs."""
+        """Returns the names of `count` outputs."""
 
     @abc.abstractmethod
     def output(self, path: str) -> Output:
         """Opens an output."""
 
     def moves(self, path: str, target: str) -> list[tuple[str, str]]:
-        """Returns which files or folders of an output are renamed, and their new paths."""
+        """Returns the files or folders of an output to rename, and their new paths."""
         return [(path, target)]
 
     def _store(self) -> tuple[Store, str]:
@@ -104,7 +104,7 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
         pass
 
     def finalize_write(self, init_result: str, writer_results: Any, pre_finalize_result: Any) -> list[str]:
-        """Renames the outputs, and removes all else in the temporary folder.
+        """Renames the outputs, and removes the rest of the temporary folder.
 
         Raises:
             FileExistsError: A path exists, and is not from an earlier attempt.
@@ -118,7 +118,7 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
 
 
 class Output(iobase.Writer):  # type: ignore[misc]
-    """One output of a bundle: a bag or a dataset, full from `max_size` bytes on."""
+    """One output of a bundle: a bag or a dataset, which is full at `max_size` bytes."""
 
     def __init__(
         self, path: str, writer: Any, append: Callable[[Any], Any], max_size: int | None = None

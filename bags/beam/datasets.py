@@ -25,7 +25,7 @@ from bags.validation import at_least, refuse_unknown
 
 __all__ = ['ReadDataset', 'WriteDataset']
 
-READ_BYTES = 1 << 22  # Of datapoints that are read at a time, about.
+READ_BYTES = 1 << 22  # Approximate bytes of the datapoints that are read at a time.
 MAX_READ_DATAPOINTS = 1024
 
 
@@ -96,7 +96,7 @@ class WriteDataset(beam.PTransform):  # type: ignore[misc]
     Args:
         directory: The dataset, which must not exist: path or URL.
         spec, encoders, compression, filesystem, storage_options: As in `bags.DatasetWriter`.
-        shard_size: Bytes from which on a shard is full.
+        shard_size: Bytes at which a shard is full.
 
     Raises:
         SpecError: The spec is invalid.

@@ -1,4 +1,4 @@
-"""Beam transforms that read and write the records of bags. Paths have the forms of bagz's connectors."""
+"""Beam transforms that read and write the records of bags, with the forms of paths of bagz's connectors."""
 
 from __future__ import annotations
 
@@ -88,14 +88,14 @@ class WriteToBag(beam.PTransform):  # type: ignore[misc]
     """Writes records to bags, which appear when all are written.
 
     Args:
-        file_path: `name@8.bagz` for eight files, `name@*.bagz` for one for each bundle, `name@0.bagz` or
-            `name.bagz@0` for a single file without a number; or such a URL.
+        file_path: `name@8.bagz` for eight files, `name@*.bagz` for a file for each bundle, `name@0.bagz` or
+            `name.bagz@0` for a single file without a number. May be a URL.
         coder: Encodes a record; bytes unless given.
         compression_type: Ignored, for compatibility with bagz: file names and `compression` decide.
         **options: As in `bags.bag.Writer`: `compression`, `limits_placement` and so on.
 
     Raises:
-        ValueError: Another form of path.
+        ValueError: The path has another form.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class BagSink(FolderSink):
             )
         count = found.groupdict().get('count', '0')
         self._shards = None if count == '*' else int(count)
-        """None for one for each bundle, 0 for a single file without a number."""
+        """None for a file for each bundle, 0 for a single file without a number."""
         self._stem, self._suffix, self._coder = found['stem'], suffix, coder
         merge(WriterOptions, None, self._options)  # Raises for unknown options.
         self.num_shards = 0 if self._shards is None else max(1, self._shards)

@@ -2,7 +2,7 @@
 
 reading     `read`: a dataset as a `ray.data.Dataset`, read in blocks of about equal bytes
 writing     `write`: a datasink, whose tasks each write shards
-columns     columns of Arrow, of which Ray's blocks consist, and the values of a row
+columns     Arrow columns, which make up Ray's blocks, and the values of a row
 """
 
 from bags.errors import MissingDependencyError

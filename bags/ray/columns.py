@@ -1,13 +1,13 @@
-"""Columns of Arrow, of which Ray's blocks consist. The type of a column follows from the type of the field.
+"""Arrow columns, which make up Ray's blocks. The type of a column follows from the type of the field.
 
 bool, int, uint, float               a number of that size
 utf8                                 large_string
 bytes; pictures, video and audio     large_binary: records as they are stored
-array(dtype,*shape)                  a tensor of Ray; where one length varies, a tensor of variable shape
+array(dtype,*shape)                  a tensor of Ray; a tensor of variable shape if one length varies
 msgpack, json, tree, array           Python objects; also integers of more than 8 bytes, arrays of complex
-                                     numbers, times or strings, and types of the user's own
-X[]                                  a large_list; of arrays a tensor with the items as its first dimension
-X?                                   null where it is missing; arrays are then nested lists
+                                     numbers, times or strings, and types that users define
+X[]                                  a large_list; a sequence of arrays is a tensor, items first
+X?                                   null if the value is missing; arrays are then nested lists
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ STORED = (
     'jpeg', 'jpg', 'png', 'webp', 'avif', 'image', 'mp4', 'webm', 'mkv', 'video', 'wav', 'flac', 'opus',
     'audio',
 )  # fmt: skip
-"""Words of types whose values cross as the bytes of their files."""
+"""Words of the types whose values are passed to Ray as the bytes of their files."""
 
 
 def to_table(dataset: Dataset, indices: Int64s, fields: tuple[str, ...]) -> pa.Table:
     """Reads datapoints as a block of Ray.
 
     Raises:
-        TypeError: A field has values that its type does not have, such as those of `raw=True`.
+        TypeError: A value does not have the type of its field, e.g. because of `raw=True`.
     """
     types = dataset._types
     stored = [name for name in fields if types[name].word in STORED]
@@ -92,7 +92,7 @@ def _convert(kind: FieldType, column: Column) -> pa.Array:
 
 
 def _element_type(kind: FieldType) -> tuple[pa.DataType, tuple[int, ...]] | None:
-    """Returns the type of the numbers, texts or bytes of a field, and the shape of its arrays; else None."""
+    """Returns the Arrow type of the elements of a field and the shape of its arrays; None if it has none."""
     if kind.word in STORED or kind.word == 'bytes':
         return pa.large_binary(), ()
     if kind.word == 'utf8':
@@ -107,7 +107,7 @@ def _element_type(kind: FieldType) -> tuple[pa.DataType, tuple[int, ...]] | None
 
 
 def _native(array: Any) -> Any:
-    """Returns an array in the byte order of the machine, which Arrow needs."""
+    """Converts an array to the native byte order, which Arrow requires."""
     return array.astype(array.dtype.newbyteorder('='), copy=False)
 
 
@@ -116,14 +116,14 @@ def _as_lists(value: Any) -> Any:
 
 
 def as_datapoint(row: Mapping[str, Any], types: Spec) -> dict[str, Any]:
-    """Returns a row of a block as a datapoint that a `DatasetWriter` of these types takes."""
+    """Converts a row of a block to a datapoint for a `DatasetWriter` of these types."""
     return {name: _from_row(types.get(name), value) for name, value in row.items()}
 
 
 def _from_row(kind: FieldType | None, value: Any) -> Any:
     if kind is None:
-        return value  # The writer says that there is no such field.
-    # Pandas has NaN where a value is missing.
+        return value  # The writer raises: there is no such field.
+    # pandas has NaN for a missing value.
     if kind.optional and kind.word != 'float' and isinstance(value, float) and value != value:  # noqa: PLR0124
         return None
     if kind.word != 'array' or not isinstance(value, list):
@@ -132,7 +132,7 @@ def _from_row(kind: FieldType | None, value: Any) -> Any:
 
 
 def _as_array(kind: FieldType, value: Any) -> Any:
-    """Returns a nested list as an array, if it is empty: it does not have the lengths then."""
+    """Converts an empty nested list to an array of the shape of the type, which the list does not tell."""
     found = array_type(*kind.args)
     if found is None or not isinstance(value, list) or np.size(value):
         return value

@@ -25,7 +25,7 @@ from bags.validation import refuse_unknown
 __all__ = ['DatasetSource', 'read']
 
 READ_BYTES = 1 << 24
-"""Bytes on disk that a task reads at a time, about. Ray makes blocks of the size it is set to of them."""
+"""Approximate bytes on disk that a task reads at a time. Ray divides them into blocks of its own size."""
 SAMPLES = 16
 
 
@@ -39,13 +39,13 @@ def read(
 ) -> ray.data.Dataset:
     """Returns a dataset as a `ray.data.Dataset`, whose columns are the fields.
 
-    Tasks read about equal bytes, and only the bags of the fields that are asked for here or by
-    `select_columns`. Numbers and texts are columns of Arrow, sequences lists, arrays of one shape tensors,
-    missing values nulls, trees Python objects. Pictures, video and audio cross as the bytes of their files:
-    `bags.decoders`, `bags.Video` and `bags.Audio` read them, and `write` stores them unchanged.
+    Tasks read about equal bytes, and only the bags of the fields selected here or by `select_columns`.
+    Numbers and texts become Arrow columns, sequences lists, arrays of one shape tensors, missing values nulls,
+    and trees Python objects. Images, video and audio stay the bytes of their files: `bags.decoders`,
+    `bags.Video` and `bags.Audio` read them, and `write` stores them unchanged.
 
     Args:
-        dataset: Path or URL; or a dataset or view that is open. All nodes of a cluster must reach its files.
+        dataset: Path or URL; or an open dataset or view. All nodes of a cluster must reach its files.
         fields: A name or names; all fields unless given.
         override_num_blocks, concurrency: As in `ray.data.read_datasource`: the number of tasks, and how many
             may run at a time.
@@ -54,12 +54,12 @@ def read(
     Raises:
         FileNotFoundError, SpecError, CorruptError: As `bags.open`.
         KeyError: No such field.
-        TypeError: Items of a sequence are asked for, or options of a dataset that is open.
+        TypeError: Items of a sequence are selected, or options are given for an open dataset.
     """
     refuse_unknown(options, OpenOptions.__annotations__)
     if isinstance(dataset, str | os.PathLike):
         store, path = store_for(dataset, options.get('filesystem'), options.get('storage_options'))
-        # Workers may have another current folder.
+        # Workers may have another working directory.
         opened = open_dataset(dataset if store.is_remote else os.path.abspath(path), **options)
     else:
         check_dataset('dataset', dataset)
@@ -100,7 +100,7 @@ class DatasetSource(Datasource):  # type: ignore[misc]
         return {}
 
     def _sample(self, fields: tuple[str, ...]) -> tuple[int, pa.Schema]:
-        """Returns about how many bytes all datapoints take as blocks, from a few of them, and the schema."""
+        """Returns the size of all datapoints as blocks, estimated from a few of them, and the schema."""
         if fields not in self._samples:
             length = len(self._dataset)
             indices = np.unique(np.linspace(0, max(0, length - 1), SAMPLES).astype(np.int64))[:length]

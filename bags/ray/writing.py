@@ -1,4 +1,4 @@
-"""Writing a sharded dataset from Ray Data: tasks write shards, which appear when all are written."""
+"""Writing a sharded dataset from Ray Data: tasks write shards, which appear when all of them are written."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def write(
 ) -> DatasetSink:
     """Returns a datasink that writes a sharded dataset: `data.write_datasink(bags.ray.write('out', spec))`.
 
-    Each task writes a shard, or several if it is larger than one, under a temporary name. When all are
-    written, the shards appear; a task that is retried leaves nothing behind. The order of datapoints is
-    arbitrary, unless `DataContext.execution_options.preserve_order` is set.
+    Each task writes one shard, or several if its output exceeds `shard_size`, under temporary names. The
+    shards appear when all are written; a task that is retried leaves nothing behind. The order of datapoints
+    is arbitrary, unless `DataContext.execution_options.preserve_order` is set.
 
     Args:
         directory: The dataset, which must not exist: path or URL. All nodes of a cluster must reach it.
         spec, encoders, compression, filesystem, storage_options: As in `bags.DatasetWriter`.
-        shard_size: Bytes from which on a shard is full.
-        min_rows_per_shard: Datapoints that Ray collects for a task, about; it takes its own blocks of 128 MiB
-            unless given.
+        shard_size: Bytes at which a shard is full.
+        min_rows_per_shard: Approximate number of datapoints that Ray collects for a task; by default, tasks
+            get Ray's blocks of 128 MiB.
 
     Raises:
         SpecError: The spec is invalid.
@@ -55,7 +55,7 @@ def write(
     min_rows = at_least_or_none('min_rows_per_shard', min_rows_per_shard, 1)
     storage = {'filesystem': filesystem, 'storage_options': storage_options}
     store, path = store_for(directory, **storage)
-    # Workers may have another current folder.
+    # Workers may have another working directory.
     folder = os.fspath(directory) if store.is_remote else os.path.abspath(path)
     return DatasetSink(
         folder, shard_size, min_rows, storage, spec=dict(spec), encoders=encoders, compression=compression
@@ -71,7 +71,7 @@ class DatasetSink(Datasink):  # type: ignore[misc]
         self._folder, self._shard_size, self._min_rows = folder, shard_size, min_rows
         self._storage, self._options = storage, options
         self._unfinished: str | None = None
-        """The temporary folder of a job that is under way."""
+        """The temporary folder of a running job."""
 
     def get_name(self) -> str:
         return 'Bags'
@@ -121,13 +121,13 @@ class DatasetSink(Datasink):  # type: ignore[misc]
                 paths.append(writer.directory)
         store, folder = self._store()
         targets = [store.join(folder, name) for name in shard_names(len(paths))]
-        # From here on an error leaves the shards where they are: some are renamed.
+        # After this, an error leaves the shards in place, as some of them are renamed.
         unfinished, self._unfinished = self._unfinished, None
         assert unfinished is not None
         commit(store, unfinished, zip(paths, targets, strict=True))
 
     def on_write_failed(self, error: Exception) -> None:
-        """Removes what was written, as far as that is possible: tasks may still be running."""
+        """Removes the temporary folder as far as possible: tasks may still be running."""
         if self._unfinished is not None:
             with contextlib.suppress(OSError):
                 remove_folder(self._store()[0], self._unfinished)
