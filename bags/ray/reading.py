@@ -40,8 +40,8 @@ def read(
     """Returns a dataset as a `ray.data.Dataset`, whose columns are the fields.
 
     Tasks read about equal bytes, and only the bags of the fields selected here or by `select_columns`.
-    Numbers and texts become Arrow columns, sequences lists, arrays of one shape tensors, missing values nulls,
-    and trees Python objects. Images, video and audio stay the bytes of their files: `bags.decoders`,
+    Numbers and texts become Arrow columns, sequences lists, arrays of one shape tensors, missing values
+    nulls, and trees Python objects. Images, video and audio stay the bytes of their files: `bags.decoders`,
     `bags.Video` and `bags.Audio` read them, and `write` stores them unchanged.
 
     Args:
