@@ -1,4 +1,4 @@
-"""Resolves datapoints to rows of folders, reads these, and merges the results."""
+"""Resolves datapoints to rows of dataset folders, reads the rows, and merges the results."""
 
 from __future__ import annotations
 
@@ -57,29 +57,29 @@ class Address(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A bag that records are in."""
+    """The bag of a field, with what reading its records needs."""
 
     bag: BagFile
     unsigned: bool
-    """Whether its integers are unsigned whatever their type says: Bags 0.x wrote it."""
+    """Whether Bags 0.x wrote it: its integers are then unsigned, whatever their type says."""
 
 
 class RecordRanges(NamedTuple):
-    """The places of the records of a field, for n datapoints."""
+    """Where the records of a field lie, for n datapoints."""
 
     sources: Sequence[Source]
     which: Int64s
     """The source of each datapoint, shape (n,)."""
     firsts: Int64s
-    """Its first record, shape (n,); `MISSING` where there is no value."""
+    """The first record of each datapoint, shape (n,); `MISSING` if the value is missing."""
     counts: Int64s
-    """Its number of records, shape (n,): 1 for a plain field, or 0 where the value is missing."""
+    """The number of records of each, shape (n,): 1 for a plain field, 0 if the value is missing."""
 
 
 def group_by_part(
     layout: Concatenated, indices: Int64s, selection: Selection
 ) -> list[tuple[int, Int64s, Selection, Int64s]]:
-    """Divides indices by the part that they lie in: part, indices in it, selection, and places."""
+    """Groups indices by the part that they lie in: part, indices in it, selection, and places."""
     parts, within = layout.many(indices)
     order = np.argsort(parts, kind='stable')
     cuts = np.flatnonzero(np.diff(parts[order])) + 1
@@ -92,15 +92,15 @@ def group_by_part(
 
 
 def divide_fields(selection: Selection, names: Any) -> tuple[Selection, Selection]:
-    """Divides a selection: the fields among some names, and the others."""
+    """Divides a selection into the fields among `names`, and the others."""
     there = {name: items for name, items in selection.items() if name in names}
     return there, {name: items for name, items in selection.items() if name not in names}
 
 
 class Absent:
-    """Takes the place of a `DatasetReader` for optional fields that datapoints do not have.
+    """Stands in for a `DatasetReader` whose folder lacks optional fields: all values are missing.
 
-    `field_of` returns a field of another folder: its type decides what an empty column is.
+    `field_of` returns the field of another folder, whose type determines the empty column.
     """
 
     _folder = None
@@ -126,7 +126,7 @@ class Absent:
 
 
 def row_of_part(part: Any, index: int, selection: Selection | None, types: Spec) -> Datapoint:
-    """Returns a datapoint of a part that lacks some of the fields of a dataset with these types."""
+    """Returns a datapoint of a part that lacks some of the fields in `types`."""
     asked = dict.fromkeys(types, True) if selection is None else selection
     found = part._row(index, divide_fields(asked, part._types)[0])
     return {name: found.get(name) for name in asked}
@@ -135,7 +135,7 @@ def row_of_part(part: Any, index: int, selection: Selection | None, types: Spec)
 def merge_columns(
     addresses: Sequence[Address], found: Sequence[dict[str, Column]], names: Sequence[str]
 ) -> dict[str, Column]:
-    """Returns the columns of all addresses, in the order that was asked for."""
+    """Merges the columns of all addresses, in the order of the requested datapoints."""
     if len(found) == 1 and addresses[0].places is None:
         return found[0]
     merged: dict[str, Column] = {}
@@ -152,7 +152,7 @@ def merge_columns(
 
 
 def merge_ranges(addresses: Sequence[Address], found: Sequence[RecordRanges]) -> RecordRanges:
-    """Returns the record ranges of all addresses, in the order that was asked for."""
+    """Merges the record ranges of all addresses, in the order of the requested datapoints."""
     if len(found) == 1 and addresses[0].places is None:
         return found[0]
     order = _inverse(np.concatenate([address.places for address in addresses if address.places is not None]))
@@ -191,14 +191,14 @@ class Addressable(abc.ABC):
 
     @abc.abstractmethod
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        """Returns the rows of folders that hold datapoints, without reading payload."""
+        """Returns the rows of folders that hold datapoints, without reading records."""
 
     @abc.abstractmethod
     def _field(self, name: str) -> Field:
         """Returns a field of a folder that has it."""
 
     def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
-        """Returns what `read`, a function of `bags.dataset.columns`, gives for each field."""
+        """Calls `read`, a function of `bags.dataset.columns`, for each field."""
         addresses = self._resolve(indices, selection)
         found = map_concurrently(
             lambda address: address.reader._read(address.rows, address.selection, read),
@@ -214,19 +214,19 @@ class Addressable(abc.ABC):
         return [dict(zip(selection, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     def _row(self, index: int, selection: Selection | None) -> Datapoint:
-        """Returns one datapoint; overridden where there is a faster way."""
+        """Returns one datapoint; overridden by classes with a faster way."""
         index = check_index(index, len(self))
         asked = dict.fromkeys(self._types, True) if selection is None else selection
         return self._rows(np.array([index], np.int64), asked)[0]
 
     def _records(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
-        """Returns records undecoded: of a plain field, or one item of each sequence."""
+        """Returns undecoded records: those of a plain field, or of one item of each sequence."""
         asked = True if items is None else PerRowItems(items, np.ones(len(items), np.int64))
         found: Any = self._read(indices, {field: asked}, read_records)[field]
         return list(found)
 
     def _lengths(self, indices: Int64s, field: str) -> Int64s:
-        """Returns the items of sequences, without reading payload."""
+        """Returns the number of items of sequences, without reading records."""
         addresses = self._resolve(indices, {field: True})
         found = map_concurrently(
             lambda address: {
@@ -240,7 +240,7 @@ class Addressable(abc.ABC):
         return lengths
 
     def _record_ranges(self, indices: Int64s, field: str) -> RecordRanges | None:
-        """Returns where the records of a field lie; None if its values are made of decoded frames."""
+        """Returns where the records of a field lie; None if its values are decoded frames."""
         if not len(indices):
             return None
         addresses = self._resolve(indices, {field: True})
@@ -250,7 +250,7 @@ class Addressable(abc.ABC):
         return None if None in found else merge_ranges(addresses, found)
 
     def _item_offsets(self, field: str) -> Int64s:
-        """Returns the number of items before each datapoint, and of all; remembered."""
+        """Returns the number of items before each datapoint, followed by the total; cached."""
         known: dict[str, Int64s] = vars(self).setdefault('_known_offsets', {})
         if field not in known:
             known[field] = offsets_of(self._lengths(np.arange(len(self)), field))

@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 __all__ = ['arrow_dataset', 'read_batches']
 
 BATCH_BYTES = 1 << 24
-"""Bytes of a record batch, about."""
+"""Approximate bytes of a record batch."""
 MAX_BATCH = 1 << 16
-"""Datapoints of a record batch."""
+"""Maximum number of datapoints in a record batch."""
 GROWTH = 8
-"""How much longer a batch may be than the one before it, of which the size is known."""
+"""Maximum ratio of the length of a batch to that of the previous one, whose size is known."""
 
 
 def read_batches(dataset: Any, fields: Fields, media: Media, batch_size: int | None) -> pa.RecordBatchReader:
-    """Returns a reader that reads a dataset batch by batch; see `Dataset.to_arrow`."""
+    """Returns an Arrow reader of the record batches of a dataset; see `Dataset.to_arrow`."""
     pa = import_pyarrow()
     if media is not None:
         one_of('media', media, ('bytes', 'location'))
@@ -115,7 +115,7 @@ def _read_locations(field: Field, refs: Any, items: Any) -> list[Any]:
 
 
 def _as_arrow(column: Any, kind: FieldType, media: Media) -> pa.Array:
-    """Returns a column as an Arrow array: as `read_column` gives it, or a list of values or of lists."""
+    """Converts a column of `read_column`, or a list of values or of lists, to an Arrow array."""
     pa = import_pyarrow()
     values: npt.NDArray[Any] | list[Any]
     if isinstance(column, Ragged):
@@ -136,7 +136,7 @@ def _as_arrow(column: Any, kind: FieldType, media: Media) -> pa.Array:
 
 
 def _items(values: npt.NDArray[Any] | list[Any], kind: FieldType, media: Media) -> pa.Array:
-    """Returns values, none of them missing, as an Arrow array."""
+    """Converts values, none of them missing, to an Arrow array."""
     pa = import_pyarrow()
     if isinstance(values, np.ndarray):
         return _nest(values.reshape(-1), len(values), values.shape[1:], [])
@@ -145,8 +145,8 @@ def _items(values: npt.NDArray[Any] | list[Any], kind: FieldType, media: Media) 
         return pa.array(values, wanted)
     found = shape_of(kind)
     if found is None and kind.word not in ('array', *INTEGERS):
-        return pa.array(values, pa.binary()).cast(wanted)  # Of utf8, a check.
-    if values and type(values[0]) in (bytes, memoryview):  # Of a reader of raw records.
+        return pa.array(values, pa.binary()).cast(wanted)  # Checks UTF-8.
+    if values and type(values[0]) in (bytes, memoryview):  # From a reader with `raw=True`.
         values = list(map(bind_decoder(kind.word, kind.args), values))
     if found is not None:
         dtype, shape = found
@@ -163,13 +163,13 @@ def _items(values: npt.NDArray[Any] | list[Any], kind: FieldType, media: Media) 
 
 
 def _nest(flat: npt.NDArray[Any], count: int, shape: Sequence[int], lengths: Sequence[int]) -> pa.Array:
-    """Returns arrays as lists of lists.
+    """Converts arrays to nested Arrow lists.
 
     Args:
-        flat: Their elements, one array after the other.
-        count: How many arrays.
-        shape: Their shape, -1 for a length that varies.
-        lengths: That length of each array.
+        flat: The elements of all arrays, concatenated.
+        count: Number of arrays.
+        shape: Their shape; -1 for a length that varies.
+        lengths: For each array, the length that varies.
     """
     pa = import_pyarrow()
     nested = _elements(flat)
@@ -196,11 +196,11 @@ def _elements(flat: npt.NDArray[Any]) -> pa.Array:
         return pa.Array.from_buffers(wanted, len(flat), [None], children=[numbers])
     if pa.types.is_date32(wanted):
         days = flat.view(np.int64)
-        return pa.array(days, pa.int32(), mask=np.isnat(flat)).cast(wanted)  # Checked, unlike times as days.
+        return pa.array(days, pa.int32(), mask=np.isnat(flat)).cast(wanted)  # Checked, unlike datetime64.
     if pa.types.is_fixed_size_binary(wanted):
         return pa.Array.from_buffers(wanted, len(flat), [None, pa.py_buffer(flat.view(np.uint8))])
     if dtype.kind in 'SU':
-        return pa.array(flat.tolist(), wanted)  # From an array, texts end at their first NUL.
+        return pa.array(flat.tolist(), wanted)  # From an array, pyarrow would end texts at a NUL.
     return pa.array(flat, wanted)
 
 
@@ -208,10 +208,10 @@ def _elements(flat: npt.NDArray[Any]) -> pa.Array:
 
 
 class Scan:
-    """Some columns and rows of a dataset, read when they are asked for: what queries expect of a scanner.
+    """Some columns and rows of a dataset, read on demand, with the interface of a scanner that queries use.
 
-    A `pyarrow.dataset.Scanner` would read ahead in a thread of its own, which aborts a process that ends
-    meanwhile: the thread waits for Python.
+    A `pyarrow.dataset.Scanner` would read ahead in its own thread, which waits for Python and aborts a
+    process that ends meanwhile.
 
     Args:
         dataset: The dataset.
@@ -242,13 +242,13 @@ class Scan:
             yield from table.select(self._names).to_batches()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Returns them as a reader."""
+        """Returns the rows as a reader of record batches."""
         schema = self.projected_schema
         batches = (batch.replace_schema_metadata(schema.metadata) for batch in self.to_batches())
         return import_pyarrow().RecordBatchReader.from_batches(schema, batches)
 
     def to_table(self) -> pa.Table:
-        """Returns them as a table."""
+        """Returns the rows as a table."""
         return self.to_reader().read_all()
 
     def head(self, num_rows: int) -> pa.Table:
@@ -269,15 +269,15 @@ class Scan:
 
 
 def arrow_dataset(dataset: Any, media: Media) -> Any:
-    """Returns a dataset of pyarrow that reads the fields of a query; see `Dataset.to_arrow_dataset`."""
+    """Returns a pyarrow dataset that reads only the fields of a query; see `Dataset.to_arrow_dataset`."""
     import_pyarrow()
     from pyarrow import dataset as pyarrow_dataset
 
     class ArrowDataset(pyarrow_dataset.Dataset):  # type: ignore[misc, unused-ignore]
-        """What DuckDB and Polars ask for the columns that they need."""
+        """The interface through which DuckDB and Polars read the columns that they need."""
 
         def __init__(self) -> None:
-            pass  # That of pyarrow refuses to make one.
+            pass  # The base class cannot be instantiated.
 
         @property
         def schema(self) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""The Arrow type of each type of field, and the other way around; no values."""
+"""Conversion of field types to Arrow types, and back; without values."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 Media = Literal['bytes', 'location'] | None
-"""What stands for a picture, a video or a recording in Arrow."""
+"""How images, videos and recordings are represented in Arrow."""
 METADATA_KEY = b'bags'
-"""In the metadata of a schema: JSON of `spec` and `metadata`, the types and metadata in the dataset."""
+"""Key in the metadata of a schema: JSON of `spec` and `metadata`, the types and metadata of the dataset."""
 MEDIA = (*IMAGE_WORDS, *VIDEO_WORDS, *AUDIO_WORDS)
 INTEGERS = ('int', 'uint', 'i64', 'u64')
 FLOATS = {'halffloat': 'float16', 'float': 'float32', 'double': 'float64'}
-"""Arrow's names of these; its integers and bools have those of NumPy."""
+"""NumPy's names of Arrow's float types; integers and bools have the same names in both."""
 TIME_UNITS = ('s', 'ms', 'us', 'ns')
 
 Shape = tuple[int, ...]
@@ -63,19 +63,19 @@ def import_pyarrow() -> Any:
 
 
 def stores_location(kind: FieldType, media: Media) -> bool:
-    """Tells whether Arrow gets the locations of a field's records in place of the records."""
+    """Returns whether Arrow gets the locations of a field's records instead of the records."""
     if media is None:
         return bool(getattr(decoders.get(kind.word), 'lazy', False))
     return media == 'location' and kind.word in MEDIA
 
 
 def shape_of(kind: FieldType) -> tuple[np.dtype[Any], Shape] | None:
-    """Returns the dtype and shape of the values of a type, -1 for a length that varies; None without them."""
+    """Returns dtype and shape of the values of a type, -1 for a length that varies; None if it has none."""
     return array_type(*kind.args) if kind.word == 'array' else fixed_dtype(kind.word, kind.args)
 
 
 def element_type(dtype: np.dtype[Any]) -> pa.DataType:
-    """Returns the Arrow type of the elements of an array: their bytes for dtypes that Arrow does not have."""
+    """Returns the Arrow type of the elements of an array: binary for dtypes that Arrow does not have."""
     pa = import_pyarrow()
     if dtype.kind in 'mM':
         unit, count = np.datetime_data(dtype)
@@ -102,7 +102,7 @@ def item_type(kind: FieldType, media: Media) -> pa.DataType:
         dtype, shape = found
         nested = element_type(dtype)
         for length in reversed(shape):
-            nested = pa.list_(nested, length or -1)  # -1: of any size. Polars fails for size 0.
+            nested = pa.list_(nested, length or -1)  # -1 is any size. Polars fails for size 0.
         return nested
     if kind.word == 'array':
         return pa.struct({'dtype': pa.string(), 'shape': pa.list_(pa.int64()), 'data': pa.binary()})
@@ -122,7 +122,7 @@ def arrow_field(name: str, kind: FieldType, media: Media) -> pa.Field:
 
 
 def arrow_schema(types: Mapping[str, FieldType], media: Media, metadata: Mapping[str, Any]) -> pa.Schema:
-    """Returns the Arrow schema of some fields, which has their types and metadata as metadata."""
+    """Returns the Arrow schema of some fields, with their types and metadata in its metadata."""
     pa = import_pyarrow()
     facts = {'spec': type_texts(dict(types)), 'metadata': metadata}
     return pa.schema(
@@ -132,7 +132,7 @@ def arrow_schema(types: Mapping[str, FieldType], media: Media, metadata: Mapping
 
 
 def dtype_of(type: pa.DataType) -> str | None:
-    """Returns the name of the NumPy dtype of Arrow's numbers, bools and times; None for other types."""
+    """Returns the name of the NumPy dtype of an Arrow number, bool or time; None for other types."""
     pa = import_pyarrow()
     if pa.types.is_boolean(type) or pa.types.is_integer(type) or pa.types.is_floating(type):
         return FLOATS.get(str(type), str(type))
@@ -144,7 +144,7 @@ def dtype_of(type: pa.DataType) -> str | None:
 
 
 def type_of(type: pa.DataType) -> str:
-    """Returns the type of a field for values of an Arrow type; `msgpack` for structs and the like."""
+    """Returns the field type for values of an Arrow type; `msgpack` for structs and similar types."""
     pa = import_pyarrow()
     if isinstance(type, pa.BaseExtensionType):
         if type.extension_name == 'arrow.fixed_shape_tensor':
@@ -166,7 +166,7 @@ def type_of(type: pa.DataType) -> str:
         return array_text(dtype_of(type), shape)
     if is_list(type):
         item = type.value_type
-        # Lists of numbers in lists are arrays of any length.
+        # Nested lists of numbers are arrays with a length that varies.
         is_nested = is_list(item) and not pa.types.is_fixed_size_list(item)
         inner = array_text(dtype_of(item.value_type), (-1,)) if is_nested else type_of(item)
         return 'msgpack[]' if inner.endswith(']') else f'{inner}[]'
@@ -176,7 +176,7 @@ def type_of(type: pa.DataType) -> str:
 
 
 def is_list(type: pa.DataType) -> bool:
-    """Tells whether the values of an Arrow type are lists."""
+    """Returns whether the values of an Arrow type are lists."""
     types = import_pyarrow().types
     return bool(
         types.is_list(type) or types.is_large_list(type) or types.is_fixed_size_list(type)
@@ -185,7 +185,7 @@ def is_list(type: pa.DataType) -> bool:
 
 
 def array_text(dtype: str | None, shape: Shape) -> str:
-    """Returns the type of arrays of a dtype and shape, -1 for a length that varies; `msgpack` without one."""
+    """Returns the field type of arrays of a dtype and shape, -1 for a length that varies; else `msgpack`."""
     if dtype is None:
         return 'msgpack'
     return f'array({",".join([dtype, *("?" if length == -1 else str(length) for length in shape)])})'

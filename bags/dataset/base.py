@@ -28,36 +28,36 @@ __all__ = ['Datapoint', 'Dataset', 'Indices', 'Select', 'View', 'check_dataset']
 Indices = Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
 """Several datapoints: a list, a range or an array of integers."""
 SHOWN_ROWS = 3
-"""Datapoints that notebooks show of a dataset."""
+"""Number of datapoints that notebooks show."""
 
 
 class Dataset(FieldAccess):
-    """A sequence of datapoints that can be read in parts: a reader, or a view of other datasets.
+    """A sequence of datapoints whose fields and items can be read separately: a reader or a view.
 
     Every dataset is a random-access source for Grain and a map-style dataset for PyTorch. It is thread-safe,
     fork-safe and picklable, and its `repr` identifies it.
     """
 
     _unfinished: bool | None = None
-    """None: not known yet."""
+    """None if not known yet."""
 
     # To be defined by readers and views.
 
     @property
     @abc.abstractmethod
     def size(self) -> int:
-        """Bytes on disk of the folders behind it."""
+        """Bytes on disk of the underlying folders."""
 
     @property
     @abc.abstractmethod
     def shards(self) -> int:
-        """Number of folders behind it."""
+        """Number of underlying folders."""
 
     @property
     def unfinished(self) -> bool:
         """Whether it is being written, or its writer ended early: by an exception, or because it was killed.
 
-        `resume=True` continues such a dataset, and `bags.recover` accepts it as it is. Looked up on first
+        `resume=True` continues such a dataset, and `bags.recover` accepts it as it is. Determined on first
         use.
         """
         if self._unfinished is None:
@@ -73,22 +73,22 @@ class Dataset(FieldAccess):
 
     @abc.abstractmethod
     def _directories(self) -> list[str]:
-        """Returns the paths of the datasets that it reads from, each once."""
+        """Returns the paths of the underlying datasets, without duplicates."""
 
     def _part_lengths(self) -> list[int]:
         """Returns the number of datapoints of each shard, or of each dataset of a `concat`."""
         return [len(self)]
 
     def _bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
-        """Returns about how many bytes the datapoints before an index take on disk, of some fields or of all.
+        """Returns the approximate bytes on disk of the datapoints before an index, for some or all fields.
 
-        Of views all datapoints count alike.
+        In views, all datapoints count the same.
         """
         return self.size * index // max(1, len(self))
 
     @property
     def metadata(self) -> Metadata:
-        """What the author wrote of it and of its fields, as values of JSON; empty by default."""
+        """The author's facts about the dataset and its fields, as JSON values; empty by default."""
         return {}
 
     # Public access.
@@ -140,22 +140,22 @@ class Dataset(FieldAccess):
         return self._rows(as_indices(indices, len(self)), dict.fromkeys(self._types, True))
 
     def _getitems(self, indices: Iterable[SupportsIndex]) -> list[Datapoint]:
-        """The same under the name that Grain calls."""
+        """`__getitems__` under the name that Grain calls."""
         return self.__getitems__(indices)
 
     def __str__(self) -> str:
-        """A heading and a line for each field; `repr` is one line."""
+        """Returns a heading and a line for each field; `repr` is one line."""
         return as_text(self._heading(), self.spec)
 
     def _heading(self) -> str:
         return heading(type(self).__name__, len(self), self.shards, self.unfinished)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Called by IPython."""
+        """Prints `str` in IPython."""
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        """Called by notebooks: the fields, with those of the first datapoints."""
+        """Returns the HTML for notebooks: the fields, with their values in the first datapoints."""
         columns = thumbnails(self, range(min(SHOWN_ROWS, len(self))))
         return as_html(self._heading(), self.spec, columns)
 
@@ -167,7 +167,7 @@ class Dataset(FieldAccess):
 
 
 class View(Dataset):
-    """A dataset over others. It reads nothing until it is read."""
+    """A dataset over other datasets. Creating it reads nothing."""
 
     def __init__(self, datasets: Sequence[Dataset], types: Spec) -> None:
         self._datasets = list(datasets)
@@ -205,19 +205,19 @@ class View(Dataset):
 
 
 class Select(View):
-    """Some datapoints and fields of a dataset: what `bags.select` and slices return."""
+    """Some datapoints and fields of a dataset, as `bags.select` and slices return them."""
 
     def __init__(self, dataset: Dataset, indices: range | Int64s, fields: Fields = None) -> None:
         names = sorted(select_whole(fields, dataset._types, 'select'))
         if isinstance(dataset, Select) and isinstance(indices, range):
             below: range | Int64s = dataset._indices
-            if isinstance(below, range):  # A slice of a slice is a slice of the dataset below.
+            if isinstance(below, range):  # A slice of a slice is a slice of the underlying dataset.
                 dataset, indices = dataset._datasets[0], below[_as_slice(indices)]
         super().__init__([dataset], {name: dataset._types[name] for name in names})
         self._indices: range | Int64s = indices
 
     def _below(self, indices: Int64s) -> Int64s:
-        """Returns indices as indices of the dataset below."""
+        """Converts indices to indices of the underlying dataset."""
         if isinstance(self._indices, range):
             return self._indices.start + self._indices.step * indices
         return self._indices[indices]
@@ -260,7 +260,7 @@ class Select(View):
 
 
 def _as_slice(part: range) -> slice:
-    """Returns the slice that takes the places of a range, all of them at least 0."""
+    """Converts a range of non-negative indices to a slice."""
     if not part:
         return slice(0, 0)
     stop = part[-1] + (1 if part.step > 0 else -1)

@@ -1,4 +1,4 @@
-"""The base of the writers of datasets: their arguments, and how the folder replaces another."""
+"""Base of the dataset writers: common arguments, and the replacement of an existing dataset."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = ['BaseWriter', 'remove_derived']
 
 
 _open_writers: weakref.WeakValueDictionary[int, BaseWriter] = weakref.WeakValueDictionary()
-"""By `id`, in the order of their creation: a writer of shards comes before that of its current shard."""
+"""Writers by `id`, in the order of their creation: a sharded writer precedes that of its current shard."""
 
 
 class BaseWriter(ABC):
-    """What the writers of one folder and of several share."""
+    """The common part of the writers of one folder and of several."""
 
     _closed = True  # Until the folder is open.
 
@@ -84,7 +84,7 @@ class BaseWriter(ABC):
     def __len__(self) -> int: ...
 
     def append(self, datapoint: Mapping[str, Any], flush: bool | None = None) -> int:
-        """Appends a datapoint: as a whole, or, if this raises, not at all.
+        """Appends a whole datapoint; if this raises, nothing is appended.
 
         Args:
             datapoint: A value for each field; for a sequence field any iterable, of which one item is in
@@ -94,7 +94,7 @@ class BaseWriter(ABC):
                 are full.
 
         Returns:
-            The index of the datapoint; of several folders, among all in those of this writer's numbers.
+            The index of the datapoint; in a sharded dataset, among the shards of this writer.
 
         Raises:
             EncodeError: A field is missing or unknown, or a value cannot be encoded.
@@ -104,7 +104,7 @@ class BaseWriter(ABC):
 
     @abstractmethod
     def _append_records(self, records: list[Any], flush: bool | None = None) -> int:
-        """Appends a datapoint that is already encoded, as `Encoder.encode` returns it; see `append`."""
+        """Appends a datapoint encoded by `Encoder.encode`; see `append`."""
 
     @abstractmethod
     def flush(self) -> None:
@@ -112,11 +112,11 @@ class BaseWriter(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Flushes and closes the dataset. After an error it may be called again."""
+        """Flushes and closes the dataset. Can be called again after an error."""
 
     @abstractmethod
     def _abandon(self) -> None:
-        """Closes the dataset as unfinished; removes it if it has no datapoint, or was to replace another."""
+        """Closes the dataset as unfinished; removes it if it is empty, or was to replace another one."""
 
     def __enter__(self) -> Self:
         return self
@@ -125,19 +125,19 @@ class BaseWriter(ABC):
         if error[0] is None:
             self.close()
             return
-        with contextlib.suppress(OSError):  # The block's own error matters more.
+        with contextlib.suppress(OSError):  # The error of the `with` block is raised instead.
             self._abandon()
 
     def __del__(self) -> None:
-        # A copy in a forked process has the buffers, but its files are those of the parent. Clients of object
-        # stores need threads, which cannot be started while the process ends.
+        # Not in a forked process, whose files are those of the parent. Not on object stores: their clients
+        # start threads, which is impossible while the process ends.
         if not self._closed and self._process == os.getpid() and not self._store.is_remote:
             self._abandon()
 
 
 @atexit.register
 def _abandon_open_writers() -> None:
-    # Later, what a writer needs may be finalized before it. All are called, even if one raises.
+    # Called before modules that writers need are finalized. All are closed, even if one raises.
     with contextlib.ExitStack() as stack:
         for writer in reversed(list(_open_writers.values())):
             stack.callback(writer.__del__)
@@ -147,12 +147,12 @@ def _abandon_open_writers() -> None:
 
 
 class Replacement:
-    """A folder that takes the place of a dataset, if there is one. Nothing else may write to that meanwhile.
+    """A new folder that replaces a dataset, if it exists. The dataset is locked meanwhile.
 
     Raises:
-        ValueError: It is on an object store, where folders cannot be renamed.
-        FileExistsError: The folder holds what is no part of a dataset.
-        BlockingIOError: A writer is at work in it.
+        ValueError: The dataset is on an object store, where folders cannot be renamed.
+        FileExistsError: The folder holds files that do not belong to a dataset.
+        BlockingIOError: Another writer has it open.
     """
 
     def __init__(self, store: Store, target: str) -> None:
@@ -162,7 +162,7 @@ class Replacement:
                 f'write to another folder, then remove this one'
             )
         self._store = store
-        self._target = os.path.realpath(target)  # Not a link, which would be renamed itself.
+        self._target = os.path.realpath(target)  # A symbolic link would be renamed instead of its target.
         remove_leftovers(store, self._target)
         self._locks = [_check(store, self._target)] if store.exists(self._target) else []
         self.path = temporary_path(store, self._target)
@@ -171,20 +171,20 @@ class Replacement:
         self._locks.append(store.lock(self.path))
 
     def swap(self) -> str:
-        """Puts the new dataset in place, removes the old one, and returns the path."""
-        # A process that is killed in between leaves the old one, which `remove_leftovers` puts back.
+        """Moves the new dataset into place, removes the old one, and returns the path."""
+        # If the process is killed in between, `remove_leftovers` puts the old dataset back.
         old = self.path.removesuffix('.new') + '.old'
         if self._store.exists(self._target):
             remove_derived(self._store, self._target)
             self._store.rename(self._target, old)
         self._store.rename(self.path, self._target)
-        with contextlib.suppress(OSError):  # E.g. files that are open on Windows: `recover` removes the rest.
+        with contextlib.suppress(OSError):  # E.g. open files on Windows: `recover` removes the rest.
             remove_tree(self._store, old)
         self.release()
         return self._target
 
     def release(self) -> None:
-        """Lets others write to the dataset again; removes the new one if it did not take its place."""
+        """Unlocks the dataset; removes the new one if it was not moved into place."""
         with contextlib.suppress(OSError):
             remove_tree(self._store, self.path)
         for lock in self._locks:
@@ -192,19 +192,19 @@ class Replacement:
 
 
 def remove_derived(store: Store, folder: str) -> None:
-    """Removes the statistics and key indexes of a dataset. If it is a shard, those of the whole dataset.
+    """Removes the statistics and key indexes of a dataset; for a shard, those of the whole dataset.
 
-    They tell other data by its length and a few datapoints, which may become the same again.
+    They detect changed data by its length and a few datapoints only, which new data may share.
     """
     whole = dataset_of_shard(store, folder)
-    if whole is not None:  # They are in its first shard.
+    if whole is not None:  # In the first shard of the whole dataset.
         folder = store.join(whole, next(iter(shard_numbers(store, whole).values())))
     for name in filter(is_derived, store.names(folder)):
         store.remove(store.join(folder, name))
 
 
 def _check(store: Store, folder: str, is_shard: bool = False) -> Lock:
-    """Locks a folder in which all is part of a dataset, and no writer at work."""
+    """Locks a folder, after checking that it holds only a dataset, which no writer has open."""
     lock = store.lock(folder)
     for name in store.names(folder):
         if name.isascii() and name.isdigit() and not is_shard:

@@ -1,4 +1,4 @@
-"""Batches: columns of values, and how they are joined and reordered.
+"""Batches: columns of values, and their concatenation and reordering.
 
 A column is an array (B, *shape) if all values have one size, a `Ragged` for sequences of such values, and
 otherwise a list.
@@ -22,20 +22,20 @@ __all__ = ['Column', 'Ragged', 'as_list', 'convert', 'join_columns', 'spread', '
 class Ragged:
     """A batch of sequences of different lengths.
 
-    `ragged[i]` is the i-th sequence, a view of `values`; None where it is missing.
+    `ragged[i]` is the i-th sequence, a view of `values`; None if it is missing.
     """
 
     values: npt.NDArray[Any]
-    """All items, one sequence after the other, shape (items, *shape)."""
+    """The items of all sequences, concatenated, shape (items, *shape)."""
     offsets: npt.NDArray[np.int64]
-    """Where each sequence begins in `values`, and the end of the last, shape (B + 1,)."""
+    """The start of each sequence in `values`, and the end of the last, shape (B + 1,)."""
     present: npt.NDArray[np.bool_] | None = None
     """Which sequences are not missing, shape (B,), if the field is optional. A missing one has no items."""
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
         """Items of each sequence, shape (B,)."""
-        # Not `np.diff`: these may be arrays of PyTorch or JAX.
+        # Not `np.diff`: these may be tensors of PyTorch or arrays of JAX.
         return self.offsets[1:] - self.offsets[:-1]
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class Ragged:
         """The sequences as one array (B, items, *shape), without a copy.
 
         Raises:
-            ValueError: They differ in length, or one is missing.
+            ValueError: The lengths differ, or a sequence is missing.
         """
         lengths = self.lengths
         if self.present is not None and not self.present.all():
@@ -80,7 +80,7 @@ Column = npt.NDArray[Any] | Ragged | list[Any]
 
 
 def spread(firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Returns the members of many ranges, one range after the other."""
+    """Concatenates the ranges that begin at `firsts` and have `counts` members."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(firsts - ends + counts, counts)
@@ -99,7 +99,7 @@ def take(column: Column, order: npt.NDArray[np.int64]) -> Column:
 
 
 def join_columns(columns: Sequence[Column]) -> Column:
-    """Returns the rows of several columns of one kind, one after the other."""
+    """Concatenates columns of one field."""
     first = columns[0]
     if len(columns) == 1:
         return first
@@ -113,12 +113,12 @@ def join_columns(columns: Sequence[Column]) -> Column:
     arrays = [column for column in columns if isinstance(column, np.ndarray)]
     if len(arrays) == len(columns) and len({array.shape[1:] for array in arrays}) == 1:
         return np.concatenate(arrays)
-    # One column's numbers may fit their dtype, and another's not; frames may differ in number.
+    # E.g. large integers, which fit the dtype in some columns only, or different numbers of frames.
     return [value for column in columns for value in as_list(column)]
 
 
 def as_list(column: Column) -> list[Any]:
-    """Returns the values of a column as a list."""
+    """Converts a column to a list of values."""
     if isinstance(column, Ragged):
         return [None if values is None else as_list(values) for values in column]
     if isinstance(column, np.ndarray):

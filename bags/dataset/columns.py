@@ -1,7 +1,7 @@
 """Many rows of a field, read together: as a column of a batch, as values of rows, or as records.
 
 Each function takes a field, the refs of rows ((n,) indices, or for a sequence a pair of firsts and counts)
-and what is asked of each row, and raises `BadRef` for a ref that leads outside the bag.
+and the items to read of each row. It raises `BadRef` for a ref outside the bag.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_column(field: Field, refs: Any, items: Asked) -> Column:
 
 
 def read_values(field: Field, refs: Any, items: Asked) -> list[Any]:
-    """Returns the values of rows, each as its row has it: of items of a fixed size, one array (n, *shape)."""
+    """Returns the value of each row: for items of a fixed size, one array (n, *shape)."""
     if items is not True and _are_frames(items):
         return _frames(field, refs, items)
     if not field.kind.sequence:
@@ -57,7 +57,7 @@ def read_values(field: Field, refs: Any, items: Asked) -> list[Any]:
 
 
 def read_records(field: Field, refs: Any, items: Asked) -> list[bytes | None]:
-    """Returns records undecoded: of plain fields, or of one item of each sequence."""
+    """Returns undecoded records: of plain fields, or of one item of each sequence."""
     found = read_stored(field, refs, items)
     if _are_frames(items):
         return [bytes(encode_array(frames)) for frames in found]
@@ -65,14 +65,14 @@ def read_records(field: Field, refs: Any, items: Asked) -> list[bytes | None]:
 
 
 def read_stored(field: Field, refs: Any, items: Asked) -> list[Any]:
-    """Returns records undecoded, a list of them for each sequence; frames, where those are asked for."""
+    """Returns undecoded records, a list for each sequence; for selected frames, the decoded frames."""
     if _are_frames(items):
         return _frames(field, refs, items)
     return read_rows(field, refs, items, lambda indices: list(field.bag.read(indices)))
 
 
 def read_rows(field: Field, refs: Any, items: Asked, read: Callable[[Int64s], list[Any]]) -> list[Any]:
-    """Returns what `read` gives for the record of each row, None for a missing one; a list for a sequence."""
+    """Calls `read` for the records of all rows; a missing value is None, and a sequence a list."""
     if field.kind.sequence:
         members, counts, present = _members(field, refs, items)
         return _cut(read(members), counts, present)
@@ -91,9 +91,9 @@ def _where_present(refs: Int64s, read: Callable[[Int64s], list[Any]]) -> list[An
 
 
 def _members(field: Field, refs: Any, items: Asked) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
-    """Returns the records of the items asked for, row after row.
+    """Returns the records of the selected items, row after row.
 
-    Also how many each row has, and which rows have a value.
+    Also their number in each row, and which rows have a value.
     """
     firsts, counts = refs
     field.check(firsts, counts)
@@ -110,7 +110,7 @@ def _members(field: Field, refs: Any, items: Asked) -> tuple[Int64s, Int64s, npt
 
 
 def _values(field: Field, members: Int64s, items: Asked) -> Values:
-    """Returns the values of records; of overlapping runs, each record is read and decoded once."""
+    """Returns the values of records; each record of overlapping runs is read and decoded once."""
     is_array = field.bag.is_mapped and field.bag.codec is None and field.decoder.dtype is not None
     if not isinstance(items, PerRowItems) or is_array:
         return field.values(members)
@@ -123,7 +123,7 @@ def _values(field: Field, members: Int64s, items: Asked) -> Values:
     found = [values[place] for place in back.tolist()]
     repeated = np.ones(len(members), bool)
     repeated[first] = False
-    # Every run owns its values: writing to one must not change another.
+    # Runs do not share values: writing to one must not change another.
     for position in np.flatnonzero(repeated).tolist():
         value = found[position]
         if type(value) is np.ndarray:
@@ -134,7 +134,7 @@ def _values(field: Field, members: Int64s, items: Asked) -> Values:
 
 
 def _cut(values: Values, counts: Int64s, present: npt.NDArray[np.bool_]) -> list[Any]:
-    """Returns the values of each row, one row after the other in `values`; None for a missing one."""
+    """Divides concatenated values into those of each row; None for a missing row."""
     ends = np.cumsum(counts)
     rows = zip(present.tolist(), (ends - counts).tolist(), ends.tolist(), strict=True)
     return [values[start:end] if there else None for there, start, end in rows]
@@ -148,7 +148,7 @@ def _are_frames(items: Asked) -> bool:
 
 
 def _frames(field: Field, refs: Any, items: Any) -> list[Any]:
-    """Returns frames of many rows; those that rows take of one video are decoded together."""
+    """Returns frames of many rows; frames of one video are decoded together."""
     firsts, counts = refs if field.kind.sequence else (refs, np.ones(len(refs), np.int64))
     field.check(firsts, counts if field.kind.sequence else None)
     if isinstance(items, FrameSelection):

@@ -21,10 +21,10 @@ from bags.indexing import Int64s
 __all__ = ['as_html', 'as_text', 'heading', 'thumbnails']
 
 SIDE = 96
-"""Pixels of the longer side."""
+"""Pixels of the longer side of a thumbnail."""
 MAX_PIXELS = 1 << 26
 MAX_BYTES = 1 << 25
-"""Of a record: larger ones are shown by their size."""
+"""Maximum bytes of a record that is decoded; of larger ones, the size is shown."""
 MAX_ITEMS = 6
 MAX_TEXT = 120
 
@@ -45,8 +45,8 @@ def as_text(heading: str, spec: Mapping[str, str]) -> str:
 def as_html(
     heading: str, spec: Mapping[str, str], columns: Mapping[str, Mapping[str, str]] | None = None
 ) -> str:
-    """Returns the heading and a table of the fields. `columns` are more columns by heading: HTML by field."""
-    from html import escape  # 3 ms of `import bags`.
+    """Returns the heading and a table of the fields. `columns` maps headings of columns to HTML by field."""
+    from html import escape  # Imported here: takes 3 ms.
 
     left = '<td style="text-align:left;vertical-align:top">'
     columns = columns or {}
@@ -61,7 +61,7 @@ def as_html(
     return f'<p>{escape(heading)}</p><table>{head}{rows}</table>'
 
 
-# Values as they stand in a table: images and first frames as small pictures, others as text.
+# Values in a table: images and first frames as thumbnails, others as text.
 
 
 class Readable(Protocol):
@@ -75,7 +75,7 @@ class Readable(Protocol):
 
 
 def thumbnails(dataset: Readable, rows: Iterable[int]) -> dict[str, dict[str, str]]:
-    """Returns HTML by field, for each datapoint; of what cannot be read it is the error."""
+    """Returns HTML by field, for each datapoint; for a value that cannot be read, its error."""
     return {str(row): {name: _thumbnail(dataset, row, name) for name in dataset._types} for row in rows}
 
 
@@ -98,7 +98,7 @@ def _thumbnail(dataset: Readable, row: int, field: str) -> str:
         if kind.optional and not isinstance(exc, BagsError):
             return 'None'
         return escape(f'{type(exc).__name__}: {exc}'[:MAX_TEXT])
-    except Exception as exc:  # A table of what can be shown is never an error by itself.
+    except Exception as exc:  # Shown in place of the value.
         return escape(f'{type(exc).__name__}: {exc}'[:MAX_TEXT])
 
 
@@ -124,7 +124,7 @@ def _media(dataset: Readable, row: int, field: str, word: str) -> str:
 def _image(file: BinaryIO) -> str:
     from PIL import Image
 
-    # Pillow's other plugins stay out: that of PostScript starts a program.
+    # Other plugins of Pillow are excluded: the one for PostScript starts a program.
     with Image.open(file, formats=[name.upper() for name in PICTURES]) as image:
         check_value_size(image.width * image.height, MAX_PIXELS, 'an image')
         image.draft('RGB', (SIDE, SIDE))  # Reads a JPEG at a reduced size.
@@ -148,7 +148,7 @@ def _first_frame(file: BinaryIO) -> str:
 
 
 def _as_html(image: Any) -> str:
-    if image.mode.startswith('I') or image.mode == 'F':  # Depth: of more than 8 bits.
+    if image.mode.startswith('I') or image.mode == 'F':  # Depth, with more than 8 bits.
         from PIL import Image
 
         values = np.asarray(image, np.float32)

@@ -1,4 +1,4 @@
-"""Encoding datapoints: from values to records, without writing them.
+"""Encodes datapoints: values to records, without writing them.
 
 An encoded datapoint is a list with an entry for each field, in sorted order: bytes, an open file, or None for
 a missing value; for a sequence an iterator over these, or None.
@@ -124,7 +124,7 @@ def _encode_items(name: str, kind: FieldType, function: Callable[[Any], Any], va
 
 
 def collect(records: list[Any]) -> list[Any]:
-    """Returns an encoded datapoint with all of it in memory: sequences as lists, and files as bytes."""
+    """Loads an encoded datapoint into memory: sequences become lists, and files bytes."""
     try:
         return [
             record if record is None or type(record) is bytes
@@ -144,7 +144,7 @@ def _read(file: BinaryIO) -> bytes:
 def bind_encoders(
     spec: Spec, encoders: Mapping[str, Callable[..., Any]] | None
 ) -> dict[str, Callable[[Any], Any]]:
-    """Returns the encoder of each field; of the built-in ones if `encoders` is None.
+    """Returns the encoder of each field; a built-in one if `encoders` is None.
 
     Raises:
         SpecError: A word has no function, or a built-in type cannot have its arguments.
@@ -164,7 +164,7 @@ def bind_encoders(
 
 
 def close_files(records: Iterable[Any]) -> None:
-    """Closes those of some records that are open files."""
+    """Closes the records that are open files."""
     for record in records:
         if hasattr(record, 'read'):
             record.close()

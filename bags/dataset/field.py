@@ -1,4 +1,4 @@
-"""One field of a dataset folder: from refs to values, and records that are opened as files."""
+"""One field of a dataset folder: reads values by their refs, and opens records as files."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from bags.storage.range_file import RangeFile
 
 __all__ = ['Field', 'Record']
 
-MAX_SINGLE_ITEMS = 4  # More items are read as a batch,
-MAX_SINGLE_BYTES = 1 << 14  # and larger ones of a fixed size.
+MAX_SINGLE_ITEMS = 4  # More items are read as a batch.
+MAX_SINGLE_BYTES = 1 << 14  # Larger items of a fixed size are read as a batch.
 MAX_SINGLE_RECORDS = 8  # More records are read by one call.
 MAX_OPEN_VIDEOS = 16
 
@@ -43,13 +43,13 @@ class Field:
         self.table = _table(bag, decoder)
         """All values as an array over the file; None if records may differ in size.
 
-        The limits of a record must be checked before its value is taken from here."""
+        Check the limits of a record before using its value from here."""
         self._get: Callable[[int], Any] = bag.get_view if decoder.accepts_view else bag.get
         if decoder.lazy:
             self._get = lambda index: Record(bag, index, name, kind.text)
         self._video_lengths: dict[int, int] = {}
 
-    # One row, by its refs. Any error makes the reader read the row as a batch, which raises what is wrong.
+    # One row, by its refs. After any error, the reader reads the row as a batch, which raises the real error.
 
     def read(self, refs: Sequence[int]) -> Any:
         """Returns the value of a row; None if it is missing."""
@@ -88,14 +88,14 @@ class Field:
             self._fail(index, exc)
 
     def _records(self, first: int, count: int) -> range:
-        """Returns the records of a whole sequence, after checking that there are such records."""
+        """Returns the records of a whole sequence, after checking that they exist."""
         if first == MISSING or (count and first + count > self.bag.count):
             raise IndexError(first)
         self.check_items(first, count)
         return range(first, first + count)
 
     def check_items(self, first: int, count: int) -> None:
-        """Refuses a sequence of compressed items that would be much larger than what is stored."""
+        """Refuses a sequence of compressed items that would be much larger than their frames."""
         if count > self.decoder.max_items and self.bag.codec is not None:
             size, limit = self.decoder.length, self.decoder.max_items
             detail = f'{count} items of {size} bytes exceed max_value_size, which allows {limit} items'
@@ -103,7 +103,7 @@ class Field:
 
     def _fail(self, index: int, exc: Exception) -> None:
         """Raises the error of a record whose decoder failed."""
-        # The storage, which a lazy decoder may read, has errors of its own.
+        # A lazy decoder may raise errors of the storage.
         if isinstance(exc, BagsError) or (self.decoder.lazy and isinstance(exc, OSError)):
             exc.add_note(f'in the decoder of field {self.name!r}, record {index} of {self.bag.path}')
             raise exc
@@ -116,7 +116,7 @@ class Field:
         """Checks many refs at once.
 
         Raises:
-            BadRef: The first that leads outside the bag.
+            BadRef: For the first ref outside the bag.
         """
         if not len(firsts):
             return
@@ -170,7 +170,7 @@ class Field:
         return None if decoder.dtype.kind in 'bU' and invalid_row(values) is not None else values
 
     def decoded(self, indices: Int64s) -> list[Any]:
-        """Returns values, each decoded by itself."""
+        """Returns values, decoded one at a time."""
         decode = self.decoder.decode
         if self.decoder.lazy or (len(indices) <= MAX_SINGLE_RECORDS and not self.bag.is_remote):
             records: list[Any] = list(map(self._get, indices.tolist()))
@@ -179,7 +179,7 @@ class Field:
         if decode is None:
             return records
         try:
-            # Not `map`, which a StopIteration of the decoder would end early.
+            # Not `map`: a StopIteration of the decoder would end it early.
             return [decode(record) for record in records]
         except Exception:
             return [self._decode(*pair) for pair in zip(indices.tolist(), records, strict=True)]
@@ -203,7 +203,7 @@ class Field:
     def frames(self, first: int, count: int, selection: FrameSelection) -> Any:
         """Returns frames of a row's video, or of its clips as one video; None if it is missing.
 
-        The videos read last stay open.
+        The most recently read videos stay open.
         """
         if self.kind.optional and first == MISSING and not (self.kind.sequence and count):
             return None
@@ -217,13 +217,13 @@ class Field:
         )
         if isinstance(selection.key, str):
             if self.kind.sequence:
-                return video.timestamps  # Clips follow each other from 0 on.
+                return video.timestamps  # Clips follow each other, starting at 0.
             len(video)  # Raises if the file is truncated.
             return self._videos[first].timestamps
         return len(video) if selection.key is None else video[selection.key]
 
     def _video_length(self, index: int) -> tuple[int, Exception | None]:
-        """Returns the number of frames of a video, and an error if more are expected."""
+        """Returns the number of frames of a video, and an error if the file should have more."""
         if index in self._video_lengths:
             return self._video_lengths[index], None
         length, error = self._videos[index]._length()
@@ -241,10 +241,10 @@ def _table(bag: BagFile, decoder: Decoder) -> npt.NDArray[Any] | None:
 
 
 class Record:
-    """A record that is opened when it is used: what decoders with the attribute `lazy` take.
+    """A record that is opened on use: the argument of decoders with the attribute `lazy`.
 
-    Creating it reads nothing. It keeps the files of the bag open, also when the dataset is closed. A
-    pickled one opens them again, by their path.
+    Creating it reads nothing. It keeps the files of the bag open, also after the dataset is closed. When
+    unpickled, it opens them again by their path.
     """
 
     __slots__ = ('_again', 'bag', 'field', 'index', 'type')
@@ -260,16 +260,16 @@ class Record:
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
+        """The name of the record in error messages."""
         return f'{self._again[0]}, field {self.field!r} of type {self.type}, record {self.index}'
 
     @property
     def is_remote(self) -> bool:
-        """Whether reading it may wait for a network: it is not known of a pickled one."""
+        """Whether reading it may wait for a network; unknown, and assumed, after unpickling."""
         return self.bag is None or self.bag.is_remote
 
     def open(self) -> BinaryIO:
-        """Opens it: its bytes on disk, or in memory if it is compressed; at a position of its own."""
+        """Opens the record as a file with its own position: on disk, or in memory if it is compressed."""
         path, options = self._again
         if self.bag is None:
             assert options is not None
@@ -281,7 +281,7 @@ class Record:
         return RangeFile(self.bag.file, start, stop, f'{path}, record {self.index}')  # type: ignore[return-value]
 
     def error(self, exc: Exception) -> DecodeError:
-        """Returns the error to raise for what went wrong with its content."""
+        """Returns the error to raise for an error in its content."""
         return DecodeError(self.field, self.index, self.type, str(exc) or type(exc).__name__, self._again[0])
 
     def __repr__(self) -> str:

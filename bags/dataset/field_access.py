@@ -1,4 +1,4 @@
-"""The fields of a dataset: as columns, as records, as files, by key, and as Arrow."""
+"""Access to the fields of a dataset: as columns, records, files, by key, and as Arrow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Records(Sequence[Any]):
 
     Args:
         dataset: A `bags.Dataset`.
-        field: A plain field: one record for each datapoint. A sequence field: the records of all items.
+        field: A plain field has one record for each datapoint; a sequence field, those of all items.
     """
 
     def __init__(self, dataset: Any, field: str) -> None:
@@ -43,7 +43,7 @@ class Records(Sequence[Any]):
         return len(self._dataset) if self._offsets is None else int(self._offsets[-1])
 
     def locate(self, index: SupportsIndex) -> tuple[int, int]:
-        """Returns the datapoint of an item, and the item's place in it."""
+        """Returns the datapoint of an item, and the item's position in its sequence."""
         index = check_index(index, len(self))
         if self._offsets is None:
             return index, 0
@@ -71,7 +71,7 @@ class Records(Sequence[Any]):
             records = self.read_indices(range(start, min(start + step, len(self))))
             yield from records
             start += len(records)
-            # About a megabyte at a time: a record may be a whole video.
+            # About a megabyte at a time, as a record may be a whole video.
             size = sum(len(record) for record in records if record is not None)
             step = min(2 * step, 1024) if size < 1 << 20 else max(1, step // 2)
 
@@ -96,8 +96,8 @@ class FieldAccess(Addressable):
                 list) of a sequence; all fields unless given.
 
         Returns:
-            The columns in the order asked. Of types whose values have one size, a new array (B, *shape);
-            of sequences of those, a `Ragged`; else a list. An optional plain field gives a list with None.
+            The columns in the order of `fields`. Types whose values have one size are a new array
+            (B, *shape), sequences of these a `Ragged`, others a list. Optional plain fields are a list.
 
         Raises:
             IndexError, KeyError, TypeError: No such datapoint, field or selection.
@@ -110,9 +110,9 @@ class FieldAccess(Addressable):
         return self.batch(range(len(self)), field)[field]
 
     def lengths(self, field: str) -> Int64s:
-        """Returns the number of items in each datapoint of a sequence field, int64 (len,), without payload.
+        """Returns the number of items of a sequence field in each datapoint, int64 (len,), from the refs.
 
-        A missing sequence has none.
+        It is 0 for a missing sequence.
         """
         self._expect(field, is_sequence=True)
         return self._lengths(np.arange(len(self)), field)
@@ -137,11 +137,11 @@ class FieldAccess(Addressable):
         Args:
             index: The datapoint.
             field: Its field.
-            item: Which item, if the field is a sequence.
+            item: The item, if the field is a sequence.
 
         Raises:
             IndexError, KeyError: No such datapoint, item or field.
-            TypeError: An item of a plain field, or none of a sequence.
+            TypeError: `item` is given for a plain field, or missing for a sequence.
             ValueError: The value is missing.
         """
         select_fields(field, self._types)
@@ -156,7 +156,7 @@ class FieldAccess(Addressable):
         return io.BytesIO(frames)
 
     def _record(self, index: int, field: str, item: int | None) -> Record | None:
-        """Returns a record, or that of an item of a sequence; None for frames of windows of videos."""
+        """Returns the record of a field, or of an item of a sequence; None for frames of windows."""
         (address,) = self._resolve(np.array([index], np.int64), {field: True})
         items = address.selection[field]
         ranges = address.reader._ranges_of(address.rows, field, items)
@@ -176,34 +176,34 @@ class FieldAccess(Addressable):
     def to_arrow(
         self, fields: Fields = None, *, media: Media = None, batch_size: int | None = None
     ) -> pa.RecordBatchReader:
-        """Returns an Arrow reader of record batches, each read when it is asked for.
+        """Returns an Arrow reader of record batches, each read on demand.
 
-        `pa.table(dataset)`, `polars.DataFrame(dataset)` and DuckDB's `from dataset` take all fields; with
-        `dataset.to_arrow(fields)` in place of the dataset, those fields. Of other fields nothing is read.
+        `pa.table(dataset)`, `polars.DataFrame(dataset)` and DuckDB's `from dataset` read all fields. Pass
+        `dataset.to_arrow(fields)` instead of the dataset to read only those fields.
 
-        Numbers, bools, texts and times have Arrow's types; float16 becomes float32. Arrays are lists of a
-        fixed size, nested as deep as their shape (`?` in a shape: of any size), and sequences lists. `array`
-        is a struct of dtype, shape and data; `json` its text; pictures, `bytes` and all other types their
-        records. Missing values are null. Decoders that the dataset was opened with are not used.
+        Numbers, bools, texts and times have Arrow's types; float16 becomes float32. Arrays are nested lists
+        of a fixed size, or of any size for `?` in a shape, and sequences are lists. `array` is a struct of
+        dtype, shape and data; `json` its text; images, `bytes` and all other types their records. Missing
+        values are null. Decoders that the dataset was opened with are not used.
 
         Args:
-            fields: As in `batch`; no frames of videos.
-            media: What stands for a picture, a video or a recording: 'bytes', or 'location', a struct of
-                path, offset and length in bytes. By default the location of `video` and `audio`, which are
-                lazy, and the bytes of the others.
-            batch_size: Datapoints of a batch; by default as many as take about 16 MiB, at most 65,536.
+            fields: As in `batch`, without frames of videos.
+            media: How images, videos and recordings are represented: 'bytes', or 'location', a struct of
+                path, offset and length in bytes. By default the location for `video` and `audio`, which are
+                lazy, and the bytes for the others.
+            batch_size: Datapoints in a batch; by default about 16 MiB of them, at most 65,536.
 
         Raises:
             KeyError, TypeError: As `batch`.
             MissingDependencyError: pyarrow is not installed.
-            ValueError: When a batch is read: locations in a compressed bag, or a value that Arrow cannot
-                hold.
+            ValueError: When a batch is read: locations in a compressed bag, or a value that Arrow does not
+                support.
             CorruptError: When a batch is read: damaged data.
         """
         return read_batches(self, fields, media, batch_size)
 
     def to_arrow_dataset(self, *, media: Media = None) -> Any:
-        """Returns a `pyarrow.dataset.Dataset`, for queries that read only the fields that they use.
+        """Returns a `pyarrow.dataset.Dataset`. Queries of it read only the fields that they use.
 
         With `table = dataset.to_arrow_dataset()`, DuckDB's `select max(score) from table` and
         `polars.scan_pyarrow_dataset(table)` read the field `score` alone.
@@ -217,14 +217,14 @@ class FieldAccess(Addressable):
         return arrow_dataset(self, media)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Returns an Arrow stream of all fields, a PyCapsule: Arrow's protocol between libraries."""
+        """Returns an Arrow stream of all fields as a PyCapsule, Arrow's protocol between libraries."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def find(self, field: str, key: str | bytes | int) -> int:
         """Returns the index of the first datapoint that has a key, without reading the other datapoints.
 
-        It needs the index of the field that `bags.create_index` writes. Slices, `select`, `concat` and `join`
-        look in the datasets below; the result counts in the view. An index is opened when it is first used.
+        It needs the index of the field that `bags.create_index` writes, and opens it on first use. Slices,
+        `select`, `concat` and `join` search the underlying datasets, and return the index in the view.
 
         Args:
             field: A field of type `utf8`, `bytes`, `int` or `uint`.
@@ -233,7 +233,7 @@ class FieldAccess(Addressable):
         Raises:
             KeyError: No datapoint has the key, or no such field.
             TypeError: The key is not of the field's type, the field is of another type, or this is a view of
-                windows, whose datapoints share the keys of others.
+                windows, several of which share a key.
             FileNotFoundError: There is no index.
             CorruptError: The index is damaged, or the dataset has changed since it was made.
         """
@@ -244,7 +244,7 @@ class FieldAccess(Addressable):
 
         Raises:
             KeyError: No datapoint has one of the keys; names the first such key.
-            TypeError, FileNotFoundError, CorruptError: As `find`; also TypeError for a key alone.
+            TypeError, FileNotFoundError, CorruptError: As `find`; also TypeError for a single key.
         """
         if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
             raise TypeError(f'find_many: expected several keys, got {keys!r:.80}')

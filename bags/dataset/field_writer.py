@@ -1,4 +1,4 @@
-"""Writing the records of one field of a dataset folder, and how they are compressed."""
+"""Writes the records of one field of a dataset folder; options of their compression."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 MAX_RECORDS = 0xFFFFFFFE
-"""Maximum number of records in a bag of a dataset folder: the next index stands for a missing value."""
+"""Maximum number of records in a bag of a dataset folder: the next larger index means a missing value."""
 
 DEFAULT_LEVEL = 3
 
@@ -41,7 +41,7 @@ class Compressed(NamedTuple):
 
     level: int = DEFAULT_LEVEL
     trained: bool = False
-    """Whether with a dictionary that is trained on the field's first records."""
+    """Whether a dictionary is trained on the first records of the field."""
     dictionary: bytes = b''
     """The dictionary; empty if it is not trained yet."""
 
@@ -84,11 +84,11 @@ class Run(NamedTuple):
     """Consecutive records."""
 
     data: Sequence[Any] | BinaryIO
-    """Their bytes: buffers, or an open file, from its position on."""
+    """The bytes of the records: buffers, or an open file from its current position on."""
     sizes: npt.NDArray[np.int64]
     """Bytes of each record, shape (n,)."""
     stored: bool
-    """Whether the bytes have the form in which the bag stores them: zstd frames, if it is compressed."""
+    """Whether the bytes are in stored form: zstd frames, if the bag is compressed."""
 
 
 class FieldWriter(bag.Writer):
@@ -98,8 +98,8 @@ class FieldWriter(bag.Writer):
         name: The field.
         kind: Its type.
         path, options, **keywords: As in `bag.Writer`.
-        save_dictionary: Saves the dictionary that is trained on the first records; None if none is wanted.
-        companion: The content of the file that is needed to read the bag: spec.json, or a dictionary.
+        save_dictionary: Saves the dictionary trained on the first records; None to train none.
+        companion: The content of the file that reading the bag needs: spec.json, or a dictionary.
     """
 
     def __init__(
@@ -116,14 +116,14 @@ class FieldWriter(bag.Writer):
         self.name = name
         self.kind = kind
         self.count = len(self)
-        """Records, with those in the buffer."""
+        """Number of records, including buffered ones."""
         if companion:
             self._bag.set_companion(companion)
         self._save_dictionary = save_dictionary
         self._samples: list[bytes] = []
 
     def write_record(self, record: Any) -> int:
-        """Appends a record. A file is copied to the bag at once, and closed.
+        """Appends a record. An open file is copied to the bag at once, and closed.
 
         Returns:
             The index of the record in the bag; `MISSING` for None.
@@ -154,7 +154,7 @@ class FieldWriter(bag.Writer):
         return EncodeError(self.name, self.kind.text, detail)
 
     def write_items(self, records: Iterable[Any] | None) -> tuple[int, int]:
-        """Appends the items of a sequence, with one of them in memory at a time beside the buffer.
+        """Appends the items of a sequence, one of which is in memory at a time, besides the buffer.
 
         Returns:
             The index of the first record, and their number; `MISSING` and 0 for None.
@@ -173,7 +173,7 @@ class FieldWriter(bag.Writer):
         """Appends runs of records, and makes them readable.
 
         Raises:
-            EncodeError: A record is too large, or they are too many.
+            EncodeError: A record is too large, or there are too many.
             OSError, EOFError: Reading or writing failed. No refs point to the records written before.
         """
         for data, sizes, stored in runs:
@@ -192,7 +192,7 @@ class FieldWriter(bag.Writer):
         self.flush()
 
     def flush(self) -> None:
-        """Makes all records readable; trains the dictionary first, if there are enough records for one."""
+        """Makes all records readable; first trains the dictionary, if there are enough records."""
         if self._save_dictionary is not None:
             self._train(self._save_dictionary)
         if self._pending:
@@ -211,16 +211,16 @@ class FieldWriter(bag.Writer):
         self._save_dictionary, self._samples = None, []
 
     def rollback(self, count: int) -> None:
-        """Drops the records after the first `count` that are still in the buffer.
+        """Drops buffered records after the first `count`.
 
-        Records that are in the bag already stay there: no refs point to them.
+        Records that are already in the bag stay there, without refs that point to them.
         """
         del self._pending[max(0, count - self._bag.count) :]
         self.buffered = sum(map(len, self._pending)) + ENTRY * len(self._pending)
         self.count = len(self)
 
     def close(self, *, keep: bool = True) -> None:
-        """Closes the bag. After an error it may be called again.
+        """Closes the bag. Can be called again after an error.
 
         Args:
             keep: False empties the bag.

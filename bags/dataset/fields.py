@@ -20,7 +20,7 @@ __all__ = ['OpenFields']
 
 
 class OpenFields(dict[str, Field]):
-    """Fields by name. Damage of a field raises when it is first read. `refs` is None in a Granular folder."""
+    """Fields by name, opened on first read, which raises if they are damaged. Granular has no `refs`."""
 
     def __init__(self, folder: Folder, schema: Schema, decoders: Decoders, refs: BagFile | None) -> None:
         self._folder = folder
@@ -41,7 +41,7 @@ class OpenFields(dict[str, Field]):
         return field
 
     def while_opening(self, names: Iterable[str], work: Callable[[], Any]) -> Any:
-        """Does work, at the same time as the fields of a remote folder that are not open yet are opened."""
+        """Calls `work`; in a remote folder, opens fields that are not open yet at the same time."""
         closed = sorted(set(names) - self.keys()) if self._folder.store.is_remote else []
         if not closed:
             return work()
@@ -54,26 +54,26 @@ class OpenFields(dict[str, Field]):
 
     @cached_attribute
     def _last_row(self) -> tuple[int, ...]:
-        """The last row of refs; empty if there is none."""
+        """The last row of refs; empty if there are no rows."""
         if self._refs is None or not self._refs.count:
             return ()
         try:
             return self._schema.format.unpack(self._refs.get(self._refs.count - 1))
         except (CorruptError, ValueError):
-            return ()  # Raises where that datapoint is read.
+            return ()  # Raised when that datapoint is read.
 
 
-# Damage of a bag that shows only beside the refs and the type of its field.
+# Damage of a bag that only the refs and the type of its field reveal.
 
 
 def _check_last_ref(format: RefsFormat, name: str, bag: BagFile, row: tuple[int, ...]) -> None:
-    """Finds a last limit that is too large by the size of a few limits.
+    """Detects a last limit that is too large by the size of a few limits.
 
-    The table then seems to begin later: there are fewer records, and each is another one. It shows in the
-    last datapoint, whose record is missing, and in the number before the table, which is a limit by its size.
+    The table of limits then seems to begin later, with fewer records, all of them wrong. The record of the
+    last datapoint is missing, and the number before the table has the size of a limit.
 
     Raises:
-        CorruptError: The bag is damaged so.
+        CorruptError: The bag is damaged in this way.
     """
     if not row:
         return
@@ -89,10 +89,10 @@ def _check_last_ref(format: RefsFormat, name: str, bag: BagFile, row: tuple[int,
 
 
 def _check_size(kind: FieldType, bag: BagFile, length: int) -> None:
-    """Finds limits cut off at the end of a bag, which would change the last records of a fixed-size field.
+    """Detects limits cut off at the end of a bag, which would change the last records of a fixed-size field.
 
     Raises:
-        CorruptError: The bag is damaged so.
+        CorruptError: The bag is damaged in this way.
     """
     if kind.word == 'int' and not kind.args:
         return  # Granular's integers differ in length.

@@ -20,17 +20,17 @@ THREADS = 16
 
 
 def sample(length: int) -> list[int]:
-    """Returns the datapoints of a dataset that its fingerprint is made of."""
+    """Returns the indices of the datapoints that a fingerprint is computed from."""
     return sorted({step * (length - 1) // (DATAPOINTS - 1) for step in range(DATAPOINTS)}) if length else []
 
 
 def fingerprint(dataset: Any, fields: Sequence[str] | None = None) -> str:
     """Returns a hash of the spec, the length, and the first bytes of a few records of a dataset.
 
-    With `fields`, of these fields alone.
+    With `fields`, only these fields are used.
 
-    Copies of a dataset have the same hash, also in other shards. So do datasets that differ only in records
-    that are not among these few.
+    Copies of a dataset have the same hash, also with other shards, as have datasets that differ only in
+    records that are not sampled.
     """
     digest = hashlib.blake2b(digest_size=12)
     length = len(dataset)
@@ -51,7 +51,7 @@ def fingerprint(dataset: Any, fields: Sequence[str] | None = None) -> str:
 def _head(dataset: Any, index: int, field: str) -> bytes:
     """Returns size and first bytes of a record; for a sequence, its length and those of its first item."""
     head = b''
-    # A record that is missing or cannot be read is identified by that.
+    # A record that is missing or cannot be read adds nothing.
     with contextlib.suppress(Exception):
         item = None
         if dataset._types[field].sequence:

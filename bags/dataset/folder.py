@@ -33,7 +33,7 @@ from bags.storage.memory_file import MemoryFile
 
 __all__ = ['Folder']
 
-MAX_REFS_IN_MEMORY = 1 << 28  # Bytes of the refs of a remote folder that are read as a whole.
+MAX_REFS_IN_MEMORY = 1 << 28  # Maximum bytes of remote refs that are read as a whole.
 
 
 class Folder:
@@ -44,18 +44,18 @@ class Folder:
         self.path = path
         self.options = options
         self.known: Shard | None = None
-        """Its entry in a listing or an index, if it is remote or there is an index."""
+        """The entry of the folder in a listing or in shards.json, if one of them was read."""
         if known is not None and known.sizes and (known.counts is not None or store.can_list):
             self.known = known
         self._spec: bytes | None = None
         self._refs: BagFile | None = None
         """Read by `load`."""
         self._version: str | None = None
-        """Of its spec.json, if it is local and was read by `load`."""
+        """The version of its spec.json, if it is local and was read by `load`."""
         self._has_begun = False
-        """Whether a writer has begun the refs, without a datapoint so far."""
+        """Whether a writer has created the refs, without a datapoint so far."""
         self.starts = options.limits_placement is LimitsPlacement.STARTS
-        """Whether Bags 0.x wrote it: known once `open_refs` was called."""
+        """Whether Bags 0.x wrote it; known after `open_refs`."""
 
     @cached_attribute
     def metadata(self) -> Metadata:
@@ -70,10 +70,10 @@ class Folder:
         return names_in(self.store, self.path)
 
     def load(self, refs: bool = True) -> None:
-        """Reads the files that opening the folder needs, once. Errors raise where the content is used.
+        """Reads the files that opening the folder needs, once. Errors are raised where the content is used.
 
-        Of a local folder that is the spec, whose version tells this dataset from one that replaces it while
-        fields are opened; of a remote one also the refs, unless `refs` is False, at the same time.
+        That is the spec, whose version later tells whether another dataset has replaced this one. From a
+        remote folder, the refs are read at the same time, unless `refs` is False.
         """
         if self._spec is not None:
             return
@@ -93,7 +93,7 @@ class Folder:
         path = self.store.join(self.path, name)
         with contextlib.suppress(OSError, BagsError):
             if name == 'refs.bag':
-                # Only a reader of the whole folder wants all limits in memory.
+                # Only a reader of the whole folder needs all limits in memory.
                 options = merge(ReaderOptions, self.options, {'limits_storage': LimitsStorage.ON_DISK})
                 self._refs = open_bag(self.store, path, options)
             elif name:
@@ -109,7 +109,7 @@ class Folder:
                 raise CorruptError(self.path, None, 'was replaced by another since the dataset was opened')
 
     def is_unfinished(self) -> bool:
-        """Tells whether it has the mark of an unfinished dataset now, or had it when it was listed."""
+        """Returns whether it has the mark of an unfinished dataset now, or had it when it was listed."""
         if self.store.is_remote:
             return MARK in self.names
         return self.store.exists(self.store.join(self.path, MARK))
@@ -138,7 +138,7 @@ class Folder:
         return schema
 
     def open_refs(self) -> BagFile | None:
-        """Opens the refs, and finds out who wrote them; None if Granular did, which has none.
+        """Opens the refs, and determines which library wrote them; returns None for Granular, which has none.
 
         Raises:
             FileNotFoundError: No such folder, or no dataset in it.
@@ -159,8 +159,8 @@ class Folder:
             raise self._without_refs(path) from None
         is_legacy = refs.count > 0
         if refs.count > 1:
-            # The last limits come with the size. If all rows have the length of the last one, there is no
-            # more to ask for: with a start before them, there would be a row less.
+            # The last limits were read with the size. If they imply that all rows have one length, the table
+            # has no start before them, which would leave one row less.
             before, last = refs.ends[refs.count - 2 : refs.count].tolist()
             is_legacy = not last or last != (last - before) * refs.count
         if is_legacy and not int(refs.ends[0:1][0]):
@@ -171,7 +171,7 @@ class Folder:
             if self.store.is_remote:
                 self._refs = refs
         if not refs.count:
-            # Asked of what was opened first: its writer may have closed it since.
+            # Uses what was opened first: the writer may have closed the folder since.
             if refs.limits.path != refs.file.path or self.names & {'limits.refs.bag', MARK}:
                 self._has_begun = True
             elif not refs.end:
@@ -182,7 +182,7 @@ class Folder:
         return refs
 
     def _without_refs(self, path: str) -> Exception:
-        """Returns the error of a folder that has neither refs nor those files of Granular's."""
+        """Returns the error for a folder that has neither refs nor the files of Granular."""
         if 'spec.json' not in self.names:
             detail = 'no spec.json'
             if any(name.isdigit() for name in self.names):
@@ -193,7 +193,7 @@ class Folder:
         return CorruptError(self.path, None, 'has a spec.json, but neither refs.bag nor the .idx of Granular')
 
     def keep(self, refs: BagFile) -> BagFile:
-        """Returns refs in memory; of very large ones only the limits are."""
+        """Loads refs into memory; for very large refs, only their limits."""
         if refs.limits is not refs.file or refs.file.size > MAX_REFS_IN_MEMORY:
             refs.warm()
             return refs
@@ -203,29 +203,29 @@ class Folder:
         )
 
     def length(self) -> int:
-        """Returns the number of datapoints, reading no more than that takes."""
+        """Returns the number of datapoints with as few reads as possible."""
         refs = self.open_refs()
         return self.shortest(self.schema().types) if refs is None else refs.count
 
     def shortest(self, types: Spec) -> int:
-        """Returns the records of the field that has the fewest."""
+        """Returns the number of records of the field with the fewest."""
         return min((self.open_bag(name).count for name in types), default=0)
 
     def _check_empty(self, path: str) -> None:
-        """Refuses empty refs beside fields that have records: `close` leaves no such folder."""
+        """Raises if refs are empty and fields have records: no closed dataset is like that."""
         for name in self.names:
             if name.endswith(('.bag', '.bagz')) and self.store.stat(self.store.join(self.path, name)).size:
                 raise CorruptError(path, None, f'is empty, but {name} is not')
 
     def bag_path(self, field: str) -> str:
-        """Returns where a field's bag is.
+        """Returns the path of a field's bag.
 
         Raises:
-            CorruptError: Nowhere, or in two places.
+            CorruptError: There is no bag, or there are two.
         """
         suffix = bag_suffix(self.path, field, self.names)
         if suffix is None:
-            # Perhaps it was being made when the folder was listed.
+            # It may have been created since the folder was listed.
             self.names = names_in(self.store, self.path)
             suffix = bag_suffix(self.path, field, self.names)
         if suffix is None:
@@ -241,7 +241,7 @@ class Folder:
         except CorruptError:
             if not self._has_begun or self.names & {f'{field}.bag', f'{field}.bagz'}:
                 raise
-            # Its writer did not get so far: there is no datapoint, and no record either.
+            # The writer has not created it yet: there are no datapoints and no records.
             path = self.store.join(self.path, f'{field}.bag')
             empty = MemoryFile(path, b'')
             return BagFile(path, empty, empty, 0, 0, 0, None, False)
@@ -255,11 +255,11 @@ class Folder:
             raise CorruptError(self.path, None, f'field {field!r}: is missing {exc.filename}') from exc
         self.check_pinned()
         if bag.codec is not None and isinstance(options.compression, CompressionAutoDetect):
-            # After the bag: a dictionary is there before the first frame that needs it.
+            # Read after the bag: a dictionary is written before the first frame that needs it.
             dictionary_path = self.store.join(self.path, f'{field}.zdict')
             dictionary = b''
             if not self.store.is_remote or f'{field}.zdict' in self.names:
-                with contextlib.suppress(FileNotFoundError):  # Frames that need it say so.
+                with contextlib.suppress(FileNotFoundError):  # Frames that need it raise.
                     dictionary = check_dictionary(self.store.read(dictionary_path), dictionary_path)
             zstd = CompressionTrained(dictionary=dictionary, path=dictionary_path)
             bag.codec = codec_for(path, zstd, options.max_record_size)
@@ -270,17 +270,17 @@ class Folder:
         return bag
 
     def learn(self) -> None:
-        """Tells the cache the versions of all files, with one request."""
+        """Passes the versions of all files to the cache, with one request."""
         from bags.storage.cache.store import CachedStore
 
         if isinstance(self.store, CachedStore):
             self.store.learn(self.path)
 
     def _check_known(self, bag: BagFile) -> None:
-        """Checks a bag against the size and number of records that an index or a listing has.
+        """Compares the size and number of records of a bag with shards.json or a listing.
 
         Raises:
-            CorruptError: It is another one.
+            CorruptError: They differ.
         """
         if self.known is None:
             return
@@ -293,13 +293,13 @@ class Folder:
             self.raise_changed(f'expected {count} records of {name}, got {bag.count}')
 
     def raise_changed(self, detail: str) -> NoReturn:
-        """Raises CorruptError: the folder differs from the index, or from the listing at open."""
+        """Raises CorruptError: the folder differs from shards.json, or from the listing at open."""
         if self.known is not None and self.known.counts is not None:
             raise CorruptError(self.path, None, f'{detail}: {INDEX} is stale: run bags consolidate')
         raise CorruptError(self.path, None, f'{detail}: it has changed since the dataset was opened')
 
     def size(self, fields: Iterable[str] | None = None) -> int:
-        """Bytes of the bags of some fields or of all, and limits beside them, now, or as they are known."""
+        """Returns the bytes of the bags of some or all fields, and of limits beside them."""
         asked = None if fields is None else {'refs', *fields}
 
         def counts(name: str) -> bool:
@@ -315,5 +315,5 @@ class Folder:
                 try:
                     total += self.store.stat(self.store.join(self.path, name)).size
                 except FileNotFoundError:
-                    pass  # Limits that a writer has just put into the bag.
+                    pass  # Limits that a writer has just appended to the bag.
         return total

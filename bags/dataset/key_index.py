@@ -1,4 +1,4 @@
-"""The index of a field's keys, `FIELD.index`: where each key is, without reading the field.
+"""The index of a field's keys, `FIELD.index`: finds the datapoints of a key without reading the field.
 
     blocks   for each 256 keys: their hashes, sorted, 8 bytes each; then their datapoints, 8 bytes each
     hashes   the first hash of each block, 8 bytes each
@@ -7,10 +7,10 @@
              datapoints, and xxh3_64 of all from the hashes to here
 
 All numbers are little-endian. The hash of a key is xxh3_64 of its bytes, of its UTF-8, or of the decimal text
-of an integer. Datapoints whose keys have one hash are in ascending order.
+of an integer. Datapoints whose keys have the same hash are in ascending order.
 
-A look-up reads one block, and then the keys of the datapoints that it names: what is found does not depend on
-what the file says.
+A look-up reads one block, and then compares the keys of the datapoints in it, so that a wrong file cannot
+lead to a datapoint with another key.
 """
 
 from __future__ import annotations
@@ -68,21 +68,21 @@ KEY_TYPES = {
     **dict.fromkeys(('int', 'uint', 'i64', 'u64'), INTEGERS),
 }
 CHUNK_BYTES = 1 << 22
-"""Bytes of keys that are read at a time,"""
-MAX_CHUNK = 1 << 15  # and their number.
+"""Bytes of keys that are read at a time."""
+MAX_CHUNK = 1 << 15  # Maximum number of keys that are read at a time.
 
 Hashes = npt.NDArray[np.uint64]
 Matches = tuple[Int64s, Int64s]
-"""Places in a list of keys, ascending, and datapoints that have these keys, ascending for each; (n,) both."""
+"""Positions in a list of keys, and datapoints with these keys, both (n,); sorted by both."""
 
 
 def sort_matches(places: Int64s, rows: Int64s) -> Matches:
-    """Returns matches in order."""
+    """Returns sorted matches."""
     order = np.lexsort((rows, places))
     return places[order], rows[order]
 
 
-# Keys: bytes, which are equal where the values are.
+# Keys are bytes that are equal if the values are.
 
 
 def check_key_field(dataset: Any, field: str) -> FieldType:
@@ -90,7 +90,7 @@ def check_key_field(dataset: Any, field: str) -> FieldType:
 
     Raises:
         KeyError: No such field.
-        TypeError: A sequence, or a type whose values are no keys.
+        TypeError: A sequence, or a type whose values cannot be keys.
     """
     select_whole(field, dataset._types, 'key')
     kind: FieldType = dataset._types[field]
@@ -108,7 +108,7 @@ def _as_key(value: Any) -> bytes:
 
 
 def _read_built_in(field: Field, refs: Any, items: Any) -> list[Any]:
-    """Returns values as `read_values`, whatever decoders the dataset was opened with."""
+    """As `read_values`, with built-in decoders instead of those that the dataset was opened with."""
     options = field.bag.options
     is_legacy = options is not None and options.limits_placement is LimitsPlacement.STARTS
     decoder = Decoders(None).get(field.name, field.kind, is_legacy, field.bag.path)
@@ -118,7 +118,7 @@ def _read_built_in(field: Field, refs: Any, items: Any) -> list[Any]:
 def read_keys(
     dataset: Any, field: str, rows: Int64s | None = None, step: int = 256
 ) -> Iterator[tuple[Int64s, list[bytes | None]]]:
-    """Yields datapoints, of `rows` or all, at first `step` of them, and their keys; None where missing."""
+    """Yields datapoints, of `rows` or all, and their keys, None if missing; `step` datapoints at first."""
     rows, start = np.arange(len(dataset)) if rows is None else rows, 0
     while start < len(rows):
         some = rows[start : start + step]
@@ -194,7 +194,7 @@ class KeyIndex:
             raise self._damaged(f'block {number} differs from its checksum')
 
     def _read(self, numbers: Int64s) -> Hashes:
-        """Returns the hashes of blocks one after the other, and their datapoints, (2, n)."""
+        """Returns the hashes in blocks, concatenated, and their datapoints, (2, n)."""
         starts = numbers * BLOCK_BYTES
         found = self._file.read_many(starts, np.minimum(starts + BLOCK_BYTES, 16 * self.count))
         tables = [np.empty((2, 0), np.uint64)]
@@ -206,7 +206,7 @@ class KeyIndex:
         return table
 
     def check(self) -> None:
-        """Reads all of it.
+        """Reads and checks the whole index.
 
         Raises:
             CorruptError: It is damaged.
@@ -215,8 +215,8 @@ class KeyIndex:
             self._read(np.arange(start, min(start + 1024, len(self._firsts))))
 
     def _candidates(self, hashes: Hashes) -> Int64s:
-        """Returns the datapoints whose keys have one of these hashes, which are sorted and differ."""
-        # Equal hashes may begin in the block before the first that begins with them, and go on in others.
+        """Returns the datapoints whose keys have one of these hashes, which are sorted and distinct."""
+        # Equal hashes may begin at the end of the previous block, and continue in following ones.
         starts = np.maximum(self._firsts.searchsorted(hashes, 'left') - 1, 0)
         counts = self._firsts.searchsorted(hashes, 'right') - starts
         known, rows = self._read(np.unique(spread(starts, counts)))
@@ -226,9 +226,9 @@ class KeyIndex:
         return rows.astype(np.int64)
 
     def _candidate(self, digest: int) -> list[int]:
-        """Returns the datapoints whose key has a hash, if one block holds them all; else none.
+        """Returns the datapoints whose key has a hash, if one block holds all of them; else none.
 
-        A look-up of one key takes 23 us with it, and 54 with the steps of many.
+        With it, a look-up of one key takes 23 us, instead of 54 with the steps for many keys.
         """
         firsts = self._first_hashes
         block = bisect.bisect_left(firsts, digest)
@@ -251,7 +251,7 @@ class KeyIndex:
     def match(self, dataset: Any, field: str, keys: list[bytes | None]) -> Matches:
         """Returns the datapoints of each key."""
         if len(keys) == 1 and keys[0] is not None and not dataset.is_remote:
-            # A row by itself is read in 1 us, as a batch in 60. Decoders of the user's may give other values.
+            # A single row takes 1 us to read, and as a batch 60. User decoders may return other values.
             one = self._candidate(self._digest(keys[0]))
             value = dataset._row(one[0], {field: True})[field] if len(one) == 1 else None
             if isinstance(value, KEY_TYPES[dataset._types[field].word]) and _as_key(value) == keys[0]:
@@ -272,12 +272,12 @@ class KeyIndex:
 
 
 def index_in_memory(dataset: Any, field: str) -> KeyIndex:
-    """Returns the index of a field that is not stored."""
+    """Builds the index of a field in memory."""
     return KeyIndex(MemoryFile(f'index of field {field!r} of {dataset!r}', dump_key_index(dataset, field)))
 
 
 def open_key_index(dataset: Any, field: str, folder: Folder) -> KeyIndex:
-    """Opens the index of a dataset, in its folder, or in that of its first shard.
+    """Opens the index of a dataset, from its folder or that of its first shard.
 
     Raises:
         FileNotFoundError: There is none.
@@ -291,7 +291,7 @@ def open_key_index(dataset: Any, field: str, folder: Folder) -> KeyIndex:
         detail = f'no index of field {field!r}: bags.create_index makes it'
         raise FileNotFoundError(errno.ENOENT, detail, path) from None
     if (index.length, index.fingerprint) != (len(dataset), fingerprint(dataset, [field]).encode()):
-        dataset.batch(sample(len(dataset)), field)  # Raises what is wrong if the dataset is damaged.
+        dataset.batch(sample(len(dataset)), field)  # Raises the real error if the dataset is damaged.
         detail = f'is stale: it was made of other data (of {index.length} datapoints, here {len(dataset)})'
         again = 'run bags.create_index again, and open the dataset again'
         raise CorruptError(path, None, f'{detail}: {again}')
@@ -309,7 +309,7 @@ def find_keys(dataset: Any, field: str, keys: Iterable[Any]) -> Int64s:
             )
     found: Matches = dataset._match(field, list(map(_as_key, asked)))
     places, rows = found
-    if len(asked) == len(rows) == 1:  # `find` of a key that one datapoint has.
+    if len(asked) == len(rows) == 1:  # `find` of a unique key.
         return rows
     missing = np.flatnonzero(np.bincount(places, minlength=len(asked)) == 0)
     if len(missing):

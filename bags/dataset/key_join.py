@@ -1,4 +1,4 @@
-"""Joining datasets by a field of keys: each becomes a view of the datapoints that belong together."""
+"""Joins datasets by a field of keys: each becomes a view of the matching datapoints."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ['Matched', 'join_by_key']
 
 
 class Matched(Select):
-    """Datapoints of a dataset that belong to those of another one, if there are any: -1 stands for none.
+    """The datapoints of a dataset that match those of another one; index -1 means no match.
 
-    All its fields are optional.
+    All fields are optional.
     """
 
     def __init__(self, dataset: Dataset, rows: Int64s, fields: Sequence[str]) -> None:
@@ -52,7 +52,7 @@ class Matched(Select):
 
 
 class _Present:
-    """The reader of a folder, with all fields optional: other datapoints have no values."""
+    """The reader of a folder with all fields optional, as datapoints without a match have no values."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
@@ -78,16 +78,16 @@ def _optional_field(field: Field) -> Field:
 
 
 def join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) -> list[Dataset]:
-    """Returns views of several datasets, of one length, whose datapoints have the same key.
+    """Returns views of one length over several datasets; datapoints with the same index have the same key.
 
     Args:
         datasets: The datasets.
-        on: The field of keys, which the view of the first has.
-        keep: Keep datapoints of the first that have no match.
-        many: Whether several datapoints of another dataset may have a key.
+        on: The field of keys; only the view of the first dataset has it.
+        keep: Keep datapoints of the first dataset without a match.
+        many: Whether several datapoints of another dataset may have the same key.
 
     Raises:
-        ValueError: Several have one, and `many` is not set.
+        ValueError: Several have the same key, and `many` is not set.
     """
     first, *others = datasets
     if len({KEY_TYPES[check_key_field(dataset, on).word] for dataset in datasets}) > 1:
@@ -107,7 +107,7 @@ def join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) ->
                 f'join: key {key!r:.80} of field {on!r} is in datapoints {pair} of dataset {number} '
                 f'(many=True takes a datapoint for each)'
             )
-        # A row -1 at the end stands for no match.
+        # Row -1, appended at the end, means no match.
         starts = np.where(counts, np.cumsum(counts) - counts, len(rows))[lefts]
         counts = (np.maximum(counts, 1) if keep else counts)[lefts]
         columns = [np.repeat(column, counts) for column in columns]
@@ -119,7 +119,7 @@ def join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) ->
 
 
 def _match(dataset: Dataset, field: str, keys: list[bytes | None]) -> Matches:
-    """Returns the datapoints of each key: by the index of the dataset, or by one in memory if it has none."""
+    """Returns the datapoints of each key, by the index of the dataset, or else by an index in memory."""
     try:
         return dataset._match(field, keys)
     except (FileNotFoundError, TypeError):

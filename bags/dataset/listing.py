@@ -1,4 +1,4 @@
-"""Listing the shards of a dataset and the files of a folder; web servers are asked for each possible name."""
+"""Lists the shards of a dataset and the files of a folder; on web servers, requests each possible name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 FIRST_SHARDS = 8
-"""Shards of the first round of requests; each next round has twice as many, until a shard is missing."""
+"""Shards in the first round of requests; each further round has twice as many, until one is missing."""
 MAX_SHARDS = 1 << 16
 CONSOLIDATE = 'a web server does not list its files, so run bags.consolidate where they are'
 
@@ -47,11 +47,11 @@ class ShardList(NamedTuple):
     types: Spec | None = None
     """The spec in shards.json; None without one."""
     after: str | None = None
-    """The name that a shard after the last would have, on an object store with shards.json: to check it."""
+    """The name that the next shard would have; checked on an object store with shards.json."""
     files: frozenset[str] = frozenset()
     """The files beside the shards, from a listing. With a spec.json this is a dataset of one folder."""
     is_unfinished: bool = False
-    """Whether shards at the end are incomplete, and left out."""
+    """Whether incomplete shards at the end were left out."""
 
 
 def shard_numbers(store: Store, directory: str) -> dict[int, str]:
@@ -64,7 +64,7 @@ def shard_numbers(store: Store, directory: str) -> dict[int, str]:
 
 
 def root_names(store: Store, directory: str) -> set[str]:
-    """Returns the names of what is in a dataset, or of its shards where nothing can be listed.
+    """Returns the names of the files and shards of a dataset; only its shards on stores without a listing.
 
     Raises:
         FileNotFoundError, NotADirectoryError: There is no such folder.
@@ -76,7 +76,7 @@ def root_names(store: Store, directory: str) -> set[str]:
 
 
 def dataset_of_shard(store: Store, directory: str) -> str | None:
-    """Returns the dataset of which a folder is, or would be, a shard by its name; None if there is none."""
+    """Returns the dataset that a folder is a shard of, or would be, by its name; None if there is none."""
     parent, _, name = directory.rstrip('/').rpartition('/')
     if not numbered({name}, parent):
         return None
@@ -89,7 +89,7 @@ def dataset_of_shard(store: Store, directory: str) -> str | None:
 
 
 def list_local_shards(store: Store, directory: str) -> ShardList:
-    """Returns the shards of a local dataset, without incomplete ones at the end, which are being written.
+    """Returns the shards of a local dataset, except incomplete ones at the end, which are being written.
 
     Raises:
         FileNotFoundError, NotADirectoryError: The folder does not exist, or is a file.
@@ -114,7 +114,7 @@ def list_local_shards(store: Store, directory: str) -> ShardList:
 
 
 def _read_local_index(store: Store, directory: str, names: list[str]) -> ShardList | None:
-    """Returns what the shards.json of a local dataset says; None if it is damaged or out of date."""
+    """Returns the shards in the shards.json of a local dataset; None if it is damaged or out of date."""
     path = store.join(directory, INDEX)
     try:
         types, shards = load_index(store.read(path), path)
@@ -133,7 +133,7 @@ def _read_local_index(store: Store, directory: str, names: list[str]) -> ShardLi
 def list_remote_shards(store: Store, directory: str) -> ShardList:
     """As `list_local_shards`, on an object store: from shards.json, or with one listing of all files.
 
-    Where nothing can be listed, it requests spec.json, and if that is missing 000000, 000001, …
+    On stores without a listing, it requests spec.json, and if that is missing 000000, 000001, …
 
     Raises:
         FileNotFoundError: The folder does not exist.
@@ -166,7 +166,7 @@ def list_remote_shards(store: Store, directory: str) -> ShardList:
         if not folders:
             raise _nothing_at(store, directory)
     names = list(numbered(folders, directory).values())
-    # Refs are uploaded last: shards at the end without refs are being written, or were left incomplete.
+    # Refs are uploaded last: shards at the end without refs are incomplete.
     count = len(names)
     while names and 'refs.bag' not in folders[names[-1]] and is_being_made(folders[names[-1]], True):
         names.pop()
@@ -175,7 +175,7 @@ def list_remote_shards(store: Store, directory: str) -> ShardList:
 
 
 def _nothing_at(store: Store, directory: str) -> OSError:
-    """Returns the error of a folder on a web server in which nothing was found."""
+    """Returns the error for a folder on a web server in which nothing was found."""
     detail = f'no dataset here: expected spec.json, {INDEX} or 000000/spec.json; {CONSOLIDATE}'
     if directory.endswith(('.bag', '.bagz')):
         detail += ' (bags.bag.Reader opens a bag alone)'
@@ -196,7 +196,7 @@ def _read_if_exists(store: Store, path: str) -> bytes | None:
 
 
 def length_by_size(shard: Shard, format: RefsFormat) -> int | None:
-    """Returns the number of datapoints of a shard whose refs have one length, from the sizes of its files.
+    """Returns the number of datapoints of a shard, from the sizes of its files, if its refs have one length.
 
     None if the sizes do not fit.
     """
@@ -217,9 +217,9 @@ def length_by_size(shard: Shard, format: RefsFormat) -> int | None:
 
 
 def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
-    """Tells by its names whether a folder has no more than a writer makes before the refs.
+    """Returns whether a folder, by its names, has only files that a writer creates before the refs.
 
-    Where files grow, these are its first bag; where they appear as a whole, they are its last.
+    The refs are the first bag that is created locally, and the last one on an object store.
     """
     if is_remote:
         return not any(name == 'refs.bag' or name.endswith('.idx') for name in names)
@@ -228,7 +228,7 @@ def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
 
 
 def not_a_folder(path: str) -> NotADirectoryError:
-    """Returns the error of a file where a dataset should be."""
+    """Returns the error for a file in place of a dataset folder."""
     got = 'a bag alone (bags.bag.Reader opens it)' if path.endswith(('.bag', '.bagz')) else 'a file'
     return NotADirectoryError(errno.ENOTDIR, f'expected a dataset, which is a folder, got {got}', path)
 
@@ -258,7 +258,7 @@ def files_below(store: Store, folders: Sequence[str], root: str) -> dict[str, St
 
 
 def _probe_folder(store: Store, folder: str, spec: bytes | None = None, *ends: str) -> dict[str, Stat]:
-    """Requests the files that a folder of datapoints can have; returns those that exist.
+    """Requests the files that a dataset folder can have; returns those that exist.
 
     Args:
         store, folder: The folder.
@@ -271,7 +271,7 @@ def _probe_folder(store: Store, folder: str, spec: bytes | None = None, *ends: s
     if spec is None:
         spec = store.read(store.join(folder, 'spec.json'))
     fields: list[str] = []
-    with contextlib.suppress(BagsError):  # Raises where the spec is used.
+    with contextlib.suppress(BagsError):  # Raised where the spec is used.
         fields = list(parse_schema(spec).types)
     names = [METADATA, 'refs.bag', 'limits.refs.bag', MARK, checksums_name('refs.bag')]
     names += [f'{name}.{end}' for name in fields for end in ('bag', 'zdict', *ends)]
@@ -290,7 +290,7 @@ def _probe_folder(store: Store, folder: str, spec: bytes | None = None, *ends: s
 def _probe_shards(store: Store, directory: str) -> dict[str, dict[str, int]]:
     """Requests shards 000000, 000001, … until one is missing; returns the sizes of their spec and refs.
 
-    Of a shard without refs, from Granular or incomplete, the sizes of all files.
+    For a shard without refs, which is incomplete or from Granular, returns the sizes of all files.
 
     Raises:
         CorruptError: Shards in between are missing, or there are very many.
@@ -326,7 +326,7 @@ def _probe_shards(store: Store, directory: str) -> dict[str, dict[str, int]]:
 
 
 def _stat_all(store: Store, folder: str, names: list[str]) -> dict[str, Stat]:
-    """Returns size and version of those files that exist, with concurrent requests."""
+    """Returns size and version of the files that exist, with concurrent requests."""
 
     def stat(name: str) -> Stat | None:
         try:

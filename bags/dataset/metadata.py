@@ -4,9 +4,9 @@
      "fields": {"state": {"rate": 200, "unit": "rad", "names": ["shoulder", "elbow"]},
                 "events": {"times": "event_time"}}}
 
-The content is the author's, except for three facts of a sequence field that `bags.windows` uses: `rate`,
-items per second; `start`, the time of the first item in seconds, 0 by default; and `times`, the field that
-has the times of the items.
+The content is up to the author, except for three facts of a sequence field that `bags.windows` uses: `rate`,
+items per second; `start`, the time of the first item in seconds, 0 by default; and `times`, the field with
+the times of the items.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def read_metadata(store: Store, folder: str) -> Metadata:
 
 
 def metadata_of_fields(metadata: Metadata, names: Collection[str]) -> Metadata:
-    """Returns metadata without that of other fields."""
+    """Returns the metadata of the dataset and of these fields only."""
     if 'fields' not in metadata:
         return metadata
     kept = {name: facts for name, facts in metadata['fields'].items() if name in names}
@@ -103,9 +103,9 @@ def metadata_of_fields(metadata: Metadata, names: Collection[str]) -> Metadata:
 
 
 def metadata_to_store(metadata: Metadata, types: Spec) -> Metadata:
-    """Returns metadata for a dataset with these fields, without that of others.
+    """Returns the metadata for a dataset with these fields only.
 
-    Also without `times` that name a field which is left out, or which is not a sequence there.
+    Also leaves out `times` whose field is left out or is not a sequence.
     """
     kept = metadata_of_fields(metadata, types)
     if 'fields' not in kept:
@@ -119,7 +119,7 @@ def metadata_to_store(metadata: Metadata, types: Spec) -> Metadata:
 
 
 def merge_metadata(parts: Iterable[Metadata]) -> Metadata:
-    """Returns the metadata of several datasets as one; the first that has a key gives its value."""
+    """Merges the metadata of several datasets; the value of a key comes from the first that has it."""
     merged: Metadata = {}
     fields: dict[str, Any] = {}
     for part in parts:

@@ -45,27 +45,26 @@ def open(
     """Opens a dataset: one folder, or a folder of shard folders.
 
     Args:
-        directory: The folder: str, path or URL. Several are joined: later ones add fields or replace those
-            of earlier ones, as in `bags.join([...], replace=True)`.
+        directory: The folder: str, path or URL. Several are joined: later ones add or replace fields, as in
+            `bags.join([...], replace=True)`.
         decoders: The functions by word; `bags.decoders` unless given. A mapping is the whole set.
         cache_index: On an object store, read limits as a whole at open and keep them, instead of in blocks
             when they are needed.
-        raw: Return records as they are, as buffers that may alias the files, instead of values.
+        raw: Return undecoded records, as buffers that may alias the files, instead of values.
         shard_start, shard_step: Read the shards `shard_start`, `shard_start + shard_step`, … only, so that
             each of `shard_step` workers reads a part of its own.
         filesystem: An fsspec file system that `directory` belongs to.
         storage_options: Options of the object store behind a URL, as s3fs, gcsfs or obstore call them.
         **options: `access_pattern`, `cache_policy`, `mapped`, `max_parallelism` and `max_record_size` as in
-            `bags.bag.Reader`. `max_value_size`: most bytes that a record may become when it is decoded, 1 GiB
-            by default (SECURITY.md says of which types). `cache`: a local folder that keeps the files that
-            are read from an object store, of at most `cache_size` bytes. `checksum=True`: compare every
-            record that is read with its checksum, which the dataset must have; one that differs raises
-            CorruptError.
+            `bags.bag.Reader`. `max_value_size`: maximum bytes of a decoded record, 1 GiB by default
+            (SECURITY.md lists the types). `cache`: a local folder, of at most `cache_size` bytes, that keeps
+            the files that are read from an object store. `checksum=True`: compare every record that is read
+            with its checksum, which the dataset must have; one that differs raises CorruptError.
 
     Raises:
         FileNotFoundError: No such folder, or no dataset in it.
-        NotADirectoryError: A file. `bags.bag.Reader` opens a bag alone.
-        SpecError, CorruptError: Damaged, or no dataset.
+        NotADirectoryError: A file. `bags.bag.Reader` opens single bags.
+        SpecError, CorruptError: Damaged, or not a dataset.
         TypeError, ValueError: An unknown option, or one without effect here.
     """
     if isinstance(directory, bytes) or not isinstance(directory, str | os.PathLike | Iterable):
@@ -126,11 +125,11 @@ def open_with_known_decoders(
     storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ReadOptions],
 ) -> Dataset:
-    """Opens a dataset that may have types of its author's own: their values are bytes.
+    """Opens a dataset that may have types defined by its author, whose values are bytes.
 
     Args:
         directory: The dataset.
-        undecoded: Words of built-in types whose values are to be bytes as well.
+        undecoded: Words of built-in types whose values are bytes as well.
         filesystem, storage_options, **options: As in `open`.
     """
     known = _KnownDecoders(

@@ -18,14 +18,14 @@ __all__ = ['ReadOptions', 'open_store']
 
 @dataclasses.dataclass
 class FolderOptions(ReaderOptions):
-    """Options of the readers of bags, and those of datasets alone."""
+    """Options of the readers of bags, and those that only datasets have."""
 
     max_value_size: int = MAX_VALUE_SIZE
 
 
 DEFAULTS = FolderOptions()
 SPELLED_OUT = ('decoders', 'cache_index', 'raw', 'filesystem', 'storage_options')
-"""Options in the signature of `bags.open` and the readers, for messages."""
+"""Options in the signature of `bags.open` and the readers, for error messages."""
 
 
 class ReadOptions(TypedDict, total=False):
@@ -38,15 +38,15 @@ class ReadOptions(TypedDict, total=False):
     mapped: bool
     """Read local files through a map (the default); False reads with `pread`, for network file systems."""
     max_parallelism: int
-    """Most threads that one call uses for reads and decompression."""
+    """Maximum number of threads that one call uses to read and decompress."""
     max_record_size: int
-    """Most bytes that a zstd frame may announce; 1 GiB unless given."""
+    """Maximum bytes of a record that a zstd frame may announce; 1 GiB unless given."""
     max_value_size: int
-    """Most bytes that an image, a video, samples or a tree may take when decoded; 1 GiB unless given."""
+    """Maximum bytes of a decoded image, video, recording or tree; 1 GiB unless given."""
     cache: str | os.PathLike[str] | None
-    """A local folder that keeps what is read from an object store."""
+    """A local folder that keeps the files that are read from an object store."""
     cache_size: int | None
-    """Most bytes that this folder may take; None for no bound."""
+    """Maximum bytes of this folder; None for no limit."""
     checksum: bool
     """Compare every record that is read with its checksum; False unless given."""
 
@@ -58,10 +58,10 @@ def open_store(
     storage_options: Mapping[str, Any] | None,
     options: Mapping[str, Any],
 ) -> tuple[Store, str, FolderOptions]:
-    """Returns the store of a dataset, its path there, and how its bags are read.
+    """Returns the store of a dataset, its path in the store, and the options for its bags.
 
     Raises:
-        TypeError: An option that a dataset does not have.
+        TypeError: Not an option of datasets.
         ValueError: An option of the cache without a cache.
     """
     if options:

@@ -1,12 +1,12 @@
-"""One generated function for a row: the reads of all its fields, one after the other.
+"""One generated function that reads a row, all fields one after the other.
 
-A row of an integer, a text and a vector takes 1.1 us so, and 2.3 us with a call for each field; with 30 KB of
-bytes beside them 2.9 and 4.5 (from the processor's cache). Limits and tags are checked at every read, or once
-for a block of rows of one length. No name or value from a file is in the generated text, only numbers of
-fields; everything else is in the function's closure.
+With it, a row of an integer, a text and a vector takes 1.1 us, and 2.3 us with a call for each field; with
+30 KB of bytes beside them 2.9 and 4.5 (from the processor's cache). Limits and tags are checked at every
+read, or once for a block of rows of one length. The generated text has only numbers of fields, and no name or
+value from a file; these are in the function's closure.
 
 The function returns None for anything unusual: damage, an error in a decoder, an index out of range. The
-reader then takes the path of a batch, which raises the error.
+reader then reads the row as a batch, which raises the error.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from bags.dataset.refs_reader import RefsReader
 __all__ = ['make_row_function']
 
 MAX_SPAN_BYTES = 1 << 16
-"""Of items of a sequence that are copied from the map without being announced to the kernel."""
+"""Maximum bytes of items of a sequence that are copied from the map without announcing them to the kernel."""
 
 RowFunction = Callable[..., dict[str, Any] | None]
-"""Takes an index, and the selection if some items are asked for."""
+"""A function of an index, and of the selection if it has items."""
 
 
 def make_row_function(fields: Sequence[Field], refs: RefsReader, has_items: bool = False) -> RowFunction:
     """Returns a function from an index to these fields of a datapoint.
 
-    With `has_items` it also takes a selection, of items or frames of some of the fields.
+    With `has_items`, it also takes a selection of items or frames.
     """
     if refs.bag is not None and not refs.is_table:
         return lambda *_: None

@@ -41,18 +41,18 @@ class DatasetReader(Dataset):
     Args:
         directory: The folder: str, path or URL.
         decoders: The functions by word; `bags.decoders` unless given. A mapping is the whole set.
-        cache_index: Where limits are not mapped, read them as a whole at open and keep them, instead of in
-            blocks when they are needed.
-        raw: Return records as they are, as buffers that may alias the files, instead of values.
+        cache_index: Read limits that are not mapped as a whole at open and keep them, instead of in blocks
+            when they are needed.
+        raw: Return undecoded records, as buffers that may alias the files, instead of values.
         filesystem: An fsspec file system that `directory` belongs to.
         storage_options: Options of the object store behind a URL.
         **options: As in `bags.open`.
 
     Raises:
         FileNotFoundError: No such folder, or it has no spec.json.
-        NotADirectoryError: A file, such as a bag alone.
+        NotADirectoryError: A file, such as a single bag.
         SpecError: Its spec.json is invalid.
-        CorruptError: Its refs are damaged. Damage of a field raises when the field is first read.
+        CorruptError: Its refs are damaged. A damaged field raises when it is first read.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class DatasetReader(Dataset):
         self._row_functions: dict[Any, RowFunction] = {}
         """By the names of the fields, None for all."""
         self._item_functions: dict[Any, RowFunction] = {}
-        """The same, for rows of which some items or frames are asked."""
+        """The same, for rows with selected items or frames."""
         return self
 
     def __len__(self) -> int:
@@ -128,7 +128,7 @@ class DatasetReader(Dataset):
         self._key_indexes = self._fields
         self._row_functions = self._item_functions = {}
 
-    # One row: by a generated function where the files are mapped; else, and for errors, as a batch of one.
+    # One row: by a generated function if the files are mapped; else, and for errors, as a batch of one.
 
     def __getitem__(self, key: Any) -> Any:
         index, fields = key if type(key) is tuple and len(key) == 2 else (key, None)
@@ -153,7 +153,7 @@ class DatasetReader(Dataset):
         return super()._row(index, selection) if datapoint is None else datapoint
 
     def _row_function(self, fields: str | tuple[str, ...] | None, has_items: bool = False) -> RowFunction:
-        """Returns the function of some fields, made when they are first asked for."""
+        """Returns the row function of some fields, made on first use."""
         names = select_fields(fields, self._types)
         function = make_row_function([self._fields[name] for name in names], self._refs, has_items)
         known = self._item_functions if has_items else self._row_functions
@@ -175,7 +175,7 @@ class DatasetReader(Dataset):
 
     def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
         try:
-            if self.is_remote:  # The refs while fields are opened, then all fields at once.
+            if self.is_remote:  # Reads the refs while fields are opened, then all fields at once.
                 refs = self._fields.while_opening(selection, lambda: self._refs.of(indices, selection))
                 found = map_concurrently(
                     lambda name: read(self._fields[name], refs[name], selection[name]), list(selection), True
@@ -195,7 +195,7 @@ class DatasetReader(Dataset):
         return counts
 
     def _checked_refs(self, rows: Int64s, field: str) -> tuple[Int64s, Int64s | None]:
-        """Returns the first records of datapoints, and, of a sequence, how many they have."""
+        """Returns the first records of datapoints, and for a sequence their numbers of records."""
         refs = self._fields.while_opening([field], lambda: self._refs.of(rows, [field]))[field]
         firsts, counts = refs if self._fields[field].kind.sequence else (refs, None)
         try:
@@ -205,7 +205,7 @@ class DatasetReader(Dataset):
         return firsts, counts
 
     def _ranges_of(self, rows: Int64s, field: str, items: Any) -> RecordRanges | None:
-        """Returns where the records of a field lie; None where frames of videos are asked for."""
+        """Returns where the records of a field lie; None for selected frames of videos."""
         firsts, counts = self._checked_refs(rows, field)
         reader = self._fields[field]
         if isinstance(items, PerRowItems):
@@ -255,10 +255,10 @@ class DatasetReader(Dataset):
         self._pin(state['length'])
 
     def _pin(self, length: int) -> None:
-        """Keeps a length that was seen before, also if the dataset has grown since.
+        """Sets the length to one seen earlier, also if the dataset has grown since.
 
         Raises:
-            CorruptError: It has become shorter.
+            CorruptError: The dataset has become shorter.
         """
         if self._length < length:
             raise CorruptError(self._folder.path, None, f'had {length} datapoints before, now {self._length}')

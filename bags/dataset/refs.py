@@ -1,4 +1,4 @@
-"""The refs table: which records of its fields' bags each datapoint has. No I/O.
+"""The refs table: the records of each datapoint in the bags of the fields. No I/O.
 
 A refs record is a msgpack array with an entry per field, in sorted order: a record index for a plain field,
 `[first, count]` for a sequence. Every integer takes five bytes, so the records of a table differ only in the
@@ -9,8 +9,8 @@ numbers:
     92  CE 00 00 00 07  92 CE 00 00 00 14 CE 00 00 00 03
     array of 2          array of 2
 
-A bag of a million refs is read as one numpy table, by one gather. Other rows (Bags 0.x writes short integers)
-are unpacked one by one.
+A bag of a million refs is read as one NumPy table, by one gather. Other rows (Bags 0.x writes short integers)
+are unpacked one at a time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bags.dataset.spec import FieldType, Spec
 __all__ = ['MISSING', 'BadRef', 'RefsFormat', 'dangling']
 
 MISSING = 0xFFFFFFFF
-"""The record index that stands for no value."""
+"""The record index of a missing value."""
 
 UINT32 = b'\xce'
 PAIR = b'\x92'
@@ -45,7 +45,7 @@ def dangling(
         records: Number of records in the bag.
     """
     last = firsts if counts is None else firsts + counts - 1
-    bad: npt.NDArray[np.bool_] = last >= records  # MISSING too: it is larger than any index.
+    bad: npt.NDArray[np.bool_] = last >= records  # Includes MISSING, which is larger than any index.
     if kind.optional or counts is not None:
         missing = firsts == MISSING
         if counts is not None:
@@ -56,7 +56,7 @@ def dangling(
 
 
 class BadRef(Exception):
-    """An invalid ref: its position among the requested ones, and what is wrong with it."""
+    """An invalid ref: its position among the requested ones, and a description of the error."""
 
     def __init__(self, position: int, detail: str) -> None:
         self.position = position
@@ -96,7 +96,7 @@ class RefsFormat:
         form = ['>', *(f'{len(tag)}sI' for tag in self.tags)]
         self._struct = struct.Struct(''.join(form))
         self.unpack_numbers = struct.Struct(''.join(form).replace('s', 'x')).unpack_from
-        """Reads the integers of a row, whose tags are verified, from a buffer at an offset."""
+        """Reads the integers of a row from a buffer at an offset. The tags must be verified."""
         is_tag = np.ones(self.stride, bool)
         for start in self._starts:
             is_tag[start : start + 4] = False
@@ -104,7 +104,7 @@ class RefsFormat:
         self._expected = np.frombuffer(b''.join(self.tags), np.uint8)
 
     def pack(self, rows: npt.NDArray[np.int64]) -> bytes:
-        """Returns the records of rows, shape (n, integers of a row), one after the other."""
+        """Returns the concatenated records of rows, shape (n, integers of a row)."""
         table = np.empty((len(rows), self.stride), np.uint8)
         table[:, self._tag_bytes] = self._expected
         for place, start in enumerate(self._starts):
@@ -153,7 +153,7 @@ class RefsFormat:
         """Returns the refs of some fields from many rows.
 
         Args:
-            buffer: Rows that have the tags of this format, one after the other.
+            buffer: Concatenated rows that have the tags of this format.
             count: Number of rows in the buffer.
             chosen: The rows to return.
             names: The fields.
@@ -171,7 +171,7 @@ class RefsFormat:
         return self._by_field(column, names)
 
     def gather(self, rows: Sequence[tuple[int, ...]], names: Sequence[str]) -> dict[str, Any]:
-        """As `columns`, from rows that were unpacked one by one."""
+        """As `columns`, from unpacked rows."""
         table = np.array(rows, np.int64).reshape(len(rows), len(self.tags)).T.copy()
         return self._by_field(table.__getitem__, names)
 
@@ -183,9 +183,9 @@ class RefsFormat:
         return found
 
     def is_identity(self, buffer: Any, count: int, rows: slice, names: Sequence[str]) -> bool:
-        """Returns whether in some plain fields each row has the record of the row's own index.
+        """Returns whether row i refers to record i in each of some plain fields.
 
-        It has unless values are shared or missing. Arguments as for `columns`.
+        This holds unless values are shared or missing. Arguments as for `columns`.
         """
         refs = self.columns(buffer, count, rows, names)
         return all(bool((refs[name] == np.arange(rows.start, rows.stop)).all()) for name in names)

@@ -24,8 +24,8 @@ class RefsReader:
     """The refs of the first `count` datapoints of a folder.
 
     Args:
-        path: What errors name: the refs, or the folder if it has none.
-        bag: The refs; None in a folder of Granular, where datapoint i is record i of every field.
+        path: The path that errors name: the refs, or the folder if it has none.
+        bag: The refs; None in a folder of Granular, where datapoint i is record i of each field.
         format: Their format.
         count: Number of datapoints.
     """
@@ -36,13 +36,13 @@ class RefsReader:
         self.format = format
         self.count = count
         self._identity: dict[tuple[str, ...], VerifiedBlocks] = {}
-        """By fields, the blocks in which datapoint i has record i of each field."""
+        """By field names, the blocks in which datapoint i has record i of each field."""
         self.is_table = bag is not None and bag.length == format.stride
-        """Whether the refs seem to be a table of rows of one length, in memory."""
+        """Whether the refs, in memory, seem to be a table of rows of one length."""
 
     @cached_attribute
     def verified(self) -> VerifiedBlocks:
-        """The blocks of rows that have the limits and tags of the format."""
+        """The blocks whose rows have the limits and tags of the format."""
         bag, format = self.bag, self.format  # Not self: a cycle would keep the file open.
         assert bag is not None
         table = np.ndarray((bag.count, format.stride), np.uint8, bag.file.buffer)
@@ -81,7 +81,7 @@ class RefsReader:
     def _identity_blocks(self, names: tuple[str, ...]) -> VerifiedBlocks | None:
         """Returns the blocks in which datapoint i has record i of each of these fields.
 
-        The refs of such datapoints need not be read. None for sequences.
+        Their refs need not be read. None if a field is a sequence.
         """
         if len(self._identity) >= MAX_FIELD_SETS or any(self.format.spec[name].sequence for name in names):
             return None
@@ -94,7 +94,7 @@ class RefsReader:
         return found
 
     def _row_and_limits(self, bag: BagFile, index: int) -> tuple[int, ...]:
-        """Reads a remote row from where it is expected, at the same time as the limits that confirm it."""
+        """Reads a remote row at its expected position, at the same time as the limits that confirm it."""
         start, stop = index * self.format.stride, (index + 1) * self.format.stride
         if bag.codec is not None or bag.checksums is not None or bag.end != bag.count * self.format.stride:
             return self._unpack(index, bag.record(index))

@@ -65,14 +65,14 @@ _TYPES: dict[str, tuple[_Function, _Function, _Function]] = {
     'opus': (audio_formats.encode_opus, audio_formats.decode_opus, audio_formats.opus_bitrate),
     'audio': (media_encoders.encode_audio, audio.decode_audio, media_encoders.audio_options),
 }
-"""By word, the encoder, the decoder, and the check of the arguments."""
+"""The encoder, the decoder, and the check of the arguments of each word."""
 
 encoders: dict[str, _Function] = {word: entry[0] for word, entry in _TYPES.items()}
 """Word → function of a value and the type's arguments, which are strings. It returns bytes, a buffer, or a
-binary file open at its start, which the writer copies from and closes."""
+binary file open at its start, which the writer copies and closes."""
 
 decoders: dict[str, _Function] = {word: entry[1] for word, entry in _TYPES.items()}
-"""Word → function of a record and the type's arguments. Records are read-only buffers that last as long as
+"""Word → function of a record and the type's arguments. Records are read-only buffers that are valid during
 the call. A function with a true attribute `lazy` takes a `bags.media.source.Source` instead, which it opens
 when its value is used."""
 
@@ -82,11 +82,11 @@ def check_type(
     args: tuple[str, ...],
     functions: Mapping[str, Callable[..., Any]] = encoders,
 ) -> None:
-    """Checks the arguments of a built-in type when a spec is read, long before a value is.
+    """Checks the arguments of a built-in type when a spec is read, before any value is read.
 
     Args:
         word, args: The type.
-        functions: The encoders or decoders in use. Arguments of functions of the user are not checked.
+        functions: The encoders or decoders in use. Arguments of user functions are not checked.
 
     Raises:
         ValueError: The type cannot have these arguments.
@@ -95,8 +95,8 @@ def check_type(
         _TYPES[word][2](*args)
 
 
-# Binding: the function for one type, with its arguments parsed. Tables are by function, not by word: a user
-# may replace a built-in function, or give one a second word.
+# Binding: the function for one type, with its arguments parsed. The tables are keyed by function, because a
+# user may replace the function of a word, or use a built-in function for another word.
 
 _ENCODERS: dict[_Function, Callable[..., Callable[[Any], Any]]] = {
     scalars.encode_int: scalars.int_encoder,
@@ -117,8 +117,8 @@ _BUILT_IN.add(id(scalars.decode_legacy_int))
 
 
 def is_built_in(function: object) -> bool:
-    """Tells whether a function is an encoder or decoder of this library."""
-    return id(function) in _BUILT_IN  # A function of the user need not be hashable.
+    """Returns whether a function is an encoder or decoder of this library."""
+    return id(function) in _BUILT_IN  # A user function need not be hashable.
 
 
 def bind_encoder(
@@ -145,14 +145,14 @@ def bind_decoder(
 ) -> Callable[[Buffer], Any]:
     """Returns the function that turns a record of a type into a value.
 
-    Built-in decoders take the record's buffer and keep no reference to it; functions of the user take
-    `bytes`; functions with the attribute `lazy` take a source to open.
+    Built-in decoders take the record's buffer and keep no reference to it. User functions take `bytes`, and
+    functions with the attribute `lazy` a source to open.
 
     Args:
         word, args: The type.
         decoders: The functions in use.
-        max_value_size: Bytes that a value may take; for built-in decoders whose values may be much larger
-            than their records.
+        max_value_size: Maximum bytes of a value, for built-in decoders whose values may be much larger than
+            their records.
 
     Raises:
         KeyError: No function for the word.
@@ -176,15 +176,14 @@ def bind_decoder(
 def fixed_dtype(
     word: str, args: tuple[str, ...] = (), decoders: Mapping[str, _Function] = decoders
 ) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Returns dtype and shape of the values of a type, where all of them have one size.
+    """Returns dtype and shape of the values of a type whose records all have one size.
 
-    A view of such a dtype is not checked yet: `invalid_row` does that. An `int` without a size may still meet
-    a record of another length (see `decode_int`), and so may an old folder's `int(4)`; these take the
-    decoder.
+    Records of an `int` without a size, or of `int(4)` in an old folder, may have another length; these need
+    the decoder (see `decode_int`). `invalid_row` checks the values.
 
     Returns:
-        The dtype (little-endian, unless an array's says otherwise) and the shape of one value; None if
-        records differ in size, or have one that no dtype has, as `int(3)`, or the word's function in
+        The dtype (little-endian unless the type of an array says otherwise) and the shape of one value. None
+        if records differ in size, if no dtype has their size, as for `int(3)`, or if the word's function in
         `decoders` is not a built-in one.
 
     Raises:
@@ -225,7 +224,7 @@ _OTHER_NAMES = {
 
 
 def known_types(kind: FieldType, functions: Mapping[str, _Function]) -> str:
-    """Returns the types that a spec can have, and which of them an unknown one may stand for, for errors."""
+    """Returns the known types, and the likely replacement of an unknown one, for error messages."""
     word, rest = kind.word, kind.text[len(kind.word) :]
     nearest = _OTHER_NAMES.get(word.lower())
     if nearest is not None and kind.args and word.lower()[-1].isdigit():

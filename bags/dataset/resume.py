@@ -1,9 +1,9 @@
 """Resuming datasets, and the mark in the folder of an unfinished one.
 
-A writer makes the mark before the first datapoint and removes it at `close`. So it is there while the dataset
-is being written, and stays where the writer is killed or its `with` block ends by an exception. Of several
-shards, the one that is being written has it, or the one that was written last. Readers of bags and of other
-libraries open files by name and do not see it.
+A writer creates the mark before the first datapoint and removes it at `close`. It exists while the dataset is
+being written, and remains if the writer is killed or its `with` block ends with an exception. In a sharded
+dataset, the shard that is being written, or was written last, has it. Readers of bags and other libraries
+open files by name and ignore it.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ _Skipped = TypeVar('_Skipped', bound=Sequence[Any])
 MARK = 'unfinished'
 MARK_TEXT = b'This dataset is being written, or its writer ended early: resume=True continues it.\n'
 SOURCE = 'source.json'
-"""Beside shards: what they are made from, and how far that has come (`ProgressLog`)."""
+"""A file beside shards: their source, and the progress in it (`ProgressLog`)."""
 
 
 def is_temporary(name: str) -> bool:
-    """Tells by its name whether a file is written to be renamed: one that is left is of a killed writer."""
+    """Returns whether a file, by its name, is temporary: one that is left was written by a killed writer."""
     return name.endswith('.new')
 
 
 def is_file_of_dataset(name: str) -> bool:
-    """Tells by its name whether a file in a dataset folder is a part of the dataset."""
+    """Returns whether a file in a dataset folder, by its name, is a part of the dataset."""
     files = ('spec.json', METADATA, STATISTICS, MARK, SOURCE, INDEX)
     return name in files or name.endswith(('.bag', '.bagz', '.idx', '.index', '.zdict', '.new', SUFFIX))
 
 
 def is_derived(name: str) -> bool:
-    """Tells by its name whether a file is made of the datapoints: statistics, or an index of keys."""
+    """Returns whether a file, by its name, is computed from datapoints: statistics, or an index of keys."""
     return name == STATISTICS or name.endswith('.index')
 
 
@@ -83,9 +83,9 @@ def bag_suffix(folder: str, field: str, names: Collection[str]) -> str | None:
 def count_complete(
     store: Store, folder: str, format: RefsFormat, names: Collection[str], storage: dict[str, Any]
 ) -> int | None:
-    """Returns how many datapoints are left without those at the end whose records are missing.
+    """Returns the number of datapoints, without those at the end whose records are missing.
 
-    Such datapoints are left by a crash of the machine, which may save refs and lose records.
+    A crash of the machine may keep refs and lose records.
 
     Args:
         store, folder: The dataset folder.
@@ -143,15 +143,15 @@ def _is_complete(refs: BagFile, index: int, format: RefsFormat, counts: dict[str
 
 
 class ProgressLog:
-    """The source of a dataset, and the state that resuming needs besides its length, in `source.json`.
+    """The source of a dataset, and what resuming needs besides its length, in `source.json`.
 
     Args:
         writer: The `ShardedDatasetWriter` that writes the dataset.
-        source: What it is made from, as JSON values.
+        source: The source of the dataset, as JSON values.
         resume: Whether to read the log of an earlier run, if there was one.
 
     Raises:
-        ValueError: The dataset is made from something else, or has datapoints without a log.
+        ValueError: The dataset has another source, or has datapoints without a log.
     """
 
     def __init__(self, writer: Any, source: dict[str, Any], resume: bool) -> None:
@@ -182,9 +182,9 @@ class ProgressLog:
 def resumed(
     length: int, skipped: Iterable[_Skipped], count: Callable[[_Skipped], int] = lambda _: 1
 ) -> tuple[int, list[_Skipped]]:
-    """Returns the input with which to continue after some datapoints, and what was skipped before it.
+    """Returns the input to continue with after some datapoints, and the inputs skipped before it.
 
-    Inputs may have been skipped after others that were written but not yet durable. They are read again.
+    Inputs that were skipped after the last durable datapoint are read again.
 
     Args:
         length: Datapoints.
@@ -200,7 +200,7 @@ def resumed(
 
 
 def _difference(name: str, found: Any, given: Any) -> str:
-    """Returns how the source differs from that of the earlier run, and what can be done."""
+    """Describes how the source differs from that of the earlier run, and what the user can do."""
     if name == 'length' and isinstance(found, int) and isinstance(given, int):
         if given < found:
             return f'resume: expected the {found:,} inputs of the earlier run, got only {given:,}'

@@ -19,7 +19,7 @@ from bags.formats.scalars import MAX_VALUE_SIZE, decode_legacy_int
 
 __all__ = ['Decoder', 'Decoders', 'Schema', 'parse_schema']
 
-SMALL = 64  # Values of one size up to this are quicker decoded from bytes than from a buffer.
+SMALL = 64  # Values of one size, up to this, are decoded faster from bytes than from a buffer.
 
 
 class Schema(NamedTuple):
@@ -31,7 +31,7 @@ class Schema(NamedTuple):
 
 @functools.lru_cache(64)
 def parse_schema(data: bytes) -> Schema:
-    """Returns the schema of a spec.json; ten thousand shards share one.
+    """Returns the schema of a spec.json; shards share one.
 
     Raises:
         SpecError: It is invalid.
@@ -47,18 +47,18 @@ class Decoder:
         self, decode: Callable[[Any], Any] | None, fixed: Any, accepts_view: bool, lazy: bool = False
     ) -> None:
         self.decode = decode
-        """None where the record is the value."""
+        """None if the record is the value."""
         self.dtype: np.dtype[Any] | None = fixed[0] if fixed else None
         self.shape: tuple[int, ...] = fixed[1] if fixed else ()
-        """Of the values, where all have one size."""
+        """The shape of the values, if all have one size."""
         self.length = _size(fixed)
-        """Bytes of a record, where all have one size; else 0."""
+        """Bytes of a record, if all have one size; else 0."""
         self.accepts_view = accepts_view
-        """Whether it takes a buffer over the file itself and does without a copy."""
+        """Whether it accepts a buffer over the file instead of a copy."""
         self.max_items = sys.maxsize
-        """Of a sequence that is read at once, if they are compressed."""
+        """Maximum number of compressed items of a sequence that are read at once."""
         self.lazy = lazy
-        """Whether it takes a `Record`, to open it when it is needed, instead of its bytes."""
+        """Whether it takes a `Record`, which it opens on use, instead of bytes."""
         self.is_scalar = bool(self.dtype) and not isinstance(
             decode and decode(bytes(self.length)), np.ndarray
         )
@@ -79,7 +79,7 @@ def _decoder_for(kind: FieldType, function: Callable[..., Any], max_value_size: 
         decoder.max_items = max_value_size // decoder.length
     is_text = function is registry.decoders['utf8']
     if is_text:
-        # Its records come as bytes, and nothing is quicker than this.
+        # Its records are bytes; this is the fastest way.
         decoder.decode = cast('Callable[[Buffer], Any]', bytes.decode)
     is_copy = is_text or decode is bytes
     small = fixed and decoder.length <= SMALL
@@ -103,8 +103,8 @@ class Decoders:
 
     Args:
         functions: The functions by word; the built-in ones unless given.
-        raw: Give records instead of values.
-        max_value_size: Bytes that the value of a record may take.
+        raw: Return records instead of values.
+        max_value_size: Maximum bytes of a decoded value.
     """
 
     def __init__(

@@ -33,14 +33,14 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerRowItems:
-    """Items that differ from row to row: of the windows of a sequence or, as frames, of a video."""
+    """Items that differ from row to row, as those of windows: items of a sequence, or frames of a video."""
 
     starts: Int64s | None
-    """The first item of each row, shape (B,), where each row has consecutive items; else None."""
+    """The first item of each row, shape (B,), if each row has consecutive items; else None."""
     counts: Int64s
     """Number of items of each row, shape (B,)."""
     listed: Int64s | None = None
-    """The items row after row, where `starts` is None."""
+    """The items row after row, if `starts` is None."""
     are_frames: bool = False
     """Whether the items are frames of a video, or of a sequence of clips as one video."""
 
@@ -53,7 +53,7 @@ class PerRowItems:
         return spread(self.starts, self.counts)
 
     def expect_within(self, counts: Int64s) -> None:
-        """Raises IndexError if a sequence, of these numbers of items, does not have an item."""
+        """Raises IndexError if an item is outside its sequence; `counts` are the lengths of the sequences."""
         if self.starts is not None:
             is_beyond = self.starts + self.counts > counts
         else:
@@ -75,7 +75,7 @@ class FrameSelection:
     """Frames of a video, or of a sequence of clips as if they were one."""
 
     key: Any
-    """Which, as a `Video` takes it: a slice or numbers. None for their number, 'timestamps' for when."""
+    """A slice or numbers, as for `Video`; None for the number of frames, 'timestamps' for their times."""
 
     def __repr__(self) -> str:
         if isinstance(self.key, slice):
@@ -93,19 +93,19 @@ AUDIO_WORDS = ('audio', 'flac', 'opus', 'wav')
 
 Items = range | slice | list[int] | PerRowItems | FrameSelection
 Selection = dict[str, Any]
-"""Field → True, or which items of its sequence, in the order asked."""
+"""Field → True, or the items of its sequence; in the order of the result."""
 Fields = str | Iterable[str] | Mapping[str, Any] | None
 
 
 def select_fields(fields: Fields, spec: Spec) -> Selection:
-    """Returns the selection that a user gives as names or a mapping.
+    """Converts names or a mapping, as given by the user, to a selection.
 
     Args:
         fields: None for all; a name; names; or a mapping of names to True, False (left out) or items.
 
     Raises:
         KeyError: No such field.
-        TypeError: No selection, or items of a field that is not a sequence.
+        TypeError: Not a selection, or items of a field that is not a sequence.
     """
     if fields is None:
         return dict.fromkeys(spec, True)
@@ -119,7 +119,7 @@ def select_fields(fields: Fields, spec: Spec) -> Selection:
     selection: Selection = {}
     for name, items in fields.items():
         if name not in spec:
-            if not isinstance(cast('object', name), str):  # Such as the numbers that bytes give.
+            if not isinstance(cast('object', name), str):  # E.g. the integers in bytes.
                 raise TypeError(f'fields: expected names, got {name!r}')
             raise KeyError(f'no field {name!r}; the fields are {", ".join(map(repr, spec))}')
         if items is True:
@@ -132,7 +132,7 @@ def select_fields(fields: Fields, spec: Spec) -> Selection:
 
 
 def select_whole(fields: Fields, spec: Spec, what: str) -> list[str]:
-    """Returns the names of fields that are asked for as a whole; `what` needs them so.
+    """Returns the names of selected fields, for `what`, which cannot select items.
 
     Raises:
         KeyError, TypeError: As `select_fields`; also for items of a sequence.
@@ -148,14 +148,14 @@ def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 
     """Returns a selection of frames of a field of videos: of type `video`, `mp4`, `webm`, `mkv`, or several.
 
     `reader[i, {'video': bags.frames(1000, 1064)}]` is uint8, shape (64, height, width, 3). The frames of a
-    sequence of clips are counted through all of them; only the clips that hold some of the frames are
-    read, and of these no more than has to be decoded.
+    sequence of clips are numbered through all clips. Only the clips that contain selected frames are read,
+    and only their necessary part.
 
     Args:
-        start, stop, step: As of a slice: cut off at the ends, counted from the end where negative. Or a list
-            of frames as `start`, in any order, with repeats.
+        start, stop, step: As of a slice: clipped, and counted from the end if negative. Or a list of frames
+            as `start`, in any order, with repeats.
     """
-    if start is None or (hasattr(start, '__index__') and not np.ndim(start)):  # Arrays have it too.
+    if start is None or (hasattr(start, '__index__') and not np.ndim(start)):  # Arrays have `__index__` too.
         bounds = [None if bound is None else operator.index(bound) for bound in (start, stop, step)]
         if bounds[2] == 0:
             raise ValueError('frames: expected a step other than 0')
@@ -183,12 +183,12 @@ def _as_items(name: str, items: Any, spec: Spec) -> Items:
 
 
 def select_items(items: range | slice | list[int], count: int) -> range | list[int]:
-    """Returns the places that are asked for in a sequence of `count` items.
+    """Returns the selected positions in a sequence of `count` items.
 
-    Ranges and slices are cut off at its ends; in a list, negative places count from the end.
+    Ranges and slices are clipped; in a list, negative positions count from the end.
 
     Raises:
-        IndexError: A place in a list is out of range.
+        IndexError: A position in a list is out of range.
     """
     if isinstance(items, slice):
         return range(count)[items]
@@ -205,7 +205,7 @@ def select_items(items: range | slice | list[int], count: int) -> range | list[i
 
 
 def select_many(items: Items, firsts: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-    """Returns the places asked for in many sequences, counted in the bag, and how many each has."""
+    """Returns the selected records of many sequences, as indices in the bag, and their number in each."""
     assert not isinstance(items, FrameSelection)
     if isinstance(items, PerRowItems):
         items.expect_within(counts)
@@ -219,7 +219,7 @@ def select_many(items: Items, firsts: Int64s, counts: Int64s) -> tuple[Int64s, I
 
 
 def divide(selection: Selection, groups: Sequence[Int64s]) -> list[Selection]:
-    """Returns what is asked of each group of rows, of a selection made for all of them."""
+    """Divides the selection of all rows into those of groups of rows."""
     if not any(type(items) is PerRowItems for items in selection.values()):
         return [selection] * len(groups)
     return [

@@ -9,8 +9,8 @@
       …]}
 
 `length` is the number of datapoints, `sizes` has the bytes of each file, `counts` the records of each bag.
-Nothing in it is trusted: names are those of shard folders, never paths, and lengths, sizes and counts are
-compared with those of a shard when it is first read.
+The content is not trusted: names must be those of shard folders, never paths, and lengths, sizes and counts
+are compared with those of a shard when it is first read.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class ShardedDatasetReader(Dataset):
 
     Raises:
         FileNotFoundError: No such folder, or no shard in it.
-        CorruptError: A shard without spec or refs that is not the last one (which is being written).
-        SpecError: Shards of different specs; raises when such a shard is first read.
+        CorruptError: A shard lacks spec or refs, and is not the last one (which is being written).
+        SpecError: Shards have different specs; raised when such a shard is first read.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class ShardedDatasetReader(Dataset):
                 detail += ' (bags.bag.Reader opens a bag alone)'
             raise FileNotFoundError(errno.ENOENT, detail, path)
         self.directory, self._options, self._decoders = path, options, decoders
-        # With more workers than shards, some have none to read; they still have the spec.
+        # With more workers than shards, some have no shard; they still have the spec.
         self._shards = listed.shards[shard_start::shard_step]
         self._share = shard_start, shard_step
         self._first, self._last, self._after = listed.shards[0], listed.shards[-1], listed.after
@@ -122,7 +122,7 @@ class ShardedDatasetReader(Dataset):
         if not store.is_remote:
             root.load()
 
-        # Not a method: `_readers` would refer to this reader, and such a cycle keeps files open.
+        # Not a method: `_readers` would refer to this reader, and a reference cycle keeps files open.
         def folder_of(shard: Shard) -> Folder:
             return root if shard is first else Folder(store, store.join(path, shard.name), options, shard)
 
@@ -138,12 +138,12 @@ class ShardedDatasetReader(Dataset):
         if last.sizes.get('spec.json', -1) != first.sizes.get('spec.json'):
             folder = self._folder(last)
             folder.load(refs=False)
-            with contextlib.suppress(OSError, BagsError):  # Raises where the shard is read.
+            with contextlib.suppress(OSError, BagsError):  # Raised when the shard is read.
                 other = folder.schema().types
                 types = types if types == other else union(types, other) or types
         by_size = False
         if is_remote and types == format.spec:
-            # Whether rows have one length is seen in a shard that has some.
+            # Only a shard with datapoints shows whether rows have one length.
             sample, folder = first, root
             if not first.sizes.get('refs.bag'):
                 sample = next((shard for shard in self._shards if shard.sizes.get('refs.bag')), first)
@@ -161,18 +161,18 @@ class ShardedDatasetReader(Dataset):
 
     @cached_attribute
     def _layout(self) -> Concatenated:
-        """Which shard a datapoint is in."""
+        """Maps datapoints to shards."""
         return Concatenated(self._lengths_of_shards)
 
     @cached_attribute
     def _readers(self) -> Any:
-        """The readers of shards by number, each opened when something is first read from it."""
+        """The readers of shards by number, each opened on first read."""
         store, path, decoders, folder_of = self._store, self.directory, self._decoders, self._folder
         root, types, lengths, shards = self._root, self._types, self._lengths_of_shards, self._shards
         unseen = [self._after] if self._after is not None else []
 
         def make(number: int) -> DatasetReader:
-            # The look for a shard after the last goes with the first requests of another.
+            # The check for a shard after the last one runs together with the first requests of another.
             works: list[Callable[[], Any]] = [lambda: _open_shard(folder_of(shards[number]), decoders)]
             if unseen:
                 works.append(lambda: _check_after(store, path, unseen))
@@ -223,7 +223,7 @@ class ShardedDatasetReader(Dataset):
 
     def _field(self, name: str) -> Field:
         if name not in self._known_fields:
-            # This reader may have no shard with the field, or none at all.
+            # This reader may have no shard with the field, or no shard at all.
             folders = map(self._folder, (self._last, self._first, *self._shards))
             folder = next(folder for folder in folders if name in folder.schema().types)
             self._known_fields[name] = _open_shard(folder, self._decoders)._field(name)
@@ -266,7 +266,7 @@ class ShardedDatasetReader(Dataset):
     def _index_folder(self) -> Folder:
         if self._share != (0, 1):
             raise TypeError(f'find: {self!r:.200}: expected all shards, as the index of a field is of all')
-        # Beside the first shard, Bags 0.x and Granular would take it for a shard.
+        # Not beside the shards, where Bags 0.x and Granular would take the file for a shard.
         return self._root
 
     def close(self) -> None:
@@ -283,9 +283,9 @@ class ShardedDatasetReader(Dataset):
 
 
 class _Shard:
-    """The reader of a shard, opened when something is read from it: in the thread that reads.
+    """The reader of a shard, opened on first read, in the thread that reads.
 
-    Optional fields of other shards that it does not have are missing.
+    Values are missing for optional fields that only other shards have.
     """
 
     def __init__(self, dataset: ShardedDatasetReader, number: int) -> None:
@@ -331,13 +331,13 @@ def _open_shard(folder: Folder, decoders: Decoders) -> DatasetReader:
 
 
 def _missing_file(exc: FileNotFoundError) -> CorruptError:
-    """Returns the error of a file that is missing in a shard."""
+    """Returns the error for a missing file of a shard."""
     folder, name = os.path.split(exc.filename or 'spec.json')
     return CorruptError(folder, None, f'shard without {name}')
 
 
 def _check_after(store: Store, path: str, unseen: list[str]) -> None:
-    """Makes sure, once, that there is no shard after the last of an index."""
+    """Checks, once, that there is no shard after the last one in shards.json."""
     for name in list(unseen):
         if store.exists(store.join(store.join(path, name), 'spec.json')):
             detail = f'is stale, as it does not have shard {name}: run bags consolidate'

@@ -31,7 +31,7 @@ __all__ = ['GB', 'ShardedDatasetWriter']
 
 GB = 1 << 30
 MAX_DATAPOINT_RECORDS = 1 << 24
-"""A shard is full when a bag has no room for this many more records: one datapoint may have so many items."""
+"""A shard is full if a bag has no room for this many more records, the maximum of one datapoint."""
 
 
 class ShardedDatasetWriter(BaseWriter):
@@ -43,19 +43,19 @@ class ShardedDatasetWriter(BaseWriter):
         shard_size: Bytes at which a shard is full; None for no limit.
         shard_length: Datapoints at which a shard is full; None for no limit.
         shard_start, shard_step: Numbers of the shard folders: `shard_start`, `shard_start + shard_step`, …
-            With worker w of n writing `shard_start=w, shard_step=n`, each has folders of its own. Datapoints
-            are in the order of the numbers.
+            With `shard_start=w, shard_step=n` in worker w of n, each writes separate folders. Datapoints are
+            in the order of the numbers.
         compression, checksum, mode, metadata, filesystem, storage_options: As in `DatasetWriter`.
         resume: Append to the last shard of this writer's numbers if it was not closed, else start the next
             one. On an object store, an incomplete shard is written anew. New shards may have optional fields
-            that those before do not have.
-        **renamed: Nothing: options of other libraries are refused with the name of ours.
+            that earlier ones do not have.
+        **renamed: Not accepted: options of other libraries raise an error with the name used here.
 
-    On an object store, a full shard is uploaded while the next one is filled. An error is raised by a later
-    `append` or by `close`; when these are called again, they try again.
+    On an object store, a full shard is uploaded while the next one is filled. An error of the upload is
+    raised by a later `append` or `close`, which retry when they are called again.
 
     Attributes:
-        store: Where the dataset is.
+        store: The store of the dataset.
         directory: Path of the folder.
 
     Raises:
@@ -100,9 +100,9 @@ class ShardedDatasetWriter(BaseWriter):
         self._uploading: DatasetWriter | None = None
         """The writer of a full shard on an object store, until it is closed."""
         self._upload: Future[None] | None = None
-        """Its `close`, in a thread; None once that has failed: this thread tries again."""
+        """Its `close`, running in a thread; None after it failed, to be retried in this thread."""
         self._marked: str | None = None
-        """A shard that was ended and has the mark, until the next one has it or all are finished."""
+        """The last ended shard, which has the mark until the next one has it or the dataset is finished."""
         try:
             self._writer = self._open(resume)
         except BaseException:
@@ -111,7 +111,7 @@ class ShardedDatasetWriter(BaseWriter):
         self._closed = False
 
     def _open(self, resume: bool) -> DatasetWriter | None:
-        """Opens the first shard to write to, unless it starts with a datapoint; counts those before it."""
+        """Counts existing shards and opens the one to write to, unless its first datapoint creates it."""
         store, start = self._store, self._number
         names = store.names(self.directory)
         for name in filter(is_temporary, list(names) if resume and self._step == 1 else ()):
@@ -152,7 +152,7 @@ class ShardedDatasetWriter(BaseWriter):
                 file = store.join(path, 'spec.json')
                 types = load_spec(store.read(file), file) if 'spec.json' in names else self._types
                 if types != self._types and union(types, self._types) == self._types:
-                    # It cannot get the new fields: the next shard has them.
+                    # An existing shard cannot get new fields. The next shard has them.
                     reopen(path, types, self._storage)._close(is_finished=False)
                     self._number, self._marked = last + self._step, path
                 else:
@@ -162,11 +162,11 @@ class ShardedDatasetWriter(BaseWriter):
         if self._metadata is not None and self._metadata != metadata:
             for _, path in shards:
                 store.replace(store.join(path, METADATA), dump_metadata(self._metadata, self._types))
-        # After complete shards, the next one starts with its first datapoint: there may be none.
+        # After complete shards, the next one is created by its first datapoint, if there is one.
         return self._start(unfinished) if unfinished is not None or not shards else None
 
     def _find_dictionaries(self, shard: str) -> None:
-        """Takes over the dictionaries that were trained for a shard."""
+        """Reuses the dictionaries that were trained for a shard."""
         for name, how in self._compressions.items():
             path = self._store.join(shard, f'{name}.zdict')
             if how.trained and not how.dictionary and self._store.exists(path):
@@ -174,7 +174,7 @@ class ShardedDatasetWriter(BaseWriter):
                 self._compressions[name] = how._replace(dictionary=dictionary)
 
     def _count(self, shard: str) -> None:
-        """Adds a shard to those that are written."""
+        """Adds a shard to the counts of written shards."""
         try:
             reader = DatasetReader(shard, raw=True, **self._storage)
         except FileNotFoundError as exc:
@@ -189,7 +189,7 @@ class ShardedDatasetWriter(BaseWriter):
     def _start(self, unfinished: str | None = None) -> DatasetWriter:
         """Starts a shard, or resumes an unfinished one."""
         path = unfinished or self._store.join(self.directory, f'{self._number:06}')
-        self._store.remove(self._store.join(self.directory, INDEX))  # It does not list this shard.
+        self._store.remove(self._store.join(self.directory, INDEX))  # Out of date with the new shard.
         writer = DatasetWriter(
             path, self.spec, self._encoders, compression=self._compressions, checksum=self._checksum,
             resume=unfinished is not None, metadata=self._metadata, **self._storage,
@@ -207,12 +207,12 @@ class ShardedDatasetWriter(BaseWriter):
 
     @property
     def shards(self) -> int:
-        """Shards so far, with those found by `resume`."""
+        """Number of shards so far, including those found by `resume`."""
         return self._past_shards + (self._writer is not None)
 
     @property
     def size(self) -> int:
-        """Bytes so far, with those found by `resume`."""
+        """Bytes so far, including those found by `resume`."""
         return self._past_size + (self._writer.size if self._writer is not None else 0)
 
     def __len__(self) -> int:
@@ -246,28 +246,28 @@ class ShardedDatasetWriter(BaseWriter):
         if self._uploading is not None and (self._upload is None or self._upload.done()):
             self._finish_upload()
         if self._is_due:
-            # Ended here, not by the datapoint that fills it: if closing fails, none was appended.
+            # Ended by the next datapoint, not by the one that fills it: if closing fails, none was appended.
             self._end_shard()
         return self._shard_writer()
 
     def _shard_writer(self) -> DatasetWriter:
-        """Returns the writer of the current shard, however full; starts a shard if there is none."""
+        """Returns the writer of the current shard, even if it is full; starts a shard if there is none."""
         if self._writer is None:
             self._writer = self._start()
         return self._writer
 
     @property
     def _totals(self) -> tuple[int, int, int]:
-        """Bytes, datapoints, and records of the largest bag of the current shard."""
+        """Returns bytes, datapoints, and records of the largest bag of the current shard."""
         return (0, 0, 0) if self._writer is None else self._writer._totals
 
     @property
     def _is_due(self) -> bool:
-        """Whether the next datapoint starts another shard."""
+        """Returns whether the next datapoint starts another shard."""
         return self._writer is not None and self._is_full(*self._writer._totals)
 
     def _is_full(self, size: int, length: int, records: int) -> bool:
-        """Returns whether a shard of so many bytes, datapoints, and records of a field is full."""
+        """Returns whether a shard with these bytes, datapoints, and records of a field is full."""
         return (
             (self._shard_size is not None and size >= self._shard_size)
             or (self._shard_length is not None and length >= self._shard_length)
@@ -300,7 +300,7 @@ class ShardedDatasetWriter(BaseWriter):
             threads.shutdown(wait=False)
 
     def _finish_upload(self) -> None:
-        """Waits until the full shard is stored. After an error, the next call tries again."""
+        """Waits until the full shard is stored. After an error, the next call retries."""
         if self._uploading is None:
             return
         if self._upload is None:
@@ -343,7 +343,7 @@ class ShardedDatasetWriter(BaseWriter):
             self._remove_folder()
 
     def _remove_folder(self) -> None:
-        """Removes the folder if this writer made it, unless another one has shards in it."""
+        """Removes the folder if this writer created it, unless another one has shards in it."""
         if self._replacement is not None:
             self._replacement.release()
         elif self._made_folder:

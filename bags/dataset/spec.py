@@ -29,7 +29,7 @@ __all__ = [
 
 TYPE = re.compile(
     r'(?P<word>[A-Za-z0-9_+.-]+)'
-    r'(\((?P<args>(?:[^()\[\]]|\[\w*\])*)\))?'  # With brackets as of datetime64[us].
+    r'(\((?P<args>(?:[^()\[\]]|\[\w*\])*)\))?'  # Arguments may have brackets, as in datetime64[us].
     r'(?P<items>\[\])?(?P<optional>\?)?'
 )
 NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_.-]*')
@@ -47,7 +47,7 @@ class FieldType(NamedTuple):
 
 
 Spec = dict[str, FieldType]
-"""Type by field, sorted by field, which is the order of a refs record."""
+"""The type of each field, sorted by field, the order of a refs record."""
 
 
 @functools.lru_cache
@@ -66,7 +66,7 @@ def parse_type(text: str) -> FieldType:
 
 
 def parse_spec(spec: object, where: object = None) -> Spec:
-    """Parses and sorts a spec; `where` is its file, for the message.
+    """Parses and sorts a spec; `where` is its file, for error messages.
 
     Raises:
         SpecError: The spec is not a mapping of names to types, or a name is not a single component of a path.
@@ -89,7 +89,7 @@ def parse_spec(spec: object, where: object = None) -> Spec:
 
 
 def check_names(spec: Spec) -> None:
-    """Checks that every file system can hold the fields of a spec, before it is written.
+    """Checks that all file systems support the field names of a spec, before it is written.
 
     Raises:
         SpecError: There is no field, a name is not valid on every file system, or two names differ only in
@@ -112,16 +112,16 @@ def check_names(spec: Spec) -> None:
 
 
 def is_reserved(name: str) -> bool:
-    """Tells whether a name is that of another file of a dataset, or of a device of Windows."""
+    """Returns whether a name belongs to another file of a dataset, or to a Windows device."""
     folded = name.casefold()
     return folded == 'refs' or folded.startswith('limits.') or folded.split('.')[0] in DEVICES
 
 
 def unite(specs: Iterable[tuple[object, Spec]], before: str) -> Spec:
-    """Returns the fields of several specs, given with what messages call them.
+    """Merges specs, each given with its name in error messages.
 
     Raises:
-        SpecError: They differ by other than optional fields. `before` are those before the one that differs.
+        SpecError: They differ in more than optional fields. `before` names those before the different one.
     """
     types: Spec | None = None
     for where, other in specs:
@@ -134,7 +134,7 @@ def unite(specs: Iterable[tuple[object, Spec]], before: str) -> Spec:
 
 
 def union(first: Spec, other: Spec) -> Spec | None:
-    """Returns the fields of two specs that differ by optional fields; None if they differ otherwise."""
+    """Merges two specs that differ only in optional fields; returns None if they differ otherwise."""
     if first == other:
         return first
     both = dict(sorted({**first, **other}.items()))

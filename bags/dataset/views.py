@@ -29,7 +29,7 @@ Mask = npt.NDArray[np.bool_] | Sequence[bool]
 
 
 class Concat(View):
-    """The datapoints of several datasets, one after the other: what `bags.concat` returns."""
+    """The datapoints of several datasets, one after the other, as `bags.concat` returns them."""
 
     def __init__(self, datasets: Sequence[Dataset]) -> None:
         named = ((f'dataset {number}', dataset._types) for number, dataset in enumerate(datasets))
@@ -76,7 +76,7 @@ class Concat(View):
 
 
 class Join(View):
-    """The fields of several datasets of one length: what `bags.join` returns."""
+    """The fields of several datasets of one length, as `bags.join` returns them."""
 
     def __init__(self, datasets: Sequence[Dataset], replace: bool) -> None:
         self._replace = replace
@@ -109,7 +109,7 @@ class Join(View):
         return len(self._datasets[0])
 
     def _shares(self, selection: Selection) -> list[tuple[Dataset, Selection]]:
-        """Divides a selection by the datasets that its fields are read from."""
+        """Divides a selection by the dataset that each field is read from."""
         shares: dict[int, tuple[Dataset, Selection]] = {}
         for name, items in selection.items():
             owner = self._owners[name]
@@ -174,7 +174,7 @@ def select(
         if mask.shape != (count,):
             raise IndexError(f'select: expected a mask of shape ({count},), got {mask.shape}')
         return Select(dataset, np.flatnonzero(mask), fields)
-    # A copy: the caller's array may change later.
+    # A copy, because the caller may change the array later.
     return Select(dataset, np.array(as_indices(chosen, count), np.int64), fields)
 
 
@@ -191,18 +191,18 @@ def filter(
 ) -> Select:
     """Returns a view of the datapoints for which a function returns True.
 
-    All datapoints are read, but of their fields only `fields`; the view has all fields, and reads nothing
-    again. For one numeric field, `bags.select(dataset, dataset.column('score') > 0.5)` is faster.
+    Only `fields` of all datapoints are read, once; the view has all fields. For one numeric field,
+    `bags.select(dataset, dataset.column('score') > 0.5)` is faster.
 
     Args:
         dataset: A reader or a view.
         function: Takes a datapoint, a dict of `fields`, and returns a bool.
-        fields: What to read for it: as in `dataset.batch`; all fields unless given.
+        fields: The fields to read, as in `dataset.batch`; all fields unless given.
         workers: Threads that read and call the function; the number of processors unless given.
 
     Raises:
         TypeError: The function does not return a bool.
-        Exception: What the function raises, with a note of the datapoint.
+        Exception: Any error of the function, with a note that names the datapoint.
     """
     check_dataset('filter', dataset)
     workers = at_least_or_none('workers', workers, 1) or CPU_COUNT
@@ -230,10 +230,10 @@ def filter(
 def concat(datasets: Iterable[Dataset]) -> Concat:
     """Returns a view of the datapoints of several datasets, one after the other.
 
-    They have one spec, but for optional fields: datapoints of those that do not have one have no value.
+    Their specs may differ in optional fields, whose values are missing in datasets without the field.
 
     Raises:
-        SpecError: Their specs differ in other fields.
+        SpecError: The specs differ in other fields.
     """
     return Concat(_check_datasets('concat', datasets))
 
@@ -249,23 +249,23 @@ def join(
     """Returns a view of the fields of several datasets: of one length, or joined by a field of keys.
 
     With `on`, the keys of the first dataset are read now, and those of the others unless they have an index
-    (`bags.create_index`); all else is read when it is asked for. The view is in the order of the first
-    dataset. A datapoint without key matches none.
+    (`bags.create_index`). Other fields are read on demand. The view is in the order of the first dataset. A
+    datapoint without a key matches no other.
 
     Args:
         datasets: The datasets.
-        replace: Take a field that several have from the last of them.
-        on: A field of type `utf8`, `bytes`, `int` or `uint` that all of them have. Integers of different
-            sizes are equal where their values are.
-        how: 'inner' takes the datapoints whose key is in all datasets. 'left' takes all of the first; the
+        replace: Read a field that several datasets have from the last of them.
+        on: A field of type `utf8`, `bytes`, `int` or `uint` that all datasets have. Integers of different
+            sizes are equal if their values are.
+        how: 'inner' keeps the datapoints whose key is in all datasets. 'left' keeps all of the first; the
             fields of the others are then optional.
-        many: Take a datapoint for each datapoint of a later dataset with the key, in their order; of several
-            datasets, for each combination.
+        many: Allow several datapoints of a later dataset with one key: the view has a datapoint for each, in
+            their order, and for each combination of several datasets.
 
     Raises:
-        ValueError: Without `on`, lengths differ; several have a field and `replace` is not set; with `on`, a
-            key is there more than once in a later dataset and `many` is not set.
-        KeyError, TypeError: With `on`, no such field, or one that has no keys.
+        ValueError: Without `on`, the lengths differ; several datasets have a field and `replace` is not set;
+            with `on`, several datapoints of a later dataset have one key and `many` is not set.
+        KeyError, TypeError: With `on`, no such field, or one that cannot have keys.
         CorruptError: An index is damaged, or stale.
     """
     found = _check_datasets('join', datasets)

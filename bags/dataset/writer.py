@@ -1,4 +1,4 @@
-"""Writing a dataset folder: each datapoint is appended as a whole or not at all."""
+"""Writes a dataset folder: each datapoint is appended as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -35,37 +35,37 @@ MAX_UNFLUSHED_SECONDS = 1.0
 class DatasetWriter(BaseWriter):
     """Writes a dataset folder. For one thread at a time; a second writer of the folder is refused.
 
-    A `with` block that ends by an exception keeps the datapoints so far and leaves the dataset unfinished, as
-    a killed process does: readers, `bags.info` and `bags.verify` say so, `resume=True` continues it. A writer
-    to a local folder that is never closed does the same when it is deleted or the process ends.
+    A `with` block that ends with an exception keeps the datapoints so far and leaves the dataset unfinished,
+    as a killed process does: readers, `bags.info` and `bags.verify` say so, and `resume=True` continues it. A
+    writer to a local folder that is never closed does the same when it is deleted or the process ends.
 
     Args:
         directory: The folder; created, with those above it. An empty one may exist.
-        spec: Type by field.
+        spec: The type of each field.
         encoders: Functions by word; `bags.encoders` unless given. A mapping is the whole set. They return
             bytes, a buffer, or an open binary file, which is copied in pieces and closed.
         compression: Fields to compress with zstd, or a mapping of fields to levels, to 'dictionary' or to
             `('dictionary', level)`. A dictionary is trained on the first records and saved as `FIELD.zdict`;
             it makes many small, similar records much smaller.
         checksum: Write a checksum of each record, 8 bytes, to a file beside each bag, `FIELD.bag.xxh3`.
-            `verify` compares them, and readers with `checksum=True`. A dataset that has them keeps them with
-            `resume`.
+            `verify` and readers with `checksum=True` compare them. With `resume`, a dataset keeps its
+            checksums.
         resume: Append to the dataset in the folder, whether it was closed or not. The folder may also be new.
         truncate_to: With `resume`, the number of datapoints to keep; None keeps all.
-        metadata: What readers find in `metadata`: values of JSON by name, with those of fields under
-            `'fields'`. With `resume`, it replaces that of the folder, or of all shards; None keeps that.
-        mode: 'create', or 'overwrite' to replace the dataset in a local folder: another is written beside it
-            and takes its place at `close`. After an exception, the old one stays.
+        metadata: JSON values by name, which readers return as `metadata`; those of fields are under
+            `'fields'`. With `resume`, it replaces that of the folder, or of all shards; None keeps it.
+        mode: 'create', or 'overwrite' to replace the dataset in a local folder: the new one is written beside
+            it and moved into place at `close`. After an exception, the old one stays.
         filesystem, storage_options: As in `DatasetReader`.
 
     Attributes:
         directory: Path of the folder; with `mode='overwrite'`, of the one beside it until `close`.
 
     Raises:
-        FileExistsError: The folder is not empty, and `resume` is False; or, to be overwritten, it holds what
-            is no part of a dataset.
-        SpecError: The spec breaks the rules, or, with `resume`, is not that of the folder.
-        TypeError, ValueError: Metadata that JSON does not have, or of fields that are not there.
+        FileExistsError: The folder is not empty, and `resume` is False; or, with 'overwrite', it holds files
+            that do not belong to a dataset.
+        SpecError: The spec is not valid, or, with `resume`, is not that of the folder.
+        TypeError, ValueError: Metadata that JSON cannot hold, or of fields that do not exist.
         BlockingIOError: Another writer has the folder open.
         CorruptError: With `resume`, the folder cannot be read.
     """
@@ -92,17 +92,17 @@ class DatasetWriter(BaseWriter):
         super().__init__(directory, spec, encoders, compression, checksum, resume, metadata, mode, storage)
         self._format = RefsFormat(self._types)
         self._fields: list[FieldWriter] = []
-        """In sorted order, the order of the refs."""
+        """The writers of the fields, sorted by field, the order of the refs."""
         self._bags: list[FieldWriter] = []
-        """All that are open: refs, then fields."""
+        """All open bags: refs, then fields."""
         self._is_new = False
         """Whether the folder was empty."""
         self._lock = self._replacement or self._store.lock(self.directory)
         try:
             self._open(resume, truncate_to)
         except BaseException:
-            # Closing releases the locks of the bags, however long the caller keeps the error, which says more
-            # than one of closing.
+            # Closing releases the locks of the bags, also while the caller keeps this error, which is more
+            # informative than one of closing.
             with contextlib.suppress(OSError):
                 if self._is_new:
                     self._discard()
@@ -142,12 +142,12 @@ class DatasetWriter(BaseWriter):
         if resume:
             mode, keep = 'append', count_complete(store, path, self._format, names, self._storage)
             if keep is None and store.is_remote:
-                mode = 'overwrite'  # Bags without refs: left by a writer that was killed before its end.
+                mode = 'overwrite'  # Bags without refs, left by a killed writer.
             elif keep is not None and truncate_to is not None and truncate_to < keep:
                 keep = truncate_to
                 remove_derived(store, path)
         for name in filter(is_temporary, names):
-            store.remove(store.join(path, name))  # Of a writer that was killed, as the folder is locked.
+            store.remove(store.join(path, name))  # Left by a killed writer, as the folder is locked.
         store.replace(store.join(path, MARK), MARK_TEXT)
         refs_path = store.join(path, 'refs.bag')
         options = WriterOptions(buffer_size=1 << 62, checksum=self._checksum, **self._storage)
@@ -190,12 +190,12 @@ class DatasetWriter(BaseWriter):
 
     @property
     def size(self) -> int:
-        """Bytes of the dataset so far; those in buffers count uncompressed."""
+        """Bytes of the dataset so far; buffered records count uncompressed."""
         return self._totals[0]
 
     @property
     def _totals(self) -> tuple[int, int, int]:
-        """Bytes, datapoints, and records of the largest bag: each of them has a limit per shard."""
+        """Returns bytes, datapoints, and records of the largest bag, each of which is limited in a shard."""
         size, records = self._refs.size, self._refs.count
         for field in self._fields:
             size += field.size
@@ -247,9 +247,9 @@ class DatasetWriter(BaseWriter):
 
         Args:
             runs: The new records of each field.
-            refs: By field, an int64 array (n,) of records; for a sequence two, of first records and counts.
-                They count from the first of the new records: those written before are negative. `MISSING`
-                stands for a missing value.
+            refs: For each field, an int64 array (n,) of records; for a sequence two, first records and
+                counts. Records are relative to the first new record, so that earlier records are negative.
+                `MISSING` is a missing value.
         """
         columns: list[Any] = []
         for field in self._fields:
@@ -272,7 +272,7 @@ class DatasetWriter(BaseWriter):
             raise ValueError(f'{self!r} is closed')
         for field in self._fields:
             field.flush()
-        # Last: where a datapoint's refs can be read, its records can.
+        # Refs are flushed last: if the refs of a datapoint can be read, its records can.
         self._refs.flush()
         self._flushed = time.monotonic()
 
@@ -284,8 +284,8 @@ class DatasetWriter(BaseWriter):
             return
         self.flush()
         for field in self._fields:
-            # Without any datapoint, all records are those of appends that failed. Readers treat empty refs
-            # beside records as damage.
+            # Without datapoints, all records are from failed appends. They are dropped, because readers treat
+            # empty refs beside records as damage.
             field.close(keep=len(self) > 0)
         self._refs.close()
         if is_finished:
@@ -307,7 +307,7 @@ class DatasetWriter(BaseWriter):
 
     def __del__(self) -> None:
         super().__del__()
-        if not self._closed and self._process == os.getpid():  # To an object store.
+        if not self._closed and self._process == os.getpid():  # Writes to an object store.
             warnings.warn(f'{self!r} was not closed: its datapoints are lost', RuntimeWarning, stacklevel=1)
 
     def _discard(self) -> None:
@@ -319,6 +319,6 @@ class DatasetWriter(BaseWriter):
 
 
 def reopen(path: str, types: Spec, storage: dict[str, Any]) -> DatasetWriter:
-    """Resumes a folder with its own spec, to close it. Nothing can be appended."""
+    """Resumes a folder with its spec, only to close it."""
     encoders = {kind.word: bytes for kind in types.values()}
     return DatasetWriter(path, type_texts(types), encoders, resume=True, **storage)
