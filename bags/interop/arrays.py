@@ -1,10 +1,10 @@
-"""Named arrays as datapoints: what HDF5, Zarr and .npz share, and the types that fields of arrays have.
+"""Named arrays as datapoints: the common part of HDF5, Zarr and .npz, and the field types of arrays.
 
-The length of a datapoint is the first dimension that most of its arrays have, two of them at least.
+The length of a datapoint is the most common first dimension of its arrays, if at least two of them have it.
 
-    x[]         each item a row: the arrays of all datapoints have the length, or differ in their first
-                dimension only
-    array(…)    other arrays, whole
+    x[]         a row is an item: in all datapoints, the array has this length, or the arrays differ only in
+                their first dimension
+    array(…)    any other array
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from bags.interop.source import Collecting, Source, name_fields, type_of_numbers
 __all__ = ['ArraySource', 'Episode', 'natural_order', 'picture_type', 'split_episodes', 'type_of_arrays']
 
 BLOCK_BYTES = 1 << 24
-"""Of an array that is read at a time, where items are its rows."""
+"""Bytes of an array that are read at a time, if its rows are items."""
 ITEMS = {'utf8', 'bytes', 'jpeg', 'png'}
-"""Types of items that are no numbers."""
+"""Types of items that are not numbers."""
 
 Shape = tuple[int, ...]
 _Facts = tuple[str, Shape, bool]
@@ -44,7 +44,7 @@ class Episode(NamedTuple):
     group: str
     key: str = ''
     rows: tuple[int, int] | None = None
-    """Those of the arrays of a replay buffer: start and stop."""
+    """Start and stop of the rows in the arrays of a replay buffer."""
 
     def __str__(self) -> str:
         rows = f', rows {self.rows[0]} to {self.rows[1]}' if self.rows else ''
@@ -52,7 +52,7 @@ class Episode(NamedTuple):
 
 
 class ArraySource(Source):
-    """Datapoints that are arrays by name. Fields are named after them, with dots for slashes."""
+    """Datapoints of named arrays. Fields have the names of the arrays, with dots for slashes."""
 
     def __init__(
         self,
@@ -93,9 +93,9 @@ class ArraySource(Source):
 
     @abc.abstractmethod
     def open(self, record: Any) -> AbstractContextManager[Mapping[str, Any]]:
-        """Opens the arrays of a datapoint; errors in the file become a SourceError, also inside of `with`.
+        """Opens the arrays of a datapoint; errors in the file become a SourceError, also inside the `with`.
 
-        They have `shape` and `dtype`, and give rows for a slice, and all of them for `()`.
+        Arrays have `shape` and `dtype`. Indexing with a slice returns rows, and with `()` all of them.
         """
 
     def load(self, entry: Any) -> dict[str, Any]:
@@ -107,9 +107,9 @@ class ArraySource(Source):
             }
 
     def _kind_and_shape(self, name: str, array: Any) -> tuple[str, Shape]:
-        """Returns the dtype of numbers; of others, the type of the first item that there is."""
+        """Returns the dtype of numbers, or the type of the first item that is not a number; and the shape."""
         dtype, shape = np.dtype(array.dtype), tuple(array.shape)
-        is_rows = dtype == np.uint8 and len(shape) == 2  # Of pictures, perhaps.
+        is_rows = dtype == np.uint8 and len(shape) == 2  # Possibly images.
         if dtype.kind in 'biufcmM' and not is_rows:
             return dtype.name, shape
         key = name, dtype.kind, len(shape)
@@ -119,7 +119,7 @@ class ArraySource(Source):
         return kind, shape[:1] if is_rows and kind in ITEMS else shape
 
     def _value(self, entry: Any, name: str, array: Any) -> Any:
-        """Returns an array as the type of its field wants it; large ones as an iterator over their rows."""
+        """Converts an array to the type of its field; a large sequence becomes an iterator over its rows."""
         kind = self._types[self._fields[name]]
         try:
             _check_size(array.shape[kind.sequence :], array.dtype)
@@ -145,7 +145,7 @@ class ArraySource(Source):
 
 
 def _kind_of_items(array: Any) -> str:
-    """Returns the type of items by the first one, which may be a row of bytes; '' if there is none."""
+    """Returns the type of the first item, which may be a row of bytes; '' without items."""
     _check_size(array.shape[1:], array.dtype)
     first = np.asarray(array[:1] if array.shape else array[()])
     item = first[0] if first.dtype == np.uint8 else first.reshape(-1)[0]
@@ -163,7 +163,7 @@ def _check_size(shape: Shape, dtype: np.dtype[Any]) -> None:
 
 
 def _type(facts: Counter[_Facts], count: int) -> str:
-    """Returns the type of the arrays of a field in `count` datapoints; '' if there is none."""
+    """Returns the type of a field from its arrays in `count` datapoints; '' if no type fits."""
     kinds = {kind for kind, _, _ in facts}
     shapes = {shape for _, shape, _ in facts}
     items, ranks = {shape[1:] for shape in shapes}, {len(shape) for shape in shapes}
@@ -179,7 +179,7 @@ def _type(facts: Counter[_Facts], count: int) -> str:
 
 
 def _item(value: Any, word: str) -> Any:
-    """Returns an item, or a whole array, as its type wants it."""
+    """Converts an item, or a whole array, to a type."""
     if word not in ITEMS:
         return value
     if isinstance(value, np.ndarray):
@@ -190,12 +190,12 @@ def _item(value: Any, word: str) -> Any:
 
 
 def picture_type(data: bytes) -> str | None:
-    """Returns the type of pictures that may have zeros behind them: both formats end with other bytes."""
+    """Returns the type of an image that may be padded with zeros, with which neither format ends."""
     return {'JPEG': 'jpeg', 'PNG': 'png'}.get(identify(data[:HEAD_BYTES]))
 
 
 def type_of_arrays(dtypes: set[str], shapes: set[Shape]) -> str:
-    """Returns the type of values of some dtypes, by name, and shapes: a number or `array(float32,3,?)`."""
+    """Returns the field type for dtypes, by name, and shapes: a number or `array(float32,3,?)`."""
     if len(dtypes) > 1 or len({len(shape) for shape in shapes}) > 1:
         return 'array'
     dimensions = [set(lengths) for lengths in zip(*shapes, strict=True)]
@@ -207,15 +207,15 @@ def type_of_arrays(dtypes: set[str], shapes: set[Shape]) -> str:
 
 
 def natural_order(name: str) -> list[tuple[int, int | str]]:
-    """A key for sorting: `demo_2` before `demo_10`."""
+    """Returns a key that sorts `demo_2` before `demo_10`."""
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r'(\d+)', name) if part]
 
 
 def split_episodes(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Returns the groups that are datapoints, and which arrays are in none of them.
+    """Returns the groups that are datapoints, and the arrays outside of them.
 
-    They are the groups of `data`, or of the root, if all of these have a number at the end; else the root
-    alone, ''.
+    Datapoints are the groups in `data`, or in the root, if the names of all these groups end with a number;
+    else only the root, ''.
     """
     for parent in ('data/', ''):
         inside = [name for name in names if name.startswith(parent)]

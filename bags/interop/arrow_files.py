@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 __all__ = ['LITDATA_END', 'Table', 'open_table']
 
 BATCH_BYTES = 1 << 22
-"""Bytes of the rows that are read from a Parquet file at a time, about."""
+"""Approximate bytes of the rows that are read from a Parquet file at a time."""
 PARQUET_BUFFER = 1 << 16
 MAX_BATCH = 1024
-"""Rows that are converted at a time."""
+"""Maximum number of rows that are converted at a time."""
 LITDATA_END = b'LDARW01\0'
 """At the end of a chunk of LitData that has an Arrow file before it, whose length follows that in 4 bytes."""
 
 
 def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool = False) -> Table:
-    """Opens a file, of which its first and last bytes tell the format.
+    """Opens a file, whose first and last bytes determine the format.
 
     Args:
         path: The file.
-        storage_options: Of a URL.
-        to_scan: Map a local file, so that `scan` reads no values. To read all values, a file is not mapped:
-            the memory of the process then stays small, whatever the size of the file.
+        storage_options: As in `bags.open`, for a URL.
+        to_scan: Map a local file, so that `scan` reads no values. Otherwise a file is not mapped, so that the
+            memory of the process stays small, whatever the size of the file.
 
     Raises:
-        SourceError: It cannot be read.
+        SourceError: The file cannot be read.
     """
     import fsspec
 
@@ -75,7 +75,7 @@ class _Parquet:
         self.schema = self._file.schema_arrow
 
     def scan(self, damaged: list[tuple[str, str]]) -> tuple[dict[int, int], set[str]]:
-        """Returns the rows of each part by its number, and the columns that may have nulls.
+        """Returns the number of rows by part, and the columns that may have nulls.
 
         Parts whose rows cannot be counted are left out, and added to `damaged`.
         """
@@ -89,7 +89,7 @@ class _Parquet:
                 is_known = chunk.statistics is not None and chunk.statistics.has_null_count
                 least[chunk.path_in_schema] = chunk.statistics.null_count if is_known else 1
             for field in self.schema:
-                # A null is one in each column below it; so is an empty list.
+                # A null, or an empty list, counts as a null in each nested column.
                 below = [least[name] for name in least if f'{name}.'.startswith(f'{field.name}.')]
                 if field.nullable and min(below, default=1):
                     with_nulls.add(field.name)
@@ -100,7 +100,7 @@ class _Parquet:
         group = self._file.metadata.row_group(number)
         mean = max(1, group.total_byte_size // max(1, group.num_rows))
         size = max(1, min(MAX_BATCH, BATCH_BYTES // mean))
-        # Threads that read files of Python may abort the process when it ends.
+        # Threads of pyarrow that read Python files may abort a process that ends.
         yield from self._file.iter_batches(size, [number], columns, use_threads=False)
 
 
@@ -115,7 +115,7 @@ class _Arrow:
         self._reader = ipc.open_stream(file) if is_stream else ipc.open_file(file)
         self.schema = self._reader.schema
         self._read = 0
-        """Batches of a stream that are read."""
+        """Number of batches read from a stream."""
 
     def _batch(self, number: int) -> pa.RecordBatch:
         if not self._is_stream:
@@ -133,7 +133,7 @@ class _Arrow:
             after = ' and those after it' * self._is_stream
             with Collecting(damaged), reading(f'{self._path}, record batch {number}{after}', 'Arrow'):
                 try:
-                    batch = self._batch(number)  # Of a mapped file, this reads the sizes alone.
+                    batch = self._batch(number)  # From a mapped file, this reads only the sizes.
                 except StopIteration:
                     break
                 batch.validate()
@@ -146,7 +146,7 @@ class _Arrow:
 
     def read(self, number: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
         batch = self._batch(number).select(columns)
-        batch.validate(full=True)  # Else a wrong offset in the file is one in memory.
+        batch.validate(full=True)  # Otherwise a wrong offset could read other memory.
         size = max(1, min(MAX_BATCH, BATCH_BYTES // max(1, batch.nbytes // max(1, batch.num_rows))))
         for first in range(0, batch.num_rows, size):
             yield batch.slice(first, size)

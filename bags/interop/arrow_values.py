@@ -1,4 +1,4 @@
-"""Columns of Arrow as values of a type of field."""
+"""Conversion of Arrow columns to values of a field type."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ['values_of']
 
 
 def values_of(column: pa.Array, kind: FieldType) -> list[Any]:
-    """Returns the values of a column for a field, None for nulls: of json, msgpack and tree records.
+    """Converts a column to values of a field, None for nulls; for json, msgpack and tree, to records.
 
-    In place of a value that is not of the type is the error that says why.
+    A value that does not fit the type is replaced by the error that says why.
     """
     import pyarrow.compute as pc
 
@@ -56,7 +56,7 @@ def _refuse_item(value: Any) -> Any:
 
 
 def _decoded(column: pa.Array) -> pa.Array:
-    """Returns a column without dictionaries, runs and extension types."""
+    """Decodes dictionaries, run-end encoding and extension types of a column."""
     pa = import_pyarrow()
     if isinstance(column.type, pa.BaseExtensionType):
         return _decoded(column.storage)
@@ -66,7 +66,7 @@ def _decoded(column: pa.Array) -> pa.Array:
         import pyarrow.compute as pc
 
         return _decoded(pc.run_end_decode(column))
-    if pa.types.is_fixed_size_list(column.type):  # As lists, whose nulls have no items.
+    if pa.types.is_fixed_size_list(column.type):  # Cast to lists, whose nulls have no items.
         return column.cast(pa.large_list(column.type.value_type))
     return column
 
@@ -83,7 +83,7 @@ def _each(column: pa.Array, convert: Callable[[Any], Any]) -> list[Any]:
 
 
 def _items(column: pa.Array, kind: FieldType) -> list[Any]:
-    """Returns values of plain fields, or items of sequences."""
+    """Converts a column to values of a plain field, or items of a sequence."""
     pa = import_pyarrow()
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     is_text = is_text or pa.types.is_string_view(column.type)
@@ -115,7 +115,7 @@ def _is_binary(type: pa.DataType) -> bool:
 
 
 def _file(value: Any) -> bytes:
-    """Returns the bytes of a picture, video or recording, beside which Hugging Face has a path."""
+    """Returns the bytes of an image, video or recording, which Hugging Face stores beside a path."""
     data = value.get('bytes') if isinstance(value, dict) else None
     if isinstance(data, bytes):
         return data
@@ -133,7 +133,7 @@ def _checked_json(text: str) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Returns nested values with text in place of numbers and times that msgpack and JSON do not have."""
+    """Converts numbers and times that msgpack and JSON cannot hold to text, in nested values."""
     if isinstance(value, dict):
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -155,7 +155,7 @@ def _arrays(
 ) -> list[Any] | None:
     """Returns lists of lists as arrays; None where they differ in shape, but for the first length.
 
-    Times that are null are None if `keeps_nulls`, else NaT.
+    Null times are None if `keeps_nulls`, else NaT.
     """
     if -1 in shape[1:]:
         return None
@@ -190,7 +190,7 @@ def _arrays(
 
 
 def _elements(column: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
-    """Returns elements of arrays as one array (n,), for a dtype; None if there are nulls or other values."""
+    """Converts elements of arrays to one array (n,) of a dtype; None if there are nulls or other values."""
     pa = import_pyarrow()
     if pa.types.is_temporal(column.type):
         size = 4 if column.type.bit_width == 32 else 8

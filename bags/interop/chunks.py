@@ -1,10 +1,10 @@
-"""Chunks of samples, as in MDS and LitData: an index names the chunks, and how each column is stored.
+"""Chunks of samples, as in MDS and LitData: an index lists the chunks and the format of each column.
 
-A chunk is the number of its samples and the offsets of these and of their end, 4 bytes each, then the
-samples. A sample is the sizes of those columns that have no fixed one, 4 bytes each, then the columns.
+A chunk has the number of its samples and their offsets, followed by their end, 4 bytes each, then the
+samples. A sample has the sizes of the columns without a fixed size, 4 bytes each, then the columns.
 
-The libraries of both formats would not make this shorter: they import torch, and their readers decode JPEG
-and unpickle, where an import keeps the bytes.
+The libraries of both formats are not used: they import torch, and their readers decode JPEG and unpickle,
+while an import keeps the bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _MAX_CHUNK_MIB = 1 << 12
-"""Offsets have four bytes."""
+"""Maximum size of a chunk in MiB: offsets have four bytes."""
 _STREAMS: dict[str, Callable[[Any], Any]] = {
     'zstd': lambda file: zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True),
     'gz': lambda file: gzip.GzipFile(fileobj=file),
@@ -50,13 +50,13 @@ class Chunk(NamedTuple):
     """A file of samples, as an index describes it."""
 
     length: int
-    """Samples."""
+    """Number of samples."""
     size: int | None = None
     """Bytes of the file."""
     codec: str = ''
-    """'zstd' or 'gz', with ':' and a level perhaps; empty for plain ones."""
+    """'zstd' or 'gz', optionally with ':' and a level; empty if not compressed."""
     level: str = 'chunk'
-    """What is compressed by itself: the 'chunk', each 'batch' or each 'sample' of it."""
+    """The unit of compression: the whole 'chunk', each 'batch' or each 'sample'."""
 
 
 class Column(NamedTuple):
@@ -65,15 +65,15 @@ class Column(NamedTuple):
     kind: str
     """The type of its field."""
     decode: Callable[[bytes], Any] | None = None
-    """Returns a value, or the files of a sequence; None for texts and files, which stay as they are."""
+    """Function from bytes to a value, or to the files of a sequence; None to keep the bytes."""
     note: str = ''
-    """What the import changes: the rest of a sentence that starts with the name of the field."""
+    """What the import changes, as a sentence without its subject, the field."""
     size: int | None = None
-    """Bytes, if they are the same in each sample."""
+    """Bytes of a value, if all have the same size."""
 
 
 class ChunkSource(RecordSource):
-    """The samples of chunks, by path, which have the columns in this order."""
+    """The samples of chunks, given by path, whose columns are in the given order."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class ChunkSource(RecordSource):
 def _read_chunk(
     path: str, chunk: Chunk, start: int, storage_options: Mapping[str, Any] | None
 ) -> Iterator[bytes | Damaged]:
-    """Yields the samples of a chunk from `start` on; one compressed as a whole is read into memory."""
+    """Yields the samples of a chunk from `start` on; a chunk compressed as a whole is read into memory."""
     count, codec, level = chunk.length, chunk.codec.partition(':')[0], chunk.level
     with reading(path, 'chunk'), open_file(path, storage_options) as stored:
         if codec and codec not in _STREAMS:
@@ -149,11 +149,11 @@ def _read_chunk(
 def _read_frames(
     path: str, file: Any, size: int, count: int, start: int, codec: str
 ) -> Iterator[bytes | Damaged]:
-    """Yields the samples of a chunk of LitData that is compressed some samples at a time.
+    """Yields the samples of a LitData chunk that is compressed in frames of one or several samples.
 
-    It is a head, with the number of samples and of frames; the offsets of samples, and of their end, in what
-    all frames hold; and for each frame the first of its samples, their number, its place, its size, and the
-    size of what it holds.
+    The chunk begins with the numbers of samples and of frames. The offsets of samples and their end follow,
+    in the content of all frames; then for each frame its first sample, its number of samples, its offset,
+    its size, and the size of its content.
     """
     magic, version, _, samples, _, frames = _FRAMES_HEAD.unpack(file.read(_FRAMES_HEAD.size))
     if (magic, version, samples) != (b'LDFZ01\0\0', 1, count):
@@ -198,14 +198,14 @@ def numbers(dtype: str, shape: tuple[int, ...] = ()) -> Column:
 
 
 def split_images(data: bytes) -> list[bytes]:
-    """Returns the files of a list of images: their number, the size of each, 4 bytes each, then the files."""
+    """Splits a list of images into files. It has their number and sizes, 4 bytes each, then the files."""
     (count,) = struct.unpack_from('<I', data)
     ends = itertools.accumulate(struct.unpack_from(f'<{count}I', data, 4), initial=4 + 4 * count)
     return [data[start:end] for start, end in itertools.pairwise(ends)]
 
 
 def split_pixels(data: bytes) -> Any:
-    """Returns the pixels of an image that is stored as PIL has them: width, height, mode, and the bytes."""
+    """Returns the pixels of an image stored as width, height, PIL mode, and the bytes in memory."""
     width, height, length = struct.unpack_from('<3I', data)
     channels = _CHANNELS.get(data[12 : 12 + length])
     if channels is None:

@@ -1,4 +1,4 @@
-"""`bags.convert`: makes a dataset of files, tars, or the data of another library."""
+"""`bags.convert`: imports files, tars, or the data of another library as a dataset."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ __all__ = ['Converted', 'convert']
 
 WORKERS = 4
 MAX_BATCH = 64
-"""Datapoints that are loaded at a time."""
+"""Maximum number of datapoints that are loaded at a time."""
 BATCH_BYTES = 1 << 26
-"""Bytes that are loaded at a time, about."""
+"""Approximate bytes that are loaded at a time."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Converted:
-    """What `convert` made."""
+    """The result of `convert`."""
 
     spec: dict[str, str]
     datapoints: int
-    """Datapoints of the dataset, with those of an earlier run."""
+    """Number of datapoints in the dataset, including those of an earlier run."""
     size: int
-    """Bytes of it."""
+    """Bytes of the dataset."""
     skipped: list[tuple[str, str]]
-    """Files, rows or records, and why; their datapoints were left out."""
+    """Files, rows or records whose datapoints were left out, and the reasons."""
 
 
 def convert(
@@ -66,19 +66,19 @@ def convert(
     storage_options: Mapping[str, Any] | None = None,
     source_options: Mapping[str, Any] | None = None,
 ) -> Converted:
-    """Makes a sharded dataset of other data: folders of media, WebDataset tars, formats of docs/import.md.
+    """Imports other data as a sharded dataset: folders of media, WebDataset tars, formats of docs/import.md.
 
-    Media are stored byte for byte. `open_source` shows beforehand which fields and types the source gives.
-    In a folder, `x.jpg` and `x.txt` are a datapoint with fields `jpg` and `txt`; the field `__key__` holds
-    `x`. A field is optional if some of the datapoints have no file for it. An object of JSON in
-    `metadata.json`, at the top of a folder, becomes the metadata of the dataset: `export` writes it.
+    Media are stored byte for byte. `open_source` shows the fields and types beforehand. In a folder, `x.jpg`
+    and `x.txt` are a datapoint with fields `jpg` and `txt`; the field `__key__` holds `x`. A field is
+    optional if some datapoints have no file for it. A JSON object in `metadata.json`, at the top of a folder,
+    becomes the metadata of the dataset: `export` writes it.
 
     Args:
-        source: A file, a folder, a list or glob of files, or what `open_source` returned.
+        source: A file, a folder, a list or glob of files, or the result of `open_source`.
         directory: The dataset.
         format, layout, spec: As in `open_source`.
-        on_error: 'raise' stops at the first damaged value, 'skip' leaves out its datapoint. Of a damaged tar
-            it takes what is before the damage.
+        on_error: 'raise' stops at the first damaged value, 'skip' leaves out its datapoint. Of a damaged tar,
+            'skip' keeps the datapoints before the damage.
         workers: Threads that read files; 4 unless given.
         compression, checksum, shard_size, shard_length, mode, filesystem, storage_options: As in
             `ShardedDatasetWriter`.
@@ -89,7 +89,7 @@ def convert(
     Raises:
         FileNotFoundError: No source.
         FileExistsError: The directory is not empty.
-        SourceError: A file that is not what its name says. `resume` continues after what came before.
+        SourceError: A file is damaged, or not of the format of its name. `resume` continues there.
         SpecError: An invalid type.
     """
     one_of('on_error', on_error, ('raise', 'skip'))
@@ -146,9 +146,9 @@ def convert(
 
 
 def _metadata(source: Source) -> Metadata | None:
-    """Returns the metadata for the dataset, with facts of fields under their names there.
+    """Returns the metadata for the dataset, with the facts of fields under their new names.
 
-    What was the field `photo` before an export is `photo.jpg` now. A sequence of times is none any more.
+    A field `photo` becomes `photo.jpg` by export and import, and a sequence of times becomes an array.
     """
     types, facts = parse_spec(source.spec), source.metadata.get('fields', {})
     fields = {}
@@ -171,7 +171,7 @@ def _remaining(
     storage: dict[str, Any],
     skipped: list[tuple[str, str]],
 ) -> Iterator[Entry]:
-    """Returns the entries after the last one that was converted; adds those before it that were not."""
+    """Returns the entries after the last converted one; adds earlier, unconverted ones to `skipped`."""
     writer.flush()
     entries = source.entries()
     with open_dataset(writer.directory, **storage) as dataset:
@@ -189,7 +189,7 @@ def _remaining(
 def _load(
     source: Source, entries: Iterator[Any], workers: int
 ) -> Iterator[tuple[str, Mapping[str, Any] | Damaged]]:
-    """Yields the name and the datapoint of each entry in order, or what is wrong with it.
+    """Yields the name and the datapoint of each entry in order, or its error.
 
     A batch of entries is loaded at a time, in threads.
     """
@@ -202,7 +202,7 @@ def _load(
         except SourceError as exc:
             return Damaged(exc)
 
-    length = 1  # More when it is known how large datapoints are.
+    length = 1  # Grows once the size of datapoints is known.
     while batch := list(itertools.islice(entries, length)):
         loaded = map_concurrently(load, batch, max_threads=workers)
         names = ['' if isinstance(entry, Damaged) else source.name(entry) for entry in batch]
@@ -213,7 +213,7 @@ def _load(
 
 
 def _size_of(value: Any) -> int:
-    """Returns about how many bytes a value takes."""
+    """Returns the approximate bytes of a value."""
     if isinstance(value, bytes | str):
         return len(value)
     if isinstance(value, list | tuple):

@@ -27,15 +27,15 @@ from bags.interop.tfds_features import ExampleColumn, read_features
 __all__ = ['open_examples']
 
 SAMPLES = 1000
-"""Records from which types are inferred, unless fewer have this many bytes:"""
+"""Number of records from which types are inferred, unless fewer have this many bytes:"""
 SAMPLE_BYTES = 1 << 25
 _MAX_INFLATED = 1 << 30
 _SPLIT = re.compile(r'.*?-([A-Za-z0-9_]+)\.(?:tfrecord|array_record)[^/]*')
 _TEXT = re.compile(r'[^\x00-\x08\x0b\x0c\x0e-\x1f]*')
 
 Example = dict[tuple[bool, str], list[Sequence[Any]]]
-"""The values of each feature, by its key: those of one list, or of a list for each step, if the first part of
-the key is true. Values are bytes, ints or floats."""
+"""The values of each feature, by key: of one list, or of a list for each step if the first part of the key is
+true. Values are bytes, ints or floats."""
 _MESSAGES = {
     'Bytes': 'value: BYTES*',
     'Floats': 'value: FLOAT*',
@@ -48,13 +48,13 @@ _MESSAGES = {
     'StepsFeatures': 'entries: StepsEntry*',
     'SequenceExample': 'context: Features, steps: StepsFeatures',
 }
-"""Fields in the order of their numbers, as in tensorflow/core/example; `*` for repeated ones."""
+"""Fields in the order of their numbers, as in tensorflow/core/example; `*` marks repeated ones."""
 
 
 def open_examples(
     format: str, files: Mapping[str, int], read: Read, storage_options: Mapping[str, Any] | None
 ) -> Source:
-    """Returns the source of some files: examples, or records of bytes if they are none."""
+    """Returns the source of some files: of examples, or of bytes if the records are not examples."""
     notes: list[str] = []
     folder = next(iter(files), '').rpartition('/')[0] or '.'
     found = read_features(folder, storage_options, notes)
@@ -80,7 +80,7 @@ def open_examples(
 class ExampleSource(RecordSource):
     """Examples in the records of files.
 
-    Their columns come from `looked_at` records; if that is None, they may have other features too.
+    Their columns come from `looked_at` records; if that is None, records may have other features too.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class ExampleSource(RecordSource):
         self._splits: dict[str, str] = {}
 
     def add_splits(self) -> None:
-        """Adds a field `split`, if the files are of several splits."""
+        """Adds a field `split`, if the files belong to several splits."""
         found = {path: match[1] for path in self.files if (match := _SPLIT.fullmatch(path))}
         if len(set(found.values())) > 1 and 'split' not in self.spec:
             self._splits = found
@@ -132,7 +132,7 @@ class ExampleSource(RecordSource):
 
 
 def _value(example: Example, column: ExampleColumn, word: str, name: str) -> Any:
-    """Returns the value of a feature, for a field whose type has this word; None if there is none."""
+    """Returns the value of a feature, for a field whose type has this word; None if it is missing."""
     found = example.get((column.in_steps, column.key))
     if not column.in_steps or found is None:
         return _decoded(found[0], column, word, name) if found else None
@@ -141,7 +141,7 @@ def _value(example: Example, column: ExampleColumn, word: str, name: str) -> Any
 
 
 def _decoded(values: Sequence[Any], column: ExampleColumn, word: str, name: str) -> Any:
-    """Returns the value of a list of bytes, ints or floats: None if an empty one is no value."""
+    """Decodes a list of bytes, ints or floats to a value: None if an empty list means a missing value."""
     dtype = np.dtype(column.dtype or 'V')
     expected = bytes if column.word or column.encoding else float if dtype.kind == 'f' else int
     if values and not isinstance(values[0], expected):
@@ -166,7 +166,7 @@ def _decoded(values: Sequence[Any], column: ExampleColumn, word: str, name: str)
 
 
 def _infer(where: str, records: Iterable[bytes], notes: list[str]) -> tuple[dict[str, ExampleColumn], int]:
-    """Returns the columns of some records, none if they are no examples, and how many it has looked at."""
+    """Returns the columns of some records, none if they are not examples, and the number of records used."""
     seen: dict[tuple[bool, str], list[list[Sequence[Any]]]] = defaultdict(list)
     count = size = 0
     for data in itertools.islice(records, SAMPLES):
@@ -204,7 +204,7 @@ def _infer(where: str, records: Iterable[bytes], notes: list[str]) -> tuple[dict
 
 
 def _column(key: str, found: list[Sequence[Any]], in_steps: bool) -> ExampleColumn:
-    """Returns the column of a feature, by its values in some records, none of which are empty."""
+    """Returns the column of a feature, from its non-empty values in some records."""
     lengths = set(map(len, found))
     if isinstance(found[0][0], bytes):
         word = _word([each for values in found for each in values])
@@ -215,7 +215,7 @@ def _column(key: str, found: list[Sequence[Any]], in_steps: bool) -> ExampleColu
 
 
 def _word(values: list[bytes]) -> str:
-    """Returns the type of bytes by their first bytes: a format of media, text, or bytes."""
+    """Returns the type of byte values: a media format by their first bytes, text, or bytes."""
     formats = set(map(identify, values))
     for word in ('jpeg', 'png', 'webp', 'avif', 'image', 'video', 'audio'):
         if formats <= set(MEDIA_FORMATS[word]):
@@ -230,7 +230,7 @@ def _word(values: list[bytes]) -> str:
 
 
 def _parse_example(data: bytes) -> Example:
-    """Returns the features of a SequenceExample, which an Example is too, without feature lists."""
+    """Parses a SequenceExample; an Example is one without feature lists."""
     try:
         message = _message().FromString(data)
     except Exception as exc:  # google.protobuf.message.DecodeError
@@ -250,7 +250,7 @@ def _values(feature: Any) -> Sequence[Any]:
 
 @functools.cache
 def _message() -> Any:
-    """Returns the class of SequenceExample, in a pool of its own: TensorFlow has its in the common one."""
+    """Returns the class of SequenceExample, in a separate pool: TensorFlow uses the default one."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError as exc:

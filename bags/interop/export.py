@@ -33,16 +33,16 @@ __all__ = ['export']
 
 KEYS = ('utf8', 'int', 'uint', 'i64', 'u64')
 BATCH_BYTES = 1 << 24
-"""Bytes that are read at a time, about."""
+"""Approximate bytes that are read at a time."""
 MAX_BATCH = 64
-"""Datapoints that are read at a time."""
+"""Maximum number of datapoints that are read at a time."""
 MAX_LABELS = 1 << 16
-"""Labels that are compared with keys at a time."""
+"""Number of labels that are compared with keys at a time."""
 
 File = tuple[str, bytes]
-"""What follows the key in the name of a file, and its content."""
+"""The part of a file name after the key, and the content of the file."""
 Sample = tuple[str, list[File], bool]
-"""A key, the files of its datapoint, and whether the key may be the whole name of the only one."""
+"""A key, the files of its datapoint, and whether the key may be the whole name of a single file."""
 
 
 def export(
@@ -57,31 +57,31 @@ def export(
     storage_options: Mapping[str, Any] | None = None,
     key: str | None = None,
 ) -> int:
-    """Writes the datapoints of a dataset as files of media, their records unchanged, or as Parquet files.
+    """Writes the datapoints of a dataset as media files, with unchanged records, or as Parquet files.
 
-    With the format 'lerobot', they become the episodes of a LeRobot dataset of version 3; the names of files
-    below are of the first two formats.
+    With the format 'lerobot', they become the episodes of a LeRobot dataset of version 3. The file names
+    below are those of 'webdataset' and 'files'.
 
     File names are `KEY.FIELD.EXTENSION`: the field `__key__`, or the index of the datapoint; the field; and
     an extension that fits the type, unless the field ends in one. Numbers become text; arrays, and sequences
     of numbers or of `array(…)`, become `.npy`; other sequences `KEY.FIELD.000003.EXTENSION` for each item.
-    Missing values have no file. Metadata are in `metadata.json`, with the types of the fields where the names
-    of files do not tell them; `convert` reads both from there. An export that fails removes what it wrote.
+    Missing values have no file. `metadata.json` has the metadata, and the types of the fields if file names
+    do not tell them; `convert` reads both. An export that fails removes its files.
 
-    Parquet files `000000.parquet`, … have a column for each field, as `Dataset.to_arrow` makes it, with the
-    bytes of pictures, videos and recordings. Their metadata have the types for `convert`, and features for
+    Parquet files `000000.parquet`, … have a column for each field, as in `Dataset.to_arrow`, with the bytes
+    of images, videos and recordings. Their metadata have the types for `convert`, and features for
     `datasets.load_dataset` of Hugging Face.
 
     Args:
         dataset: A reader, a view, or the path of a dataset.
         target: A folder, which must be new or empty: path or URL.
         format: 'webdataset' for tars `000000.tar`, …, 'files' for a folder of files, 'parquet' or 'lerobot'.
-        fields: Which fields; all unless given.
-        shard_size, shard_length: Bytes and datapoints from which on a tar or Parquet file is full.
+        fields: Names of fields; all unless given.
+        shard_size, shard_length: Bytes and datapoints at which a tar or Parquet file is full.
         progress: Show a bar: True, False, or None for on terminals.
         storage_options: As in `bags.open`, for a URL.
-        key: A field of texts or integers that names the files in place of `__key__`, and is no file itself;
-            not for Parquet.
+        key: A field of texts or integers that names the files instead of `__key__`, and is not exported as
+            files; not for Parquet.
 
     Returns:
         The number of files that were written.
@@ -89,10 +89,10 @@ def export(
     Raises:
         FileExistsError: The target is not empty.
         MissingDependencyError: pyarrow, for Parquet, is not installed.
-        SourceError: A key that is no valid file name, or the key of two datapoints (in tars: in a row); for
-            LeRobot, sequences of a datapoint that differ in length.
-        TypeError: A field that LeRobot has no feature for.
-        ValueError: For LeRobot, metadata without a frame rate.
+        SourceError: A key is not a valid file name, or two datapoints have the same key (in tars: two in a
+            row); for LeRobot, sequences of a datapoint differ in length.
+        TypeError: LeRobot has no feature for a field.
+        ValueError: For LeRobot, the metadata has no frame rate.
     """
     if isinstance(dataset, str | os.PathLike):
         with open_with_known_decoders(dataset) as opened:
@@ -139,10 +139,10 @@ def export(
 
 
 def _names_tell(dataset: Dataset, fields: list[str]) -> bool:
-    """Tells whether an import finds the fields again by the names of their files."""
+    """Returns whether an import can tell the fields by the names of their files."""
     others = [name for name in fields if name != WRITTEN_EXTENSIONS]
     if 'label' in others and dataset._types['label'].text == 'utf8' and KEY in dataset._types:
-        # Of class folders: the first part of the key.
+        # The label of class folders is the first part of the key.
         others.remove('label')
         columns = (
             dataset._read(indices, {'label': True, KEY: True}, read_values)
@@ -159,7 +159,7 @@ def _names_tell(dataset: Dataset, fields: list[str]) -> bool:
 def _samples(
     dataset: Dataset, fields: list[str], key_field: str, is_told: bool, advance: Advance
 ) -> Iterator[Sample]:
-    """Yields the files of each datapoint; reports them as written when the next one is asked for."""
+    """Yields the files of each datapoint; reports the previous one as written."""
     names = {name: True for name in (key_field, WRITTEN_EXTENSIONS) if name in dataset._types}
     previous = None
     start, step = 0, 1
@@ -192,7 +192,7 @@ def _samples(
                     "expected a file at least, got none: its values are missing (format='parquet' keeps it)"
                 )
                 raise SourceError(f'datapoint {start + position}', detail)
-            # An original name is added to the key even if the key ends with it.
+            # An original extension is added even if the key ends with it.
             yield key, sorted(files), is_told and len(files) == 1 and not original
             size = sum(len(data) for _, data in files)
             advance(1, size)
@@ -219,7 +219,7 @@ def _column(dataset: Dataset, field: str, indices: Int64s) -> list[list[File]]:
 
 
 def _contents(dataset: Dataset, field: str, indices: Int64s) -> list[Any]:
-    """Returns for each datapoint the content of its file, or a list of them of a sequence."""
+    """Returns the content of the file of each datapoint, or a list of contents for a sequence."""
     kind = dataset._types[field]
     if kind.word in NUMBERS or kind.word == 'array':
         values = dataset._read(indices, {field: True}, read_values)[field]

@@ -1,7 +1,7 @@
-"""How an export names the files of a field, and which field and item an exported file is.
+"""The names of exported files: from a field to file names, and from a file name to the field and item.
 
-Where names do not tell the fields and their types, `metadata.json` has them, as `EXPORT`: the spec, and the
-field that files are named by, if it is one of them.
+If names do not tell the fields and their types, `metadata.json` has them under `EXPORT`: the spec, and the
+field that names the files, if there is one.
 """
 
 from __future__ import annotations
@@ -39,34 +39,34 @@ NUMBERS = ('int', 'uint', 'float', 'bool', 'i64', 'u64')
 
 
 class FileNames(NamedTuple):
-    """What follows the key in the names of the files of a field."""
+    """The part after the key in the names of the files of a field."""
 
     stem: str
     suffix: str = ''
-    """What follows the number of an item."""
+    """The part after the number of an item."""
     is_numbered: bool = False
     """Whether each item has a file."""
     is_media: bool = False
-    """Whether the extension of the format follows, which only the content tells."""
+    """Whether an extension follows that depends on the format of the content."""
 
     @property
     def pattern(self) -> str:
-        """A regular expression with a group of the number."""
+        """A regular expression with a group for the number."""
         number = r'\.([0-9]{6,})' if self.is_numbered else '()'
         media = r'(?:\.[a-z0-9]+)?' if self.is_media else ''
         return re.escape(self.stem or 'data') + number + re.escape(self.suffix) + media
 
 
 def is_one_array(kind: FieldType) -> bool:
-    """Tells whether a sequence becomes one array (n, *shape): of items of a fixed size."""
+    """Returns whether a sequence becomes one array (n, *shape), as its items have a fixed size."""
     return kind.word in NUMBERS or (kind.word == 'array' and bool(kind.args) and '?' not in kind.args)
 
 
 def names_of(field: str, kind: FieldType) -> FileNames:
-    """Returns how the files of a field are named: `photo.jpg`, `frames.000003.jpg`."""
+    """Returns the file names of a field: `photo.jpg`, `frames.000003.jpg`."""
     is_array = kind.sequence and is_one_array(kind)
     name = extension_of(field, 'array' if is_array else kind.word)
-    # Of these, only the content tells the format, unless the field is named after it.
+    # The format of these types depends on the content, unless the field is named after a format.
     named = (kind.word, *PICTURE_TYPES) if kind.word == 'image' else (kind.word,)
     is_media = kind.word in ('image', 'video', 'audio') and type_of(name) not in named
     if not kind.sequence or is_array:
@@ -79,14 +79,14 @@ def names_of(field: str, kind: FieldType) -> FileNames:
 
 
 def names_tell_types(types: Spec, fields: Collection[str]) -> bool:
-    """Tells whether an import finds these fields again by the names of their files, as it made them."""
+    """Returns whether an import can tell these fields by file names, because an import named them."""
     return KEY in types and all(_name_tells(field, types[field], types) for field in fields)
 
 
 def _name_tells(field: str, kind: FieldType, types: Spec) -> bool:
     text = kind.text.removesuffix('?')
     if field == 'image' and text == 'image':
-        return WRITTEN_EXTENSIONS in types  # Made of fields of several formats.
+        return WRITTEN_EXTENSIONS in types  # Merged from fields of several formats.
     extension = extension_of(field, kind.word)
     is_label = field in LABELS and text == 'int(8)'
     return field_of(extension) == field and (is_label or text == type_of(extension))
@@ -96,22 +96,22 @@ class Exported:
     """The fields of an export.
 
     Args:
-        spec: Their types.
-        key: The field that names the files, '' if none does.
+        spec: The types of the fields.
+        key: The field that names the files; '' if there is none.
     """
 
     def __init__(self, spec: Spec, key: str) -> None:
         self.spec, self.key = spec, key
         names = {field: names_of(field, kind) for field, kind in spec.items() if field != key}
-        # `image.txt` is not the picture of a field `image`.
+        # Fields of media last: `image.txt` is not the image of a field `image`.
         self._fields = sorted(names, key=lambda field: names[field].is_media)
         self._pattern = re.compile('|'.join(f'({names[field].pattern})' for field in self._fields))
 
     def find(self, name: str) -> tuple[str, int | None]:
-        """Returns the field and the item of a file, by what follows the key in its name.
+        """Returns the field and the item of a file, given the part of its name after the key.
 
         Raises:
-            ValueError: The file is of no field.
+            ValueError: The file belongs to no field.
         """
         found = self._pattern.fullmatch(name) if self._fields else None
         if found is None:
@@ -121,10 +121,10 @@ class Exported:
 
 
 def read_exported(metadata: Metadata, where: str) -> Exported | None:
-    """Takes the fields of an export out of its metadata; None where the names of files tell them.
+    """Removes the fields of an export from its metadata and returns them; None if file names tell them.
 
     Raises:
-        SourceError: They are damaged.
+        SourceError: The fields are damaged.
     """
     found: Any = metadata.pop(EXPORT, None)
     if found is None:

@@ -1,4 +1,4 @@
-"""File name extensions: the type of files with one, and the one for records of a type."""
+"""File name extensions: from an extension to a type, and from a type to an extension."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = [
 ]
 
 KEY = '__key__'
-"""The field that holds the names of a datapoint's files without their extensions, as in WebDataset."""
+"""The field with the common name of a datapoint's files, without extensions, as in WebDataset."""
 
 WRITTEN_EXTENSIONS = '__extensions__'
-"""The field that holds what follows the key in file names, where an export would write something else:
-`{"txt": "TXT"}`. A dataset without such names does not have it."""
+"""The field with the original extensions of files, if an export would write others: `{"txt": "TXT"}`.
+A dataset without such files does not have it."""
 
 _BY_TYPE = {
     'jpeg': 'jpg jpeg jpe',
@@ -57,7 +57,7 @@ _NOT_IN_NAMES = re.compile(r'[^A-Za-z0-9_.-]')
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Splits a file name into stem and extension, which is in lower case and '' if there is none."""
+    """Splits a file name into stem and extension, which is in lower case, and '' if there is none."""
     stem, dot, extension = name.rpartition('.')
     if not dot or not stem or stem.endswith('/') or not _EXTENSION.fullmatch(extension):
         return name, ''
@@ -79,7 +79,7 @@ def type_of(extension: str) -> str:
 
 
 def one_image_field(datapoints: Iterable[Collection[str]]) -> Callable[[str], str]:
-    """Returns what renames fields to `image`: pictures of several formats, of which no datapoint has two."""
+    """Returns a function that renames the fields of all image formats to `image`, if no datapoint has two."""
     found: set[str] = set()
     for fields in datapoints:
         pictures = {field for field in fields if _TYPES.get(field) in PICTURE_TYPES}
@@ -90,10 +90,10 @@ def one_image_field(datapoints: Iterable[Collection[str]]) -> Callable[[str], st
 
 
 def extension_of(field: str, word: str) -> str:
-    """Returns the extension of files that a field's records become.
+    """Returns the extension of the files of a field.
 
-    The name of the field, if it ends like an extension of its type, else with the usual one added: `jpg` and
-    `seg.png` stay, `photo` of type jpeg becomes `photo.jpg`. Empty for files that had none.
+    It is the name of the field if that ends with an extension of its type, else with the usual extension
+    added: `jpg` and `seg.png` stay, `photo` of type jpeg becomes `photo.jpg`. Empty for files without one.
     """
     if field == '_data':
         return 'data'
@@ -109,9 +109,9 @@ def extension_of(field: str, word: str) -> str:
 
 
 def file_name(key: str, name: str, is_only: bool) -> str:
-    """Returns the name of a file, of which `name` follows the key.
+    """Joins a key and the part after it to a file name.
 
-    If it is the only file of its datapoint, the key may be its whole name.
+    The key of the only file of a datapoint may be its whole name.
     """
     if is_only and key.lower().endswith(f'.{name}'):
         return key
@@ -119,7 +119,7 @@ def file_name(key: str, name: str, is_only: bool) -> str:
 
 
 def written_extensions(key: str, files: Mapping[str, str]) -> dict[str, str]:
-    """Returns by field what follows the key in names of files, where an export would write something else."""
+    """Returns the original extensions of files, by field, if an export would write others."""
     return {
         field: name[len(key) :].removeprefix('.')
         for field, name in files.items()
@@ -128,7 +128,7 @@ def written_extensions(key: str, files: Mapping[str, str]) -> dict[str, str]:
 
 
 def written_extensions_in_tar(extensions: Mapping[str, str]) -> dict[str, str]:
-    """As `written_extensions`, for the extensions by field of files in a tar."""
+    """As `written_extensions`, for files in a tar, given their extensions by field."""
     return {
         field: extension
         for field, extension in extensions.items()
@@ -140,13 +140,13 @@ _DOT = re.compile(r'%((?:25)*)2E')
 
 
 def escape_key(key: str) -> str:
-    """Returns a key for names in tars, where keys end at the first dot of the last part of the path."""
+    """Escapes a key for names in tars, where keys end at the first dot of the last part of the path."""
     folder, slash, base = key.rpartition('/')
     return folder + slash + _DOT.sub(r'%25\g<1>2E', base).replace('.', '%2E')
 
 
 def unescape_key(key: str) -> str:
-    """Returns the key of an escaped one."""
+    """Reverses `escape_key`."""
     folder, slash, base = key.rpartition('/')
     return folder + slash + _DOT.sub(lambda dot: f'%{dot[1][2:]}2E' if dot[1] else '.', base)
 

@@ -1,4 +1,4 @@
-"""Files that can become a dataset: what folders and tars share, their spec, and checks of file contents."""
+"""Sources of files: the common part of folders and tars, their spec, and checks of file contents."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ __all__ = [
 
 
 class Entry(NamedTuple):
-    """The files of a datapoint. What `files` holds is up to the source."""
+    """The files of a datapoint. The values of `files` depend on the source."""
 
     origin: str
     """The folder or tar."""
     key: str
     files: dict[str, Any]
-    """By field; fields without a file are left out."""
+    """The file of each field that has one."""
     columns: dict[str, str]
-    """The text of fields that are columns of a table, or labels."""
+    """The text of each field that is a column of a table, or a label."""
     extensions: dict[str, str]
-    """By field, where an export would write something else."""
+    """The original extension of each field for which an export would write another one."""
 
     @property
     def kind(self) -> Kind:
@@ -61,7 +61,7 @@ Kind = tuple[frozenset[str], frozenset[str], bool]
 class FileSource(Source):
     """Files, each of which becomes a record byte for byte. The field `KEY` holds their names.
 
-    With `exported`, what an export says about its fields, they are these.
+    With `exported`, the fields are those that an export has in its metadata.
     """
 
     def __init__(self, format: str, layout: str, exported: Exported | None = None) -> None:
@@ -73,14 +73,14 @@ class FileSource(Source):
         if exported is not None:
             self.key_field = exported.key
             self.spec = {field: kind.text for field, kind in exported.spec.items()}
-            # Of types of the author's own, the files are the records.
+            # Files of types that the author defined are the records.
             own = {kind.word for kind in exported.spec.values()} - encoders.keys()
             self.encoders = RECORD_ENCODERS | dict.fromkeys(own, lambda value, *_args: value)
         self.rename: Callable[[str], str] = str
-        """Returns the field for files, by the one that is named after their extension."""
+        """Maps the field named after an extension to the field in the dataset."""
 
     def infer(self, kinds: Counter[Kind], types: Mapping[str, str]) -> None:
-        """Sets spec and count, by the number of datapoints of each kind, and types that no name tells."""
+        """Sets spec and count by the number of datapoints of each kind; `types` are types not told by names."""
         self.count = kinds.total()
         if self.layout != 'episodes':
             self.rename = one_image_field(files | columns for files, columns, _ in kinds)
@@ -107,7 +107,7 @@ class FileSource(Source):
         """Returns the value for the file of a field, whose type has this word."""
 
     def load(self, entry: Entry) -> dict[str, Any]:
-        """Returns the datapoint of an entry, its values as they are in the files: bytes, or str."""
+        """Returns the datapoint of an entry, with undecoded values: bytes or str."""
         datapoint: dict[str, Any] = {}
         for field, text in self.spec.items():
             kind = parse_type(text)
@@ -133,14 +133,14 @@ class FileSource(Source):
 
 
 def group_exported(exported: Exported, files: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns the files of a datapoint by field, those of a sequence in order.
+    """Groups the files of a datapoint by field; those of a sequence are in order.
 
     Args:
         exported: The fields.
-        files: What follows the key in the name of each file, and what a source needs to read it.
+        files: The part of each file name after the key, and the value that the source reads the file by.
 
     Raises:
-        ValueError: A file is of no field, there are two of one, or one of an item is missing.
+        ValueError: A file belongs to no field, a field has two files, or the file of an item is missing.
     """
     found: dict[str, dict[int | None, Any]] = {}
     for name, content in files:
@@ -159,7 +159,7 @@ def group_exported(exported: Exported, files: Iterable[tuple[str, Any]]) -> dict
 
 
 def check_columns(name: str, kinds: Iterable[Kind]) -> None:
-    """Raises SourceError for a column of the table `name` that is a field of files too."""
+    """Raises SourceError if a column of the table `name` is also a field of files."""
     files, columns = (set().union(*parts) for parts in list(zip(*kinds, strict=True))[:2] or ((), ()))
     for field in sorted(files & columns):
         raise SourceError(name, f'column {field!r} is a field of the files already')
@@ -170,7 +170,7 @@ MEDIA_FORMATS = {word: (name,) for word, name in FORMATS.items()} | {
     'audio': AUDIO_FORMATS,
     'image': PICTURES,
 }
-"""The formats of files that are records of a type, by its word."""
+"""The file formats of the records of a type, by its word."""
 _NUMBERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(('int', 'uint', 'i64', 'u64'), int),
     'float': float,
@@ -181,7 +181,7 @@ _NUMBERS: dict[str, Callable[[str], Any]] = {
 def checked_value(name: str, word: str, data: Any) -> Any:
     """Returns the value to append for the content of the file `name`, after a check of its structure.
 
-    That is the content itself, bytes or a map. Of types that have no file format, numbers are parsed.
+    It is the content, bytes or a map; for types without a file format, the parsed number.
     """
     try:
         if word in MEDIA_FORMATS:
@@ -205,7 +205,7 @@ def checked_value(name: str, word: str, data: Any) -> Any:
 def read_npy_header(file: Any, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Returns shape, order and dtype of a .npy file of `size` bytes; the elements follow.
 
-    `np.load` allocates what the header says before it looks at the number of bytes.
+    `np.load` allocates the size in the header before it checks the number of bytes.
     """
     is_first = np.lib.format.read_magic(file) == (1, 0)
     read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
@@ -225,7 +225,7 @@ def _array(data: bytes) -> Any:
         elements = memoryview(data)[file.tell() :]
         array = np.frombuffer(elements, dtype)
         return array.reshape(shape[::-1]).T if is_fortran else array.reshape(shape)
-    except Exception as exc:  # Of a damaged header, also errors of Python's parser.
+    except Exception as exc:  # A damaged header also raises errors of Python's parser.
         raise ValueError(f'expected a .npy file: {exc}') from exc
 
 
@@ -240,6 +240,6 @@ def _check_media(word: str, data: Any) -> None:
     found = identify(data)
     check_format(found, MEDIA_FORMATS[word])
     check_whole(data, found)
-    check_end(data, found)  # Of a JPEG, only this looks at it.
+    check_end(data, found)  # The only check of a JPEG.
     if found == 'WAV':
         find_samples(cast(BinaryIO, BufferFile(data)))

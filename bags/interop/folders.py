@@ -1,10 +1,10 @@
-"""A folder of files as a source of datapoints, which are found by the names of the files alone.
+"""A folder of files as a source of datapoints, which are determined by the file names alone.
 
 Layouts:
 
     files      each file is a datapoint
-    stems      files that differ in their extension only: `x.jpg`, `x.txt`, `x.json`
-    classes    as stems, in one folder a class, whose name becomes the field `label`
+    stems      files that differ only in their extension: `x.jpg`, `x.txt`, `x.json`
+    classes    as stems, in a folder for each class, whose name becomes the field `label`
     episodes   each folder is a datapoint; its numbered files are sequences
 
 `metadata.csv` and `metadata.jsonl` add fields to the datapoints of the files they name, except in episodes.
@@ -30,7 +30,7 @@ from bags.validation import one_of
 __all__ = ['FolderSource', 'find_layout', 'group', 'is_file', 'list_files']
 
 STREAMED_BYTES = 1 << 24
-"""Local videos and audio from this size on are copied without being held in memory."""
+"""Local videos and audio of this size or more are copied without loading them into memory."""
 LAYOUTS = ('files', 'stems', 'classes', 'episodes')
 
 Group = tuple[str, dict[str, str | list[str]]]
@@ -60,7 +60,7 @@ def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> l
 
 
 def is_file(path: str, storage_options: Mapping[str, Any] | None = None) -> bool:
-    """Tells whether a path is that of a file."""
+    """Returns whether a path is a file."""
     import fsspec
 
     fs, inside = fsspec.core.url_to_fs(path, **(storage_options or {}))
@@ -95,7 +95,7 @@ class FolderSource(FileSource):
         names = [name for name in names if name not in metadata.tables]
         super().__init__('folder', layout or find_layout(names))
         if self.layout == 'episodes' and metadata.rows:
-            self.layout = 'stems'  # The rows are of single files.
+            self.layout = 'stems'  # The rows describe single files.
         self._groups = group(names, self.layout)
         self._metadata = metadata
         types, fields = dict(metadata.types), set(metadata.types)
@@ -135,7 +135,7 @@ class FolderSource(FileSource):
             if self._has_labels:
                 columns['label'] = key.partition('/')[0]
             names = {field: file for field, file in files.items() if isinstance(file, str)}
-            # An export gives the files of episodes other names anyway.
+            # An export always gives the files of episodes other names.
             extensions = {} if self.layout == 'episodes' else written_extensions(key, names)
             yield Entry(self.root, key, files, columns, extensions)
 
@@ -164,10 +164,10 @@ class FolderSource(FileSource):
 
 
 def find_layout(names: list[str]) -> str:
-    """Returns the layout that fits the files of a folder, by their paths in it.
+    """Returns the layout of the files of a folder, given their paths in it.
 
-    Folders of numbered files are episodes if the folders are numbered too, by number alone or as `ep_12`, and
-    classes otherwise.
+    Folders of numbered files are episodes if the names of the folders are numbers or end with one (`ep_12`),
+    and classes otherwise.
     """
     folders = {name.partition('/')[0] for name in names if '/' in name}
     if len(folders) > 1 and all('/' in name for name in names):
@@ -204,7 +204,7 @@ def group(names: Iterable[str], layout: str) -> list[Group]:
 
 
 def _split_numbered(name: str) -> tuple[str, str, str]:
-    """Splits a file name into what is before its number, the number, and the extension."""
+    """Splits a file name into the part before its number, the number, and the extension."""
     stem, extension = split_name(name)
     found = _NUMBERED.fullmatch(stem)
     return (found[1], found[2], extension) if found else (stem, '', extension)
@@ -235,7 +235,7 @@ def _episodes(names: list[str]) -> list[Group]:
 
 
 def _fields(kinds: set[tuple[str, str, bool]]) -> dict[tuple[str, str, bool], str]:
-    """Names the fields of episodes by the subfolder, by what is before the number, or by the extension."""
+    """Names the fields of episodes after the subfolder, the part before the number, or the extension."""
     names = {}
     for prefix, extension, numbered in kinds:
         folder, _, rest = prefix.strip('/').rpartition('/')

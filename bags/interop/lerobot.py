@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 __all__ = ['write_lerobot']
 
 FILES = 1000
-"""In a folder."""
+"""Number of files in a folder."""
 TOLERANCE = 1e-4
-"""Seconds by which LeRobot lets a frame be late."""
+"""Seconds by which a frame may be late in LeRobot."""
 COUNTERS = ('frame_index', 'episode_index', 'index', 'task_index')
 TASKS = ('task_index', 'task', 'tasks')
-"""Fields of tasks; the first of them that there is tells the task of each frame, the first by its classes."""
+"""Fields of tasks. The first that exists gives the task of each frame; `task_index` by its classes."""
 DATA_PATH = 'data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
 VIDEO_PATH = 'videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4'
 QUANTILES = {0.01: 'q01', 0.5: 'q50', 0.99: 'q99'}
 DEPTH = {'is_depth_map': True, 'depth_unit': 'mm', 'video.depth_min': 0.0, 'video.depth_max': 4.095,
          'video.shift': 0.0, 'video.use_log': False}  # fmt: skip
-"""Of grey of 12 bits: LeRobot returns the stored values, as millimetres."""
+"""Facts of grey videos of 12 bits, with which LeRobot returns the stored values as millimetres."""
 MAX_DEPTH_BITS = 12
 PIXELS = ['height', 'width', 'channels']
 
@@ -61,7 +61,7 @@ def write_lerobot(target: Target, dataset: Dataset, names: list[str], advance: A
 
 
 def _feature(name: str, dataset: Dataset) -> dict[str, Any]:
-    """Returns the feature of a field; the shape of pictures is found out later."""
+    """Returns the feature of a field; the shape of images is added later."""
     kind = dataset._types[name]
     fixed = fixed_dtype(kind.word, kind.args, decoders)
     feature: dict[str, Any] = {'names': dataset.metadata.get('fields', {}).get(name, {}).get('names')}
@@ -81,7 +81,7 @@ def _feature(name: str, dataset: Dataset) -> dict[str, Any]:
 
 
 class _Writer:
-    """Writes the files of episodes, then those that describe them."""
+    """Writes the files of episodes, then the files that describe them."""
 
     def __init__(self, target: Target, dataset: Dataset, names: list[str]) -> None:
         self._target, self._dataset = target, dataset
@@ -102,7 +102,7 @@ class _Writer:
         self._frames = 0
 
     def add(self, index: int) -> int:
-        """Writes an episode; returns its bytes, about."""
+        """Writes an episode; returns its approximate bytes."""
         where, size = f'datapoint {index}', 0
         facts: dict[str, Any] = {}
         lengths: dict[str, int] = {}
@@ -139,7 +139,7 @@ class _Writer:
         return size + int(table.nbytes)
 
     def _tasks_of(self, where: str, values: Mapping[str, Any], count: int) -> list[str]:
-        """Returns the task of each frame, from the field that there is."""
+        """Returns the task of each frame, from the first of the fields in `TASKS`."""
         tasks: list[Any] = values[self._task_field].to_pylist() if self._task_field else ['']
         if self._task_field == 'task_index':
             tasks = [self._classes.get(number) for number in tasks]
@@ -151,10 +151,10 @@ class _Writer:
         return tasks
 
     def _add_video(self, where: str, name: str, index: int, record: bytes) -> tuple[Any, float]:
-        """Writes the video of an episode: the record, or a copy of its packets if that is no MP4.
+        """Writes the video of an episode: the record, or a copy of its packets if the record is not an MP4.
 
         Returns:
-            The seconds at which its frames are shown, and at which the last one ends.
+            The presentation times of its frames in seconds, and the end of the last one.
         """
         try:
             if identify(record) != 'MP4':
@@ -216,7 +216,7 @@ class _Writer:
         import pyarrow as pa
 
         tasks = pa.table({'task_index': list(self._tasks.values()), 'task': list(self._tasks)})
-        # LeRobot looks tasks up in the index that pandas makes of the column.
+        # LeRobot looks tasks up in the index that pandas creates from the column.
         columns = [
             {'name': name, 'field_name': name, 'pandas_type': kind, 'numpy_type': dtype, 'metadata': None}
             for name, kind, dtype in (('task_index', 'int64', 'int64'), ('task', 'unicode', 'object'))
@@ -238,11 +238,11 @@ class _Writer:
         self._target.write('meta/stats.json', json.dumps(self._statistics(), indent=4).encode())
 
     def _statistics(self) -> dict[str, Any]:
-        """Returns the statistics of features as LeRobot has them: of cameras by channel, from 0 to 1."""
+        """Returns the statistics of features in LeRobot's form: by channel for cameras, from 0 to 1."""
         found: dict[str, Any] = {}
         names = []
         for name, feature in self._features.items():
-            if feature.get('info', {}).get('is_depth_map'):  # In its unit.
+            if feature.get('info', {}).get('is_depth_map'):  # Statistics are in the unit of depth.
                 found |= {name: kept} if (kept := self._about.get(name, {}).get('stats')) else {}
             elif feature['dtype'] != 'string':
                 names.append(name)
@@ -264,7 +264,7 @@ class _Writer:
 
 
 def _place(number: int) -> dict[str, Any]:
-    """Returns the folder and the number in it of a file."""
+    """Returns the folder of a file and its number in the folder."""
     return {'chunk_index': number // FILES, 'file_index': number % FILES}
 
 

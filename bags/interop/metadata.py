@@ -1,7 +1,7 @@
 """Tables beside media files: `metadata.csv` and `metadata.jsonl`, whose column `file_name` names the files.
 
 The other columns are fields of the datapoints of these files, as in ImageFolder of Hugging Face's datasets. A
-file of such a name without that column is a file like others.
+file with such a name but without that column is an ordinary file.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ FILE_NAME = 'file_name'
 
 INTEGER = re.compile(r'0|-?[1-9][0-9]{0,17}')
 _FLOAT = re.compile(r'[+-]?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?')
-"""Numbers that lose no digits: `007` and identifiers of 20 digits are texts."""
+"""Numbers that a float holds without loss: `007` and identifiers of 20 digits are texts."""
 
 
 class Metadata:
     """The rows of all tables of a folder."""
 
     def __init__(self) -> None:
-        self.tables: list[str] = []  # Their paths in the folder.
+        self.tables: list[str] = []  # Paths of the tables in the folder.
         self.rows: dict[str, dict[str, Any]] = {}
-        """By the path of a file, the text of each field that has a value."""
+        """The text of each field that has a value, by the path of the file."""
         self.types: dict[str, str] = {}
 
 
 def read_metadata(root: str, names: Iterable[str], read: Callable[[str], bytes]) -> Metadata:
-    """Reads the tables among the files of a folder, given by their paths in it."""
+    """Reads the tables among the files of a folder, given their paths in it."""
     found, values = Metadata(), dict[str, list[Any]]()
     known = set(names)
     for table in sorted(name for name in known if posixpath.basename(name) in NAMES):

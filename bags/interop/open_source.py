@@ -1,4 +1,4 @@
-"""`open_source`: finds out what the format of a source is, and opens it."""
+"""`open_source`: detects the format of a source, and opens it."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ SourcePath = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 class Format(NamedTuple):
-    """A format that a library reads."""
+    """A format, and the library that reads it."""
 
     module: str
-    """In `bags.interop.sources`. Its `open_source(paths, storage_options)` returns the source of some files,
-    or of the folder that has the marker."""
+    """The module in `bags.interop.sources`. Its `open_source(paths, storage_options)` opens files, or a
+    folder with the marker."""
     files: tuple[str, ...]
-    """Patterns of the names of its files, in lower case."""
+    """Patterns of file names, in lower case."""
     marker: str | None = None
-    """A file by which a folder is known, by its path in it.
+    """Path of the file that identifies a folder of this format.
 
-    Without one, a folder has this format if it has no other files.
+    Without a marker, a folder has this format if all its files match.
     """
     packages: tuple[str, ...] = ()
     extra: str = ''
-    """Which installs them."""
+    """The extra that installs the packages."""
 
 
 FORMATS: dict[str, Format] = {
@@ -68,12 +68,12 @@ FORMATS: dict[str, Format] = {
     ),
     'mcap': Format('mcap', ('*.mcap', '*.db3', '*.bag', 'metadata.yaml'), None, ('rosbags',), 'mcap'),
 }
-"""By name, in the order in which they are tried."""
+"""Formats by name, in the order in which they are tried."""
 _BESIDE = ('readme*', 'license*', '*.md', '_success', 'features.json', 'dataset_info.json', '*.labels.txt')
-"""Files that are left out beside those of a format."""
+"""Files that may lie beside those of a format, and are left out."""
 _RANGE = re.compile(r'\{(\d+)\.\.(\d+)\}')
 MAX_FILES = 1_000_000
-"""Of a range."""
+"""Maximum number of files in a range."""
 
 
 def open_source(
@@ -85,20 +85,19 @@ def open_source(
     storage_options: Mapping[str, Any] | None = None,
     on_error: Literal['raise', 'skip'] = 'raise',
 ) -> Source:
-    """Returns what other data would be as a dataset; no value is read yet.
+    """Opens data in another format as the source of a dataset, without reading values.
 
     Args:
         source: A file, a folder, or a list, glob or range of files (`train-{000..099}.tar`); path or URL.
-        format: Name of the format, one of those in docs/import.md; by default what fits the names of files.
-        layout: Of a folder of media: 'files', 'stems', 'classes' or 'episodes'; by default what fits its
-            names.
+        format: Name of a format in docs/import.md; detected by the names of files unless given.
+        layout: Layout of a folder of media: 'files', 'stems', 'classes' or 'episodes'; detected unless given.
         spec: Changes to the spec: a type by field, or None to leave a field out.
         storage_options: As in `bags.open`, for a URL.
-        on_error: 'raise' refuses damaged files, 'skip' leaves them out; of a tar it takes what is before the
-            damage.
+        on_error: 'raise' refuses damaged files, 'skip' leaves them out, but keeps the datapoints of a tar
+            before the damage.
 
     Raises:
-        FileNotFoundError: Nothing is there.
+        FileNotFoundError: The source does not exist.
         MissingDependencyError: The library that reads the format is not installed.
         SourceError: An unknown format, files that cannot be grouped into datapoints, or damage.
         SpecError: A type for a field that does not exist.
@@ -120,7 +119,7 @@ def open_source(
 
 
 def _expand_range(path: str) -> list[str]:
-    """Returns the paths of a range of numbers, as WebDataset writes them: `train-{000..099}.tar`."""
+    """Expands a range of numbers in the notation of WebDataset: `train-{000..099}.tar`."""
     if (found := _RANGE.search(path)) is None:
         return [path]
     first, last = found.groups()
@@ -135,7 +134,7 @@ def _open(
     paths: list[str], format: str | None, layout: str | None, storage_options: Mapping[str, Any] | None
 ) -> Source:
     if any(letter in path for path in paths for letter in '*?[') and not any('@' in path for path in paths):
-        # Where there is an @, the rest is for bagz to expand.
+        # Paths with an @ are expanded by `bags.bag.Reader`.
         if not (found := list_paths(paths, storage_options)):
             raise FileNotFoundError(errno.ENOENT, 'no files to import', ', '.join(paths))
         paths = found
@@ -182,7 +181,7 @@ def _fits(format: str, name: str) -> bool:
 
 
 def _format_of(names: list[str], paths: list[str]) -> str:
-    """Returns the format of a source by its paths, or by the files in the folder that it is."""
+    """Returns the format of a source by its paths, or by the files in its folder."""
     own = [name for name in names if not any(fnmatch.fnmatchcase(name.lower(), each) for each in _BESIDE)]
     for format, (_, _, marker, *_) in FORMATS.items():
         if marker is None:
@@ -197,7 +196,7 @@ def _format_of(names: list[str], paths: list[str]) -> str:
 
 
 def _read_metadata(path: str, storage_options: Mapping[str, Any] | None) -> Metadata | None:
-    """Returns the content of metadata.json; None if that is no object of JSON, and so a file like others."""
+    """Returns the content of metadata.json; None if it is not a JSON object, and so an ordinary file."""
     with open_file(path, storage_options) as file:
         content = file.read(MAX_METADATA_BYTES + 1)
     try:

@@ -1,4 +1,4 @@
-"""Parquet files with the features of Hugging Face's datasets: the types these stand for, and their writer."""
+"""Parquet files with the features of Hugging Face's datasets: conversion of types, and writing."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 __all__ = ['read_features', 'type_of_feature', 'write_parquet']
 
 KEY = b'huggingface'
-"""In the metadata of an Arrow schema."""
+"""Key in the metadata of an Arrow schema."""
 ROW_GROUP_BYTES = 1 << 25
-"""Bytes of a row group, about."""
+"""Approximate bytes of a row group."""
 PAGE_BYTES = 1 << 20
 _MEDIA = {'Image': 'image', 'Audio': 'audio', 'Video': 'video'}
 _SEQUENCES = ('List', 'LargeList', 'Sequence')
 _NAMES = {'halffloat': 'float16', 'float': 'float32', 'double': 'float64', 'date32[day]': 'date32'}
-"""Of Arrow's types, where these features have others."""
+"""Names of Arrow types that differ in features."""
 
 
 def read_features(schema: pa.Schema) -> dict[str, Any]:
-    """Returns the features by column that the metadata of a schema has; none if there are none."""
+    """Returns the features in the metadata of a schema, by column; empty if there are none."""
     try:
         features = json.loads((schema.metadata or {})[KEY])['info']['features']
     except (KeyError, TypeError, ValueError, RecursionError):
@@ -42,9 +42,9 @@ def read_features(schema: pa.Schema) -> dict[str, Any]:
 
 
 def type_of_feature(feature: Any, type: pa.DataType) -> tuple[str, list[str] | None]:
-    """Returns the type of field for a column, by its feature if it has one, and the names of its classes."""
+    """Returns the field type for a column, by its feature if it has one, and the names of its classes."""
     pa = import_pyarrow()
-    if isinstance(feature, list) and len(feature) == 1:  # As written before version 4.
+    if isinstance(feature, list) and len(feature) == 1:  # The form before version 4.
         feature = {'_type': 'List', 'feature': feature[0]}
     kind = feature.get('_type') if isinstance(feature, dict) else None
     if not isinstance(kind, str):
@@ -65,9 +65,9 @@ def type_of_feature(feature: Any, type: pa.DataType) -> tuple[str, list[str] | N
 
 
 def _array_type(shape: Any, type: pa.DataType) -> str | None:
-    """Returns the type of an `Array2D` and others; None if its shape is none, or not that of the column."""
+    """Returns the type of `Array2D` and others; None if the shape is invalid, or not that of the column."""
     lengths: list[int] = []
-    type = getattr(type, 'storage_type', type)  # Of the extension type, where `datasets` is imported.
+    type = getattr(type, 'storage_type', type)  # Extension type, if `datasets` is imported.
     for length in shape if isinstance(shape, list) else [0]:
         is_length = (
             length is None if isinstance(length, bool | None) else isinstance(length, int) and length > 0
@@ -88,7 +88,7 @@ def write_parquet(
     shard_length: int | None,
     advance: Advance,
 ) -> int:
-    """Writes files 000000.parquet, … of some fields; returns how many there are."""
+    """Writes files 000000.parquet, … of some fields; returns their number."""
     pa = import_pyarrow()
     import pyarrow.parquet as pq
 
@@ -99,12 +99,12 @@ def write_parquet(
         pa.RecordBatch.from_arrays(list(map(_as_stored, batch.columns, schema.types)), schema=schema)
         for batch in reader
     )
-    # Bytes of media are neither repeated nor compressible.
+    # Media bytes do not repeat and do not compress.
     plain = [name for name in fields if types[name].word not in MEDIA]
     count, batch = 0, next(batches, None)
     while batch is not None or not count:
         rows = 0
-        # Readers hold a page, which by default has 1024 rows at least.
+        # Readers hold a whole page, which by default has at least 1024 rows.
         mean = 1 if batch is None else batch.nbytes // batch.num_rows
         page = max(1, min(1024, PAGE_BYTES // max(1, mean)))
         with (
@@ -135,9 +135,9 @@ def write_parquet(
 
 
 def _with_features(schema: pa.Schema, types: Spec, metadata: Metadata) -> pa.Schema:
-    """Returns the schema of columns as the library datasets stores them, with their features as metadata.
+    """Returns the schema that the library datasets would store, with the features as metadata.
 
-    The `classes` of a field in the metadata make it a `ClassLabel`. A feature is used only where the library
+    The `classes` of a field in the metadata make it a `ClassLabel`. A feature is used only if the library
     would have written the same Arrow type.
     """
     pa = import_pyarrow()
@@ -160,7 +160,7 @@ def _with_features(schema: pa.Schema, types: Spec, metadata: Metadata) -> pa.Sch
 
 
 def _as_stored(column: pa.Array, type: pa.DataType) -> pa.Array:
-    """Returns a column as the library datasets stores it: media as structs of bytes and path."""
+    """Converts a column to the form of the library datasets: media become structs of bytes and path."""
     pa = import_pyarrow()
     if (
         pa.types.is_list(type)
@@ -176,7 +176,7 @@ def _as_stored(column: pa.Array, type: pa.DataType) -> pa.Array:
 
 
 def _feature_of(kind: FieldType, type: pa.DataType, classes: Any) -> tuple[dict[str, Any], pa.DataType]:
-    """Returns the feature of a value, or of an item, and the Arrow type that it is stored as."""
+    """Returns the feature of a value, or of an item, and the Arrow type to store it as."""
     pa = import_pyarrow()
     if kind.word in MEDIA:
         is_picture = kind.word in (*PICTURE_TYPES, 'jpg')
@@ -195,7 +195,7 @@ def _feature_of(kind: FieldType, type: pa.DataType, classes: Any) -> tuple[dict[
 
 
 def _array_shape(kind: FieldType) -> tuple[int, ...] | None:
-    """Returns the shape of arrays of which there is a feature, `Array2D` and others; None for other types."""
+    """Returns the shape of arrays with a feature (`Array2D` and others); None for other types."""
     found = shape_of(kind)
     if found is None or kind.sequence or found[0].kind not in 'biuf' or not 2 <= len(found[1]) <= 5:
         return None

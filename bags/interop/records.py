@@ -1,4 +1,4 @@
-"""Sources of records in files, which are read from the first to the last: TFRecord, bagz, MDS and others."""
+"""Sources of records in files, read in order: TFRecord, bagz, MDS and others."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ __all__ = [
 ]
 
 FIELD = 'record'
-"""The field of records whose structure nothing tells."""
+"""The field for records of unknown structure."""
 MAX_JSON_BYTES = 1 << 28
 
 Read = Callable[[str, int, int], Iterator[bytes | Damaged]]
-"""Yields the records of a file from one to another, in one thread. It raises SourceError if no further record
+"""Yields the records of a file from a start to a stop, in one thread. Raises SourceError if no further record
 can be read."""
 T = TypeVar('T')
 
@@ -44,12 +44,12 @@ class Record(NamedTuple):
 
     path: str
     number: int
-    """Of the record in the file, from 0."""
+    """Number of the record in the file, from 0."""
     data: bytes
 
 
 class RecordSource(Source):
-    """The records of files, whose number is given for each; each record becomes a datapoint."""
+    """The records of files, given with the number of records in each; a record becomes a datapoint."""
 
     def __init__(self, format: str, spec: dict[str, str], files: Mapping[str, int], read: Read) -> None:
         super().__init__(format, spec, sum(files.values()))
@@ -85,13 +85,13 @@ class RecordSource(Source):
 
     @abc.abstractmethod
     def decode(self, entry: Record, data: bytes) -> Mapping[str, Any]:
-        """Returns the datapoint of a record, or raises ValueError, to which `load` adds file and record."""
+        """Returns the datapoint of a record. `load` adds file and record to a ValueError."""
 
 
 class Bytes(RecordSource):
-    """Records that become a field `record` byte for byte, of the type that the user names: bytes by default.
+    """Records that become a field `record` byte for byte, of the type given by the user; bytes by default.
 
-    Each record is checked to be of that type: the structure of media, all else by decoding it.
+    Each record is checked against the type: media by their structure, others by decoding.
     """
 
     def __init__(self, format: str, files: Mapping[str, int], read: Read) -> None:
@@ -116,12 +116,12 @@ class Bytes(RecordSource):
 def read_blocks(
     path: str, format: str, indices: range, size: int, read: Callable[[range], Iterable[bytes]]
 ) -> Iterator[bytes | Damaged]:
-    """Yields records that are read `size` at a time, and one by one where that fails."""
+    """Yields records, read `size` at a time, and one at a time after an error."""
     for start in range(indices.start, indices.stop, size):
         block = range(start, min(start + size, indices.stop))
         try:
             yield from list(read(block))
-        except Exception:  # Of a damaged file, libraries raise many.
+        except Exception:  # Libraries raise many errors for damaged files.
             for index in block:
                 try:
                     with reading(f'{path}, record {index}', format):
@@ -132,7 +132,7 @@ def read_blocks(
 
 
 def open_file(path: str, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:
-    """Opens a file or URL to read; a local file as `open` does, which is faster than through fsspec."""
+    """Opens a file or URL to read; local files with `open`, which is faster than fsspec."""
     import fsspec
 
     fs, inner = fsspec.core.url_to_fs(path, **(storage_options or {}))
@@ -143,7 +143,7 @@ def open_file(path: str, storage_options: Mapping[str, Any] | None = None) -> Bi
 
 
 def size_of(path: str, storage_options: Mapping[str, Any] | None = None) -> int | None:
-    """Returns the bytes of a file, or None if there is none."""
+    """Returns the size of a file in bytes, or None if it does not exist."""
     import fsspec
 
     fs, inner = fsspec.core.url_to_fs(path, **(storage_options or {}))
@@ -154,13 +154,13 @@ def size_of(path: str, storage_options: Mapping[str, Any] | None = None) -> int 
 
 
 def read_json(path: str, parse: Callable[[Any], T], storage_options: Mapping[str, Any] | None = None) -> T:
-    """Returns what `parse` makes of an object in a file of JSON; SourceError if it cannot."""
+    """Returns the result of `parse` for the JSON object in a file; raises SourceError if parsing fails."""
     with open_file(path, storage_options) as file:
         content = file.read(MAX_JSON_BYTES + 1)
     try:
         if len(content) > MAX_JSON_BYTES:
             raise ValueError(f'expected at most {MAX_JSON_BYTES} bytes')
-        found = json.loads(content, parse_constant=lambda _: None)  # Metadata have no NaN.
+        found = json.loads(content, parse_constant=lambda _: None)  # Metadata cannot hold NaN.
         if not isinstance(found, dict):
             raise ValueError(f'expected an object, got {found!r:.80}')
         return parse(found)
@@ -169,7 +169,7 @@ def read_json(path: str, parse: Callable[[Any], T], storage_options: Mapping[str
 
 
 def path_beside(folder: str, name: Any) -> str:
-    """Returns the path of a file in a folder that an index there names; ValueError for one elsewhere."""
+    """Returns the path of a file that an index names; raises ValueError for one outside the folder."""
     if not isinstance(name, str) or set(name) & set('/\\\0') or name in ('', '.', '..'):
         raise ValueError(f'expected the name of a file beside it, got {name!r}')
     return f'{folder}/{name}'
@@ -180,7 +180,7 @@ def _detail(exc: Exception) -> str:
 
 
 def array_from(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
-    """Returns the array of some bytes, or a scalar of Python if it has no dimension."""
+    """Converts bytes to an array, or to a Python scalar if the shape is ()."""
     fixed = abs(int(np.prod(shape, dtype=object))) * dtype.itemsize
     if len(data) != fixed and not (-1 in shape and fixed and len(data) % fixed == 0):
         expected = str(shape).replace('-1', '?')

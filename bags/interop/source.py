@@ -1,4 +1,4 @@
-"""The base of everything that `bags.convert` reads: what it asks of a source, and names of fields."""
+"""Base of the sources that `bags.convert` reads, and the naming of fields."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 RECORD_ENCODERS = dict.fromkeys(('json', 'msgpack', 'tree'), lambda value, *_args: bytes(value))
-"""Encoders of values that are records already: encoding again would change spaces or the order of keys."""
+"""Encoders for values that are already records: encoding again could change spaces or the order of keys."""
 
 _NOT_IN_NAMES = re.compile(r'[^A-Za-z0-9_.-]+')
 
 
 class Damaged(NamedTuple):
-    """Datapoints in a row of a source that cannot be read."""
+    """Consecutive datapoints of a source that cannot be read."""
 
     error: SourceError
     length: int = 1
@@ -41,8 +41,8 @@ class Damaged(NamedTuple):
 class Source(abc.ABC):
     """Data of another format that can become a dataset.
 
-    A subclass sets the attributes when it is made, so that they can be shown and changed before a value is
-    read. Each format has one, in `bags.interop.sources`, over a library that reads the format.
+    Each format has a subclass in `bags.interop.sources`, over a library that reads the format. The
+    constructor sets the attributes, so that they can be shown and changed before values are read.
     """
 
     format: str
@@ -54,16 +54,16 @@ class Source(abc.ABC):
     metadata: Metadata
     """Metadata of the dataset: names of classes, rates, units."""
     notes: list[str]
-    """What the import changes, a sentence each: fields that are renamed, types that are replaced."""
+    """Sentences about changes by the import, such as renamed fields and replaced types."""
     damaged: list[tuple[str, str]]
-    """Files that are left out because they are damaged, and why; `open_source` raises for the first unless it
-    is to skip them."""
+    """Damaged files, which are left out, and the reasons. Without `on_error='skip'`, `open_source` raises for
+    the first."""
     loads_in_threads: bool = True
-    """Whether `load` takes long, so that several threads are worth their start."""
+    """Whether `load` takes long enough for several threads to pay off."""
     records: Sequence[Any] = ()
-    """What `load` needs for each datapoint, if it is known beforehand."""
+    """The argument of `load` for each datapoint, if known beforehand."""
     encoders: Mapping[str, Callable[..., Any]]
-    """Encoders by type in place of those of bags, for values that are records already."""
+    """Encoders by type that replace those of bags, for values that are already records."""
 
     def __init__(self, format: str, spec: dict[str, str], count: int) -> None:
         self.format = format
@@ -75,9 +75,9 @@ class Source(abc.ABC):
         self.encoders = {}
 
     def entries(self, start: int = 0) -> Iterator[Any]:
-        """Yields what `load` needs for each datapoint, from the datapoint `start` on, in one thread.
+        """Yields the argument of `load` for each datapoint, from the datapoint `start` on, in one thread.
 
-        In place of datapoints that cannot be read, it yields a `Damaged`.
+        Yields a `Damaged` for datapoints that cannot be read.
         """
         return iter(self.records[start:])
 
@@ -86,16 +86,16 @@ class Source(abc.ABC):
         """Returns a datapoint; several threads call this.
 
         Raises:
-            SourceError: A value that is damaged, or not of the type of its field.
+            SourceError: A value is damaged, or not of the type of its field.
         """
 
     def name(self, entry: Any) -> str:
-        """Returns the file and the record of an entry, for errors."""
+        """Returns the file and the record of an entry, for error messages."""
         return str(entry)
 
 
 def list_paths(paths: Iterable[str], storage_options: Mapping[str, Any] | None = None) -> list[str]:
-    """Returns paths and URLs, globs of them replaced by what they match, in sorted order."""
+    """Expands globs in paths and URLs; returns sorted paths."""
     import fsspec
 
     files: list[str] = []
@@ -108,7 +108,7 @@ def list_paths(paths: Iterable[str], storage_options: Mapping[str, Any] | None =
 
 
 class Collecting:
-    """A block whose SourceError is added to a list of damaged files; what follows the block is done."""
+    """A context that adds a SourceError to a list of damaged files instead of raising it."""
 
     def __init__(self, damaged: list[tuple[str, str]]) -> None:
         self._damaged = damaged
@@ -124,18 +124,18 @@ class Collecting:
 
 @contextmanager
 def reading(path: str, format: str) -> Iterator[None]:
-    """Converts the errors of a library that reads a file to a SourceError."""
+    """Converts errors of the library that reads a file to a SourceError."""
     try:
         yield
     except (SourceError, FileNotFoundError, MissingDependencyError):
         raise
-    except Exception as exc:  # Of a damaged file, libraries raise also KeyError, RuntimeError, MemoryError, …
+    except Exception as exc:  # Libraries raise KeyError, RuntimeError, MemoryError and others.
         detail = exc.detail if isinstance(exc, CorruptError) else str(exc) or type(exc).__name__
         raise SourceError(path, f'cannot be read as {format}: {detail}') from exc
 
 
 def type_of_numbers(dtype: np.dtype[Any], shape: Sequence[int] = ()) -> str:
-    """Returns the type of a field of numbers, or of arrays with a shape; -1 is a length that varies."""
+    """Returns the field type of numbers, or of arrays with a shape; -1 is a length that varies."""
     word = {'b': 'bool', 'i': 'int', 'u': 'uint', 'f': 'float'}.get(dtype.kind)
     if word and not shape and dtype.itemsize <= 8:
         return word if word == 'bool' else f'{word}({dtype.itemsize})'
@@ -143,9 +143,9 @@ def type_of_numbers(dtype: np.dtype[Any], shape: Sequence[int] = ()) -> str:
 
 
 def name_fields(names: Iterable[str], notes: list[str]) -> dict[str, str]:
-    """Returns the names of fields by the names in a source: letters, digits and `_.-`, each once.
+    """Maps names in a source to unique field names of letters, digits and `_.-`.
 
-    A slash becomes a dot. The notes get a sentence for each that is renamed.
+    A slash becomes a dot. A sentence for each renamed field is added to the notes.
     """
     fields: dict[str, str] = {}
     taken: set[str] = set()

@@ -13,10 +13,10 @@ __all__ = ['Target']
 
 
 class Target:
-    """A new or empty folder, path or URL; files that were written to it are removed if its block fails.
+    """A new or empty folder, path or URL. If its `with` block fails, the files written to it are removed.
 
     Raises:
-        FileExistsError: It is not empty.
+        FileExistsError: The folder is not empty.
     """
 
     def __init__(self, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None) -> None:
@@ -29,10 +29,10 @@ class Target:
         self._fs.makedirs(self._root, exist_ok=True)
         self._folders = {''}
         self.files: set[str] = set()
-        """Paths in the folder."""
+        """Paths of written files in the folder."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Writes a file, whose path in the folder is `name`."""
+        """Writes a file with the path `name` in the folder."""
         folder = posixpath.dirname(name)
         if folder not in self._folders:
             self._fs.makedirs(posixpath.join(self._root, folder), exist_ok=True)
@@ -42,7 +42,7 @@ class Target:
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[Any]:
-        """Opens a file to write, which gets its name when it is complete."""
+        """Opens a file to write, which gets its name once it is complete."""
         path = posixpath.join(self._root, name)
         self.files |= {name, f'{name}.new'}
         with self._fs.open(f'{path}.new', 'wb') as file:

@@ -23,20 +23,20 @@ class ExampleColumn(NamedTuple):
     """A feature of `tf.train.Example`, or of each step of a `SequenceExample`."""
 
     key: str
-    """In the example."""
+    """Key of the feature in the example."""
     word: str = ''
     """The type of a bytes value: utf8, bytes, jpeg, …; empty for numbers."""
     dtype: str = ''
-    """Of numbers."""
+    """Dtype of numbers."""
     shape: tuple[int, ...] = ()
-    """Of a value; -1 is a length that varies."""
+    """Shape of a value; -1 is a length that varies."""
     is_sequence: bool = False
     encoding: str = ''
-    """Of numbers: 'bytes' or 'zlib' if they are stored as such."""
+    """'bytes' or 'zlib' for numbers stored in this form; else empty."""
     in_steps: bool = False
     """Whether it is a feature list of a SequenceExample."""
     optional: bool = False
-    """Whether some examples are without it."""
+    """Whether some examples lack the feature."""
 
     @property
     def kind(self) -> str:
@@ -48,7 +48,7 @@ class ExampleColumn(NamedTuple):
 def read_features(
     folder: str, storage_options: Mapping[str, Any] | None, notes: list[str]
 ) -> tuple[dict[str, ExampleColumn], Metadata] | None:
-    """Returns the column of each field, and the metadata: names of classes; None without `features.json`."""
+    """Returns the column of each field, and metadata with names of classes; None without `features.json`."""
     path = f'{folder}/features.json'
     if size_of(path, storage_options) is None:
         return None
@@ -88,7 +88,7 @@ def _fields(
 def _leaves(
     feature: Mapping[str, Any], key: str, levels: int
 ) -> Iterator[tuple[ExampleColumn, Mapping[str, Any]]]:
-    """Yields the column of each feature that has no others in it, in `levels` sequences, and the feature."""
+    """Yields each leaf feature and its column; `levels` is the number of sequences around it."""
     if 'featuresDict' in feature:
         for name, each in feature['featuresDict']['features'].items():
             yield from _leaves(each, f'{key}/{name}' if key else name, levels)
@@ -109,7 +109,7 @@ def _column(key: str, feature: Mapping[str, Any], levels: int) -> ExampleColumn:
         dtype, shape = 'float32', (4,)
     elif facts := feature.get('image') or feature.get('video'):
         levels += 'video' in feature
-        if facts.get('dtype') != 'float32':  # Its pixels are the bytes of a PNG of four channels.
+        if facts.get('dtype') != 'float32':  # Stored as the bytes of a PNG with four channels.
             word = {'jpeg': 'jpeg', 'png': 'png'}.get(facts.get('encodingFormat'), 'image')
     elif facts := feature.get('tensor') or feature.get('audio'):
         shape = tuple(map(int, facts.get('shape', {}).get('dimensions', ())))

@@ -26,16 +26,16 @@ from bags.interop.source import Collecting, list_paths
 __all__ = ['TarSource', 'is_tar']
 
 MAX_LABEL_BYTES = 64
-"""Files of a label up to this size are read with the names of files, without a request of their own."""
+"""Label files up to this size are read together with the file names, without another request."""
 
 
 def is_tar(name: str) -> bool:
-    """Tells by its name whether a file is a tar, which may be compressed."""
+    """Returns whether a file, by its name, is a tar, which may be compressed."""
     return name.lower().endswith(('.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz'))
 
 
 class TarSource(FileSource):
-    """The datapoints of WebDataset tars in turn; of a damaged one, those before the damage."""
+    """The datapoints of WebDataset tars, one after the other; of a damaged tar, those before the damage."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class TarSource(FileSource):
         self.tars = list_paths(tars, self.storage_options)
         if not self.tars:
             raise FileNotFoundError(errno.ENOENT, 'no tars to import', ', '.join(tars))
-        self._types: dict[str, dict[str, str]] = {}  # Of the columns of tables, by tar.
+        self._types: dict[str, dict[str, str]] = {}  # Types of table columns, by tar.
         kinds: Counter[Kind] = Counter()
         texts: set[str] = set()
         columns: dict[str, str] = {}
@@ -67,9 +67,9 @@ class TarSource(FileSource):
             self.infer(kinds, dict.fromkeys(set(LABELS) - texts, 'int(8)') | columns)
 
     def _scan(self, tar: str, texts: set[str]) -> Counter[Kind]:
-        """Returns how many datapoints of each kind there are.
+        """Returns the number of datapoints of each kind.
 
-        It adds labels that are not all integers to `texts`, and reads a tar with a table of metadata twice.
+        Adds labels that are not all integers to `texts`. Reads a tar with a table of metadata twice.
         """
         kinds: Counter[Kind] = Counter()
         with Collecting(self.damaged):
@@ -144,14 +144,14 @@ class TarSource(FileSource):
             raise SourceError(tar, str(exc)) from exc
 
     def _members(self, tar: str) -> Iterator[tuple[str, Any]]:
-        """Yields the name of each file in a tar, and its start and size; its content in a compressed tar."""
+        """Yields the name of each file in a tar, with its start and size, or in a compressed tar its content."""
         import fsspec
 
         with (
             fsspec.open(tar, 'rb', **self.storage_options) as file,
             tarfile.open(fileobj=file) as members,
         ):
-            is_compressed = members.fileobj is not file  # Whatever its name is.
+            is_compressed = members.fileobj is not file  # Whatever the name of the tar.
             while (member := members.next()) is not None:
                 members.members = []  # type: ignore[attr-defined]  # Else it keeps all members.
                 if not member.isfile() or _is_left_out(member.name):
@@ -164,7 +164,7 @@ class TarSource(FileSource):
                 else:
                     yield member.name, (member.offset_data, member.size)
             if not is_compressed:
-                # To tarfile, a damaged or incomplete header is the end.
+                # tarfile takes a damaged or incomplete header for the end.
                 file.seek(members.offset)
                 if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
                     where = f'at byte {members.offset}'
@@ -184,7 +184,7 @@ class TarSource(FileSource):
 
     def _read(self, tar: str, start: int, size: int) -> bytes:
         if not size:
-            return b''  # Object stores have no empty ranges, and would return the whole file.
+            return b''  # An empty range is not valid, and object stores would return the whole file.
         data: bytes
         try:
             if ':' in tar:
@@ -192,7 +192,7 @@ class TarSource(FileSource):
 
                 fs, path = fsspec.core.url_to_fs(tar, **self.storage_options)
                 data = fs.cat_file(path, start=start, end=start + size)
-            else:  # As above, in a third of the time.
+            else:  # The same in a third of the time.
                 with open(tar, 'rb') as file:
                     file.seek(start)
                     data = file.read(size)
@@ -204,6 +204,6 @@ class TarSource(FileSource):
 
 
 def _is_left_out(name: str) -> bool:
-    """Tells whether a file belongs to no datapoint: WebDataset's own metadata, or a hidden file."""
+    """Returns whether a file belongs to no datapoint: WebDataset's own metadata, or a hidden file."""
     base = name.rpartition('/')[2]
     return base.startswith('.') or (name == base and name.startswith('__') and name.endswith('__'))

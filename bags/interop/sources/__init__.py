@@ -1,3 +1,3 @@
-"""The formats that `bags.convert` reads through their libraries, a module each."""
+"""The formats that `bags.convert` reads through other libraries, one module each."""
 
 __all__: list[str] = []

@@ -13,7 +13,7 @@ from bags.interop.source import Collecting, Damaged, Source, list_paths, reading
 __all__ = ['open_source']
 
 _BLOCK = 64
-"""Records that are read at a time."""
+"""Number of records that are read at a time."""
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> Source:

@@ -83,9 +83,9 @@ class ArrowSource(Source):
         super().__init__('arrow', {}, 0)
         self._storage_options = dict(storage_options or {})
         self._files: dict[str, dict[int, int]] = {}
-        """The rows of each part of a file."""
+        """Number of rows in each part of each file."""
         self._fields: dict[str, pa.Field] = {}
-        """By the name in the dataset."""
+        """Arrow fields by the name in the dataset."""
         schema: pa.Schema | None = None
         with_nulls: set[str] = set()
         for path in paths:
@@ -150,7 +150,7 @@ class ArrowSource(Source):
             start = max(0, start - count)
 
     def _rows(self, path: str, parts: Mapping[int, int], row: int) -> Iterator[Entry | Damaged]:
-        """Yields the rows of a file from one on; of a part that is damaged, those before the damage."""
+        """Yields the rows of a file, starting at `row`; of a damaged part, those before the damage."""
         kinds = {field: parse_type(kind) for field, kind in self.spec.items()}
         table, stop = None, 0
         for number, count in parts.items():
@@ -173,7 +173,7 @@ class ArrowSource(Source):
     def _values(
         self, table: Table, number: int, kinds: Mapping[str, FieldType], skip: int
     ) -> Iterator[tuple[Any, ...]]:
-        """Yields the values of the rows of a part, but of the first `skip`."""
+        """Yields the values of the rows of a part after the first `skip`."""
         names = [self._fields[field].name for field in kinds]
         for batch in table.read(number, names):
             columns = map(batch.slice(skip).column, names)
@@ -203,7 +203,7 @@ def _check_schema(path: str, schema: pa.Schema, first: str, expected: pa.Schema)
 
 
 def _read_facts(schema: pa.Schema) -> tuple[dict[str, Any], Metadata]:
-    """Returns the spec and metadata of the dataset that an Arrow schema comes from; empty if of none."""
+    """Returns the spec and metadata of the dataset that an Arrow schema was written from; empty if none."""
     try:
         facts = json.loads((schema.metadata or {})[METADATA_KEY])
         spec, metadata = facts['spec'], facts['metadata']
@@ -214,7 +214,7 @@ def _read_facts(schema: pa.Schema) -> tuple[dict[str, Any], Metadata]:
 
 
 def _is_type_of(text: Any, column: pa.Field) -> bool:
-    """Tells whether a column holds what `export` writes for a field of a type."""
+    """Returns whether a column has the Arrow type that `export` writes for a field type."""
     try:
         kind = parse_type(text)
         return kind.word in encoders and _form(arrow_field('', kind, 'bytes').type) == _form(column.type)
@@ -223,7 +223,7 @@ def _is_type_of(text: Any, column: pa.Field) -> bool:
 
 
 def _form(type: pa.DataType) -> str:
-    """Returns what is the same of Arrow types that stand for one another."""
+    """Returns a text that is the same for equivalent Arrow types."""
     types = import_pyarrow().types
     type = getattr(type, 'storage_type', type)
     if is_list(type):

@@ -1,4 +1,4 @@
-"""Bags of bagz and Säckli, whose records have the type that the user names."""
+"""Bags of bagz and Säckli, whose records have the type given by the user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
     if '@' not in paths[0]:
         paths = list_paths(paths, storage_options)
         with open_file(paths[0], storage_options) as file:
-            if file.read(8) == b'#ROSBAG ':  # Bags of ROS 1 have the same extension.
+            if file.read(8) == b'#ROSBAG ':  # ROS 1 bags have the same extension.
                 import_optional('rosbags', 'mcap')
                 return mcap.open_source(paths, storage_options)
     files: dict[str, int] = {}
@@ -37,7 +37,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
             files[path] = len(reader)
 
     def read(path: str, start: int, count: int) -> Iterator[bytes | Damaged]:
-        # In constant memory: not mapped.
+        # Not mapped, so that memory stays constant.
         with reading(path, 'bagz'), Reader(path, storage_options=storage_options, mapped=False) as reader:
             size = max(1, min(1024, int(_BLOCK_BYTES // max(1, reader.approximate_bytes_per_record()))))
             yield from read_blocks(

@@ -1,4 +1,4 @@
-"""HDF5: a datapoint a file, as ALOHA has them, or a numbered group, as robomimic has them."""
+"""HDF5: a datapoint is a file, as in ALOHA, or a numbered group, as in robomimic."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ['HDF5Source', 'open_source']
 MAX_MASK_BYTES = 1 << 20
 MAX_NAMES = 1 << 20
 MAX_DEPTH = 64
-"""Of the groups and datasets in a file: links can make them more than its bytes."""
+"""Limits on the names in a file and their depth: links can make them exceed the bytes of the file."""
 
 
 class HDF5Source(ArraySource):
     """The datasets and attributes of files, or of their groups `data/demo_0`, …, as datapoints.
 
-    Attributes of a file that has several datapoints, and of its `data`, become metadata; so do the names of
+    Attributes of a file with several datapoints, and of its `data`, become metadata, as do the names of
     datapoints in its `mask`.
     """
 
@@ -52,7 +52,7 @@ class HDF5Source(ArraySource):
                                 names = keys.asstr()[:].tolist()
                                 metadata.setdefault('mask', {})[name.removeprefix('mask/')] = names
             except SourceError:
-                groups = ['']  # It is among the damaged ones later.
+                groups = ['']  # Reported as damaged later.
             for group in groups:
                 parts = stem if not group or len(paths) > 1 else '', group.rpartition('/')[2]
                 episodes.append(Episode(path, group, '/'.join(filter(None, parts))))
@@ -87,7 +87,7 @@ def _datasets(group: Any) -> dict[str, Any]:
     """Returns the datasets below a group by path; links out of the file or to groups above are left out.
 
     Raises:
-        SourceError: The values of one are in another file, or they are too many.
+        SourceError: The values of a dataset are in another file, or there are too many datasets.
     """
     import h5py
 
@@ -117,7 +117,7 @@ def _datasets(group: Any) -> dict[str, Any]:
 
 
 def _attributes(group: Any) -> dict[str, Any]:
-    """Returns the attributes that are numbers or texts as arrays."""
+    """Returns attributes that are numbers or texts, as arrays."""
     found = {name: np.asarray(value) for name, value in group.attrs.items()}
     return {
         name: np.char.decode(value, errors='replace') if value.dtype.kind == 'S' else value

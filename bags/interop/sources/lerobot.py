@@ -1,6 +1,6 @@
-"""LeRobot datasets, versions 2 and 3: a datapoint an episode.
+"""LeRobot datasets, versions 2 and 3: a datapoint is an episode.
 
-Version 2 has files of its own for each episode. Version 3 has many episodes in a file: rows of Parquet, and
+Version 2 has separate files for each episode. Version 3 has many episodes in a file: rows of Parquet, and
 videos, from which an episode is copied without decoding it.
 """
 
@@ -29,11 +29,11 @@ __all__ = ['LeRobotSource', 'open_source']
 
 INFO = 'meta/info.json'
 MAX_TABLE_BYTES = 1 << 32
-"""Of the values in a file; LeRobot begins a new one after 100 MB."""
+"""Maximum bytes of the values in a file; LeRobot begins a new file after 100 MB."""
 KNOWN_VIDEOS = 16
-"""Of which the places of packets are kept."""
+"""Number of videos whose packet positions are kept."""
 COUNTERS = ('index', 'frame_index')
-"""Features that follow from the place of a frame."""
+"""Features that follow from the position of a frame."""
 TYPES = {'video': 'video', 'image': 'image[]', 'string': 'utf8[]'}
 _PLACES = re.compile(r'[^{}]|\{(episode_index|episode_chunk|chunk_index|file_index|video_key)(:0?\dd)?\}')
 
@@ -83,9 +83,9 @@ class LeRobotSource(Source):
         return f'{self._root}, episode {entry.number}'
 
     def _path(self, key: str, facts: Mapping[str, Any], place: str, video_key: str = '') -> str:
-        """Returns the path of a file of an episode by the template `key`.
+        """Returns the path of a file of an episode, by the template `key`.
 
-        In version 3, its place is in the columns that begin with `place`.
+        In version 3, the columns that begin with `place` have its numbers.
         """
         template, number = str(self._info.get(key)), facts['episode_index']
         with reading(f'{self._root}/{INFO}', 'LeRobot'):
@@ -103,7 +103,7 @@ class LeRobotSource(Source):
             raise SourceError(path, 'is not there, as the facts of episodes say')
 
     def _table(self, path: str, wanted: Callable[[str], bool] = bool) -> pa.Table:
-        """Returns the columns of a file whose names are wanted."""
+        """Returns the columns of a file for whose names `wanted` is true."""
         import pyarrow as pa
         import pyarrow.json
 
@@ -154,7 +154,7 @@ class LeRobotSource(Source):
         has_stats = size_of(path, self._storage_options) is not None
         stats = read_json(path, dict, self._storage_options) if has_stats else {}
         tasks = self._table(f'{self._root}/meta/tasks.{"parquet" if self._is_v3 else "jsonl"}')
-        # The other column is an index of pandas, which may have no name.
+        # The other column is a pandas index, which may have no name.
         rows = sorted((row.pop('task_index'), *row.values()) for row in tasks.to_pylist())
         classes = [name for number, (index, name, *_) in enumerate(rows) if index == number]
         if not stats:

@@ -24,7 +24,7 @@ from bags.validation import at_least
 
 __all__ = ['open_source']
 
-# The dtypes by their numbers in LitData, but for those without one in NumPy.
+# NumPy dtypes by their numbers in LitData.
 _NUMPY: dict[int, str] = dict(
     enumerate(('i1', 'i2', 'i4', 'i8', 'u1', 'u2', 'u4', 'u8', 'f2', 'f4', 'f8', 'c8', 'c16', '?'))
 )
@@ -35,7 +35,7 @@ _TORCH: dict[int, str] = {
 
 
 def _array(data: bytes, order: str, dtypes: Mapping[int, str]) -> Any:
-    """Returns an array that follows the number of its dtype, its rank and its shape, 4 bytes each."""
+    """Parses an array: the number of its dtype, its rank and its shape, 4 bytes each, then the elements."""
     number, rank = struct.unpack_from(f'{order}2I', data)
     if number not in dtypes or rank > 64:
         raise ValueError(f'expected a dtype of NumPy, got number {number} with {rank} dimensions')

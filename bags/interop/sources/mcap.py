@@ -1,4 +1,4 @@
-"""Recordings of ROS: MCAP files, rosbag2 folders, and bags of ROS 1. A datapoint each.
+"""ROS recordings, each a datapoint: MCAP files, rosbag2 folders, and ROS 1 bags.
 
 The messages of a topic become sequences: one of their times, and one for each field of the message.
 """
@@ -26,29 +26,29 @@ __all__ = ['McapSource', 'open_source']
 
 IMAGE = 'sensor_msgs/msg/Image'
 MAX_FIELDS = 4096
-"""Of the messages of a topic, with those of messages in them."""
+"""Maximum number of fields in the messages of a topic, including nested messages."""
 LARGE = ('array', 'bytes', 'jpeg', 'png')
-"""Types of items that are read one by one."""
+"""Types of items that are read one at a time."""
 BYTES = ('uint8', 'byte', 'octet', 'char')
 NUMBERS = {'bool': 'bool', 'float32': 'float(4)', 'float64': 'float(8)', **dict.fromkeys(BYTES, 'uint(1)')}
 NUMBERS |= {f'{kind}{8 * size}': f'{kind}({size})' for kind in ('int', 'uint') for size in (1, 2, 4, 8)}
 CHANNELS = {'mono': 1, 'rgb': 3, 'bgr': 3, 'rgba': 4, 'bgra': 4}
 ENCODINGS = {f'{name}{bits}': f'{bits}UC{count}' for name, count in CHANNELS.items() for bits in (8, 16)}
-"""Those of ROS as those of OpenCV: bits, U for unsigned, S for signed or F for float, channels."""
+"""Encodings of ROS to those of OpenCV: bits, U for unsigned, S for signed or F for float, channels."""
 _OPENCV = re.compile(r'(8|16|32|64)([USF])C([1-9])')
 
 
 class Leaf(NamedTuple):
-    """A field of the messages of a topic that holds no messages."""
+    """A field of the messages of a topic that is not itself a message."""
 
     path: tuple[str, ...]
-    """The attributes that lead to it."""
+    """Names of the attributes that lead to the field."""
     kind: str
     """The type of an item."""
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = None) -> McapSource:
-    """Returns recordings: files, or folders with `metadata.yaml`."""
+    """Opens recordings: files, or folders with `metadata.yaml`."""
     files = list_paths(paths, storage_options)
     folders = {posixpath.dirname(path) for path in files if posixpath.basename(path) == 'metadata.yaml'}
     alone = {path for path in files if posixpath.dirname(path) not in folders}
@@ -56,7 +56,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = No
 
 
 class McapSource(Source):
-    """Recordings. Times of topic `/arm/state` are `arm.state_time`, in ns, fields of it `arm.state.…`."""
+    """Recordings. Times of topic `/arm/state` are `arm.state_time`, in ns, its fields `arm.state.…`."""
 
     def __init__(self, paths: list[str]) -> None:
         super().__init__('mcap', {}, 0)
@@ -122,7 +122,7 @@ class McapSource(Source):
 
 @contextlib.contextmanager
 def _open(path: str) -> Iterator[Any]:
-    """Opens a recording. Those in SQLite may not say what their types are: then they are those of ROS 2."""
+    """Opens a recording. SQLite recordings without message definitions have those of ROS 2."""
     from rosbags.highlevel import AnyReader
     from rosbags.typesys import Stores, get_typestore
 
@@ -134,9 +134,9 @@ def _open(path: str) -> Iterator[Any]:
 
 
 def _messages(reader: Any, topics: Collection[str]) -> Iterator[tuple[str, int, Any]]:
-    """Yields topic, time in ns, and message, of some topics, by time."""
+    """Yields topic, time in ns, and message of some topics, ordered by time."""
     connections = [each for each in reader.connections if each.topic in topics]
-    if connections:  # Without, rosbags reads all.
+    if connections:  # With an empty list, rosbags reads all.
         for number, (connection, time, data) in enumerate(reader.messages(connections)):
             try:
                 yield connection.topic, time, reader.deserialize(data, connection.msgtype)
@@ -145,7 +145,7 @@ def _messages(reader: Any, topics: Collection[str]) -> Iterator[tuple[str, int, 
 
 
 def _leaves_of_topic(reader: Any, topic: str, kind: str) -> list[Leaf]:
-    """Returns the fields of the messages of a topic; the first one tells which pictures they have."""
+    """Returns the fields of the messages of a topic; the first message determines the types of images."""
     leaves = list(itertools.islice(_leaves(reader.typestore, kind, ()), MAX_FIELDS + 1))
     if len(leaves) > MAX_FIELDS:
         raise ValueError(f'topic {topic!r}: expected at most {MAX_FIELDS} fields')
@@ -158,7 +158,7 @@ def _leaves_of_topic(reader: Any, topic: str, kind: str) -> list[Leaf]:
 
 
 def _leaves(store: Any, kind: str, path: tuple[str, ...]) -> Iterator[Leaf]:
-    """Yields the fields of a type of messages, and those of the messages in it."""
+    """Yields the fields of a message type, including those of nested messages."""
     for name, (node, about) in store.fielddefs[kind][1]:
         here = (*path, name)
         if node.name == 'NAME':
@@ -177,7 +177,7 @@ def _leaves(store: Any, kind: str, path: tuple[str, ...]) -> Iterator[Leaf]:
 
 
 def _get(message: Any, leaf: Leaf) -> Any:
-    """Returns the value of a field as its type wants it."""
+    """Returns the value of a field, converted to its type."""
     value = message
     for name in leaf.path:
         parent, value = value, getattr(value, name + '_' * keyword.iskeyword(name))
@@ -198,9 +198,9 @@ def _tree(value: Any) -> Any:
 
 
 def _pixels(image: Any) -> Any:
-    """Returns the pixels of an image, shape (height, width) or (height, width, channels), as they are sent.
+    """Returns the pixels of an image as sent, shape (height, width) or (height, width, channels).
 
-    Its bytes, shape (n,), if the encoding is not known.
+    For an unknown encoding, returns the bytes, shape (n,).
     """
     match = _OPENCV.fullmatch(ENCODINGS.get(image.encoding, image.encoding))
     if match is None:

@@ -78,7 +78,7 @@ def _column(name: str, encoding: str) -> Column:
 
 
 def _array(data: bytes, dtype: str) -> Any:
-    """Returns an array with its shape before it, and its dtype before that if `dtype` is empty."""
+    """Parses an array that follows its shape, and before that its dtype if `dtype` is empty."""
     if not dtype:
         dtype, data = _DTYPES[data[0]], data[1:]
     width, rank = 1 << (data[0] & 3), data[0] >> 2

@@ -1,4 +1,4 @@
-""".npz files of NumPy: a datapoint a file, without pickle."""
+""".npz files of NumPy: a datapoint is a file. Pickled values are refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ open_source = NpzSource
 
 
 class _Member:
-    """An array in a file, whose rows are read one after the other where it is in order of rows."""
+    """An array in a file, whose rows are read in order if it is stored in C order."""
 
     def __init__(self, arrays: Any, name: str) -> None:
         self._arrays, self._name = arrays, name
@@ -63,6 +63,6 @@ class _Member:
         place = self._start + start * row
         if self._file is None or self._file.tell() > place:
             self._file = self._arrays.zip.open(f'{self._name}.npy')
-        self._file.read(place - self._file.tell())  # After `seek` its checksum would not be compared.
+        self._file.read(place - self._file.tell())  # `seek` would skip the comparison of the checksum.
         data = self._file.read((stop - start) * row)
         return np.frombuffer(data, self.dtype).reshape(stop - start, *self.shape[1:])

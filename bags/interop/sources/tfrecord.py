@@ -23,7 +23,7 @@ __all__ = ['open_source']
 _HEAD = 12
 """Bytes before the data; 4 follow it."""
 _MAX_BYTES = 1 << 31
-"""Of a record: messages of Protobuf have no more."""
+"""Maximum bytes of a record, which is the maximum of Protobuf messages."""
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> Source:
@@ -47,12 +47,12 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> 
 def _records(
     path: str, start: int, storage_options: Mapping[str, Any] | None
 ) -> Iterator[bytes | Damaged | None]:
-    """Yields the records of a file, `Damaged` for one whose checksum differs, and None before `start`."""
+    """Yields the records of a file: `Damaged` for a wrong checksum, and None for records before `start`."""
     checksum = _crc32c()
     with open_file(path, storage_options) as raw:
         head = raw.read(_HEAD)
         raw.seek(0)
-        # A length may begin as gzip does: 559,903 bytes.
+        # A length of 559,903 bytes begins with the same bytes as gzip.
         is_gzip = head[:3] == b'\x1f\x8b\x08' and head[8:] != checksum(head[:8])
         file: Any = gzip.GzipFile(fileobj=raw) if is_gzip else raw
         for index in itertools.count():
@@ -81,7 +81,7 @@ def _records(
 
 
 def _crc32c() -> Callable[[bytes], bytes]:
-    """Returns what gives the four bytes that follow some bytes."""
+    """Returns a function from bytes to their checksum, four bytes."""
     import google_crc32c
 
     def checksum(data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Zarr, versions 2 and 3: a datapoint an episode of a replay buffer of diffusion policy, or a group."""
+"""Zarr, versions 2 and 3: a datapoint is an episode of a replay buffer (diffusion policy), or a group."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _open(path: str, storage_options: Mapping[str, Any] | None) -> Any:
 
 
 def _check(arrays: Mapping[str, Any]) -> None:
-    """Refuses names that leave the folder, and values that are pickled."""
+    """Refuses names outside of the folder, and pickled values."""
     for name, array in arrays.items():
         if any(part in ('', '.', '..') for part in name.split('/')) or '\\' in name:
             raise ValueError(f'expected a name without "..", got {name!r}')
@@ -100,7 +100,7 @@ def _check(arrays: Mapping[str, Any]) -> None:
 
 
 def _length(arrays: Mapping[str, Any]) -> int:
-    """Returns the rows of the longest array of a replay buffer."""
+    """Returns the length of the longest array of a replay buffer."""
     return max((array.shape[0] for name, array in arrays.items() if name.startswith('data/')), default=0)
 
 
