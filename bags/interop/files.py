@@ -80,7 +80,7 @@ class FileSource(Source):
         """Maps the field named after an extension to the field in the dataset."""
 
     def infer(self, kinds: Counter[Kind], types: Mapping[str, str]) -> None:
-        """Sets spec and count by the number of datapoints of each kind; `types` are types not told by names."""
+        """Sets spec and count by the number of datapoints of each kind; `types` are types unknown by name."""
         self.count = kinds.total()
         if self.layout != 'episodes':
             self.rename = one_image_field(files | columns for files, columns, _ in kinds)

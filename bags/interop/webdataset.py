@@ -144,7 +144,7 @@ class TarSource(FileSource):
             raise SourceError(tar, str(exc)) from exc
 
     def _members(self, tar: str) -> Iterator[tuple[str, Any]]:
-        """Yields the name of each file in a tar, with its start and size, or in a compressed tar its content."""
+        """Yields the name of each file in a tar, with its start and size, or its content if compressed."""
         import fsspec
 
         with (

@@ -1,4 +1,4 @@
-"""Makes the batch of a step: finds its datapoints, reads their columns, then transforms and collates them."""
+"""Makes the batch of a step: finds its datapoints, reads their columns, transforms and collates them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ MASK = '_mask'
 """Column that marks repeats with False, unless another name is given."""
 DATAPOINT, BIN = '_datapoint', '_bin'
 """Columns of the batches of a sampler of bins: the index of each datapoint, and its bin within the batch."""
-NUMBERS = ('int', 'uint', 'float', 'bool')  # Words of types.
-SHOWN_DATAPOINTS = 8  # In an error's note.
+NUMBERS = ('int', 'uint', 'float', 'bool')  # Words of numeric types.
+SHOWN_DATAPOINTS = 8  # Number of datapoints in the note of an error.
 
 Batch = dict[str, Any]
 OnError = Literal['raise', 'skip', 'replace']
@@ -55,21 +55,21 @@ class Made(NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class BatchMaker:
-    """Makes batches by the number of their step: the same ones in any order, thread or process."""
+    """Makes batches by the number of their step. They do not depend on order, thread or process."""
 
     dataset: Any
     types: Spec
-    """Of the fields of the dataset; empty for a map-style dataset."""
+    """Types of the fields of the dataset; empty for a map-style dataset."""
     fields: Fields
     sampler: Sampler
     schedule: Schedule
-    """Which positions of the sampler a step has."""
+    """The positions of the sampler at each step."""
     seed: int
-    """Of the random numbers of `transform`, with the epoch and the position."""
+    """Seed of the random numbers of `transform`, with the epoch and the position."""
     transform: Callable[..., Any] | None
     """Takes a batch, and `rng` if it has a parameter of that name; returns a batch."""
     collate: Callable[[Any], Any] | None
-    """Takes what `transform` returns."""
+    """Called with the result of `transform`."""
     mask: str | None
     """A column of every batch that is False for repeats."""
     per_datapoint: bool
@@ -79,16 +79,16 @@ class BatchMaker:
     on_error: OnError
     """How to handle datapoints that cannot be read."""
     unreadable: dict[int, Skipped]
-    """Datapoints that are known to be unreadable or are to be left out, by index."""
+    """Datapoints to leave out, or known to be unreadable, by index."""
     _plan: tuple[int, list[PlannedStep]] = (-1, [])
-    """The number of a step, and those from it on with their datapoints."""
+    """The number of a step, and the planned steps from it on."""
 
     def make(self, numbers: range) -> list[Made] | Partial:
         """Returns the batches of consecutive steps, whose numbers have one quotient by `PLAN_STEPS`.
 
         Returns:
-            A `Made` for each, or a `Partial` with those before an error. That says which datapoints it is
-            about, and whether it was raised by the sampler, the dataset, `transform` or `collate`.
+            A `Made` for each, or a `Partial` with those before an error. The error names the datapoints, and
+            says whether the sampler, the dataset, `transform` or `collate` raised it.
         """
         made: list[Made] = []
         try:
@@ -96,7 +96,7 @@ class BatchMaker:
             if first != numbers.start // PLAN_STEPS * PLAN_STEPS:
                 first = numbers.start // PLAN_STEPS * PLAN_STEPS
                 plan = plan_steps(self.sampler, self.schedule, first)
-                self._plan = first, plan  # At once, as other threads read it.
+                self._plan = first, plan  # One assignment, as other threads read it.
             planned = plan[numbers.start - first : numbers.stop - first]
             together = self._read_together([each.indices for each in planned]) if len(planned) > 1 else None
             for place, each in enumerate(planned):
@@ -106,7 +106,7 @@ class BatchMaker:
         return made
 
     def _make(self, step: Step, indices: Int64s, bins: Int64s | None, batch: Any) -> Made:
-        """Makes the batch of a step from its indices, their bins if it has any, and columns already read."""
+        """Makes the batch of a step from its indices, their bins, if any, and columns already read."""
         positions = np.arange(step.start, step.stop)
         positions = positions if bins is None else positions[bins]
         is_own = positions < self.schedule.length
@@ -141,8 +141,8 @@ class BatchMaker:
     ) -> tuple[npt.NDArray[np.bool_], Int64s, Any]:
         """Reads the columns of the datapoints at some positions of an epoch.
 
-        With `fills`, others are read in place of those that cannot be read: the next ones of the epoch if
-        they are replaced, else the first one of the batch.
+        With `fills`, datapoints that cannot be read are replaced: by the next ones of the epoch with
+        `on_error='replace'`, else by the first one of the batch.
 
         Returns:
             Which of the datapoints can be read, those that were, and their columns; None if there are none.
@@ -180,26 +180,26 @@ class BatchMaker:
         raise ValueError(f'no datapoint of an epoch can be read: {next(iter(self.unreadable.values()))}')
 
     def _skips(self, error: Exception) -> bool:
-        """Whether an error is one for which a datapoint is left out: not of the network, say."""
+        """Returns whether a datapoint with this error is left out; not e.g. for an error of the network."""
         kinds = Exception if isinstance(self.dataset, RowBatches) else (CorruptError, DecodeError)
         is_memory = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
         return self.on_error != 'raise' and isinstance(error, kinds) and not is_memory
 
     def _read_together(self, parts: list[Int64s]) -> list[Batch] | None:
-        """Reads several batches with one call; None if they must be read one by one."""
+        """Reads several batches with one call; None if they must be read one at a time."""
         indices = np.concatenate(parts)
         if isinstance(self.dataset, RowBatches):
-            return None  # Which columns are arrays depends on the rows of each batch.
+            return None  # The rows of each batch determine which columns are arrays.
         if not self.unreadable.keys().isdisjoint(indices.tolist()):
             return None
         try:
             columns = self.dataset.batch(indices, self.fields)
         except Exception:
-            return None  # To find the batch that cannot be read.
+            return None  # Reading one at a time finds the batch that cannot be read.
         for name, column in columns.items():
             kind = self.types.get(name)
             if isinstance(column, list) and kind is not None and kind.word in NUMBERS and not kind.optional:
-                return None  # Of Bags 0.x: the numbers of some batches fit an array, and of others do not.
+                return None  # Bags 0.x: the numbers of only some batches fit an array.
         ranges = list(itertools.pairwise(itertools.accumulate(map(len, parts), initial=0)))
         values = [
             [_rows(column, start, stop) for start, stop in ranges]
@@ -212,8 +212,8 @@ class BatchMaker:
     def _transformed_each(
         self, batch: Any, epoch: int, positions: Int64s, bins: Int64s | None, indices: Int64s
     ) -> Any:
-        """Returns the columns of the datapoints that `transform` makes of those of a batch."""
-        # Datapoints of one position are told apart by their place in it.
+        """Calls `transform` for each datapoint of a batch; returns the columns of the results."""
+        # The datapoints of a position with several are numbered.
         places = (
             np.zeros_like(positions) if bins is None else np.arange(len(bins)) - np.searchsorted(bins, bins)
         )
@@ -257,14 +257,14 @@ class BatchMaker:
     # Errors.
 
     def _located(self, indices: Int64s, exc: Exception) -> Exception:
-        """Returns the error of the first datapoint that cannot be read, which names it and the field."""
+        """Returns the error for the first datapoint that cannot be read, with its index and field."""
         for index, found in self._errors(indices):
             return _placed(found, index, self._unreadable_field(index))
         exc.add_note(f'reading datapoints {_listed(indices)} together, each of which can be read by itself')
         return exc
 
     def _errors(self, indices: Int64s) -> Iterator[tuple[int, Exception]]:
-        """Reads datapoints one by one; yields those that cannot be read, and why."""
+        """Reads datapoints one at a time; yields those that cannot be read, and their errors."""
         for index in dict.fromkeys(indices.tolist()):
             try:
                 self.dataset.batch([index], self.fields)
@@ -318,7 +318,7 @@ def _listed(indices: Int64s) -> str:
 
 
 def _placed(exc: Exception, index: int, field: str | None) -> Exception:
-    """Adds the datapoint and the field: to the message of our own errors, as a note to all others."""
+    """Adds the datapoint and the field: to the message of errors of this library, as a note to others."""
     where = f'datapoint {index}' + (f', field {field!r}' if field is not None else '')
     if not isinstance(exc, BagsError):
         exc.add_note(where)

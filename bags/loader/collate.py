@@ -1,4 +1,4 @@
-"""Makes single arrays of columns of sequences or arrays: padded, stacked or packed."""
+"""Converts columns of sequences or arrays to single arrays: padded, stacked or packed."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Padded(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """The sequences of a batch, one after the other: the form that variable-length attention takes."""
+    """The concatenated sequences of a batch, as variable-length attention expects them."""
 
     values: Array
     """Shape (items, *shape)."""
     offsets: npt.NDArray[Any]
-    """Where each sequence begins, and the end of the last, shape (B + 1,): `cu_seqlens`."""
+    """The start of each sequence, and the end of the last, shape (B + 1,): `cu_seqlens`."""
     positions: npt.NDArray[Any]
-    """Of each item in its sequence, from 0, shape (items,)."""
+    """The position of each item in its sequence, from 0, shape (items,)."""
 
 
 @overload
@@ -50,16 +50,16 @@ def pad(
     column: Ragged | Sequence[Any], length: int | None = None, *, value: Any = 0, multiple: int = 1
 ) -> Padded: ...
 def pad(column: Any, length: int | None = None, *, value: Any = 0, multiple: int = 1) -> Any:
-    """Fills up the sequences of a column to one length.
+    """Pads the sequences of a column to one length.
 
     Args:
         column: A `Ragged`, or a list of arrays or of lists of numbers; or a batch, for all such columns.
-        length: To which length; that of the longest unless given.
-        value: The value to fill up with; 0, the default, stands for the empty text in texts.
+        length: The length to pad to; that of the longest sequence unless given.
+        value: The padding value. For texts, 0, the default, is the empty text.
         multiple: Rounds the length up to a multiple of this.
 
     Returns:
-        A `Padded`: the array (B, length, *shape), and the lengths before. A missing sequence has length 0.
+        A `Padded`: the array (B, length, *shape), and the original lengths; 0 for a missing sequence.
 
     Raises:
         StackError: Items of different shapes.
@@ -95,16 +95,16 @@ def stack(column: Mapping[str, Any]) -> dict[str, Any]: ...
 @overload
 def stack(column: Ragged | Array | Sequence[Any]) -> Array: ...
 def stack(column: Any) -> Any:
-    """Makes one array of the values of a column, which must have one shape.
+    """Stacks the values of a column, which must have one shape, to one array.
 
     Args:
         column: A `Ragged`, or a list of arrays, numbers or lists of them; or a batch, for all such columns.
 
     Returns:
-        The array, shape (B, *shape): of a `Ragged`, a view of its values.
+        The array, shape (B, *shape); for a `Ragged`, a view of its values.
 
     Raises:
-        StackError: Values of different shapes, or a missing one; says which.
+        StackError: Values have different shapes, or one is missing; names them.
     """
     if isinstance(column, Mapping):
         return _columns(stack, column)
@@ -128,7 +128,7 @@ def pack(column: Any, *, dtype: npt.DTypeLike = np.int32) -> Any:
 
     Args:
         column: As for `pad`.
-        dtype: Of the offsets and positions.
+        dtype: Dtype of the offsets and positions.
 
     Returns:
         A `Packed`: the values (items, *shape), the cumulative lengths (B + 1,), and the position of each item
@@ -151,7 +151,7 @@ def pack(column: Any, *, dtype: npt.DTypeLike = np.int32) -> Any:
 
 
 def _columns(collate: Callable[[Any], Any], batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Collates those columns of a batch that are not arrays yet, but can be."""
+    """Collates the columns of a batch that are not arrays but can become one."""
     collated: dict[str, Any] = {}
     for name, column in batch.items():
         can_be = _can_be_array(column, numbers=collate is stack)
@@ -171,7 +171,7 @@ def _collated(collate: Callable[[Any], Any], name: str, column: Any) -> Any:
 
 
 def _can_be_array(column: Any, *, numbers: bool) -> bool:
-    """Whether a column is a `Ragged`, or a list of arrays, of lists of numbers, or (if asked) of numbers."""
+    """Returns whether a column is a `Ragged`, or a list of arrays, lists of numbers, or numbers if asked."""
     if isinstance(column, Ragged):
         return True
     if not isinstance(column, list):
@@ -202,7 +202,7 @@ def _as_ragged(column: Any) -> Ragged:
 
 
 def collate_function(collate: Any) -> Callable[[Any], Any] | None:
-    """Returns a loader's `collate` option as a function of a batch.
+    """Converts a loader's `collate` option to a function of a batch.
 
     Raises:
         TypeError: Neither a function nor a mapping of fields to functions.

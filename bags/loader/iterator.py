@@ -1,4 +1,4 @@
-"""Iterates over the batches of a loader: counts what is delivered, resumes, and ends the workers."""
+"""Iterates over the batches of a loader: counts delivered batches, resumes, and ends the workers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bags.workers.signals import delay_interrupts
 __all__ = ['LoaderIterator', 'Source']
 
 MALLOC_THRESHOLD = (1 << 25) - (1 << 13)
-"""Bytes of the largest allocation that glibc learns from: 32 MiB with its header."""
+"""Bytes of the largest allocation that raises the mmap threshold of glibc: 32 MiB with its header."""
 
 
 class Source(Protocol):
-    """The loader, as its iterators see it."""
+    """The part of the loader that its iterators use."""
 
     workers: int
     processes: bool
@@ -43,11 +43,11 @@ class Source(Protocol):
 
 
 class LoaderIterator(Iterator[Any]):
-    """Batches of one iteration over a loader; or, of several workers, those of one.
+    """Batches of one iteration over a loader; with several workers, those of one worker.
 
-    Its threads or processes end with it: at the end, on `close`, on an error, or when it is garbage. After
-    Ctrl-C the next call resumes with the batch that was interrupted, and after an error with the one behind
-    the batch that failed, with new threads or processes.
+    Its threads or processes end at the end of the iteration, on `close`, on an error, or when it is garbage
+    collected. The next call starts new ones: after Ctrl-C it resumes with the interrupted batch, and after an
+    error with the batch after the failed one.
 
     Args:
         loader: The loader.
@@ -60,7 +60,7 @@ class LoaderIterator(Iterator[Any]):
         self._next_epoch = begin.epoch + 1
         self._progress = Progress(loader._schedule._replace(begin=begin, skip=worker, stride=workers))
         self._failed_steps = 0
-        """1 after an error: the next call leaves the step out that failed."""
+        """1 after an error: the next call leaves out the failed step."""
         self._batches: Iterator[Made] | None = None
         """None before the first call, and after an error or an interrupt."""
         self._pool: WorkerPool | None = None
@@ -69,7 +69,7 @@ class LoaderIterator(Iterator[Any]):
     def _start(self) -> None:
         """Starts to make the batches that are due; else the next call does."""
         loader, progress = self._loader, self._progress
-        # Only now: the state after an error is that before the batch that failed.
+        # Added only now: the state after an error is that before the failed batch.
         progress.delivered += self._failed_steps
         self._failed_steps = 0
         # glibc returns the memory of a freed batch to the system, and gets it back with a page fault every
@@ -108,7 +108,7 @@ class LoaderIterator(Iterator[Any]):
             if self._loader.to_device is not None:
                 try:
                     batch = self._loader.to_device(batch)
-                except StopIteration as exc:  # Raised as it is, it would end the loop without a word.
+                except StopIteration as exc:  # Otherwise it would end the loop silently.
                     raise RuntimeError('to_device raised StopIteration') from exc
             self._progress.delivered += 1
             if made.epoch >= self._next_epoch:
@@ -127,7 +127,7 @@ class LoaderIterator(Iterator[Any]):
             raise
 
     def _without_skipped(self, made: Made, batches: Iterator[Made]) -> Made:
-        """Returns a batch, or the next one if none of its datapoints can be read; keeps what was skipped.
+        """Returns a batch, or the next one if none of its datapoints can be read; records skipped datapoints.
 
         Raises:
             ValueError: No datapoint of a whole epoch can be read.
@@ -149,7 +149,7 @@ class LoaderIterator(Iterator[Any]):
     def _begin_epoch(self, epoch: int) -> None:
         """Makes the next iteration over an endless loader begin after an epoch that this one has begun.
 
-        Unless it has been told to begin elsewhere, or another iteration has begun.
+        Not after `set_epoch`, `load_state_dict` or the start of another iteration.
         """
         loader, before = self._loader, self._next_epoch
         self._next_epoch = epoch + 1
@@ -164,7 +164,7 @@ class LoaderIterator(Iterator[Any]):
             self._pool = None
 
     def close(self) -> None:
-        """Ends the workers; there are no more batches."""
+        """Ends the workers and the iteration."""
         self._is_closed = True
         self._stop()
 
@@ -177,7 +177,7 @@ class LoaderIterator(Iterator[Any]):
     def state_dict(self) -> State:
         """Returns the state after the last delivered batch, as `Loader.state_dict`.
 
-        That of one of several workers also says how many batches of the loader to skip.
+        The state of one of several workers also has the number of batches of the loader to skip.
         """
         progress, workers = self._progress, self._progress.schedule.stride
         state = self._loader._state_at(progress.cursor)
@@ -187,7 +187,7 @@ class LoaderIterator(Iterator[Any]):
         """Resumes from the state of another iterator or loader; the next iteration begins after this one.
 
         Raises:
-            ValueError: As `Loader.load_state_dict`; or the state of one of another number of workers.
+            ValueError: As `Loader.load_state_dict`; or the state is for another number of workers.
         """
         cursor, own = self._loader._cursor_from(state), self._progress.schedule
         skip, workers = int(state.get('skip', 0)), int(state.get('workers', 1))

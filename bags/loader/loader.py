@@ -29,25 +29,25 @@ from bags.workers.processes import check_sendable
 
 __all__ = ['Loader', 'check_loader']
 
-MAX_WORKERS = 16  # Unless given. Threads that wait for a network are this many on any machine.
+MAX_WORKERS = 16  # Default maximum of workers, and the number of threads for a remote dataset.
 
 
 class Loader:
     """Batches of a dataset for training, on one or several ranks.
 
-    Iterating over it gives dicts of columns, as `dataset.batch` does. Each iteration is the next epoch, also
-    after one that was left before its end, unless `set_epoch` or `load_state_dict` says otherwise. The order
-    depends on `seed` and the epoch only, not on the number and kind of workers. Batches do not mix epochs.
+    Batches are dicts of columns, as `dataset.batch` returns them. Each iteration is the next epoch, even if
+    the previous one was not finished, unless `set_epoch` or `load_state_dict` is called. The order depends
+    only on `seed` and the epoch, not on the number and kind of workers. Batches do not mix epochs.
 
     Args:
         dataset: A reader, a view, or any object with `__len__` and `__getitem__` such as a map-style dataset
             of PyTorch; its `__getitems__`, if it has one, is called with a list of indices.
-        batch_size: Datapoints of a batch on this rank.
+        batch_size: Datapoints in a batch on this rank.
         fields: Fields and items of sequences to read, as in `dataset.batch`; by default all.
-        shuffle: True: another random order in each epoch; False: the order of the dataset; 'shards': random
-            too, but a few shards at a time, for datasets on an object store.
+        shuffle: True: another random order in each epoch; False: the order of the dataset; 'shards': a random
+            order, a few shards at a time, for datasets on an object store.
         seed: Seed of the order, and of the random numbers of `transform`.
-        epochs: Number of epochs of an iteration; None for no end.
+        epochs: Number of epochs in an iteration; None for endless.
         rank: Index of this process in a distributed run, e.g. `jax.process_index()`.
         world_size: Number of processes of the run, e.g. `jax.process_count()`.
         last_batch: How to handle the last step of an epoch, if it has too few datapoints for full batches on
@@ -55,31 +55,31 @@ class Loader:
             some ranks may have none. 'pad' (default on several): full batches that wrap around to the
             beginning of the epoch; every batch has a column `_mask`, False for repeats. 'drop': no last step.
         sampler: The order, instead of `shuffle`; see `bags.samplers`.
-        workers: Threads or processes that make batches ahead; 0 makes each when it is asked for. By default
-            one a core, or 16 threads for a remote dataset.
+        workers: Threads or processes that make batches ahead; 0 makes each batch on demand. By default one
+            for each core, or 16 threads for a remote dataset.
         processes: Workers are processes, for a `transform` that holds the GIL. All options must then be
             picklable, and a script needs `if __name__ == '__main__':`.
-        prefetch: Most batches to make ahead. By default two for each worker, and more of batches that take
-            less than a millisecond.
+        prefetch: Maximum number of batches to make ahead. By default two for each worker, and more if a batch
+            takes less than a millisecond.
         transform: Function from a batch to a batch, called by the workers. If it has a parameter `rng`, it
-            gets a numpy `Generator` that depends on the seed, the epoch and the position only.
-        per: 'datapoint': `transform` takes and returns a single datapoint, with an `rng` of its own that is
-            the same for any batch size. The results are made into a batch: arrays of one shape are stacked.
-        on_error: How to handle datapoints that are damaged or cannot be decoded; of a map-style dataset,
+            gets a NumPy `Generator` that depends only on the seed, the epoch and the position.
+        per: 'datapoint': `transform` takes and returns a single datapoint, with an `rng` that does not depend
+            on the batch size. The results are collated to a batch: arrays of one shape are stacked.
+        on_error: How to handle datapoints that are damaged or cannot be decoded; for a map-style dataset,
             those that raise any error. 'raise': the error is raised in place of the batch, and the iterator
             resumes after it. 'skip': the batch is made without them, and `skipped` lists them. In a batch
-            with a mask, another datapoint is repeated in their place, so that its size stays. A batch without
-            a readable datapoint is left out, or with a mask is an error. 'replace': each is replaced by the
-            next readable datapoint of the epoch, which also keeps its own place; False in a mask.
-        skip: Datapoints to leave out as `on_error` does; all others keep their batches.
+            with a mask, another datapoint is repeated instead, so that the size stays. A batch without a
+            readable datapoint is left out, or with a mask raises. 'replace': each is replaced by the next
+            readable datapoint of the epoch, which also stays in its own batch; False in a mask.
+        skip: Datapoints to leave out in the same way; all others keep their batches.
         collate: Called with the result of `transform`: `bags.pad`, `bags.stack`, `bags.pack`, a mapping of
             fields to these or their names, or any function.
         to_device: Called last, in the thread that iterates, e.g. `bags.jax.device_put`.
         mask_column: Name of a column of every batch that is False for repeats.
 
     Raises:
-        ValueError: An option out of range, an empty dataset, or with `last_batch='drop'` one without a full
-            batch.
+        ValueError: An option is out of range, or the dataset is empty, or smaller than a batch with
+            `last_batch='drop'`.
         KeyError: No such field.
         TypeError: Not a dataset, an option of the wrong type, or, for processes, one that cannot be pickled.
     """
@@ -144,7 +144,7 @@ class Loader:
         left_out = as_indices(skip, len(dataset), 'skip')
         self._left_out = {index: Skipped(index, None, 'in skip') for index in left_out.tolist()}
         self._unreadable: dict[int, Skipped] = dict(self._left_out)
-        """Datapoints that could not be read or are to be left out, by index."""
+        """Datapoints to leave out, or that could not be read, by index."""
         self.to_device, self.mask_column = to_device, mask_column
         check_sampler(self.sampler, len(dataset))
         self._set_rank(rank, world_size)
@@ -157,7 +157,7 @@ class Loader:
             )
 
     def _set_rank(self, rank: int, world_size: int) -> None:
-        """Sets the rank, and what depends on it, after checking that batches can be made."""
+        """Sets the rank and the dependent attributes, after checking that batches can be made."""
         self.world_size = at_least('world_size', world_size, 1)
         self.rank = at_least('rank', rank, 0)
         if self.rank >= self.world_size:
@@ -187,10 +187,10 @@ class Loader:
             raise ValueError(f'mask_column: expected a name that is not a field, got {self._mask!r}')
 
     def __len__(self) -> int:
-        """Returns the number of batches that a whole iteration gives on this rank.
+        """Returns the number of batches in a whole iteration on this rank.
 
         Raises:
-            TypeError: There is no end.
+            TypeError: The loader is endless.
         """
         total = self._schedule.total
         if total is None:
@@ -224,13 +224,13 @@ class Loader:
         return iterator
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration begin with an epoch, and later ones continue from there."""
+        """Makes the next iteration begin with this epoch; later iterations continue from there."""
         epoch = at_least('epoch', epoch, 0)
         self._next_cursor, self._progress = Cursor(epoch, 0, epoch), None
 
     @property
     def _next_cursor(self) -> Cursor:
-        """Where the next iteration begins."""
+        """Returns where the next iteration begins."""
         return Cursor(*map(int, self._place))
 
     @_next_cursor.setter
@@ -239,7 +239,7 @@ class Loader:
             self._place[place] = number
 
     def _begin(self, cursor: Cursor | None = None) -> Cursor:
-        """Returns where an iteration begins; makes the next one begin with the epoch after it."""
+        """Returns where an iteration begins; the one after it begins with the next epoch."""
         begin = self._next_cursor if cursor is None else cursor
         epoch = begin.epoch + 1 if self.epochs is None else begin.first + self.epochs
         self._next_cursor = Cursor(epoch, 0, epoch)
@@ -247,17 +247,17 @@ class Loader:
 
     @property
     def skipped(self) -> list[Skipped]:
-        """The datapoints that could not be read, of the batches delivered so far: datapoint, field, reason.
+        """The unreadable datapoints of the batches delivered so far on this rank: datapoint, field, reason.
 
-        By index, each once, of this rank; those that the workers of PyTorch or Grain leave out are not here.
+        Sorted by index, without duplicates. Datapoints skipped in workers of PyTorch or Grain are not here.
         """
         return [self._unreadable[index] for index in sorted(self._unreadable.keys() - self._left_out.keys())]
 
     def indices(self, epoch: int, step: int) -> Int64s:
         """Returns the datapoints of a step of an epoch on this rank, int64, in the order of the batch.
 
-        Those of other ranks are `loader.on_rank(rank, world_size).indices(epoch, step)`. Repeats of the last
-        step are among them, and skipped datapoints.
+        For other ranks, use `loader.on_rank(rank, world_size).indices(epoch, step)`. Repeats in the last step
+        and skipped datapoints are included.
 
         Args:
             epoch: From 0.
@@ -276,14 +276,14 @@ class Loader:
         batch is asked for; with several workers, each makes its batches in its own thread.
 
         Args:
-            worker, workers: Which worker of how many.
-            begin: Where to begin; unless given, where the next iteration does, which stays as it is.
+            worker, workers: The index of the worker, and the number of workers.
+            begin: Where to begin; unless given, where the next iteration begins, which does not change.
         """
         loader = self if workers == 1 else self._without_workers()
         return LoaderIterator(loader, self._next_cursor if begin is None else begin, worker, workers)
 
     def _batch_maker(self, schedule: Schedule) -> BatchMaker:
-        """Returns what makes the batches of a schedule."""
+        """Returns the maker of the batches of a schedule."""
         return BatchMaker(
             self.dataset, self._types or {}, self.fields, self.sampler, schedule, self.seed, self.transform,
             self.collate, self._mask, self.per == 'datapoint', self._takes_rng, self.on_error,
@@ -296,7 +296,7 @@ class Loader:
         """Returns the state after the last batch that the newest iterator delivered: integers and strings.
 
         Batches made ahead do not count. Any number of ranks can resume from this one state, with any batch
-        size and workers. After the last batch of an iteration, it is that of the beginning of the next one.
+        size and workers. After the last batch of an iteration, it is the beginning of the next one.
         """
         return self._state_at(self._next_cursor if self._progress is None else self._progress.cursor)
 
@@ -324,7 +324,7 @@ class Loader:
         """Makes the next iteration resume from a state; later ones are the next epochs.
 
         Raises:
-            ValueError: The state of a run with another dataset, seed or sampler, or not a state.
+            ValueError: The state belongs to another dataset, seed or sampler, or is not a state.
         """
         cursor = self._cursor_from(state)
         is_end = self.epochs is not None and cursor[:2] == (cursor.first + self.epochs, 0)
@@ -332,7 +332,7 @@ class Loader:
         self._progress = None
 
     def _cursor_from(self, state: Any) -> Cursor:
-        """Returns the cursor of a state, after checking that it is one of this run."""
+        """Returns the cursor of a state, after checking that it belongs to this run."""
         return cursor_from(state, self._state_at(Cursor()), len(self.sampler), self.epochs)
 
 
@@ -345,6 +345,6 @@ def _sampler(dataset: Dataset | RowBatches, shuffle: bool | str, seed: int) -> S
 
 
 def check_loader(loader: Any) -> None:
-    """Raises TypeError where something given is not a loader."""
+    """Raises TypeError if an argument is not a loader."""
     if not isinstance(loader, Loader):
         raise TypeError(f'expected a bags.Loader, got {type(loader).__name__}')

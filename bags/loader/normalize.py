@@ -24,14 +24,14 @@ class Normalize:
     """The `transform` for a loader that `bags.normalize` returns, with its inverse. Picklable."""
 
     scales: dict[str, tuple[Array, Array]]
-    """By field: what is subtracted from its values, and what they are then divided by."""
+    """For each field, the offset that is subtracted from its values, and the divisor that follows."""
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a batch, or a datapoint, with normalized columns: float32, or float64 where they were."""
         return self._apply(batch, lambda values, offset, scale: (values - offset) / scale)
 
     def inverse(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what normalized columns were before, as floats."""
+        """Returns the original values of normalized columns, as floats."""
         return self._apply(batch, lambda values, offset, scale: values * scale + offset)
 
     def _apply(self, batch: Mapping[str, Any], scaled: Callable[..., Array]) -> dict[str, Any]:
@@ -70,12 +70,12 @@ def normalize(
     Args:
         statistics: The result of `bags.statistics`.
         fields: A name or names; all fields of the statistics unless given.
-        mode: 'std' gives mean 0 and standard deviation 1; 'range' -1 at the least and 1 at the greatest
-            value; 'quantiles' -1 and 1 at the quantiles 0.01 and 0.99. Elements that are constant become 0.
+        mode: 'std' scales to mean 0 and standard deviation 1; 'range' to -1 at the minimum and 1 at the
+            maximum; 'quantiles' to -1 and 1 at the quantiles 0.01 and 0.99. Constant elements become 0.
 
     Raises:
         KeyError: No statistics of a field.
-        ValueError: Another mode; no values, no quantiles, or infinite values of a field.
+        ValueError: Not a mode; or a field has no values, no quantiles, or infinite values.
     """
     one_of('mode', mode, ('std', 'range', 'quantiles'))
     names = [fields] if isinstance(fields, str) else list(statistics if fields is None else fields)

@@ -1,4 +1,4 @@
-"""Makes batches in order: each when it is asked for, or ahead in a pool of workers."""
+"""Makes batches in order: on demand, or ahead in a pool of workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TASK_SECONDS = 0.0005  # Handing over a task takes 0.05 ms.
 
 
 def make_inline(maker: BatchMaker, start: int) -> Iterator[Made]:
-    """Returns the batches from a step on, which the calling thread makes when they are asked for."""
+    """Returns the batches from a step on, made on demand by the calling thread."""
     tasks = Tasks(maker.schedule.total, PLAN_STEPS, start)
     return _made((Outcome(task, True, *do(maker.make, task)) for task in tasks), tasks)
 
@@ -27,11 +27,11 @@ def make_ahead(
     """Starts workers; returns them, and the batches from a step on, which they make in order.
 
     Args:
-        maker: Makes them.
+        maker: Makes the batches.
         start: Number of the first step.
         workers: Number of threads or processes.
-        processes: Whether they are processes.
-        prefetch: Batches that may be finished or begun before they are asked for. None: two tasks a worker.
+        processes: Whether workers are processes.
+        prefetch: Maximum number of batches made ahead, begun or finished; None for two tasks for each worker.
     """
     pool = WorkerPool(
         maker.make,
@@ -59,8 +59,8 @@ def _made(outcomes: Iterator[Outcome], tasks: Tasks) -> Iterator[Made]:
 class Tasks(Iterator[range]):
     """Divides steps into ranges: a task makes one batch, or as many as take `TASK_SECONDS`.
 
-    They are read with one call: an epoch of datapoints of three small fields, in batches of 32, takes 0.4 us
-    a datapoint, and 2.0 if the batches are read one by one.
+    The batches of a task are read with one call: an epoch of datapoints of three small fields, in batches of
+    32, takes 0.4 us a datapoint, and 2.0 if the batches are read one at a time.
     """
 
     def __init__(self, total: int | None, max_length: int, start: int = 0) -> None:
@@ -76,5 +76,5 @@ class Tasks(Iterator[range]):
         return range(start, self._stop)
 
     def adapt(self, count: int, seconds: float) -> None:
-        """Sets the length of the next ranges, after so many batches took so long."""
+        """Sets the length of the next ranges, from the time that `count` batches took."""
         self._length = max(1, min(self._max_length, int(TASK_SECONDS * count / max(seconds, 1e-6))))

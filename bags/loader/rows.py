@@ -1,4 +1,4 @@
-"""Batches of columns from any map-style dataset, which gives rows."""
+"""Batches of columns from any map-style dataset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ['MapStyle', 'RowBatches', 'columns_of', 'rows_of']
 
 
 class MapStyle(Protocol):
-    """Rows by their index; with `__getitems__`, a method of PyTorch, those of a list of indices."""
+    """Rows by index; `__getitems__`, PyTorch's method for a list of indices, is optional."""
 
     def __len__(self) -> int: ...
 
@@ -22,7 +22,7 @@ class MapStyle(Protocol):
 
 
 class RowBatches:
-    """A map-style dataset, whose rows are made into columns.
+    """A map-style dataset, whose rows are collated to columns.
 
     A batch of dicts is a dict of columns, one of tuples is a tuple of columns, and one of other values is a
     column. A column of numbers, or of arrays or tensors of one shape, is an array; any other is a list.
@@ -51,8 +51,8 @@ class RowBatches:
 
         Raises:
             KeyError: No such field.
-            TypeError: Fields of rows that are no dicts, or items of sequences.
-            ValueError: Another number of rows than asked for, or dicts or tuples that differ.
+            TypeError: Fields of rows that are not dicts, or items of sequences.
+            ValueError: The dataset returns another number of rows, or dicts or tuples of different form.
         """
         indices = list(map(int, indices))
         if hasattr(self.rows, '__getitems__'):
@@ -81,11 +81,11 @@ def rows_of(batch: Any, count: int) -> list[Any]:
 
 
 def columns_of(rows: list[Any], indices: list[int], fields: Iterable[str] | None = None) -> Any:
-    """Returns the columns of rows of some datapoints, which must all have the same form.
+    """Collates the rows of some datapoints, which must all have the same form.
 
     Raises:
         KeyError: No such field.
-        ValueError: Dicts or tuples that differ.
+        ValueError: Dicts or tuples of different form.
     """
     kind = next((kind for kind in (Mapping, tuple) if rows and isinstance(rows[0], kind)), object)
     if kind is object:
@@ -100,22 +100,22 @@ def columns_of(rows: list[Any], indices: list[int], fields: Iterable[str] | None
 
 
 def _form(row: Any, kind: Any) -> str:
-    """Returns what must be equal for the rows of a batch, in words."""
+    """Describes the form of a row, which must be equal in a batch."""
     if not isinstance(row, kind):
         return type(row).__name__
     return f'fields {", ".join(sorted(map(repr, row)))}' if kind is Mapping else f'a tuple of {len(row)}'
 
 
 def _column(values: list[Any]) -> Any:
-    """Returns values as one array if they are numbers, or arrays of one shape; otherwise as they are."""
+    """Stacks values that are numbers, or arrays of one shape; returns others unchanged."""
     if not all(hasattr(value, '__array__') or isinstance(value, int | float | complex) for value in values):
         return values
     try:
         arrays = [np.asarray(value) for value in values]
         dtype = np.result_type(*{array.dtype for array in arrays})
-    except TypeError:  # numpy has no such dtype, or none for all of them.
+    except TypeError:  # NumPy has no such dtype, or no common one.
         return values
-    # Without a float among them, floats would round integers of 64 bits.
+    # If no input is a float, the floats come from promotion and would round 64-bit integers.
     rounds = dtype.kind == 'f' and all(array.dtype.kind != 'f' for array in arrays)
     if rounds or dtype.kind == 'O' or len({array.shape for array in arrays}) > 1:
         return values

@@ -1,4 +1,4 @@
-"""Which datapoints each rank takes at each step. No I/O.
+"""The datapoints of each rank at each step. No I/O.
 
 With a batch size of 2 and a world size of 3, a step takes 6 positions, and rank 1 takes the middle two:
 
@@ -6,7 +6,7 @@ With a batch size of 2 and a world size of 3, a step takes 6 positions, and rank
     step        0                  1
     rank        0     1     2      0     1     2
 
-After any step the positions taken so far are the first ones of the epoch, so a run can resume with another
+After any step, the positions taken so far are the first ones of the epoch, so a run can resume with another
 world size or batch size. The last step of an epoch may have too few positions: see `last_batch`.
 """
 
@@ -28,7 +28,7 @@ __all__ = ['PLAN_STEPS', 'LastBatch', 'PlannedStep', 'Progress', 'Schedule', 'St
 
 LastBatch = Literal['pad', 'drop', 'partial']
 PLAN_STEPS = 64
-"""Steps whose datapoints are sampled with one call: it takes 50 us however few they are."""
+"""Number of steps whose datapoints are sampled with one call, which takes at least 50 us."""
 
 
 class Step(NamedTuple):
@@ -38,9 +38,9 @@ class Step(NamedTuple):
     start: int
     """The rank's first position."""
     stop: int
-    """The end of its positions; beyond the epoch's length they wrap around to its beginning."""
+    """The end of its positions; positions beyond the epoch's length wrap around to its beginning."""
     after: Cursor
-    """Where the run is when all ranks have taken this step."""
+    """The cursor after all ranks have taken this step."""
 
 
 class Schedule(NamedTuple):
@@ -60,13 +60,13 @@ class Schedule(NamedTuple):
     """Number of epochs from `begin.first` on; None for no end."""
     begin: Cursor = Cursor()
     skip: int = 0
-    """Steps to leave out at first,"""
+    """Number of steps to leave out at the beginning."""
     stride: int = 1
-    """then take every `stride`-th step: a schedule of one of several workers."""
+    """Take every `stride`-th step after these, for one of several workers."""
 
     @property
     def total(self) -> int | None:
-        """Number of steps; None if there is no end."""
+        """Number of steps; None if endless."""
         if self.epochs is None:
             return None
         later = self.begin.first + self.epochs - self.begin.epoch - 1
@@ -74,7 +74,7 @@ class Schedule(NamedTuple):
         return max(0, -((self.skip - steps) // self.stride))
 
     def epoch_steps(self, consumed: int = 0) -> int:
-        """Returns how many steps this rank takes in an epoch, after so many positions."""
+        """Returns the number of steps of this rank in an epoch, after `consumed` positions."""
         whole, rest = divmod(max(0, self.length - consumed), self.batch_size * self.world_size)
         if not rest or self.last_batch == 'drop':
             return whole
@@ -85,7 +85,7 @@ class Schedule(NamedTuple):
         """Returns some steps."""
         size, found = self.batch_size * self.world_size, []
         first_epoch_steps, epoch_steps = self.epoch_steps(self.begin.consumed), self.epoch_steps()
-        next_step = size if self.last_batch == 'drop' else 1  # Positions that are enough for another step.
+        next_step = size if self.last_batch == 'drop' else 1  # Minimum positions for another step.
         for number in numbers:
             within = self.skip + number * self.stride
             epoch, consumed = self.begin.epoch, self.begin.consumed
@@ -96,7 +96,7 @@ class Schedule(NamedTuple):
             first, stop = self.rank * self.batch_size, (self.rank + 1) * self.batch_size
             if start + size > self.length and self.last_batch != 'pad':
                 first, stop = self._share(self.length - start)
-            # The same for all ranks, also for one that takes none of the last positions.
+            # The same for all ranks, including one without any of the last positions.
             place = (epoch, start + size) if start + size + next_step <= self.length else (epoch + 1, 0)
             found.append(Step(epoch, start + first, start + stop, Cursor(*place, self.begin.first)))
         return found
@@ -112,7 +112,7 @@ class PlannedStep(NamedTuple):
     step: Step
     indices: Int64s
     bins: Int64s | None
-    """The position within the step of each index, if a position can have several."""
+    """The position within the step of each index, if positions can have several indices."""
 
 
 def plan_steps(
@@ -149,19 +149,19 @@ def plan_steps(
 
 @dataclasses.dataclass(eq=False)
 class Progress:
-    """How many steps of a schedule an iterator has delivered."""
+    """The number of steps of a schedule that an iterator has delivered."""
 
     schedule: Schedule
     delivered: int = 0
 
     @property
     def cursor(self) -> Cursor:
-        """Where the run is."""
+        """Position of the run."""
         if not self.delivered:
             return self.schedule.begin
         return self.schedule.steps(range(self.delivered - 1, self.delivered))[0].after
 
     @property
     def skip(self) -> int:
-        """Steps from the cursor on that other workers take first."""
+        """Number of steps after the cursor that other workers take first."""
         return self.schedule.stride - 1 if self.delivered else self.schedule.skip

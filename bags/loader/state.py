@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 __all__ = ['Cursor', 'State', 'cursor_from']
 
 State = dict[str, Any]
-"""Where a run is: integers and strings."""
+"""The position of a run, as integers and strings."""
 
 MUST_MATCH = {
     'dataset': ('dataset', 'fingerprint of the dataset'),
     'seed': ('run', 'seed'),
     'sampler': ('run', 'sampler'),
 }
-"""Keys of the state that must be equal for a run to resume, with their names in an error."""
+"""Keys of the state that must be equal for a run to resume, with their names in error messages."""
 
 
 class Cursor(NamedTuple):
@@ -39,7 +39,7 @@ def cursor_from(state: Any, own: State, length: int, epochs: int | None) -> Curs
         epochs: Number of epochs in an iteration of this run; None for no end.
 
     Raises:
-        ValueError: The state is of another run, or is not a state.
+        ValueError: The state belongs to another run, or is not a state.
     """
     required = ('seed', 'epoch', 'consumed', 'sampler', 'dataset')
     if not isinstance(state, Mapping) or not set(required) <= state.keys():
@@ -63,6 +63,6 @@ def cursor_from(state: Any, own: State, length: int, epochs: int | None) -> Curs
             f'state: expected an epoch of at least first_epoch and 0, and at most {length} datapoints '
             f'consumed, got {epoch}, {first} and {consumed}'
         )
-    # A state of a run with fewer epochs in an iteration begins another one.
+    # The state of a run with fewer epochs in an iteration begins another iteration.
     is_later = epochs is not None and (epoch, consumed) > (first + epochs, 0)
     return Cursor(epoch, consumed, epoch if is_later else first)

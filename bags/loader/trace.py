@@ -1,4 +1,4 @@
-"""Which datapoints the ranks of a run had at a step, from the state of its loader alone."""
+"""The datapoints of all ranks of a run at a step, from the state of its loader alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bags.validation import at_least, one_of
 __all__ = ['indices_of_step', 'trace']
 
 MAX_SAMPLER_LENGTH = 1 << 16
-"""Characters of a sampler's repr."""
+"""Maximum number of characters of a sampler's repr."""
 
 
 def indices_of_step(sampler: Sampler, schedule: Schedule, step: int) -> Int64s:
@@ -34,14 +34,14 @@ def trace(state: Any, step: int, epoch: int | None = None) -> list[Int64s]:
     """Returns the datapoints of each rank at a step of a run, as `Loader.indices` does.
 
     Args:
-        state: Of the loader: `Loader.state_dict()`.
+        state: The result of `Loader.state_dict()`.
         step: From 0, counted from the beginning of the epoch.
         epoch: From 0; that of the state unless given.
 
     Raises:
         IndexError: The epoch has fewer steps.
-        ValueError: Not such a state, or one whose sampler cannot be made again, as its weights or lengths are
-            not in the state.
+        ValueError: Not a state, or its sampler cannot be recreated, because the state does not have its
+            weights or lengths.
     """
     names = ('epoch', 'batch_size', 'world_size', 'last_batch', 'length', 'sampler')
     if not isinstance(state, Mapping) or not set(names) <= state.keys():
@@ -64,7 +64,7 @@ def trace(state: Any, step: int, epoch: int | None = None) -> list[Int64s]:
 
 
 def _sampler(text: Any) -> Sampler:
-    """Returns the sampler with a repr whose arguments are literals, as that of `Shuffled(100, seed=1)`."""
+    """Recreates a sampler from its repr, whose arguments must be literals: `Shuffled(100, seed=1)`."""
     error = ValueError(
         f'sampler: {text!r:.200} cannot be made from the state alone; call Loader.indices(epoch, step) of a '
         'loader with this sampler'

@@ -1,4 +1,4 @@
-"""Orders of datapoints: which one is at a position of an epoch. No I/O.
+"""Orders of datapoints: the datapoint at each position of an epoch. No I/O.
 
 Sequential     in order
 Sliding        in windows that overlap or leave gaps, wrapping around at the end
@@ -10,10 +10,10 @@ Mixture        of several datasets, in given proportions, which may change over 
 Bucketed       each once, in batches of similar length
 Packed         each once, in bins that fill a budget of items, e.g. of tokens
 
-Your own sampler needs `__len__`, the positions of an epoch; `take(epoch, positions)`, which returns the
-indices at positions; and a `repr` that differs from that of samplers of other orders. With an attribute
-`datapoints`, a loader checks at once that its dataset is large enough. A position may also hold several
-datapoints: `take` then returns a `bags.Ragged` of the indices at each of the positions.
+Your own sampler needs `__len__`, the number of positions in an epoch; `take(epoch, positions)`, which returns
+the indices at positions; and a `repr` that identifies the order. With an attribute `datapoints`, a loader
+checks at once that its dataset is large enough. A position may hold several datapoints: `take` then returns
+a `bags.Ragged` of the indices at each position.
 """
 
 from bags.samplers.mixtures import Mixture

@@ -15,24 +15,24 @@ from bags.validation import at_least, integer
 
 __all__ = ['Mixture']
 
-MAX_CYCLE = 1 << 22  # Positions after which a cycle repeats, about; of all parts of a mixture together.
+MAX_CYCLE = 1 << 22  # Approximate maximum length of a cycle; of all cycles of a mixture together.
 
 
 class Mixture:
     """Several datasets, concatenated by `bags.concat`, in given proportions.
 
-    The proportions are exact over each cycle of the schedule: of 4 positions for weights of 3 and 1, of 10
-    for weights of 0.7 and 0.3. Weights whose cycle would have more than 4 million positions are rounded to
-    such a cycle, where each dataset has one position at least. Within a cycle each dataset is spread evenly.
-    Every datapoint of a dataset comes once before any comes again, across epochs.
+    The proportions are exact over each cycle: 4 positions for weights of 3 and 1, 10 for weights of 0.7 and
+    0.3. Weights whose cycle would have more than 4 million positions are rounded to a cycle of that length,
+    in which each dataset has at least one position. Within a cycle, each dataset is spread evenly. Every
+    datapoint of a dataset comes once before any comes again, across epochs.
 
     Args:
-        lengths: Datapoints of each dataset.
-        weights: Their shares, of any sum; 0 leaves a dataset out. Or a mapping of positions, counted over all
-            epochs, to the weights that hold from there on; those of the first also hold before it.
-        seed: Of the order of each dataset.
-        shuffle: False takes each dataset in order.
-        samples: Positions of an epoch; the sum of the lengths unless given.
+        lengths: Number of datapoints of each dataset.
+        weights: Their shares, of any sum; 0 leaves a dataset out. Or a mapping from positions, counted over
+            all epochs, to the weights from there on; those of the first also hold before it.
+        seed: Seed of the order of each dataset.
+        shuffle: False for the order of each dataset.
+        samples: Number of positions in an epoch; the sum of the lengths unless given.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Mixture:
             name = f'weights[{position!r}]' if schedule is weights else 'weights'
             found[at] = _integers(self._exact(schedule[position], name), MAX_CYCLE // len(schedule))
         self.counts = found if schedule is weights else found[0]
-        """Positions of each dataset in a cycle; a mapping of positions to these, if the weights are one."""
+        """Positions of each dataset in a cycle; for a mapping of weights, a mapping of positions to these."""
         self._starts = np.array([0, *sorted(found)[1:]], np.int64)
         """The positions at which the weights change."""
         self._cycles = [_cycle(found[start]) for start in sorted(found)]
@@ -93,7 +93,7 @@ class Mixture:
         return self.samples
 
     def place(self, epoch: int, positions: Int64s) -> tuple[Int64s, Int64s]:
-        """Returns the dataset at each position, and how many of its datapoints came before, in all epochs."""
+        """Returns the dataset at each position, and the number of its earlier positions in all epochs."""
         positions = positions + epoch * self.samples
         numbers = np.searchsorted(self._starts, positions, 'right') - 1
         owners, counts = np.empty((2, *np.shape(positions)), np.int64)

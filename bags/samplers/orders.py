@@ -1,4 +1,4 @@
-"""The protocol of samplers, and the orders: sequential, in windows, shuffled, by shards or length, drawn."""
+"""The protocol of samplers, and orders: sequential, in windows, shuffled, by shards or length, drawn."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ class Sampler(Protocol):
     def take(self, epoch: int, positions: Int64s) -> Int64s | Ragged:
         """Returns the indices at some positions of an epoch, int64 of the same shape.
 
-        Where a position holds several datapoints, these are the rows of a `Ragged`.
+        If positions hold several datapoints, these are the rows of a `Ragged`.
         """
         ...
 
 
 def check_sampler(sampler: Any, datapoints: int) -> None:
-    """Checks that an object is a sampler, of at most so many datapoints.
+    """Checks that an object is a sampler for this number of datapoints.
 
     Raises:
-        TypeError: Not a sampler; a class and an array are none.
-        ValueError: A sampler of more datapoints, or whose weights or lengths are of another number of them.
+        TypeError: Not a sampler, e.g. a class or an array.
+        ValueError: The sampler has more datapoints, or another number of weights or lengths.
     """
     if not isinstance(sampler, Sampler) or isinstance(sampler, type | np.ndarray):
         raise TypeError(
@@ -87,15 +87,15 @@ class Sequential:
 
 
 class Sliding:
-    """Windows over consecutive datapoints, each beginning `stride` after the one before.
+    """Windows over consecutive datapoints, each beginning `stride` after the previous one.
 
     The last windows of an epoch wrap around to the beginning: every window is full.
 
     Args:
         length: Number of datapoints.
-        window: Positions of a window.
-        stride: From one window to the next. `window` unless given: then each datapoint comes once, except
-            those that fill the last window.
+        window: Number of positions in a window.
+        stride: Positions from one window to the next. `window` unless given: then each datapoint comes once,
+            except those that fill the last window.
     """
 
     def __init__(self, length: int, window: int, stride: int | None = None) -> None:
@@ -132,15 +132,15 @@ class Shuffled:
 
 
 class ShardShuffled:
-    """Each datapoint once, a few shards at a time, so that a cache holds what is read next.
+    """Each datapoint once, a few shards at a time, so that a cache holds the next datapoints.
 
     Shards are put in random order and divided into windows; within a window, datapoints come in random order.
     More shards in a window mix better and need a larger cache.
 
     Args:
-        lengths: Datapoints of each shard, as `shard_lengths(dataset)` returns them.
-        seed: Of the order, with the epoch.
-        window: Shards of a window.
+        lengths: Number of datapoints of each shard, as `shard_lengths(dataset)` returns them.
+        seed: Seed of the order, with the epoch.
+        window: Number of shards in a window.
     """
 
     def __init__(self, lengths: Sequence[int] | Int64s, seed: int = 0, window: int = 8) -> None:
@@ -157,7 +157,7 @@ class ShardShuffled:
         return self.datapoints
 
     def _epoch(self, epoch: int) -> Any:
-        """Returns the order of the shards, and the positions at which shards and windows begin and end."""
+        """Returns the order of the shards, and the positions of the starts and ends of shards and windows."""
         known, found = self._last
         if known != epoch:
             order = permuted(np.arange(len(self.lengths)), len(self.lengths), self.seed, epoch)
@@ -179,22 +179,22 @@ class ShardShuffled:
         return found
 
     def __repr__(self) -> str:
-        # Shards of other lengths give another order.
+        # The order depends on the lengths of the shards.
         shards = f'{len(self.lengths)} shards #{zlib.crc32(self.lengths.tobytes()):08x}'
         return f'ShardShuffled({shards}, {len(self)}, seed={self.seed}, window={self.window})'
 
 
 class Bucketed:
-    """Each datapoint once, in batches of similar length, so that little of them is padding.
+    """Each datapoint once, in batches of similar length, which need little padding.
 
     Random datapoints for 64 batches are sorted by length and cut into batches, whose order is then random.
 
     Args:
-        lengths: Of each datapoint, as `dataset.lengths(field)` returns them without reading any payload.
-        batch_size: Of all ranks together.
-        seed: Of the order, with the epoch.
-        pool: Batches that are sorted together: the larger, the more similar their lengths, and the less
-            random the batches.
+        lengths: Length of each datapoint, as `dataset.lengths(field)` returns it from the refs alone.
+        batch_size: Batch size of all ranks together.
+        seed: Seed of the order, with the epoch.
+        pool: Number of batches that are sorted together. A larger pool makes lengths more similar, and
+            batches less random.
     """
 
     per_datapoint = 'lengths'
@@ -217,7 +217,7 @@ class Bucketed:
             start, stop = number * size, min(len(self.lengths), (number + 1) * size)
             chosen = permuted(np.arange(start, stop), len(self.lengths), self.seed, epoch)
             chosen = chosen[np.argsort(self.lengths[chosen], kind='stable')]
-            # A batch that is not full stays at the end.
+            # An incomplete batch stays at the end.
             count = len(chosen) // self.batch_size
             whole = chosen[: count * self.batch_size].reshape(count, self.batch_size)
             order = permuted(np.arange(count), count, self.seed, epoch, number)
@@ -244,8 +244,8 @@ class Random:
 
     Args:
         length: Number of datapoints.
-        seed: Of the draw, with the epoch.
-        samples: Positions of an epoch; `length` unless given.
+        seed: Seed of the draws, with the epoch.
+        samples: Number of positions in an epoch; `length` unless given.
     """
 
     def __init__(self, length: int, seed: int = 0, samples: int | None = None) -> None:
@@ -264,16 +264,16 @@ class Random:
 
 
 class Weighted:
-    """Datapoints drawn with replacement, each as often as its weight says.
+    """Datapoints drawn with replacement, in proportion to their weights.
 
     Args:
-        weights: Of each datapoint, of any sum; one of weight 0 is never drawn.
-        seed: Of the draw, with the epoch.
-        samples: Positions of an epoch; as many as there are weights unless given.
+        weights: Weight of each datapoint, of any sum; one of weight 0 is never drawn.
+        seed: Seed of the draws, with the epoch.
+        samples: Number of positions in an epoch; the number of weights unless given.
 
     Raises:
-        ValueError: A weight that is negative or not finite, or none above 0.
-        TypeError: Weights that are not numbers.
+        ValueError: A weight is negative or not finite, or none is above 0.
+        TypeError: Weights are not numbers.
     """
 
     per_datapoint = 'weights'
@@ -297,7 +297,7 @@ class Weighted:
         self.seed = integer('seed', seed)
         self.samples = self.datapoints if samples is None else at_least('samples', samples, 1)
         self._mark = zlib.crc32(values.tobytes())
-        self._sums = np.cumsum(values / values.max())  # Their quotients have a sum that is finite.
+        self._sums = np.cumsum(values / values.max())  # Divided, so that the sum is finite.
 
     def __len__(self) -> int:
         return self.samples
@@ -305,7 +305,7 @@ class Weighted:
     def take(self, epoch: int, positions: Int64s) -> Int64s:
         total = self._sums[-1]
         drawn = hashed(positions, 1 << 53, self.seed, epoch) * (total / (1 << 53))
-        # 'right' passes over datapoints of weight 0, whose sum is that of the datapoint before.
+        # 'right' skips datapoints of weight 0, whose sum equals that of the previous datapoint.
         found: Int64s = np.searchsorted(self._sums, np.minimum(drawn, np.nextafter(total, 0)), 'right')
         return found
 

@@ -1,4 +1,4 @@
-"""Anchors of windows in each datapoint, and the items of each field that a window takes."""
+"""The anchors of windows in each datapoint, and the items of each field in a window."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ['NO_BOUNDS', 'Anchors', 'Located', 'no_items']
 NO_BOUNDS = (-math.inf, math.inf)
 MAX_WINDOWS = 1 << 53
 ROWS_AT_ONCE = 1024
-"""Datapoints whose times are read together to find where windows begin and end."""
+"""Number of datapoints whose times are read together to find the starts and ends of windows."""
 
 
 class Located(NamedTuple):
-    """The items of windows of a field; those of a datapoint without items are padding, at places -1."""
+    """The items of a field in windows; without items in the datapoint, places are -1, for padding."""
 
     places: Int64s
-    """In the sequence of each window, (W, n); for linear fill (W, 2 n): items before the times, and after."""
+    """Positions in the sequence, (W, n); for linear fill (W, 2 n): of items before and after the times."""
     is_pad: npt.NDArray[np.bool_]
     weights: Seconds | None = None
-    """For linear fill, how much of the items after is taken, 0 to 1, shape (W, n)."""
+    """For linear fill, the weights of the items after, 0 to 1, shape (W, n)."""
 
 
 class Layout(NamedTuple):
@@ -42,22 +42,22 @@ class Layout(NamedTuple):
     firsts: Int64s
     """The first anchor of each datapoint that has a window."""
     offsets: Int64s
-    """The windows before each datapoint, and of all."""
+    """The number of windows before each datapoint, followed by the total."""
 
 
 @dataclasses.dataclass
 class Anchors:
-    """The anchors of windows in the datapoints of a dataset, found when they are first asked for."""
+    """The anchors of windows in the datapoints of a dataset, computed on first use."""
 
     dataset: Dataset
     spans: dict[str, Span]
     """The span of each field."""
     every: str | float
-    """The field whose items are the anchors, or the seconds from one to the next."""
+    """The field whose items are the anchors, or the seconds between anchors."""
     stride: int
     """Items of `every` from one anchor to the next."""
     padding: Padding = 'edge'
-    """How items outside the datapoint are filled; 'drop': no such windows."""
+    """How items outside the datapoint are filled; 'drop' leaves out windows with such items."""
     bounds: tuple[float, float] = NO_BOUNDS
     """The first and last time of anchors in a datapoint, in seconds."""
     clocks: dict[str, Clock | None] = dataclasses.field(default_factory=dict)
@@ -77,7 +77,7 @@ class Anchors:
         """Returns the windows of all datapoints.
 
         Raises:
-            ValueError: Fields that go together have sequences of different lengths, or a window no items.
+            ValueError: Fields without times have different lengths in a datapoint, or a window has no items.
         """
         if self._known is None:
             rows = np.arange(len(self.dataset))
@@ -91,7 +91,7 @@ class Anchors:
                 if self._is_by_index(name) and name != self.every:
                     self._expect_counts(name, counts)
             if self.padding != 'drop' and self.bounds == NO_BOUNDS:
-                blocks = [rows]  # Nothing is read of them.
+                blocks = [rows]  # Nothing is read.
             allowed = [self._allowed(block, counts[block]) for block in blocks]
             firsts, lasts = (np.concatenate(parts) for parts in zip(*allowed, strict=True))
             firsts = -(-firsts // self.stride) * self.stride
@@ -113,7 +113,7 @@ class Anchors:
         return rows, anchors, self._clock.at(rows, anchors[:, None])[:, 0]
 
     def locate(self, name: str, rows: Int64s, anchors: Int64s, moments: Seconds) -> Located:
-        """Finds the items of a field that windows take, from what `places_of` returns."""
+        """Finds the items of a field in windows, given the results of `places_of`."""
         span, clock = self.spans[name], self.clocks[name]
         counts = (self.layout().counts[rows] if clock is None else clock.counts(rows))[:, None]
         if not counts.all():
@@ -151,13 +151,13 @@ class Anchors:
         if span.fill != 'linear':
             return Located(np.where(counts > 0, places, -1), is_pad)
         distance = high_times - low_times
-        is_between = (distance > 0) & (wanted - low_times > EPSILON)  # Else no interpolation.
+        is_between = (distance > 0) & (wanted - low_times > EPSILON)  # Otherwise there is no interpolation.
         weights = np.divide(wanted - low_times, distance, out=np.zeros_like(wanted), where=is_between)
         places = np.where(counts > 0, np.concatenate([low, high], 1), -1)
         return Located(places, is_pad, np.clip(weights, 0, 1))
 
     def _is_by_index(self, name: str) -> bool:
-        """Tells whether item i of a field belongs to anchor i."""
+        """Returns whether item i of a field belongs to anchor i."""
         return isinstance(self.spans[name], Steps) and (
             name == self.every or self._clock is None or self.clocks[name] is None
         )
@@ -172,7 +172,7 @@ class Anchors:
             )
 
     def _expect_items(self, name: str, rows: Int64s) -> None:
-        """Checks that there are items to take of datapoints, unless zeros can stand for them."""
+        """Checks that datapoints have items, unless they can be padded with zeros."""
         kind = self.dataset._types[name]
         if self.padding != 'zero' or fixed_dtype(kind.word, kind.args) is None:
             lacking = rows[count_items(self.dataset, name, rows) == 0]
@@ -199,7 +199,7 @@ class Anchors:
         return source.extent(rows)
 
     def _allowed(self, rows: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-        """Returns the first and last anchors of datapoints within the bounds, and of whole windows."""
+        """Returns the first and last anchors of datapoints that bounds and padding allow."""
         low, high = np.zeros(len(rows), np.int64), counts - 1
         after, before = (np.full(len(rows), bound) for bound in self.bounds)
         for name, span in self.spans.items() if self.padding == 'drop' else ():

@@ -17,15 +17,15 @@ from bags.media.video import JoinedVideos, Video, VideoOptions
 __all__ = ['ClipSequence']
 
 MAX_OPEN_CLIPS = 16
-"""ClipSequence that stay open, to be asked again."""
+"""Number of clips that stay open."""
 
 
 class ClipSequence(JoinedVideos):
     """The clips of a datapoint as one video.
 
-    Frames are counted through all clips. What is asked of it reads the headers of the clips up to there,
-    once, and decodes what it takes of those that hold some of the frames. Each clip begins where the one
-    before it ends. Safe to use from any thread, and picklable if the dataset is.
+    Frames are numbered through all clips. A read loads the headers of the clips up to the last frame, once,
+    and decodes the necessary part of the clips that contain the frames. Each clip begins where the previous
+    one ends. Thread-safe, and picklable if the dataset is.
 
     Args:
         dataset: A reader or a view.

@@ -46,14 +46,14 @@ class Clock(ABC):
 
     @abstractmethod
     def at(self, rows: Int64s, items: Int64s) -> Seconds:
-        """Returns the times of items, shape (W, n), of the datapoints `rows`; NaN for those not there."""
+        """Returns the times of items, shape (W, n), of the datapoints `rows`; NaN for missing items."""
 
     @abstractmethod
     def before(self, rows: Int64s, times: Seconds) -> Int64s:
-        """Returns the last item at or before each time, shape (W, n); -1 where there is none."""
+        """Returns the last item at or before each time, shape (W, n); -1 if there is none."""
 
     def extent(self, rows: Int64s) -> tuple[Seconds, Seconds]:
-        """Returns the times of the first and the last item, shape (W,); NaN where there is none."""
+        """Returns the times of the first and the last item, shape (W,); NaN without items."""
         ends = np.stack([np.zeros(len(rows), np.int64), self.counts(rows) - 1], 1)
         first, last = self.at(rows, ends).T
         return first, last
@@ -62,8 +62,8 @@ class Clock(ABC):
 class RateClock(Clock):
     """Items at a constant rate, in items per second.
 
-    `start` is the time of the first item, or that of each datapoint; `counts` are the items of each, if they
-    are not those of the field.
+    `start` is the time of the first item, for all or for each datapoint. `counts` are the items of each
+    datapoint, unless they are those of the field.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class TableClock(Clock):
             )
 
     def _tables(self, rows: Int64s) -> dict[int, Seconds]:
-        """Returns the times of all items of datapoints, with a NaN behind the last."""
+        """Returns the times of all items of datapoints, followed by a NaN."""
         tables = {row: self._known.get(row) for row in np.unique(rows).tolist()}
         missing = [row for row, table in tables.items() if table is None]
         if missing:
@@ -172,7 +172,7 @@ class TableClock(Clock):
 def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock | None:
     """Returns the clock of a field; None if it has no times.
 
-    `source` is the field of its times, or its rate, in place of those in the metadata.
+    `source` is the field with its times, or its rate, instead of those in the metadata.
 
     Raises:
         TypeError, ValueError: No such times, invalid metadata, or another number of times than of items.

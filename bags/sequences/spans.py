@@ -105,8 +105,8 @@ def times(
 def steps(start: SupportsIndex, stop: SupportsIndex) -> Steps:
     """Returns the items of a field from `start` to `stop` relative to an anchor, for `bags.windows`.
 
-    Step 0 is the first item at or after the anchor's time: `steps(0, 16)` is the next 16 items and
-    `steps(-2, 0)` the last two before it. Fields without times have an item for each one of `every`.
+    Step 0 is the first item at or after the anchor's time: `steps(0, 16)` selects the next 16 items and
+    `steps(-2, 0)` the two items before. A field without times must have an item for each anchor.
 
     Raises:
         TypeError, ValueError: Not integers, or no item.
@@ -137,7 +137,7 @@ def types_of(name: str, kind: FieldType, span: Span, padding: Padding) -> tuple[
     """Returns the types of a field of windows and of its mask.
 
     Raises:
-        TypeError: The field cannot be windowed so.
+        TypeError: The field cannot have such windows.
     """
     if kind.word == 'audio' and not kind.sequence:
         offsets = span.offsets if isinstance(span, Times) and span.fill == 'nearest' else ()
@@ -160,7 +160,7 @@ def types_of(name: str, kind: FieldType, span: Span, padding: Padding) -> tuple[
 
 
 def check_bounds(value: Any) -> tuple[float, float]:
-    """Returns the bounds of anchors in seconds, infinite where there is none."""
+    """Returns the bounds of anchors in seconds; infinite for None."""
     try:
         low, high = (None, None) if value is None else value
     except (TypeError, ValueError):

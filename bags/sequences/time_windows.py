@@ -1,12 +1,12 @@
-"""Windows around anchors: of each field, the items at offsets in time or in steps.
+"""Windows around anchors: the items of each field at offsets in time or in steps.
 
     every='camera'                 anchors          |     |     |     |    the times of the frames
     camera=times(-0.1, 0.0)        frames        x     x                   0.1 s before, and the frame itself
     state=times(-0.1, 0, rate=20)  states        x  x  x
     action=steps(0, 3)             actions             x x x               the next three items
 
-Nothing is read of other datapoints: where a window leaves its datapoint it is padded, and `FIELD_is_pad` says
-where, or it is left out.
+Windows do not extend to other datapoints: items outside the datapoint are padding, which `FIELD_is_pad`
+marks, or the window is left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ['TimeWindows', 'WindowsView']
 
 
 class WindowsView(View):
-    """A view of which each datapoint is a window of a datapoint below: what `bags.windows` returns."""
+    """A view whose datapoints are windows of the datapoints of a dataset, as `bags.windows` returns it."""
 
     def __init__(self, anchors: Anchors, types: Spec) -> None:
         super().__init__([anchors.dataset], types)
@@ -45,16 +45,16 @@ class WindowsView(View):
         return int(self._anchors.layout().offsets[-1])
 
     def origin(self, index: SupportsIndex) -> tuple[int, int]:
-        """Returns the datapoint of a window, and the item that it begins with, or that is its anchor."""
+        """Returns the datapoint of a window, and its first item or anchor."""
         rows, items = self.origins([check_index(index, len(self))])
         return int(rows[0]), int(items[0])
 
     def origins(self, indices: Iterable[SupportsIndex] | None = None) -> tuple[Int64s, Int64s]:
-        """Returns the datapoints of windows, or of all, and the items as `origin`, int64 (n,) each."""
+        """Returns the datapoints and items of `origin` for many windows, or for all, int64 (n,) each."""
         return self._places_of(indices)[:2]
 
     def anchor_times(self, indices: Iterable[SupportsIndex] | None = None) -> Seconds:
-        """Returns the times of the anchors of windows, or of all, float64 seconds (n,); NaN without times."""
+        """Returns the times of anchors, of all windows unless given, float64 seconds (n,); NaN without times."""
         return self._places_of(indices)[2]
 
     def _places_of(self, indices: Iterable[SupportsIndex] | None) -> tuple[Int64s, Int64s, Seconds]:
@@ -64,7 +64,7 @@ class WindowsView(View):
 
 
 class TimeWindows(WindowsView):
-    """Windows of items at offsets in time or in steps: a result of `bags.windows`."""
+    """Windows of items at offsets in time or in steps, as `bags.windows` returns them."""
 
     def __init__(self, anchors: Anchors) -> None:
         types: Spec = {**anchors.dataset._types}
@@ -114,7 +114,7 @@ class TimeWindows(WindowsView):
         return {name: columns[name] for name in selection}
 
     def _records_of(self, name: str, items: Any, indices: Int64s, places: Any) -> Column:
-        """Returns the records of a field, as a copy of the windows has them."""
+        """Returns the records of a field, for a copy of the windows."""
         if name not in self._spans and name not in self._pads:
             return self._datasets[0]._read(places[0], {name: items}, read_records)[name]
         if isinstance(items, PerRowItems):
@@ -135,7 +135,7 @@ class TimeWindows(WindowsView):
         return PerRowItems(None, counts, places[places >= 0], are_frames=is_video)
 
     def _finish(self, name: str, column: Column, where: Located) -> Column:
-        """Makes windows of the items that were read: an array (W, n, *shape), or a list of windows."""
+        """Converts the items that were read to windows: an array (W, n, *shape), or a list of windows."""
         kind = self._datasets[0]._types[name]
         values: Any = column
         if isinstance(column, Ragged):
@@ -159,15 +159,15 @@ class TimeWindows(WindowsView):
         return filled
 
     def _fill(self, values: Any, is_pad: npt.NDArray[np.bool_]) -> Any:
-        """Returns values, a window or several, with zeros instead of padding if these are asked for."""
+        """Replaces the padding in one or several windows by zeros, with `padding='zero'`."""
         if self._anchors.padding == 'zero' and is_pad.any():
-            if isinstance(values, list):  # Pictures of different sizes.
+            if isinstance(values, list):  # Images of different sizes.
                 return [item * 0 if pad else item for item, pad in zip(values, is_pad.tolist(), strict=True)]
             values[is_pad] = 0
         return values
 
     def _read_audio(self, name: str, rows: Int64s, moments: Seconds) -> tuple[Column, Column]:
-        """Reads the samples of stretches of recordings, float32 (W, samples, channels)."""
+        """Reads samples of recordings for windows, float32 (W, samples, channels)."""
         span = self._spans[name]
         assert isinstance(span, Times)
         audios = self._anchors.recordings[name].of(rows)
@@ -194,7 +194,7 @@ class TimeWindows(WindowsView):
         shapes = {window.shape for window in samples}
         return (np.stack(samples), np.stack(pads)) if len(shapes) == 1 else (samples, pads)
 
-    # For views over this one: fields of windows are read here, all others from where they are.
+    # For views over this one: fields of windows are read here, others from the underlying dataset.
 
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         own = {name: items for name, items in selection.items() if name in self._spans or name in self._pads}
@@ -219,7 +219,7 @@ class TimeWindows(WindowsView):
 
 
 def _stack(values: Any) -> Any:
-    """Returns a list as one array if it is of arrays of one shape."""
+    """Stacks a list of arrays if they have one shape."""
     are_arrays = isinstance(values, list) and values and all(isinstance(each, np.ndarray) for each in values)
     if are_arrays and len({(each.shape, each.dtype) for each in values}) == 1:
         return np.stack(values)

@@ -1,4 +1,4 @@
-"""Windows: the stretches of long sequences as datapoints of their own.
+"""Windows: consecutive items of long sequences as datapoints.
 
     sequence of 7 items      0 1 2 3 4 5 6
     length 3, stride 2       0 1 2
@@ -7,8 +7,8 @@
                                          6       only with drop_last=False
 
 The number of windows of each datapoint follows from the lengths of its sequences, so a view of ten million
-windows is one number a datapoint. Reading a window reads its items and no others. A window of a video, or of
-a sequence of clips, holds frames: a value of type `array`.
+windows stores one number for each datapoint. Reading a window reads only its items. A window of a video, or
+of a sequence of clips, holds frames, in a value of type `array`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ['Windows', 'windows']
 
 
 class Windows(WindowsView):
-    """Windows of stretches of items, which are steps from 0 without padding: a result of `bags.windows`."""
+    """Windows of consecutive items, without padding, as `bags.windows` returns them."""
 
     def __init__(
         self, dataset: Dataset, fields: tuple[str, ...], length: int, stride: int, drop_last: bool
@@ -46,7 +46,7 @@ class Windows(WindowsView):
         super().__init__(anchors, {**dataset._types, **frames})
         self._fields, self._length, self._drop_last = fields, length, drop_last
         if not self._video_fields:
-            anchors.layout()  # Reads no payload, and finds sequences of different lengths.
+            anchors.layout()  # Raises for sequences of different lengths; reads no records.
 
     def _stretches(self, indices: Int64s) -> tuple[Int64s, Int64s, Int64s]:
         """Returns datapoints, first items and numbers of items of windows."""
@@ -91,41 +91,39 @@ def windows(
 ) -> WindowsView:
     """Returns a view in which each window of the sequences of a dataset is a datapoint.
 
-    `windows(dataset, ('state', 'action'), 16)` are the stretches of 16 items. The named fields hold the items
-    of the window only. Several sequences move together: item k of one belongs to item k of the others.
-    Windows of a field of videos (`video`, `mp4[]`, …) are of frames, counted through all clips of it: arrays
-    of shape (length, height, width, 3). The number of frames is read from every video when the view is first
-    used, from the head of each file (all of it where the container has no index), and remembered with the
-    view, also when it is pickled.
+    `windows(dataset, ('state', 'action'), 16)` has windows of 16 consecutive items. The named fields hold
+    only the items of the window. Item k of one field belongs to item k of the others. Windows of a field of
+    videos (`video`, `mp4[]`, …) are frames, numbered through all clips: arrays (length, height, width, 3).
+    The number of frames of every video is read when the view is first used, from the header of each file (or
+    all of it, if the container has no index), and kept with the view, also when it is pickled.
 
-    `windows(dataset, every='camera', camera=bags.times(-0.2, 0), action=bags.steps(0, 16))` is a window for
-    each frame of the camera, with the items that each field has at these offsets from it. All windows of a
-    field have the same number of items n: numbers come as an array (n, *shape), frames as (n, height, width,
-    3), samples of audio as float32 (n, channels), others as a list. `FIELD_is_pad`, bool (n,), says which
-    items are padding.
+    `windows(dataset, every='camera', camera=bags.times(-0.2, 0), action=bags.steps(0, 16))` has a window for
+    each frame of the camera, with the items of each field at these offsets from it. All windows of a field
+    have the same number of items n: numbers are an array (n, *shape), frames (n, height, width, 3), samples
+    of audio float32 (n, channels), others a list. `FIELD_is_pad`, bool (n,), marks the padding.
 
-    In both cases all other fields are those of the datapoint that the window comes from.
+    In both cases all other fields are those of the datapoint of the window.
 
     Args:
         dataset: A reader or a view.
-        fields: The sequence field, or several, whose items are cut into stretches; or, with `every`, a
+        fields: The sequence field, or several, whose items are divided into windows; or, with `every`, a
             mapping from fields to spans, as an alternative to keyword arguments.
-        length: Items of a stretch.
-        stride: Items from one window to the next, of `every` where it is given.
-        drop_last: Leave out stretches that the end of the sequence cuts short; else there is one at every
+        length: Number of items in a window.
+        stride: Items from one window to the next; with `every`, anchors from one window to the next.
+        drop_last: Leave out windows that the end of the sequence cuts short; else there is a window at every
             stride up to the last item.
         every: The field whose items are the anchors of windows, or the seconds from one anchor to the next.
-        bounds: The first and last time of anchors in each datapoint in seconds, None for no bound.
-        padding: What stands for items outside the datapoint: its first or last item ('edge') or zeros
-            ('zero'). 'drop': there are no such windows.
-        times: Of fields, the field that has the times of their items in seconds, or items per second, instead
-            of what `dataset.metadata` says. Videos and audio have times of their own.
+        bounds: The first and last time of anchors in each datapoint in seconds; None for no bound.
+        padding: The value of items outside the datapoint: its first or last item ('edge') or zeros ('zero').
+            'drop' leaves out windows with such items.
+        times: For a field, the field with the times of its items in seconds, or its rate in items per second,
+            instead of those in `dataset.metadata`. Videos and audio have timestamps.
         **spans: `bags.times(…)` or `bags.steps(…)` by field.
 
     Raises:
         KeyError, TypeError: No such field, or it is not a sequence, a video or audio.
-        ValueError: Sequences of a datapoint that differ in length; invalid options; or a field without times
-            that needs them. When a window is read: times that do not rise, or no item within the tolerance.
+        ValueError: Sequences of a datapoint differ in length, options are invalid, or a field needs times and
+            has none. When a window is read: times do not increase, or no item is within the tolerance.
     """
     check_dataset('windows', dataset)
     stride = at_least('stride', stride, 1)
@@ -162,7 +160,7 @@ def _clocks_of(
     sources: Mapping[str, Any],
     is_bounded: bool,
 ) -> dict[str, Clock | None]:
-    """Checks what windows by time are made of; returns when the items of each field happen."""
+    """Checks the fields of windows by time; returns their clocks."""
     if not spans:
         raise ValueError('windows: expected at least one field with bags.times(…) or bags.steps(…), got none')
     for name, span in spans.items():
