@@ -1,4 +1,4 @@
-"""Arrays: of one dtype and shape as raw bytes (`array(float32,3,4)`), or of any as Granular does (`array`).
+"""Arrays: raw bytes of one dtype and shape (`array(float32,3,4)`), or any array, as in Granular (`array`).
 
 One length of a shape may vary (`array(float32,?,4)`): it follows from the size of the record.
 
@@ -45,7 +45,7 @@ _KINDS = 'biufcmMSU'
 _SMALL_FLOAT = re.compile(r'bfloat16|float8_\w+', re.ASCII)
 
 _MAX_HEADER_BYTES = 1024
-"""Before the elements of an `array` record: a dtype string and at most 64 dimensions of 9 bytes."""
+"""Bytes before the elements of an `array` record: a dtype string and at most 64 dimensions of 9 bytes."""
 
 
 def element_dtype(text: str) -> np.dtype[Any]:
@@ -71,7 +71,7 @@ def element_dtype(text: str) -> np.dtype[Any]:
 
 
 def is_small_float(dtype: np.dtype[Any]) -> bool:
-    """Tells whether a dtype is `bfloat16` or a `float8_*` of ml_dtypes, whose kind is V or f."""
+    """Returns whether a dtype is `bfloat16` or a `float8_*` of ml_dtypes, whose kind is V or f."""
     return _SMALL_FLOAT.fullmatch(dtype.name) is not None
 
 
@@ -105,7 +105,7 @@ def array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
 
 
 def fixed_array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """As `array_type`; None also where a length varies."""
+    """As `array_type`; None also if a length varies."""
     found = array_type(*args)
     return None if found is None or -1 in found[1] else found
 
@@ -215,7 +215,7 @@ def _convert(value: Any, dtype: np.dtype[Any]) -> Array:
     if array.dtype == dtype:
         return array
     same = array.dtype.newbyteorder('=') == dtype.newbyteorder('=')
-    # NumPy's scalars of text are as long as their text, whatever the array they are of.
+    # The dtype of a NumPy text scalar has the length of its text, not that of its array.
     has_dtype = hasattr(value, 'dtype') and not isinstance(value, np.character)
     if same or (not has_dtype and (array.size == 0 or _fits(array, dtype))):
         try:
@@ -223,7 +223,7 @@ def _convert(value: Any, dtype: np.dtype[Any]) -> Array:
                 converted = array.astype(dtype)
         except FloatingPointError:
             raise ValueError(f'expected numbers that fit {dtype}, got larger ones') from None
-        # The conversions of ml_dtypes raise nothing. Some types have no inf, some no NaN.
+        # Conversions of ml_dtypes never raise. Some types have no inf, some no NaN.
         if is_small_float(dtype):
             stored = converted.astype('f4')
             changed = (np.isinf(stored) != np.isinf(array)) | (np.isnan(stored) != np.isnan(array))
@@ -234,7 +234,7 @@ def _convert(value: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def _fits(array: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether an array that NumPy made of Python's values converts to a dtype, except for float rounding."""
+    """Returns whether an array of Python values converts to a dtype, with no loss but float rounding."""
     found, wanted = array.dtype.kind, dtype.kind
     if wanted in 'fcV':
         return found in 'iuf' or found == wanted

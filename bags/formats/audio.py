@@ -134,7 +134,7 @@ def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
         kind, size = struct.unpack('<4sI', file.read(8))
         start += 8
         if kind == b'data' and size == 2**32 - 1:
-            size = whole - start  # Unknown size: written to a pipe.
+            size = whole - start  # Unknown size, as the file was written to a pipe.
         if start + size > whole:
             raise ValueError(f'WAV is cut off after {whole} bytes')
         if kind == b'fmt ':
@@ -188,13 +188,13 @@ def encode_flac(value: Any) -> Encoded:
 
 @decodes('FLAC')
 def decode_flac(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> tuple[Samples, int]:
-    """Decodes a FLAC. Damage shows: frames have checksums, and the header has the number of samples."""
+    """Decodes a FLAC. Checksums of frames and the number of samples in the header detect damage."""
     info = int.from_bytes(data[18:26], 'big')
     expected = info & (1 << 36) - 1
     channels = (info >> 41 & 7) + 1
     sample_size = channels * (2 if info >> 36 & 31 < 16 else 4)
     check_value_size(expected * sample_size, max_size, f'{expected} samples')
-    # Without a count if it was written to a pipe, and it may be wrong; a packet is limited to 2 GiB.
+    # The count is missing if the file was written to a pipe, and may be wrong. A packet is limited to 2 GiB.
     as_one_packet = expected > 0 and len(data) < 2**31 - 64
     if as_one_packet and _max_samples(data) * sample_size // channels <= max_size:
         samples, rate = _decode_frames(data)
@@ -206,7 +206,7 @@ def decode_flac(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> tuple[Sample
 
 
 def _max_samples(data: Buffer) -> int:
-    """Returns an upper bound of the samples in a FLAC: those of every place where a frame may begin."""
+    """Returns an upper bound of the samples in a FLAC: the sum over all places where a frame may begin."""
     values = np.frombuffer(data, np.uint8)
     starts = np.flatnonzero((values[:-3] == 0xFF) & (values[1:-2] & 0xFE == 0xF8))
     lengths, channels = _BLOCK_LENGTHS[values[starts + 2] >> 4], _CHANNELS[values[starts + 3] >> 4]
@@ -289,7 +289,7 @@ def _encode(
 
 
 def _form(samples: Samples) -> dict[str, str]:
-    """Returns the sample format and the channel layout, as FFmpeg names them."""
+    """Returns FFmpeg's names of the sample format and the channel layout."""
     return {'format': _FORMATS[samples.dtype.name], 'layout': _LAYOUTS[samples.shape[1] - 1]}
 
 
@@ -309,7 +309,7 @@ def _resample(av: Any, samples: Samples, rate: int, new_rate: int) -> Samples:
     ]
     result = np.zeros((-(-len(samples) * new_rate // rate), samples.shape[1]), samples.dtype)
     found = np.concatenate([result[:0], *(block.reshape(-1, samples.shape[1]) for block in blocks)])
-    result[: len(found)] = found[: len(result)]  # Of a single sample the resampler returns none.
+    result[: len(found)] = found[: len(result)]  # For a single sample, the resampler returns none.
     return result
 
 

@@ -1,7 +1,7 @@
-"""What images, videos and audio share: values that are encoded already, safe decoders, file objects.
+"""Common parts of images, videos and audio: already encoded values, safe decoders, file objects.
 
-A value of a media type may be an encoded file, as bytes or as a path. It is stored as it is, after a check of
-its first bytes and, of pictures and MP4, of its end.
+A value of a media type may be an encoded file, as bytes or as a path. It is stored unchanged, after a check
+of its first bytes, and for images and MP4 of its end.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ __all__ = [
 ]
 
 Encoded = bytes | BinaryIO
-"""A record: its bytes, or an open file that the writer copies from, without loading it, and closes."""
+"""A record: its bytes, or an open file that the writer copies without loading it, and closes."""
 
 T = TypeVar('T')
 
 
 def already_encoded(value: object, *names: str) -> Encoded | None:
-    """Returns the bytes of a value, or the open file of a path; None if it is neither, and has to be encoded.
+    """Returns the bytes of a value, or the open file of a path; None for values that need encoding.
 
     Raises:
-        ValueError: It has none of the formats that are allowed, named as by `identify`, or is cut off.
+        ValueError: It has none of the allowed formats, which are names of `identify`, or is cut off.
         OSError: The path cannot be read.
     """
     if isinstance(value, bytes | bytearray | memoryview):
@@ -52,7 +52,7 @@ def already_encoded(value: object, *names: str) -> Encoded | None:
 
 
 def check_file(file: Any, names: tuple[str, ...]) -> Any:
-    """Checks the format of an open file, and the end of pictures and MP4; returns it at the same position.
+    """Checks the format of an open file, and the end of images and MP4; returns it at the same position.
 
     It is closed if a check fails.
     """
@@ -86,7 +86,7 @@ class _Slices:
 
 
 def check_format(found: str, names: tuple[str, ...]) -> None:
-    """Raises ValueError if a format is none of those that are allowed."""
+    """Raises ValueError if a format is not one of the allowed ones."""
     if found not in names:
         expected = ' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))
         hint = ", which a field of type 'image' can hold" * (found in PICTURES and names[0] in PICTURES)
@@ -96,9 +96,8 @@ def check_format(found: str, names: tuple[str, ...]) -> None:
 def decodes(*names: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Makes a decoder safe for bytes of any origin.
 
-    The decorated function is called with complete files of its formats only, and with `max_size`: the bytes
-    that the value may take, which it checks before it allocates them. Whatever a foreign library raises
-    becomes a ValueError.
+    The decorated function is only called with complete files of its formats, and with `max_size`, the maximum
+    bytes of the value, which it checks before allocating them. Errors of other libraries become ValueErrors.
     """
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
@@ -110,7 +109,7 @@ def decodes(*names: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
             try:
                 return function(data, *args, max_size=max_size)
             except Exception as exc:
-                # By exact type: av raises subclasses of its own, for headers that claim nonsense.
+                # By exact type: av raises its own subclasses for invalid headers.
                 if type(exc) in (ValueError, MemoryError) or isinstance(exc, ImportError):
                     raise
                 raise ValueError(f'damaged {name}: {str(exc) or type(exc).__name__}') from exc
@@ -121,20 +120,20 @@ def decodes(*names: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
 
 
 class BufferFile(PositionedFile):
-    """A file over a buffer. It copies the bytes that are read, where `io.BytesIO` copies the whole buffer."""
+    """A file over a buffer. Only the bytes that are read are copied; `io.BytesIO` copies the whole buffer."""
 
     def __init__(self, data: Buffer) -> None:
         self.data = data if isinstance(data, bytes) else memoryview(data)
 
     def read_at(self, start: int, count: int | None) -> bytes:
-        return bytes(self.data[start : None if count is None else start + count])  # bytes[:] is no copy.
+        return bytes(self.data[start : None if count is None else start + count])  # bytes[:] is not a copy.
 
     def size(self) -> int:
         return len(self.data)
 
 
 class BorrowedFile(PositionedFile):
-    """A view of a seekable file of the caller, from its current position on. Closing it leaves that open."""
+    """A view of the caller's seekable file, from its current position on. Closing it leaves the file open."""
 
     def __init__(self, file: BinaryIO | PositionedFile) -> None:
         self._file = file

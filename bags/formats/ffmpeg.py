@@ -1,4 +1,4 @@
-"""FFmpeg's libraries through the package av: importing it, opening a file of any origin, its streams."""
+"""FFmpeg's libraries through the package av: import, opening files of any origin, streams."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def open_container(file: Any, name: str, **options: str) -> Any:
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream of a media file, in FFmpeg's words. What is not known, or does not apply, is None."""
+    """A stream of a media file, with FFmpeg's names. Unknown and inapplicable attributes are None."""
 
     index: int
-    """Its number in the file."""
+    """Index of the stream in the file."""
     type: str
     """`video`, `audio`, `subtitle`, `data` or `attachment`."""
     codec: str | None
     format: str | None
-    """Of pixels or samples, such as `yuv420p10le`."""
+    """Pixel or sample format, such as `yuv420p10le`."""
     size: tuple[int, int] | None
     """Height and width of frames, as stored."""
     rate: float | None
@@ -46,12 +46,12 @@ class Stream:
 
 
 def best_stream(container: Any, kind: str, index: int | None = None) -> Any:
-    """Returns the stream of a kind, `video` or `audio`: by its index, or else the one that plays by default.
+    """Returns the stream of a kind, `video` or `audio`: by its index, or else the one that players choose.
 
     The default depends on what was probed: choose once, in a file opened with the usual options.
 
     Raises:
-        ValueError: There is none, or none of a codec that can be decoded.
+        ValueError: There is no such stream, or none with a codec that can be decoded.
     """
     streams = container.streams
     stream = streams.best(kind) if index is None else streams[index] if index < len(streams) else None
@@ -67,7 +67,7 @@ def best_stream(container: Any, kind: str, index: int | None = None) -> Any:
 
 
 def describe_stream(stream: Any) -> Stream:
-    """Returns what is known of a stream of a container."""
+    """Describes a stream of a container."""
     context, type = stream.codec_context, str(stream.type)
     is_video, is_audio = (type == kind and context is not None for kind in ('video', 'audio'))
     rate = stream.average_rate if is_video else context.sample_rate if is_audio else None

@@ -12,10 +12,10 @@ Gray has shape (height, width), or (height, width, 1) when it is encoded; RGB (h
 (height, width, 4). Pixels are uint8 but for gray of PNG and TIFF, such as depth, which may be uint16. Formats
 without gray reject it, since it would be decoded as RGB.
 
-Images are decoded as they are shown: turned by their EXIF orientation, as in viewers and browsers. The option
-`rotate=False` of each type returns the stored pixels, as torchvision and OpenCV may have when boxes and masks
-were made. `min_side=256` decodes JPEGs at a reduced size, see `reduced`. PIL images are turned when they are
-encoded. Colour profiles and gamma are not applied. Of an animation, the first image is decoded.
+Images are rotated by their EXIF orientation when they are decoded, as in viewers and browsers. The option
+`rotate=False` of each type returns the stored pixels, to which boxes and masks made with torchvision or
+OpenCV may refer. `min_side=256` decodes JPEGs at a reduced size, see `reduced`. PIL images are rotated when
+they are encoded. Colour profiles and gamma are not applied. The first image of an animation is decoded.
 
 Encoders take pixels, a PIL image, or a file of their format, as bytes or a path, which is stored as it is.
 They raise TypeError for pixels of another dtype, and ValueError for another shape or another format. Decoders
@@ -68,16 +68,16 @@ __all__ = [
 ]
 
 MODES = {'gray': ('L', ()), 'rgb': ('RGB', (3,)), 'rgba': ('RGBA', (4,))}
-"""The modes of `image(mode)`: what Pillow calls each, and the end of its shape."""
+"""The modes of `image(mode)`: Pillow's name of each, and the last dimensions of its shape."""
 
 MAX_SIDE = 65535
-"""Pixels on a side of a JPEG."""
+"""Maximum pixels on a side of a JPEG."""
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
 
 
 def _split(args: tuple[str, ...], form: str, count: int = 1) -> tuple[str | None, bool, int]:
-    """Returns the argument of a type, if there is one, and the options `rotate` and `min_side`."""
+    """Returns the argument of a type, or None, and the options `rotate` and `min_side`."""
     others, options = split_options(args, rotate=parse_bool, min_side=_side)
     check_count(others, count, form)
     return (others[0] if others else None), options.get('rotate', True), options.get('min_side', 0)
@@ -96,7 +96,7 @@ def reduced(min_side: int) -> dict[str, Callable[..., Pixels]]:
         dataset = bags.open(path, bags.decoders | bags.reduced(256))
 
     Args:
-        min_side: Pixels.
+        min_side: Minimum pixels of both sides.
     """
     option = f'min_side={at_least("min_side", min_side, 1)}'
     _side(option.partition('=')[2])
@@ -122,7 +122,7 @@ def webp_quality(*args: str) -> int | None:
 
 
 def png_options(*args: str) -> None:
-    """Parses the argument of `png(rotate=False)`, of which PNG encoders need nothing."""
+    """Checks the argument of `png(rotate=False)`, which PNG encoders do not use."""
     _split(args, 'png or png(rotate=False)', 0)
 
 
@@ -142,10 +142,10 @@ def encode_jpeg(value: Any, *args: str) -> Encoded:
 
 @decodes('JPEG')
 def decode_jpeg(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes a JPEG with simplejpeg where it is installed, else with Pillow.
+    """Decodes a JPEG with simplejpeg if it is installed, else with Pillow.
 
-    Both use libjpeg-turbo and give the same pixels. Only simplejpeg detects damage inside the compressed
-    data, of which a JPEG has no checksum.
+    Both use libjpeg-turbo and return the same pixels. Only simplejpeg detects damage inside the compressed
+    data, for which a JPEG has no checksum.
     """
     return _load(data, args, max_size)
 
@@ -187,10 +187,10 @@ def decode_avif(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pix
 
 
 def encode_image(value: Any, *args: str) -> Encoded:
-    """Stores a picture of any of the formats as it is, or encodes pixels as PNG; the mode is for the decoder.
+    """Stores an image of any of the formats unchanged, or encodes pixels as PNG. The mode is ignored.
 
     Raises:
-        ValueError: A file that is cut off, as far as that shows without decoding.
+        ValueError: The file is cut off, as far as can be told without decoding.
     """
     image_mode(*args)
     return already_encoded(value, *PICTURES) or encode_png(value)
@@ -198,13 +198,13 @@ def encode_image(value: Any, *args: str) -> Encoded:
 
 @decodes(*PICTURES)
 def decode_image(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
-    """Decodes a picture of any of the formats; of a GIF or TIFF with several images, the first.
+    """Decodes an image of any of the formats; the first one of a GIF or TIFF with several.
 
     Args:
         data: A file of JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF.
         *args: The mode: `gray`, `rgb` or `rgba`. Other pictures are converted to it: alpha is dropped, or
             opaque where there is none; gray is Rec. 601 luma; of 16 bits a channel the upper 8 are kept.
-        max_size: Most bytes of the pixels.
+        max_size: Maximum bytes of the pixels.
     """
     mode = image_mode(*args)
     pixels = _load(data, args, max_size, drop_bits=mode is not None)
@@ -221,7 +221,7 @@ def decode_image(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pi
 
 
 def _load(data: Buffer, args: tuple[str, ...], max_size: int, drop_bits: bool = False) -> Pixels:
-    """Decodes a picture of any format; `drop_bits`: the lower ones of colour with 16 bits a channel."""
+    """Decodes an image of any format; `drop_bits` drops the lower 8 bits of colour with 16 bits a channel."""
     name, (_, rotate, min_side) = identify(data), _split(args, 'one argument')
     if name == 'JPEG' and (pixels := _load_jpeg(data, max_size, min_side)) is not None:
         return np.ascontiguousarray(jpeg_orientation(data).apply(pixels)) if rotate else pixels
@@ -235,12 +235,12 @@ def _load(data: Buffer, args: tuple[str, ...], max_size: int, drop_bits: bool = 
     channels = {'1': 1, 'L': 1, 'I;16': 2, 'I;16B': 2}.get(image.mode, 3)
     _check_size(width, height, 4 if image.has_transparency_data else channels, max_size)
     if min_side:
-        image.draft(None, (min_side, min_side))  # Of formats other than JPEG, it does nothing.
+        image.draft(None, (min_side, min_side))  # Has no effect on formats other than JPEG.
     return _pixels(image, rotate)
 
 
 def _load_jpeg(data: Buffer, max_size: int, min_side: int) -> Pixels | None:
-    """Decodes a JPEG with simplejpeg; None if that is not installed, or leaves it to Pillow."""
+    """Decodes a JPEG with simplejpeg; None if it is not installed, or Pillow should decode the image."""
     # By benchmarks/jpeg.py (November 2026), in ms on one thread, of 512 x 512 and of 3000 x 2000 pixels:
     # simplejpeg 0.9 and 12.8, Pillow 1.3 and 45.5, imagecodecs and OpenCV 1.0 and 12.6, av 1.4 and 16.3. All
     # but av give Pillow's pixels. Of the three fast ones simplejpeg is the smallest (0.4 MB, against 18 and
@@ -262,8 +262,8 @@ def _load_jpeg(data: Buffer, max_size: int, min_side: int) -> Pixels | None:
         # The rest of the image would be grey or noise.
         if any(phrase in str(exc) for phrase in ('remature end', 'bad Huffman code')):
             raise
-        # Pillow decides about other irregularities, such as stray bytes between segments, which cameras and
-        # web sites leave.
+        # Pillow handles other irregularities, such as stray bytes between segments, which cameras and web
+        # sites leave.
         return None
     return np.array(pixels[:, :, 0]) if space == 'Gray' else pixels
 

@@ -1,6 +1,6 @@
 """The pixels of decoded pictures as arrays: their size, colors, depth and orientation.
 
-Pictures are turned as they say: an image by its EXIF tag, a video by its display matrix.
+Images are rotated by their EXIF tag, and videos by their display matrix.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def pixel_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 PIXEL_OPTIONS: dict[str, Callable[[str], Any]] = {'rotate': parse_bool, 'dtype': pixel_dtype}
-"""What parses the options of decoded frames."""
+"""Parsers of the options of decoded frames."""
 
 
 class Orientation(NamedTuple):
-    """What is done to the stored pixels, in this order."""
+    """The operations on the stored pixels, in this order."""
 
     transpose: bool = False
     flip_rows: bool = False
@@ -56,7 +56,7 @@ class Orientation(NamedTuple):
 
     @property
     def rotation(self) -> int:
-        """Degrees clockwise: 0, 90, 180 or 270; of a mirrored picture, after it is mirrored left to right."""
+        """Degrees clockwise: 0, 90, 180 or 270; for a mirrored image, after mirroring it left to right."""
         if self.transpose:
             return 90 if self.flip_columns else 270
         return 180 if self.flip_rows else 0
@@ -72,7 +72,7 @@ class Orientation(NamedTuple):
 UPRIGHT = Orientation()
 _OF_EXIF = {number: Orientation('t' in how, 'r' in how, 'c' in how)
             for number, how in enumerate(('', 'c', 'rc', 'r', 't', 'tc', 'trc', 'tr'), 1)}  # fmt: skip
-"""By the value of the tag: transposed, rows flipped, columns flipped."""
+"""Orientations by the value of the tag: transposed, rows flipped, columns flipped."""
 
 
 def matrix_orientation(data: Buffer | None) -> Orientation:
@@ -113,18 +113,18 @@ def jpeg_orientation(data: Buffer) -> Orientation:
 
 
 class FrameKind(NamedTuple):
-    """What all frames of a video have in common."""
+    """The common properties of all frames of a video."""
 
     height: int
-    """As stored."""
+    """Height as stored."""
     width: int
     is_deep_gray: bool
-    """Whether it is grey of more than 8 bits."""
+    """Whether frames are grey with more than 8 bits."""
     orientation: Orientation = UPRIGHT
 
 
 def frame_kind(frame: Any, orientation: Orientation | None = None) -> FrameKind:
-    """Returns the kind of a frame; `orientation` is that of the video if it is known."""
+    """Returns the kind of a frame; `orientation` is that of the video, if known."""
     if orientation is None:  # Side data and its frame refer to one another: the collector would free them.
         orientation = matrix_orientation(frame.side_data.get('DISPLAYMATRIX'))
     components = frame.format.components
@@ -145,10 +145,10 @@ class PixelOptions(NamedTuple):
     color: str = 'rgb'
     """A key of `COLORS`."""
     dtype: np.dtype[Any] | None = None
-    """uint8 or uint16: values from 0 to 255 or 65535. None: uint8; but uint16 for grey of more than 8 bits,
-    whose values are then those that are stored, 0 to 4095 for 12 bits."""
+    """uint8 or uint16, with values from 0 to 255 or 65535. None for uint8, and for grey of more than 8 bits
+    uint16 with the stored values, 0 to 4095 for 12 bits."""
     rotate: bool = True
-    """Whether frames are turned as the file says."""
+    """Whether frames are rotated as the file specifies."""
 
     def result(self, kind: FrameKind) -> tuple[tuple[int, int, int], np.dtype[Any]]:
         """Returns the shape (height, width, channels) and the dtype of the pixels of a frame."""
@@ -163,7 +163,7 @@ class PixelConverter:
 
     Args:
         kind: The kind of its frames.
-        options: How they are returned.
+        options: Options of the returned pixels.
     """
 
     def __init__(self, kind: FrameKind, options: PixelOptions) -> None:
@@ -175,7 +175,7 @@ class PixelConverter:
         self._format: tuple[int, int, str] | None = None
         """Height, width and format of the last frame."""
         self._target, self._target_channels = '', 0
-        """What FFmpeg converts such frames to."""
+        """The format that FFmpeg converts these frames to, and its number of channels."""
         # One for all frames: `frame.reformat` would prepare the conversion again each time.
         self._reformatter = import_av().video.reformatter.VideoReformatter()
 
@@ -183,7 +183,7 @@ class PixelConverter:
         """Returns the pixels of a frame, in most cases without a copy.
 
         Raises:
-            ValueError: It is of another kind.
+            ValueError: The frame is of another kind.
         """
         format = frame.height, frame.width, frame.format.name
         if format != self._format:
@@ -201,7 +201,7 @@ class PixelConverter:
         return pixels if self._orientation == UPRIGHT else self._orientation.apply(pixels)
 
     def _set_format(self, frame: Any) -> None:
-        """Checks a frame whose size or format is new, and chooses what it is converted to."""
+        """Checks a frame with a new size or format, and chooses the format to convert it to."""
         expected, found = self.kind, frame_kind(frame, self.kind.orientation)
         name = frame.format.name
         if found != expected:

@@ -5,9 +5,9 @@
 | `bytes` | bytes, bytearray, memoryview | as they are |
 | `utf8` | str without lone surrogates | strict UTF-8 |
 | `bool` | bool, not the integers 0 and 1 | one byte, 0 or 1 |
-| `int(size)` | what has `__index__`, but no bool | two's complement of 1 to 16 bytes, 8 by default |
+| `int(size)` | objects with `__index__`, except bools | two's complement of 1 to 16 bytes, 8 by default |
 | `uint(size)` | the same, from 0 on | 1 to 16 bytes, 8 by default |
-| `float(size)` | int and float, but no bool | IEEE 754 of 2, 4 or 8 bytes, 8 by default, rounded |
+| `float(size)` | int and float, except bools | IEEE 754 of 2, 4 or 8 bytes, 8 by default, rounded |
 
 Numbers are little-endian. NumPy scalars and arrays of shape () are accepted like Python's own scalars. An
 encoder raises TypeError for another type, ValueError for a value that its size cannot hold; a decoder raises
@@ -62,7 +62,7 @@ __all__ = [
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAX_VALUE_SIZE = 1 << 30
-"""Default of `max_value_size`: bytes that a record may become when it is decoded."""
+"""Default of `max_value_size`, the maximum bytes of a decoded record."""
 
 _FLOATS = {2: '<e', 4: '<f', 8: '<d'}
 
@@ -74,7 +74,7 @@ def check_count(args: Sequence[str], count: int, form: str) -> None:
 
 
 def check_value_size(size: int, max_size: int, what: str) -> None:
-    """Raises ValueError for a value of more than `max_size` bytes; `what` says what takes them."""
+    """Raises ValueError for a value of more than `max_size` bytes; `what` names the value."""
     if size > max_size:
         raise ValueError(f'{what} would take {size} bytes, which exceeds max_value_size={max_size}')
 
@@ -82,11 +82,11 @@ def check_value_size(size: int, max_size: int, what: str) -> None:
 def split_options(
     args: Sequence[str], **parsers: Callable[[str], Any]
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Splits the arguments of a type into those without a name, and options as of `video(30,rotate=False)`.
+    """Splits the arguments of a type, e.g. `video(30,rotate=False)`, into unnamed ones and options.
 
     Args:
         args: The arguments.
-        **parsers: What parses the value of each option. An option without a value is `True`.
+        **parsers: Parser of the value of each option. An option without a value is `True`.
 
     Raises:
         ValueError: An unknown option, or one twice.

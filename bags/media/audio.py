@@ -1,4 +1,4 @@
-"""`Audio`: a recording of which only the samples that are accessed are read and decoded."""
+"""`Audio`: a recording whose samples are read and decoded on access."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Audio:
     Args:
         source: A path, bytes, or a record of a dataset.
         exact: Slices equal a decode of the whole file, bit for bit. For AAC and Opus, this decodes everything
-            before a slice (3 s for an hour), or from where an earlier slice ended. By default, a few packets
-            before it are decoded, as other decoders do. The samples are the same, except for noise, which AAC
-            has decoders make up, and speech in Opus (within 3e-5); they are the same each time.
+            before a slice (3 s for an hour), or from the end of an earlier slice. By default, a few packets
+            before the slice are decoded, as in other decoders. The samples are then the same, except for the
+            noise that AAC decoders generate, and speech in Opus (within 3e-5), and are the same each time.
         stream: An index in `streams`; by default, the stream that players play.
     """
 
@@ -47,7 +47,7 @@ class Audio:
         self._exact = exact
 
     def options(self, *, exact: bool) -> Audio:
-        """Returns the same recording with another option, sharing the open file."""
+        """Returns the same recording with another option. Both share the open file."""
         other = object.__new__(Audio)
         other._decoder, other._exact = self._decoder, exact
         return other
@@ -82,7 +82,7 @@ class Audio:
 
     @property
     def start(self) -> float:
-        """The time of the first sample in seconds: not 0 where a file delays it, as beside video."""
+        """The time of the first sample in seconds; not 0 if the file delays it, e.g. beside video."""
         return self._decoder.get().begin
 
     def __repr__(self) -> str:
@@ -104,7 +104,7 @@ class Audio:
 
         Raises:
             IndexError: No such sample.
-            DecodeError: It is damaged (`ValueError` if the recording is not of a dataset).
+            DecodeError: It is damaged (`ValueError` if the recording is not from a dataset).
         """
         with self._decoder.use() as decoder:
             if isinstance(key, slice):
@@ -131,7 +131,7 @@ class Audio:
     def between(self, start: Any, stop: Any) -> Samples | list[Samples]:
         """Returns the samples whose times are in [start, stop), in seconds.
 
-        Of two lists or arrays of times it returns a list, whose items may differ in length by rounding.
+        For two lists or arrays of times, returns a list, whose items may differ in length by rounding.
         """
         if np.ndim(start) == np.ndim(stop) == 1:
             if len(start) != len(stop):
@@ -148,16 +148,16 @@ class Audio:
             return decoder.read(low, min(high, decoder.length), self._exact)
 
     def _expect(self, slices: Iterable[tuple[int, int]]) -> None:
-        """Announces slices (start, stop) that are read next: those of a remote file are read at once."""
+        """Announces slices (start, stop) to read next: those of a remote file are read together."""
         with self._decoder.use() as decoder:
             if isinstance(decoder.file, RangeFile) and not self._exact:
                 decoder.file.expect([part for bounds in slices for part in decoder.ranges(*bounds)])
 
     def blocks(self, length: int) -> Iterator[Samples]:
-        """Yields all samples in blocks of `length`; the last one may be shorter. They are always exact."""
+        """Yields all samples in blocks of `length`; the last one may be shorter. Samples are always exact."""
         if operator.index(length) < 1:
             raise ValueError(f'expected a length of at least 1, got {length}')
-        exact = self.options(exact=True)  # Each block goes on where the one before ended.
+        exact = self.options(exact=True)  # Each block continues after the previous one.
         for start in range(0, len(self), length):
             yield exact[start : min(start + length, len(self))]
         with self._decoder.use() as decoder:

@@ -1,12 +1,12 @@
-"""Decoding samples of a recording by their numbers.
+"""Decodes samples of a recording by their numbers.
 
     packet    0        1            2            3
     decoded   [........][..........][..........][..........]
     presented      [....][..........][..........][....]        sample 0 is the first that is presented
 
-Priming and padding are dropped as the file says, as in a decode of the whole file.
+Priming and padding are dropped as the file specifies, as in a decode of the whole file.
 
-Packets before a packet contribute to its samples. How many is a property of the codec; after those in
+Packets before a packet contribute to its samples. Their number depends on the codec; after those in
 `PACKETS_BEFORE`, the samples are those of a decode of the whole file:
 
 | codec | packets before | samples |
@@ -14,14 +14,14 @@ Packets before a packet contribute to its samples. How many is a property of the
 | FLAC, ALAC, WavPack, TTA, PCM, ADPCM of WAV | 0 | equal |
 | Vorbis | 2 | equal |
 | MP3 | 32: its bits may be stored in earlier packets | equal |
-| AAC | 4 | equal, except for noise that the decoder makes up: its generator starts anew at each slice |
+| AAC | 4 | equal, except for noise that the decoder generates: its generator restarts at each slice |
 | Opus | 128: its prediction fades out | equal for music, within 3e-5 for speech |
 | MP2 | 64 | within 3e-5: the decoder dithers |
 
 A slice of a codec that is not in the table is decoded from the start of the file: other decoders, such as
-those of Speex, G.722 and AC-3, keep a state for long, and some do not reset it when flushed. So is an exact
-slice, unless the table says equal. A state of a decoder cannot be copied, so some are kept where earlier
-slices ended, and the nearest one before a slice goes on.
+those of Speex, G.722 and AC-3, keep a state for long, and some do not reset it when flushed. An exact slice
+is decoded from the start too, unless the table says equal. The state of a decoder cannot be copied, so some
+decoders are kept at the ends of earlier slices, and the nearest one before a slice continues.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ EQUAL_SLICES = {
     'flac': 0, 'alac': 0, 'wavpack': 0, 'tta': 0, 'adpcm_ms': 0, 'adpcm_ima_wav': 0, 'vorbis': 2,
     'mp3float': 32,
 }  # fmt: skip
-"""Codecs, beside PCM, whose slices equal a decode of the whole file, bit for bit."""
+"""Codecs, besides PCM, whose slices equal a decode of the whole file, bit for bit."""
 PACKETS_BEFORE = {
     **EQUAL_SLICES, 'aac': 4, 'mp2float': 64, 'mp2': 64, 'mp3': 32, 'opus': 128, 'libopus': 128,
 }  # fmt: skip
 MAX_PACKETS_TO_COUNT = 64
-"""Packets before the last one to decode, to count its samples, of codecs that are not in the table."""
+"""Packets to decode before the last one to count its samples, for codecs that are not in the table."""
 MAX_KEPT_CONTEXTS = 8
-"""Of slices that are decoded from the start, for each file. One of AAC holds about 0.3 MB."""
+"""Maximum number of kept decoders for each file. A decoder of AAC holds about 0.3 MB."""
 SKIP_MANUAL = 1 << 29
-"""A flag of libavcodec: the decoder keeps priming and padding, which are dropped here."""
+"""A flag of libavcodec: the decoder keeps priming and padding, which this module drops."""
 
 
 class WavReader:
-    """A WAV of uncompressed samples, which reads the samples that are accessed and nothing else."""
+    """A WAV of uncompressed samples, of which only the accessed samples are read."""
 
     begin = 0.0
     """The time of the first sample, in seconds."""
     truncation: str | None = None
-    """What is missing at the end of the file; None if nothing is."""
+    """Description of the part that is missing at the end of the file; None if complete."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -93,14 +93,14 @@ class WavReader:
 
 
 class Layout(NamedTuple):
-    """Which samples of `n` packets are presented."""
+    """The presented samples of `n` packets."""
 
     counts: Int64s
-    """(n,): samples that each packet decodes to."""
+    """(n,): number of samples that each packet decodes to."""
     lows: Int64s
-    """(n,): the first of them that is presented."""
+    """(n,): the first presented sample of each packet."""
     highs: Int64s
-    """(n,): the end of those that are presented."""
+    """(n,): the end of the presented samples of each packet."""
     firsts: Int64s
     """(n + 1,): the number of the first sample of each packet, and the number of all samples."""
 
@@ -148,7 +148,7 @@ class AudioDecoder:
         return context
 
     def _count_samples(self) -> Int64s:
-        """Returns how many samples each packet decodes to: by the durations, if they are right where checked.
+        """Returns the number of samples of each packet: by the durations, if the checked ones are right.
 
         The first packets and the last are decoded: the last may be shorter than its duration, and the first
         have the rate and channels, which may differ from those in the header.
@@ -160,7 +160,7 @@ class AudioDecoder:
             counts, is_known = np.full(total, head[0], np.int64), True
         else:
             counts, rest = np.divmod(table.durations * table.time_base[0] * self.rate, table.time_base[1])
-            # Those of Vorbis are wrong after some page breaks.
+            # Durations of Vorbis are wrong after some page breaks.
             is_known = name != 'vorbis' and bool(counts[:-1].all()) and not rest.any()
         if is_known:
             start = max(0, total - 1 - PACKETS_BEFORE.get(name, MAX_PACKETS_TO_COUNT))
@@ -185,7 +185,7 @@ class AudioDecoder:
             if after <= counts[number]:  # More is ignored.
                 highs[number] = min(int(highs[number]), int(counts[number]) - after)
         if self._context.name == 'vorbis':
-            highs[0] = 0  # It overlaps with no packet before it; only WebM says so.
+            highs[0] = 0  # It overlaps with no earlier packet. Only WebM signals this.
         firsts = np.concatenate([[0], np.cumsum(np.maximum(highs - lows, 0))])
         return Layout(counts, lows, highs, firsts)
 
@@ -197,7 +197,7 @@ class AudioDecoder:
             exact: Decode everything from the start of the file, if the samples could differ otherwise.
 
         Raises:
-            ValueError: One of them is damaged.
+            ValueError: A sample is damaged.
         """
         if stop <= start:
             return np.empty((0, self.channels), np.float32)
@@ -234,7 +234,7 @@ class AudioDecoder:
         return [(begin, end) for _, begin, end in self.packets.ranges(before, last)]
 
     def _read_from_start(self, first: int, last: int) -> Samples:
-        """Decodes everything before too, from where the nearest of the earlier calls stopped."""
+        """Also decodes everything before, continuing after the nearest of the earlier calls."""
         kept = self._from_start
         nearest = max(
             (entry for entry in kept if entry[0] <= first), key=lambda entry: entry[0], default=None
@@ -253,7 +253,7 @@ class AudioDecoder:
         counts, lows, highs, _ = self._layout
         parts = []
         for number, block in enumerate(blocks, begin):
-            if number >= first:  # Where decoding begins, a packet of Vorbis may have others.
+            if number >= first:  # The first decoded packet of Vorbis may have other samples.
                 if len(block) != counts[number]:
                     raise ValueError(
                         f'packet {number} is damaged: expected {counts[number]} samples, got {len(block)}'
@@ -262,7 +262,7 @@ class AudioDecoder:
         return np.concatenate(parts)
 
     def _decode(self, start: int, stop: int, context: Any = None) -> Iterator[Samples]:
-        """Yields what each packet decodes to, shape (samples, channels)."""
+        """Yields the samples of each packet, shape (samples, channels)."""
         context = context or self._context
         for number, packet in enumerate(self.packets.read(start, stop), start):
             try:
@@ -297,10 +297,10 @@ def as_float(samples: npt.NDArray[Any]) -> Samples:
 
 
 def _is_contiguous(file: BinaryIO, table: PacketTable) -> bool:
-    """Returns whether each packet of a FLAC starts where the one before ends, and none is missing.
+    """Returns whether each packet of a FLAC starts where the previous one ends, and none is missing.
 
-    Otherwise libavformat split it in the wrong places: at damage, or (rarely) at samples that look like the
-    header of a frame. Decoding the whole file shows which.
+    Otherwise libavformat split the file in wrong places: at damage, or (rarely) at samples that look like the
+    header of a frame. Decoding the whole file tells which.
     """
     file.seek(18)
     expected = int.from_bytes(file.read(8), 'big') & (1 << 36) - 1

@@ -41,7 +41,7 @@ CODECS = {
     'vp9': Codec('mp4', 'libvpx-vp9', WEBM.options),
     'av1': Codec('mp4', 'libsvtav1', {'crf': '35', 'g': MP4.options['g'], 'preset': '9'}),
 }
-"""The encoder of each codec, by libavcodec's name of the codec."""
+"""The encoder of each codec, by the name of the codec in libavcodec."""
 
 
 class ClipRange(NamedTuple):
@@ -54,7 +54,7 @@ class ClipRange(NamedTuple):
 
 
 class EncodedClip(bytes):
-    """A clip as an MP4 file, which fields of videos store as it is."""
+    """A clip as an MP4 file, which fields of videos store unchanged."""
 
     frames: int
     """Number of frames."""
@@ -97,7 +97,7 @@ def cut_clips(
             clips, and 32 for encoded ones. A slice of a clip is decoded from the key frame before it.
         codec: `h264`, `hevc`, `vp9` or `av1`; by default that of the source for copied clips, and H.264 for
             encoded ones.
-        crf: The constant rate factor of encoded clips: less is better, and larger.
+        crf: The constant rate factor of encoded clips: a lower one means better quality and larger files.
         fps: Frames per second of a source without timestamps, 30 by default.
         copy: Encode nothing: cut at the key frames nearest to the exact cuts. The resulting length of each
             clip is in its `frames`.
@@ -107,7 +107,7 @@ def cut_clips(
 
     Raises:
         TypeError, ValueError: Not a source of video, one that cannot be copied although `copy` is given, or a
-            damaged one: then after the clips before the damage.
+            damaged one, after the clips before the damage.
     """
     for what, value in {'frames': frames, 'gop': 1 if gop is None else gop}.items():
         if not hasattr(value, '__index__') or value < 1:
@@ -155,7 +155,7 @@ def _encode_all(frames: Iterator[Frames], size: int, codec: Codec, fps: Fraction
 def _encode(
     frames: Iterator[tuple[Frames, int, int]], codec: Codec, fps: Fraction, time_base: Fraction
 ) -> EncodedClip:
-    """Encodes frames, each with the ticks at which it is shown first and no longer."""
+    """Encodes frames, each given with the ticks of its start and end."""
     file = io.BytesIO()
     count, end = write_frames(file, frames, codec, fps, time_base)
     with _copier(FileSource(file), 0) as copier:
@@ -209,7 +209,7 @@ def _rgb(decoder: VideoDecoder, number: int, frame: Any) -> Frames:
 def _plan(
     decoder: VideoDecoder, size: int, codec: str | None, gop: int | None, copy: bool
 ) -> list[ClipRange]:
-    """Returns the clips of which every frame is there."""
+    """Returns the clips that have all their frames."""
     found, obstacle = copy_obstacle(decoder)
     if codec not in (None, found):
         obstacle = f'it is {found}, not {codec}'
@@ -238,7 +238,7 @@ def plan_clips(
         times: The presentation time of each packet, in decoding order; all different.
         keys: Which packets are key frames.
         size: Frames of a clip.
-        gop: The largest key frame interval of what is copied.
+        gop: The maximum key frame interval of copied clips.
         copy: Copy everything.
     """
     cuts = _clean_cuts(times, keys)
@@ -275,7 +275,7 @@ def _clean_cuts(times: Int64s, keys: npt.NDArray[np.bool_]) -> Int64s:
 
 @contextmanager
 def _copier(source: Source, stream: int) -> Iterator[PacketCopier]:
-    """Opens a source again, whose packets are then copied from the first to the last."""
+    """Opens a source again, to copy its packets in order."""
     with source.open() as file:
         file.seek(0)
         with open_container(file, identify_file(file)) as container:
@@ -284,7 +284,7 @@ def _copier(source: Source, stream: int) -> Iterator[PacketCopier]:
 
 @contextmanager
 def _errors(source: Source) -> Iterator[None]:
-    """Converts errors in the content of a source to ones that name it."""
+    """Adds the name of a source to errors in its content."""
     try:
         yield
     except (ValueError, import_av().FFmpegError) as exc:

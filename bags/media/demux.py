@@ -1,4 +1,4 @@
-"""Finding the packets of a stream: by the header of an MP4, else by demuxing the file once."""
+"""Finds the packets of a stream: by the header of an MP4, else by demuxing the file once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLAIN_CODECS = {
 
 MAX_OGG_PAGE_BYTES = 27 + 255 + 255 * 255
 MAX_SKIPPED_VOP_BYTES = 16
-"""Packets of MPEG-4 up to this size may be VOPs that are not coded: they repeat a frame."""
+"""Packets of MPEG-4 up to this size may be VOPs that are not coded, which repeat a frame."""
 
 
 def open_packets(file: BinaryIO, kind: str, stream: int | None = None) -> Packets:
@@ -36,7 +36,7 @@ def open_packets(file: BinaryIO, kind: str, stream: int | None = None) -> Packet
     Args:
         file: A seekable binary file.
         kind: `video` or `audio`.
-        stream: The index of the stream; by default, the one that plays by default.
+        stream: The index of the stream; by default, the one that players choose.
 
     Raises:
         ValueError: Not a media file, no stream of the kind, or an unknown codec.
@@ -84,9 +84,9 @@ def _opened(file: BinaryIO, name: str) -> Any:
 
 
 def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
-    """Returns the packets of an MP4 within its edit; None unless libavformat begins with the same ones.
+    """Returns the packets of an MP4 within its edit; None unless libavformat begins with the same packets.
 
-    libavformat decides how many samples of the first packets are dropped, so these are demuxed.
+    libavformat determines the number of samples to drop, so the first packets are demuxed.
     """
     begin, first, length = track.edit or (0, 0, 0)
     table, scale = track.table, track.table.time_base[1]
@@ -120,7 +120,7 @@ def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
 
 
 def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None) -> Packets:
-    """Reads the file once and notes the packets of a stream.
+    """Reads the file once and records the packets of a stream.
 
     Raises:
         ValueError: No such stream, or no packet in it.
@@ -157,7 +157,7 @@ def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None) -> Pa
         raise ValueError(truncation or f'expected {kind}, got no packet of it')
     table = _table(rows, codec, shift or 0, time_base, truncation)
     if name == 'AVI' and is_reordered and codec in ('h264', 'hevc'):
-        table = replace(table, one_frame_each=False, timed=False)  # Its times are those of decoding.
+        table = replace(table, one_frame_each=False, timed=False)  # The times are decoding times.
     return (DemuxedPackets if shift == -1 else Packets)(positioned(file), table, name, index, codec)
 
 
@@ -216,7 +216,7 @@ def _skips(packet: Any) -> tuple[int, int]:
 
 
 def _find_truncation(file: BorrowedFile, name: str) -> str | None:
-    """Returns what is missing of a file whose header says how long it is; None if nothing is."""
+    """Describes the missing part of a file whose header gives its length; None if complete."""
     size, end = file.size(), 0
     head = file.read_at(0, 64)
     if name in ('WAV', 'AVI'):

@@ -56,15 +56,15 @@ def _stream(text: str) -> int:
 
 
 def encode_video(value: Any, *args: str) -> Encoded:
-    """Stores a video file as it is, or encodes frames.
+    """Stores a video file unchanged, or encodes frames.
 
     Args:
         value: A path, bytes, or a binary file that is open at its start: MP4, QuickTime, Matroska, WebM,
-            AVI, MPEG-TS, Ogg or GIF. It is copied without being loaded, as is the file of a `bags.Video`
+            AVI, MPEG-TS, Ogg or GIF. It is copied without loading it, as is the file of a `bags.Video`
             with the options of this type. Or frames, as for `encode_mp4`.
         *args: Frames per second and constant rate factor for frames, as of `mp4`; `remux=True` copies the
             streams of a file to an MP4 whose header comes first, which makes slices fast. The options
-            `stream`, `rotate` and `dtype` are those of the `bags.Video` that is read.
+            `stream`, `rotate` and `dtype` are for the `bags.Video` that is read.
 
     Raises:
         ValueError: Not a video by its first bytes. It is not decoded.
@@ -83,13 +83,13 @@ def encode_video(value: Any, *args: str) -> Encoded:
 
 
 def encode_audio(value: Any, *args: str) -> Encoded:
-    """Stores an audio file as it is, or encodes samples losslessly.
+    """Stores an audio file unchanged, or encodes samples losslessly.
 
     Args:
         value: A path, bytes, or a binary file that is open at its start: WAV, FLAC, Ogg, MP3, M4A, or one
             with video beside the audio; also as a `bags.Audio`. Or a pair of samples and rate: integers as
             for `encode_flac`, floats as for `encode_wav`.
-        *args: `exact`, which is for the decoder.
+        *args: `exact`, which only the decoder uses.
 
     Raises:
         ValueError: Not audio by its first bytes. It is not decoded.
@@ -102,18 +102,18 @@ def encode_audio(value: Any, *args: str) -> Encoded:
 
 
 def _stored(value: Any, formats: tuple[str, ...], options: dict[str, Any]) -> Encoded | None:
-    """Returns a value that is a file, after a check of its format; None for any other value."""
+    """Checks the format of a value that is a file, and returns it; None for any other value."""
     if _is_read_with(value, options):
         return check_file(value._decoder.source.open(), formats)  # type: ignore[no-any-return]
     if hasattr(value, 'read') and hasattr(value, 'seek'):
-        # The writer closes what is returned, so not the file of the caller.
+        # The writer closes the returned file, which must not be the file of the caller.
         file = value if isinstance(value, RemuxedFile) else BorrowedFile(value)
         return check_file(file, formats)  # type: ignore[no-any-return]
     return already_encoded(value, *formats)
 
 
 def _is_read_with(value: Any, options: dict[str, Any]) -> bool:
-    """Tells whether a value is a `bags.Video` or `bags.Audio` that a type with these options returns."""
+    """Returns whether a value is a `bags.Video` or `bags.Audio` that is read with these options."""
     decoder = getattr(value, '_decoder', None)
     if not isinstance(decoder, LazyDecoder) or decoder.stream != options.get('stream'):
         return False

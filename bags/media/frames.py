@@ -1,4 +1,4 @@
-"""`FrameSequence`: the methods that a video and several videos as one have in common."""
+"""`FrameSequence`: the common methods of a video and of several videos as one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Seconds = npt.NDArray[np.float64]
 
 
 class Frames(NamedTuple):
-    """Frames and when they are shown."""
+    """Frames and their presentation times."""
 
     pixels: Pixels
     """uint8 or uint16, shape (time, height, width, channels)."""
@@ -28,12 +28,12 @@ class Frames(NamedTuple):
 
 
 class FrameTimes(NamedTuple):
-    """When the frames of a video are shown."""
+    """The presentation times of the frames of a video, in seconds."""
 
     starts: Seconds
-    """Of each frame, shape (time,), rising."""
+    """Start of each frame, shape (time,), increasing."""
     end: float
-    """When the last one ends."""
+    """End of the last frame."""
     duration: float
     """From the first start to the end."""
 
@@ -43,16 +43,16 @@ class FrameSequence(ABC):
 
     @abstractmethod
     def _count(self, stop: int | None, strict: bool = False) -> int:
-        """Returns the number of frames; or any number from `stop` on, if there are that many.
+        """Returns the number of frames, or any number not below `stop` if there are that many.
 
         Args:
-            stop: The end of the frames that are needed; None: all.
-            strict: Raise if some of these are missing at the end of a truncated file.
+            stop: The end of the frames that are needed; None for all.
+            strict: Raise if some of them are missing at the end of a truncated file.
         """
 
     @abstractmethod
     def _times(self) -> FrameTimes:
-        """Returns when frames are shown."""
+        """Returns the presentation times of frames."""
 
     @abstractmethod
     def _frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
@@ -65,7 +65,7 @@ class FrameSequence(ABC):
     @property
     @abstractmethod
     def _name(self) -> str:
-        """The name in messages."""
+        """The name in error messages."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[Pixels]:
@@ -90,12 +90,12 @@ class FrameSequence(ABC):
 
     @property
     def timestamps(self) -> Seconds:
-        """When each frame is shown, float64 seconds, shape (time,)."""
+        """Presentation time of each frame, float64 seconds, shape (time,)."""
         return self._times().starts
 
     @property
     def duration(self) -> float:
-        """Seconds from when the first frame is shown until the last one ends."""
+        """Seconds from the start of the first frame to the end of the last one."""
         return self._times().duration
 
     @property
@@ -119,7 +119,7 @@ class FrameSequence(ABC):
 
         Raises:
             IndexError: No such frame.
-            DecodeError: It is damaged (`ValueError` if the video is not of a dataset).
+            DecodeError: It is damaged (`ValueError` if the video is not from a dataset).
         """
         if isinstance(key, slice):
             return self._decode(np.arange(self._count(needed_stop(key), strict=True))[key])
@@ -151,13 +151,13 @@ class FrameSequence(ABC):
         return np.where(found < 0, found + count, found)
 
     def read(self, key: Any) -> Frames:
-        """Returns frames together with the times at which they are shown; `key` as for `video[key]`."""
+        """Returns frames and their presentation times; `key` as for `video[key]`."""
         return Frames(self[key], self.timestamps[key])
 
     def at(self, seconds: float | Sequence[float] | npt.NDArray[Any]) -> Pixels:
         """Returns the frame that is shown at a time, shape (height, width, channels).
 
-        Of a list or an array of times, in any order, it returns all: shape (time, height, width, channels).
+        For a list or an array of times, in any order: shape (time, height, width, channels).
 
         Raises:
             IndexError: A time is before the first frame, or after the last one has ended.

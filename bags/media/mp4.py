@@ -1,4 +1,4 @@
-"""The sample tables of MP4 and QuickTime: where each sample is, when it is shown, which are key frames.
+"""The sample tables of MP4 and QuickTime: position and time of each sample, and key frames.
 
     moov
       mvhd                 ticks per second, for edits
@@ -35,7 +35,7 @@ __all__ = ['Track', 'find_moov', 'find_track']
 
 MAX_MOOV_BYTES = 1 << 30
 MAX_EQUAL_SAMPLES = 1 << 24
-"""Samples of one common size, of which the header may claim any number. PCM audio has more."""
+"""Maximum number of samples of one size, of which a header can claim any number. PCM audio has more."""
 
 
 class UnusualTrackError(Exception):
@@ -49,21 +49,21 @@ class Track:
     codec: bytes
     """Four characters."""
     table: PacketTable
-    """Its samples. Times are those of the presentation, after the edit."""
+    """The samples of the track, with presentation times after the edit."""
     edit: tuple[int, int, int] | None
-    """Its edit in ticks: the presentation time at which it begins, the time of the track that is shown then,
-    and its duration. None if there is none."""
+    """The edit in ticks: its start in presentation time, its start in track time, and its duration; None if
+    there is no edit."""
     header: bytes
     """A short file with the header of this track, without its samples."""
     index: int
-    """Which of all tracks it is; libavformat's streams have the same order."""
+    """The index among all tracks; libavformat's streams have the same order."""
 
 
 def find_moov(file: BinaryIO) -> bytes:
     """Returns the content of the moov box of a file.
 
     Raises:
-        ValueError: There is none, or it is cut off.
+        ValueError: There is no moov box, or it is cut off.
     """
     size, start = file.seek(0, 2), 0
     while start + 8 <= size:
@@ -84,7 +84,7 @@ def find_moov(file: BinaryIO) -> bytes:
 
 
 def _boxes(data: memoryview) -> Iterator[tuple[bytes, memoryview, memoryview]]:
-    """Yields of each box its kind, its content, and all of its bytes."""
+    """Yields the kind, the content, and all bytes of each box."""
     start = 0
     while start + 8 <= len(data):
         kind, header, length = box_header(data, start, len(data) - start)
@@ -106,8 +106,8 @@ def find_track(moov: bytes, handler: bytes, index: int | None = None) -> Track |
 
     Args:
         moov: The content of the box.
-        handler: Its kind, `vide` or `soun`.
-        index: Which of all tracks; None: the only one of the kind, None if there are several.
+        handler: The kind of the track, `vide` or `soun`.
+        index: The index among all tracks; None for the only one of the kind. With several, returns None.
 
     Raises:
         ValueError: Its tables contradict each other.
@@ -161,7 +161,7 @@ def _track(moov: memoryview, content: memoryview, index: int, movie: int) -> Tra
     if edit is not None:
         begin, first, length = edit
         shown = (times >= first) & (times < first + length)
-        # As in libavformat, the first sample that is shown is shown when the edit begins.
+        # As in libavformat, the first presented sample starts with the edit.
         late = int(times[shown].min()) - first if shown.any() else 0
         times = times - first - late + begin
     return Track(
@@ -178,7 +178,7 @@ def _track(moov: memoryview, content: memoryview, index: int, movie: int) -> Tra
 def _times(stbl: dict[bytes, memoryview], count: int) -> tuple[Int64s, Int64s]:
     """Returns the presentation times of samples, without the edit, and their durations."""
     durations = _runs(_table(stbl[b'stts'], '>u4', 2), count)
-    durations[durations > 0x7FFFFFFF] = 1  # Negative: as FFmpeg does.
+    durations[durations > 0x7FFFFFFF] = 1  # Negative durations, as in FFmpeg.
     times = np.cumsum(durations) - durations
     if b'ctts' in stbl:
         times += _runs(_table(stbl[b'ctts'], '>i4', 2), count)
@@ -186,7 +186,7 @@ def _times(stbl: dict[bytes, memoryview], count: int) -> tuple[Int64s, Int64s]:
 
 
 def _keys(stbl: dict[bytes, memoryview], count: int) -> Bools:
-    """Returns which samples are key frames: without a list, all."""
+    """Returns which samples are key frames; all, if there is no list."""
     if b'stss' not in stbl:
         return np.ones(count, bool)
     return np.isin(np.arange(1, count + 1), _table(stbl[b'stss'], '>u4', 1))
@@ -207,7 +207,7 @@ def _edit(trak: dict[bytes, memoryview], movie: int, scale: int) -> tuple[int, i
         )
         if rate != 0x10000 or found is not None or not movie:
             raise UnusualTrackError
-        # In ticks of the track, rounded as FFmpeg does.
+        # In ticks of the track, rounded as in FFmpeg.
         length = (length * scale + movie // 2) // movie
         if first == -1:
             begin += length
@@ -245,7 +245,7 @@ def _sizes(stbl: dict[bytes, memoryview]) -> Int64s:
 
 
 def _offsets(stbl: dict[bytes, memoryview], sizes: Int64s) -> Int64s:
-    """Returns where samples start: those of a chunk follow one another."""
+    """Returns the offsets of samples; the samples of a chunk are consecutive."""
     wide = b'co64' in stbl
     chunks = _table(stbl[b'co64' if wide else b'stco'], '>u8' if wide else '>u4', 1)[:, 0]
     runs = _table(stbl[b'stsc'], '>u4', 3)

@@ -1,4 +1,4 @@
-"""Reading the packets of a stream by their numbers.
+"""Reads the packets of a stream by their numbers.
 
 In most containers a packet is a range of the file. Where it is not (the container strips a part of each
 packet, or stores several as one), libavformat extracts it again.
@@ -22,12 +22,12 @@ from bags.storage.range_file import PositionedFile
 __all__ = ['NO_PROBING', 'DemuxedPackets', 'Packets']
 
 NO_PROBING = {'probesize': '32', 'analyzeduration': '0'}
-"""Options of libavformat that keep it from decoding the start of the file when it is opened."""
+"""Options of libavformat to open a file without decoding its start."""
 
 MAX_READ_BYTES = 1 << 22
-"""Of packets that are read with one request."""
+"""Maximum bytes of packets that are read with one request."""
 MAX_GAP_BYTES = 1 << 16
-"""Between two packets that are read with one request."""
+"""Maximum bytes between two packets that are read with one request."""
 
 
 @dataclass(eq=False)
@@ -37,17 +37,17 @@ class Packets:
     file: PositionedFile
     table: PacketTable
     name: str
-    """The format of the file, as `identify` names it."""
+    """The format of the file, by its name in `identify`."""
     stream: int
     """The index of the stream in the file."""
     codec: str | None = None
-    """The decoder, as libavcodec names it."""
+    """The name of the decoder in libavcodec."""
     header: bytes | None = None
     """A short file with the header of this stream alone. It opens faster: with it, opening ten minutes of
     video and reading a frame takes 12 ms instead of 21."""
 
     def new_context(self) -> Any:
-        """Returns a new codec context, which is not open yet."""
+        """Returns a new, unopened codec context."""
         file: Any = self.file if self.header is None else io.BytesIO(self.header)
         index = self.stream if self.header is None else 0
         for options in (NO_PROBING, {}):
@@ -61,10 +61,10 @@ class Packets:
         raise ValueError(f'expected a stream {self.stream} of a codec that can be decoded')
 
     def read(self, start: int, stop: int) -> Iterator[Any]:
-        """Yields packets by their numbers; those that lie close together are read with one request.
+        """Yields packets by their numbers; nearby packets are read with one request.
 
         Raises:
-            ValueError: One is missing.
+            ValueError: A packet is missing.
         """
         from av import Packet
 
@@ -79,11 +79,11 @@ class Packets:
                 # Allocated by size, which adds padding: decoders read a little beyond the end of a packet.
                 packet = Packet(size)
                 packet.update(part)
-                packet.is_keyframe = bool(self.table.keys[number])  # Else PNG adds the picture before.
+                packet.is_keyframe = bool(self.table.keys[number])  # Otherwise PNG adds the previous picture.
                 yield packet
 
     def ranges(self, start: int, stop: int) -> Iterator[tuple[range, int, int]]:
-        """Yields the packets that one request reads, and the range of the file that it reads."""
+        """Yields the packets of each request, and the range of the file that it reads."""
         offsets, sizes = self.table.offsets[start:stop].tolist(), self.table.sizes[start:stop].tolist()
         number, count = 0, len(offsets)
         while number < count:
@@ -115,7 +115,7 @@ class DemuxedPackets(Packets):
             raise ValueError(f'cut off: expected packet {number}, got the end of the file')
 
     def _from(self, start: int) -> Iterator[Any]:
-        """Yields packets from a number on: after a seek; if that misses the packet, from the first one."""
+        """Yields packets from a number on: after a seek, or from the first one if the seek misses it."""
         table = self.table
         wanted = (int(table.offsets[start]), int(table.times[start]), int(table.sizes[start]))
         # After a seek in Ogg, times of audio are estimates: there, packets are counted from the page's first.
@@ -153,7 +153,7 @@ class DemuxedPackets(Packets):
     def _open(self) -> None:
         self.close()
         self.file.seek(0)
-        # At a position of its own: `new_context` reads the file too.
+        # With a separate position: `new_context` reads the file too.
         self._container = open_container(BorrowedFile(self.file), self.name)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Copying packets to new MP4 files, without encoding them again: of whole videos, of clips, and of frames."""
+"""Copies packets to new MP4 files without encoding: of whole videos, of clips, and of frames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bags.media.video_decoder import VideoDecoder
 __all__ = ['PacketCopier', 'RemuxedFile', 'copy_frames', 'copy_obstacle', 'remux']
 
 MP4_CODECS = {'h264', 'hevc', 'vp9', 'av1', 'mpeg4', 'mjpeg'}
-"""Codecs that MP4 supports, and of which every packet is a frame."""
+"""Codecs that MP4 supports, with one frame in each packet."""
 
 
 class RemuxedFile(io.BufferedReader):
@@ -31,7 +31,7 @@ class RemuxedFile(io.BufferedReader):
 def remux(source: Any) -> BinaryIO:
     """Copies the streams of a video to an MP4 whose header comes first, with an index of all frames.
 
-    Packets are copied as they are and keep their timestamps. Streams other than video and audio are dropped.
+    Packets and their timestamps are unchanged. Streams other than video and audio are dropped.
 
     Args:
         source: A path, bytes, or a binary file that is open at its start, and stays open.
@@ -81,7 +81,7 @@ def _copy_streams(file: BinaryIO, path: str) -> None:
 
 
 def copy_obstacle(decoder: VideoDecoder) -> tuple[str, str | None]:
-    """Returns the codec of a video, and why its packets cannot be copied to MP4; None if they can."""
+    """Returns the codec of a video, and the reason why it cannot be copied to MP4; None if it can."""
     name = decoder.packets.new_context().codec
     codec = {'libdav1d': 'av1'}.get(name.name, name.canonical_name)
     table, timeline = decoder.packets.table, decoder.timeline
@@ -100,7 +100,7 @@ def copy_obstacle(decoder: VideoDecoder) -> tuple[str, str | None]:
 
 
 class PacketCopier:
-    """Copies the packets of a stream of a libavformat container to new files, from the first to the last."""
+    """Copies the packets of a stream of a libavformat container to new files, in order."""
 
     def __init__(self, container: Any, stream: Any) -> None:
         self._stream = stream
@@ -126,10 +126,10 @@ class PacketCopier:
 
 
 def copy_frames(decoder: VideoDecoder, start: int, stop: int) -> bytes:
-    """Copies the packets of some frames to an MP4 of their own, in which they begin at 0.
+    """Copies the packets of some frames to a new MP4, in which they begin at 0.
 
-    If the first is no key frame, the packets from the key frame on come with it; an edit list of the MP4
-    hides their frames.
+    If the first frame is not a key frame, the packets from the key frame on are copied too; an edit list of
+    the MP4 hides their frames.
 
     Raises:
         ValueError: Packets cannot be copied, or the frames before `stop` are not without one after it.
@@ -159,9 +159,9 @@ def _write_packets(packets: list[Any], times: Int64s, begin: int, length: int, s
     Args:
         packets: In decoding order.
         times: Their presentation times, in ticks.
-        begin: The tick of the first frame that is shown.
+        begin: The tick of the first presented frame.
         length: Ticks from there to the end of the last frame.
-        stream: The stream they are from.
+        stream: The stream of the packets.
     """
     shown = np.sort(times)
     until = np.append(shown[1:], max(begin + length, int(shown[-1]) + 1))
@@ -180,10 +180,10 @@ def _write_packets(packets: list[Any], times: Int64s, begin: int, length: int, s
 
 
 def _decoding_times(times: Int64s, shown: Int64s, end: int) -> Int64s:
-    """Returns decoding times of packets: rising, and none after the presentation of its frame.
+    """Returns increasing decoding times of packets, none of them after the presentation of its frame.
 
     In MP4 the duration of a frame is the difference of its decoding time and that of the next packet. It is
-    right for the frame that is shown last, and so for the whole video.
+    right for the last presented frame, and therefore for the whole video.
     """
     decoded = shown - int((shown - times).max())
     last = int(times.argmax())

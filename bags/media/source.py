@@ -1,4 +1,4 @@
-"""What lazy values are read from: a record, a path or bytes; and decoders that open it on first use."""
+"""Sources of lazy values: a record, a path or bytes; and decoders that open them on first use."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ T = TypeVar('T', bound=Closable)
 
 
 class LazyDecoder(Generic[T]):
-    """A decoder that is opened on first use, and that one thread at a time uses.
+    """A decoder that is opened on first use, and used by one thread at a time.
 
-    Pickling keeps the source alone; after a fork, the child opens it again.
+    Pickling keeps only the source; after a fork, the child opens it again.
 
     Args:
         source: A path, bytes or a record; TypeError for anything else.
-        open: Makes a decoder of a file and `stream`.
+        open: Function from a file and `stream` to a decoder.
         stream: The index of a stream; ValueError for anything else.
     """
 
@@ -113,7 +113,7 @@ class LazyDecoder(Generic[T]):
         """Opens the decoder if needed, and holds its lock: one thread uses it at a time.
 
         Raises:
-            DecodeError: The content cannot be decoded (`ValueError` if the source belongs to no dataset).
+            DecodeError: The content cannot be decoded (`ValueError` if the source is not from a dataset).
         """
         if self._process != os.getpid():
             self._reset()  # The position of the file is shared with the parent, and decoder threads are lost.
@@ -141,7 +141,7 @@ class LazyDecoder(Generic[T]):
         return self.get() if is_open or not getattr(self.source, 'is_remote', False) else None
 
     def fail(self, exc: Exception) -> NoReturn:
-        """Raises an error in the content as one that names the source, and any other error unchanged."""
+        """Raises the error; adds the name of the source to an error in the content."""
         is_av = type(exc).__module__.partition('.')[0] == 'av'
         if isinstance(exc, BagsError) or not (type(exc) in (ValueError, MemoryError) or is_av):
             raise exc

@@ -1,4 +1,4 @@
-"""Tables of the packets of a stream, and which packet of a video holds which frame. No I/O.
+"""Tables of the packets of a stream, and the packets of the frames of a video. No I/O.
 
 Frames are numbered in presentation order, packets in decoding order. With an open group of pictures the two
 cross at a key frame:
@@ -32,31 +32,31 @@ class PacketTable:
     """The `n` packets of a stream, in decoding order."""
 
     offsets: Int64s
-    """(n,): where each starts in the file, in bytes."""
+    """(n,): start of each packet in the file, in bytes."""
     sizes: Int64s
-    """(n,): bytes of each."""
+    """(n,): bytes of each packet."""
     times: Int64s
     """(n,): presentation times, in ticks."""
     durations: Int64s
-    """(n,): in ticks."""
+    """(n,): durations, in ticks."""
     keys: Bools
-    """(n,): which are key frames: decoding can start there."""
+    """(n,): whether each packet is a key frame, where decoding can start."""
     shown: Bools
-    """(n,): which are presented; others only help to decode."""
+    """(n,): whether each packet is presented; others are only needed to decode."""
     time_base: tuple[int, int]
     """Seconds per tick: numerator and denominator."""
     one_frame_each: bool = True
-    """Whether every packet that is shown is known to hold exactly one frame."""
+    """Whether every presented packet is known to hold exactly one frame."""
     timed: bool = True
     """Whether all presentation times are known; else `times` are decoding times."""
     truncation: str | None = None
     """What is missing at the end of the file; None if nothing is."""
     skips: Int64s | None = None
-    """(n, 2): audio samples to drop at the start and at the end of each, or None."""
+    """(n, 2): audio samples to drop at the start and at the end of each packet, or None."""
 
 
 class Run(NamedTuple):
-    """Packets to decode one after another, from a key frame on, and the frames to keep of them."""
+    """Packets to decode in order, from a key frame on, and the frames to keep."""
 
     start: int
     stop: int
@@ -65,18 +65,18 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """The frames of a video: where each is, and when it is shown."""
+    """The frames of a video: their packets and presentation times."""
 
     keys: Int64s
-    """The packets that are key frames, rising."""
+    """The packets that are key frames, in order."""
     frame_of_packet: Int64s
-    """(packets,): the frame that each packet holds; -1 if none is shown."""
+    """(packets,): the frame of each packet; -1 if it is not presented."""
     packet_of_frame: Int64s
-    """(frames,): the packet that holds each frame."""
+    """(frames,): the packet of each frame."""
     starts: Int64s
     """(frames,): the first packet to decode for each frame."""
     stops: Int64s
-    """(frames,): the end of the packets to decode for it."""
+    """(frames,): the end of the packets to decode for each frame."""
     ticks: Int64s
     """(frames,): presentation times."""
     end: int
@@ -90,7 +90,7 @@ class Timeline:
         return len(self.packet_of_frame)
 
     def seconds(self, ticks: Int64s) -> npt.NDArray[np.float64]:
-        """Returns ticks as seconds."""
+        """Converts ticks to seconds."""
         found: npt.NDArray[np.float64] = ticks * self.time_base[0] / self.time_base[1]
         return found
 
@@ -100,9 +100,9 @@ class Timeline:
         return int(self.keys[number]) if number >= 0 else 0
 
     def count_doubtful(self) -> int:
-        """Returns the number of packets at the start which may not be decodable, as the file was cut there.
+        """Returns the number of packets at the start that may not be decodable, as the file was cut there.
 
-        0 if the file begins with a key frame, and no frame is shown before that.
+        0 if the file begins with a key frame, and no frame is presented before it.
         """
         first = int(self.keys[0]) if len(self.keys) else len(self.frame_of_packet)
         second = int(self.keys[1]) if len(self.keys) > 1 else len(self.frame_of_packet)
@@ -115,7 +115,7 @@ class Timeline:
 
 
 def make_timeline(table: PacketTable, duration: int | None = None) -> Timeline:
-    """Numbers the frames of a video. `duration`: ticks of the last one, if not those in the table."""
+    """Numbers the frames of a video. `duration` replaces the ticks of the last frame in the table."""
     times, shown = table.times, table.shown
     order = np.argsort(times, kind='stable')
     ranks = np.empty_like(order)
@@ -142,7 +142,7 @@ def make_timeline(table: PacketTable, duration: int | None = None) -> Timeline:
 
 
 def _starts(packets: Int64s, keys: Int64s, ranks: Int64s) -> Int64s:
-    """Returns the key frame from which to decode each packet: not the one it is shown before."""
+    """Returns the key frame from which to decode each packet, which is presented before the packet."""
     if not len(keys):
         return np.zeros(len(packets), np.int64)
     number = np.searchsorted(keys, packets, 'right') - 1
@@ -152,7 +152,7 @@ def _starts(packets: Int64s, keys: Int64s, ranks: Int64s) -> Int64s:
 
 
 def plan(timeline: Timeline, frames: Int64s) -> Iterator[Run]:
-    """Yields the runs that hold frames, whose numbers rise without repeats. No packet is in two runs."""
+    """Yields the runs for frames, given by increasing numbers. No packet is in two runs."""
     starts, stops = timeline.starts[frames], timeline.stops[frames]
     order = np.argsort(starts, kind='stable')
     starts, frames = starts[order], frames[order]

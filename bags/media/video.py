@@ -1,4 +1,4 @@
-"""`Video`: a video file of which only the frames that are accessed are read and decoded; several as one.
+"""`Video`: a video file whose frames are read and decoded on access; several videos as one.
 
 Frames are numbered by their presentation times: `video[k]` is frame k of a decode of the whole file, also
 with a variable frame rate, B-frames, or an edit that removes frames.

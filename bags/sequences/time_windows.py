@@ -54,7 +54,7 @@ class WindowsView(View):
         return self._places_of(indices)[:2]
 
     def anchor_times(self, indices: Iterable[SupportsIndex] | None = None) -> Seconds:
-        """Returns the times of anchors, of all windows unless given, float64 seconds (n,); NaN without times."""
+        """Returns the times of the anchors of windows, or of all, float64 seconds (n,); NaN without times."""
         return self._places_of(indices)[2]
 
     def _places_of(self, indices: Iterable[SupportsIndex] | None) -> tuple[Int64s, Int64s, Seconds]:
