@@ -10,8 +10,8 @@
       ├ SourceError(ValueError)             name, detail
       └ MissingDependencyError(ImportError) package, extra
 
-Each is built from facts and writes its own message: where, what, expected, got. All can be pickled, so that
-worker processes can send them to their parent.
+Each is built from its attributes and formats the message: where, what, expected, got. All can be pickled, so
+that worker processes can send them to their parent.
 
 Wrong arguments raise Python's own TypeError, ValueError, KeyError and IndexError; files raise OSError.
 """
@@ -34,7 +34,7 @@ class BagsError(Exception):
     """Base of the exceptions of the library."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions are rebuilt by calling their class with their message: ours take other arguments.
+        # Pickle would call the class with the message, but these classes take other arguments.
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -63,7 +63,7 @@ class CorruptError(BagsError, ValueError):
 
 
 class SpecError(BagsError, ValueError):
-    """A spec, a type or the name of a field breaks the rules.
+    """A spec, a type or the name of a field is not valid.
 
     Attributes:
         field: Name of the field; None if the error concerns the whole spec.
@@ -81,7 +81,7 @@ class SpecError(BagsError, ValueError):
 
     @classmethod
     def of_type(cls, field: str, type: str, reason: ValueError, where: object = None) -> SpecError:
-        """Returns the error of a type whose arguments its format refuses.
+        """Returns the error for a type whose arguments its format refuses.
 
         Args:
             field: Name of the field.
@@ -161,8 +161,8 @@ class StackError(BagsError, ValueError):
 
     Attributes:
         shapes: Shape of each value; None for a missing one.
-        field: Name of the field; None if it is not known.
-        datapoints: Index of each value's datapoint; None if they are not known.
+        field: Name of the field; None if unknown.
+        datapoints: Index of each value's datapoint; None if unknown.
     """
 
     def __init__(

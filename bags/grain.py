@@ -40,9 +40,9 @@ def batches(
 ) -> grain.MapDataset[Any]:
     """Returns a `grain.MapDataset` of batches: the fast way from a dataset into Grain.
 
-    An element is a dict of columns, read with one call: the batch that a `bags.Loader` with the same options
-    gives at that step. Elements beyond the length belong to the next epochs, in other orders, so `repeat()`
-    and other methods of Grain work. Any step is computed from its number alone, so resuming is immediate.
+    An element is a dict of columns, read with one call: the batch at this step of a `bags.Loader` with the
+    same options. Elements beyond the length belong to the next epochs, in other orders, so `repeat()` and
+    other methods of Grain work. Any step is computed from its number alone, so resuming is immediate.
 
         training = bags.grain.batches(dataset, 64, fields=('image', 'label')).repeat()
         training = training.to_iter_dataset(
@@ -73,7 +73,7 @@ def _map_dataset(loader: Loader) -> grain.MapDataset[Any]:
     grain = import_optional('grain')
 
     class Batches(grain.MapDataset):  # type: ignore[misc, name-defined, unused-ignore]
-        """Batches by the number of the step."""
+        """Batches, indexed by the number of the step."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -105,10 +105,10 @@ def _map_dataset(loader: Loader) -> grain.MapDataset[Any]:
 def iter_dataset(loader: Loader) -> grain.IterDataset[Any]:
     """Returns a loader as a `grain.IterDataset`.
 
-    Its iterators have the state of the loader, integers and strings, which Grain's checkpoints keep.
-    `mp_prefetch` divides the batches over processes; each makes its own in one thread. As with every dataset
-    of Grain, each iteration is the same: it begins where the next one over the loader would begin now. Give
-    the loader the `epochs` of the run, or None for no end.
+    Its iterators have the state of the loader, integers and strings, which Grain's checkpoints store.
+    `mp_prefetch` divides the batches over processes; each makes its batches in one thread. As with every
+    dataset of Grain, each iteration is the same: it begins at the current position of the loader. Give the
+    loader the `epochs` of the run, or None for endless.
 
     Raises:
         MissingDependencyError: Grain is not installed.

@@ -96,7 +96,7 @@ def as_indices(indices: Iterable[SupportsIndex], count: int, name: str = 'indice
             raise IndexError(f'{name}: one of more than 64 bits, out of range [{-count}, {count})') from None
         except TypeError as exc:
             raise TypeError(f'{name}: expected integers ({exc})') from None
-    # Seen as unsigned, negative numbers are larger than any count: one comparison is mostly enough.
+    # As unsigned integers, negative numbers are larger than any count: one comparison is usually enough.
     if len(chosen) and int(np.maximum.reduce(chosen.view(np.uint64))) >= count:
         _check_range(chosen, -count, count, name)
         chosen = np.where(chosen < 0, chosen + count, chosen)
@@ -111,7 +111,7 @@ def _check_range(indices: npt.NDArray[Any], start: int, stop: int, name: str) ->
 
 
 def offsets_of(counts: Int64s) -> Int64s:
-    """Returns the starts of ranges that lie one after the other, and the end of the last.
+    """Returns the starts of consecutive ranges, and the end of the last.
 
     Args:
         counts: Lengths of the ranges, shape (n,).
@@ -127,11 +127,11 @@ def offsets_of(counts: Int64s) -> Int64s:
 def split_by_bytes(
     start: int, stop: int, part_size: int, bytes_before: Callable[[int], int]
 ) -> Iterator[tuple[int, int, int]]:
-    """Splits a range of indices into parts of about equal bytes, also where records differ in length.
+    """Splits a range of indices into parts of about equal bytes, also if records differ in length.
 
     Args:
         start, stop: The range.
-        part_size: Bytes of a part, about: the bytes of the range are divided evenly.
+        part_size: Approximate bytes of a part: the bytes of the range are divided evenly.
         bytes_before: Returns the bytes before an index, which grow with it; called a few times a part.
 
     Yields:

@@ -22,12 +22,12 @@ __all__ = ['Prefetch', 'device_put', 'prefetch']
 
 
 def device_put(batch: Any, sharding: Placement | None = None) -> Any:
-    """Returns a batch with arrays of JAX in place of its arrays.
+    """Converts the arrays of a batch to JAX arrays.
 
     The copies to the device are asynchronous. On the CPU, JAX may share the memory of an array: do not write
-    to the array afterwards. Strings, bytes, lists of numbers and other values stay as they are. A `Ragged`
-    stays one, with arrays of JAX for `values`, `offsets` and `present`; it is a pytree, which a jitted
-    function takes.
+    to the array afterwards. Strings, bytes, lists of numbers and other values are unchanged. A `Ragged` stays
+    a `Ragged`, with JAX arrays for `values`, `offsets` and `present`; it is a pytree, which jitted functions
+    accept.
 
     Args:
         batch: A dict of columns. Lists, tuples and dicts inside it are converted too.
@@ -61,7 +61,7 @@ def device_put(batch: Any, sharding: Placement | None = None) -> Any:
 
 
 def _supported(array: np.ndarray[Any, Any], where: str, wide: bool) -> np.ndarray[Any, Any]:
-    """Returns an array that JAX takes unchanged: it would truncate 64-bit integers silently."""
+    """Returns an array that JAX stores without loss: it would truncate 64-bit integers silently."""
     dtype = array.dtype
     field = f'field {where!r}' if where else 'the array'
     if dtype.kind not in 'biufcV' or dtype.names or dtype.char in 'gG':  # g: long doubles
@@ -81,11 +81,11 @@ def _supported(array: np.ndarray[Any, Any], where: str, wide: bool) -> np.ndarra
 
 
 def prefetch(batches: Iterable[Any], size: int = 2, sharding: Placement | None = None) -> Prefetch:
-    """Iterates over batches on devices, and copies the next ones there ahead.
+    """Iterates over batches on devices, and copies the next ones to the devices ahead.
 
     Args:
         batches: A `bags.Loader`, a dataset of Grain, or any iterable of batches.
-        size: How many batches to copy ahead.
+        size: Number of batches to copy ahead.
         sharding: As for `device_put`.
 
     Returns:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 __all__ = ['Advance', 'progress']
 
 Advance = Callable[..., None]
-"""`advance(count=1, size=0)` counts more things as done, and their bytes."""
-LINE_SECONDS = 0.2  # Between two lines in a notebook, which keeps all output.
+"""`advance(count=1, size=0)` adds to the number of finished things, and to their bytes."""
+LINE_SECONDS = 0.2  # Seconds between two lines in a notebook, which keeps all output.
 
 
 @contextlib.contextmanager
@@ -25,7 +25,7 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
 
     Args:
         what: The activity, e.g. 'copying'.
-        total: How many things there are; None if this is not known.
+        total: Number of things; None if unknown.
         unit: The things that are counted, e.g. 'datapoints'.
         show: Whether to show it; None: if standard error is a terminal or a notebook. The bar on a terminal
             is removed at the end.
@@ -33,7 +33,7 @@ def progress(what: str, total: int | None, unit: str, *, show: bool | None = Non
     Yields:
         The function that advances the bar, for any thread.
     """
-    # Jupyter, VS Code and Colab: the stream of a kernel, which is no terminal.
+    # Jupyter, VS Code and Colab: the stream of a kernel, which is not a terminal.
     is_notebook = type(sys.stderr).__module__.startswith('ipykernel.')
     if show is None:
         show = is_notebook or (sys.stderr is not None and sys.stderr.isatty())

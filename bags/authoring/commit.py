@@ -1,7 +1,7 @@
-"""Datasets that parallel tasks write: shards with temporary names, which are renamed when all are written.
+"""Datasets written by parallel tasks: shards with temporary names, which are renamed when all are written.
 
-Each task writes to a temporary folder, under a name of its own. One that is retried writes under another
-name, and what its first attempt left is removed in the end. Renaming may be retried too.
+Each task writes to a temporary folder, under a unique name. A retried task writes under another name, and the
+files of its first attempt are removed at the end. Renaming may be retried too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PREFIX = '.unfinished-'
 def check_options(
     spec: Mapping[str, str], encoders: Mapping[str, Callable[..., Any]] | None, compression: Compression
 ) -> None:
-    """Checks what a `DatasetWriter` will be given, before any task is started.
+    """Checks the arguments of `DatasetWriter` before any task is started.
 
     Raises:
         SpecError: The spec is invalid.
@@ -37,7 +37,7 @@ def check_options(
 
 
 def check_absent(store: Store, folder: str) -> None:
-    """Raises FileExistsError where there is a dataset already."""
+    """Raises FileExistsError if there is a dataset already."""
     if 'spec.json' in store.names(folder) or shard_numbers(store, folder):
         raise FileExistsError(errno.EEXIST, 'a dataset exists already', folder)
 
@@ -48,19 +48,19 @@ def shard_names(count: int) -> list[str]:
 
 
 def begin(store: Store, folder: str) -> str:
-    """Makes a temporary folder in the folder of the outputs, and returns its path."""
+    """Creates a temporary folder in the folder of the outputs, and returns its path."""
     path = store.join(folder, f'{PREFIX}{uuid.uuid4().hex}')
     store.make_folder(path)
     return path
 
 
 def commit(store: Store, unfinished: str, moves: Iterable[tuple[str, str]]) -> None:
-    """Renames files or folders, and removes all else in the temporary folder.
+    """Renames files or folders, and removes the rest of the temporary folder.
 
     Args:
-        store: Where they are.
+        store: The store of the files.
         unfinished: The temporary folder, as `begin` returned it.
-        moves: Paths in it, and their new paths.
+        moves: Paths in the temporary folder, and their new paths.
 
     Raises:
         FileExistsError: A path exists, and is not from an earlier attempt.
@@ -76,7 +76,7 @@ def _move(store: Store, path: str, target: str) -> None:
             raise FileNotFoundError(errno.ENOENT, 'was removed before it was finalized', path)
         return
     names = _names(store, path)
-    # On an object store, a file of the same size may be the copy that an earlier attempt made to rename it.
+    # On an object store, a file of the same size may be the copy by an earlier attempt to rename it.
     if _exists(store, target) and (
         not store.is_remote or (names is None and store.stat(target).size != store.stat(path).size)
     ):
@@ -102,7 +102,7 @@ def _names(store: Store, path: str) -> list[str] | None:
 
 
 def remove_folder(store: Store, folder: str) -> None:
-    """Removes a folder and all that is in it."""
+    """Removes a folder and its content."""
     for name in _names(store, folder) or ():
         path = store.join(folder, name)
         if _names(store, path) is None and store.exists(path):

@@ -34,21 +34,21 @@ class Skipped(NamedTuple):
     """A datapoint that was left out."""
 
     datapoint: int
-    """Its index in the dataset that was copied."""
+    """Index in the source dataset."""
     error: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Copied:
-    """What `copy` wrote."""
+    """The result of `copy`."""
 
     datapoints: int
-    """Datapoints of the copy, with those of earlier runs."""
+    """Number of datapoints in the copy, including those of earlier runs."""
     shards: int
     size: int
     """Bytes of the copy."""
     skipped: list[Skipped]
-    """With `on_error='skip'`, the datapoints that were left out, and why."""
+    """With `on_error='skip'`, the datapoints that were left out, and the reasons."""
 
 
 def copy(
@@ -73,33 +73,33 @@ def copy(
 ) -> Copied:
     """Copies a dataset or a view of one to a new dataset.
 
-    Records are copied undecoded, and compressed again only where the copy is compressed in another way.
-    Records that consecutive datapoints share are shared in the copy too; others are copied for each of them.
+    Records are copied without decoding, and compressed again only if the copy is compressed in another way.
+    Records shared by consecutive datapoints are shared in the copy too; others are copied for each datapoint.
 
     Args:
         dataset: A reader, a view, or the path of a dataset.
-        directory: Where the copy goes: str, path or URL.
-        fields: Which fields to copy; all unless given.
+        directory: The folder of the copy: str, path or URL.
+        fields: Names of the fields to copy; all unless given.
         compression: As in `DatasetWriter`; unless given, that of each field of the dataset. With a level
             other than 3, fields are compressed again even if they are compressed already.
         checksum: Whether the copy has checksums; unless given, if the dataset has some. Records are then
             compared with those of the dataset, and are in memory for that.
-        shard_size, shard_length: Bytes, or datapoints, from which on a shard is full.
+        shard_size, shard_length: Bytes and datapoints at which a shard is full.
         add: New fields: their type, and a function from a batch to the values of its datapoints, an array or
             a list. The batch is a mapping of the dataset's fields to columns, each read when it is first
             used. A field of that name is replaced. Functions are called by one thread at a time.
-        batch_size: Most datapoints in such a batch.
-        encoders: For the new fields; `bags.encoders` unless given.
+        batch_size: Maximum number of datapoints in such a batch.
+        encoders: Encoders of the new fields; `bags.encoders` unless given.
         on_error: 'raise', or 'skip' to leave out datapoints that cannot be read, and list them in the result.
-            That decompresses all compressed records, and so is slower.
+            This decompresses all compressed records, and is slower.
         resume: Resume an earlier run, if there was one, after its last datapoint.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
-        workers: Threads that read ahead; the number of processors unless given.
+        workers: Number of threads that read ahead; the number of processors unless given.
         mode, filesystem, storage_options: As in `DatasetWriter`, for the copy. It may overwrite its source.
 
     Raises:
         FileExistsError: The directory is not empty, and `resume` is not set.
-        CorruptError: A record cannot be read. What was copied before can be resumed.
+        CorruptError: A record cannot be read. `resume` continues after the datapoints before it.
         ValueError: With `resume`, the directory is not a copy of this dataset.
     """
     source = open_dataset(dataset, raw=not add) if isinstance(dataset, str | os.PathLike) else dataset
@@ -197,7 +197,7 @@ def _has_checksums(dataset: Dataset, field: str) -> bool:
 
 
 def _stored_as(dataset: Dataset, field: str) -> tuple[Compressed | None, bool]:
-    """Returns how the first record of a field is compressed, and whether its integers are unsigned."""
+    """Returns the compression of the first record of a field, and whether its integers are unsigned."""
     ranges = dataset._record_ranges(np.arange(1), field) if len(dataset) else None
     if ranges is None:
         return None, False
@@ -212,7 +212,7 @@ def _stored_as(dataset: Dataset, field: str) -> tuple[Compressed | None, bool]:
 def _compressions(
     compression: Compression, spec: Spec, stored: Mapping[str, Compressed | None]
 ) -> tuple[dict[str, Compressed], set[str]]:
-    """Returns how the copy is compressed, and which of its fields are compressed again in any case."""
+    """Returns the compression of the copy, and the fields that are always compressed again."""
     if compression is None:
         return {name: how for name, how in stored.items() if how is not None}, set()
     asked = field_compressions(compression, spec)

@@ -22,9 +22,9 @@ __all__ = ['ByteRanges', 'Chunk', 'CopyPlan', 'LastCopied', 'Planner', 'copied_t
 
 MAX_CHUNK_BYTES = 1 << 25
 MAX_CHUNK_DATAPOINTS = 1 << 16
-MAX_CHUNK_RECORDS = 1 << 22  # Of one field.
+MAX_CHUNK_RECORDS = 1 << 22  # Maximum number of records of a field in a chunk.
 FIRST_CHUNK_DATAPOINTS = 1 << 10
-BEYOND_RECORDS = 1 << 33  # More than a bag has records.
+BEYOND_RECORDS = 1 << 33  # More than the maximum number of records in a bag.
 
 
 def copied_type(kind: FieldType, unsigned: bool) -> FieldType:
@@ -38,7 +38,7 @@ def copied_type(kind: FieldType, unsigned: bool) -> FieldType:
 
 
 class LastCopied(NamedTuple):
-    """The records that were copied last, which the next datapoint may share."""
+    """The last copied records, which the next datapoint may share."""
 
     bag: BagFile
     start: int
@@ -46,7 +46,7 @@ class LastCopied(NamedTuple):
 
 
 class CopyPlan(NamedTuple):
-    """The records of a field to copy, as few ranges, and where those of each datapoint are among them."""
+    """The records of a field to copy, as few ranges, and the positions of each datapoint in them."""
 
     sources: Sequence[Source]
     which: Int64s
@@ -56,7 +56,7 @@ class CopyPlan(NamedTuple):
     stops: Int64s
     """The end of each range."""
     firsts: Int64s
-    """For each datapoint, the place of its first record among all that are copied: negative if that was
+    """For each datapoint, the position of its first record among all copied records: negative if it was
     copied before, `MISSING` without a value."""
     counts: Int64s
     """For each datapoint, its number of records."""
@@ -64,7 +64,7 @@ class CopyPlan(NamedTuple):
 
 
 def plan_field(ranges: RecordRanges, last: LastCopied | None = None) -> CopyPlan:
-    """Returns what to copy for some datapoints, in their order.
+    """Plans the copy of some datapoints, in their order.
 
     Consecutive records of consecutive datapoints become one range, and records that two such datapoints share
     are copied once:
@@ -82,7 +82,7 @@ def plan_field(ranges: RecordRanges, last: LastCopied | None = None) -> CopyPlan
     bag = ranges.sources[int(which[0])].bag
     if last is not None and not (bag is last.bag and last.start <= int(begins[0]) <= last.stop):
         last = None
-    # A new range where the bag is another one, where records go back, and where there is a gap.
+    # A new range begins in another bag, at an earlier record, and after a gap.
     breaks = np.ones(len(present), bool)
     breaks[1:] = (which[1:] != which[:-1]) | (begins[1:] < begins[:-1])
     group = np.cumsum(breaks)
@@ -95,7 +95,7 @@ def plan_field(ranges: RecordRanges, last: LastCopied | None = None) -> CopyPlan
     starts = begins[heads]
     stops = reached[np.append(heads[1:], len(present)) - 1]
     if last is not None:
-        starts[0] = last.stop  # The beginning of the first range is copied already.
+        starts[0] = last.stop  # The beginning of the first range is already copied.
     places = offsets_of(stops - starts)[:-1]
     firsts[present] = places[range_of] + begins - starts[range_of]
     sources = which[heads]
@@ -106,7 +106,7 @@ def plan_field(ranges: RecordRanges, last: LastCopied | None = None) -> CopyPlan
 
 
 class ByteRanges(NamedTuple):
-    """Where the bytes of records are: records that are stored one after the other are one range."""
+    """The byte ranges of records; consecutive records are one range."""
 
     sources: Sequence[Source]
     which: Int64s
@@ -116,7 +116,7 @@ class ByteRanges(NamedTuple):
     lengths: Int64s
     """Records in each range."""
     sizes: Int64s
-    """Bytes of each record, of all ranges in order."""
+    """Bytes of each record in all ranges, in order."""
 
 
 def byte_ranges(plan: CopyPlan) -> ByteRanges:
@@ -159,15 +159,15 @@ class Chunk:
     stop: int
     begins_shard: bool
     fields: dict[str, tuple[CopyPlan, ByteRanges] | None]
-    """By field; None where no bag holds the records."""
+    """The plan and byte ranges of each field; None if its records are not in a bag."""
     last: dict[str, LastCopied]
-    """By field, for the next chunk."""
+    """The last copied records of each field, for the next chunk."""
     size: int
-    """Bytes that it takes in the copy, as far as they are known before."""
+    """Bytes of the chunk in the copy, as far as they are known."""
     records: int
-    """Of the field that has the most."""
+    """Number of records of the field with the most."""
     loaded: Any = None
-    """What was read already, to learn whether it can be."""
+    """The content, if it was read to find unreadable datapoints."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -178,25 +178,25 @@ class Planner:
     types: Spec
     """The fields that are copied, with their types in the copy."""
     row_size: int
-    """Bytes that a datapoint takes beside its records."""
+    """Bytes of a datapoint besides its records."""
     is_full: Callable[[int, int, int], bool]
-    """Whether a shard of so many bytes, datapoints, and records of a field is full."""
+    """Whether a shard with these bytes, datapoints, and records of a field is full."""
     shard: tuple[int, int, int]
     """Bytes, datapoints and records of the shard that is being written."""
     shard_length: int | None
-    """Most datapoints of a shard."""
+    """Maximum number of datapoints in a shard."""
     load: Callable[[Chunk], Any] | None
-    """Reads a chunk, to skip datapoints that cannot be read; None not to."""
+    """Reads a chunk, to skip datapoints that cannot be read; None to skip none."""
     skip: Callable[[int, Exception], None]
-    """Called with each datapoint that is skipped, and why."""
+    """Called with each skipped datapoint and its error."""
     scale: float = 1.0
-    """Bytes written for each byte planned so far."""
+    """Ratio of bytes written to bytes planned so far."""
 
     def plan(self, position: int) -> Iterator[Chunk]:
         """Yields the chunks of the datapoints from a position on.
 
         Raises:
-            CorruptError, DecodeError: What cannot be read, unless it is skipped.
+            CorruptError, DecodeError: A datapoint cannot be read, and is not skipped.
         """
         size, length, records = self.shard
         count, begins_shard = FIRST_CHUNK_DATAPOINTS, False
@@ -253,7 +253,7 @@ class Planner:
         return chunk
 
     def _fitting(self, chunk: Chunk, size: int, length: int, records: int) -> int:
-        """Returns how many of a chunk's datapoints to take: fewer if it is large, or fills the shard."""
+        """Returns the number of a chunk's datapoints to copy: fewer if it is large, or fills the shard."""
         count = chunk.stop - chunk.start
         if count > 1 and chunk.size > 2 * MAX_CHUNK_BYTES:
             return max(1, count * MAX_CHUNK_BYTES // chunk.size)

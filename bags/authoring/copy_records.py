@@ -1,4 +1,4 @@
-"""Reading the records of a chunk: as they are stored, decompressed, compressed again, or computed."""
+"""Reads the records of a chunk: in stored form, decompressed, compressed again, or computed."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from bags.storage.range_file import RangeFile
 __all__ = ['ChunkReader', 'ComputedFields', 'has_checksums']
 
 MIN_FILE_COPY_BYTES = 1 << 17
-"""Mean bytes of ranges from which on the system copies them from file to file."""
+"""Mean bytes of ranges from which the system copies them from file to file."""
 MAX_REQUEST_BYTES = 1 << 23  # Longer ranges are read in parts, which object stores serve concurrently.
 MAX_BUFFER_BYTES = 1 << 27
-"""Bytes of a field that are read into memory at once, where the system cannot copy."""
-MAX_RECORD_BYTES = 1 << 30  # What the codec accepts; the writer checks its own limit.
+"""Maximum bytes of a field read into memory at a time, if the system cannot copy."""
+MAX_RECORD_BYTES = 1 << 30  # Maximum of the codec; the writer checks its own limit.
 
 
 class ChunkRecords(NamedTuple):
-    """The records of a chunk, as `_append_runs` takes them."""
+    """The records of a chunk, as arguments of `_append_runs`."""
 
     runs: dict[str, list[Run]]
     refs: dict[str, Any]
@@ -52,10 +52,10 @@ class ComputedFields:
     dataset: Dataset
     types: Spec
     functions: Mapping[str, Callable[[Mapping[str, Any]], Any]]
-    """By field, from a batch to its values; called by one thread at a time."""
+    """The function of each field from a batch to values; called by one thread at a time."""
     encoder: Encoder
     batch_size: int
-    """Most datapoints in a batch."""
+    """Maximum number of datapoints in a batch."""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -64,7 +64,7 @@ class ComputedFields:
         """Returns the records of each new field, and their refs, counted from the first of them.
 
         Raises:
-            ValueError: A function does not return one value a datapoint.
+            ValueError: A function does not return one value for each datapoint.
             EncodeError: A value cannot be encoded.
         """
         encoded: dict[str, list[Any]] = {name: [] for name in self.types}
@@ -136,16 +136,16 @@ class ChunkReader:
     types: Spec
     """The fields that are copied, with their types in the copy."""
     compressions: Mapping[str, Compressed]
-    """How the fields of the copy are compressed."""
+    """Compression of the fields of the copy."""
     recompressed: Collection[str]
-    """Which of them are compressed again even where they are compressed alike."""
+    """Fields that are compressed again even if their compression is the same."""
     verify: bool
-    """Whether to decompress also what is copied as it is stored, to find damage."""
+    """Whether to also decompress records that are copied in stored form, to find damage."""
     threads: int
-    """Most threads that decompress a chunk."""
+    """Maximum number of threads that decompress a chunk."""
     computed: ComputedFields | None
     checksum: bool = False
-    """Whether to compare records with their checksums, where they have some: the copy has checksums too."""
+    """Whether the copy has checksums: records are then compared with those of the source, if it has any."""
 
     def __post_init__(self) -> None:
         self._checked = FifoCache(_open_checked, max_open_bags(4))

@@ -12,9 +12,9 @@ __all__ = ['QUANTILES', 'Accumulator']
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 VALUES_AT_ONCE = 1 << 16
-"""Values that stay in the processor's cache from one pass over them to the next."""
+"""Number of values that fit the processor's cache, over which several passes are made."""
 BITS = {16: 16, 12: 512}
-"""Bits of a bucket's number, by the most elements of a value for which so many are used."""
+"""Bits of a bucket's number, by the maximum number of elements of a value."""
 
 Array = npt.NDArray[Any]
 
@@ -23,11 +23,11 @@ class Accumulator:
     """The moments and quantiles of values of one shape, element by element.
 
     Moments are sums in float64 around the mean of each block, merged as by Chan, Golub and LeVeque. For
-    quantiles, values are counted in buckets by the upper bits of the float32 of their distance from a pivot:
-    as in an HDR histogram, a bucket is a fixed part of its distance wide.
+    quantiles, values are counted in buckets by the upper bits of the float32 of their distance from a pivot.
+    As in an HDR histogram, the width of a bucket is a fixed fraction of its distance.
 
     Args:
-        pivot: A value near the median, shape (elements,). Only accumulators of one pivot can be merged.
+        pivot: A value near the median, shape (elements,). Merging needs accumulators with the same pivot.
     """
 
     def __init__(self, pivot: Array) -> None:
@@ -38,24 +38,24 @@ class Accumulator:
         self.low = np.full(elements, np.inf)
         self.high = np.full(elements, -np.inf)
         self.mean = np.zeros(elements)
-        """Relative to the pivot, so that a large offset costs no precision."""
+        """Means relative to the pivot, so that a large offset costs no precision."""
         self.squares = np.zeros(elements)
         """Sums of the squares of distances from the mean."""
         self.bits = next((bits for bits, most in BITS.items() if elements <= most), 0)
-        """Of a float32 that tell its bucket: sign, exponent, and the rest of the fraction; 0 for none."""
+        """Number of upper bits of a float32 that determine its bucket, from the sign on; 0 for none."""
         self._buckets = np.zeros((elements, 1 << self.bits) if self.bits else (0, 0), np.int64)
         self._pending: list[Array] = []
         self._pending_count = 0
 
     @property
     def quantile_error(self) -> float:
-        """Largest error of a quantile, relative to its distance from the pivot; NaN without quantiles."""
+        """Maximum error of a quantile, relative to its distance from the pivot; NaN without quantiles."""
         return 2.0 ** -(self.bits - 8) if self.bits else float('nan')
 
     def add(self, values: Array) -> None:
         """Adds values, shape (n, elements)."""
         rows = max(1, VALUES_AT_ONCE // max(1, values.shape[1]))
-        with np.errstate(invalid='ignore'):  # Of infinite values the deviation is NaN.
+        with np.errstate(invalid='ignore'):  # The deviation of infinite values is NaN.
             for start in range(0, len(values), rows):
                 self._add_block(values[start : start + rows])
 
@@ -104,7 +104,7 @@ class Accumulator:
         return self._buckets
 
     def merge(self, other: Accumulator) -> None:
-        """Adds the values that another accumulator of the same pivot has."""
+        """Adds the values of another accumulator with the same pivot."""
         self.nans += other.nans
         with np.errstate(invalid='ignore'):
             self._merge(other.count, other.low, other.high, other.mean, other.squares)
@@ -112,12 +112,12 @@ class Accumulator:
         self.buckets()
 
     def std(self) -> Array:
-        """Returns standard deviations, as `numpy.std` has them."""
+        """Returns standard deviations, as `numpy.std`."""
         variances: Array = self.squares / np.maximum(self.count, 1)
         return np.sqrt(variances)
 
     def quantiles(self) -> Array:
-        """Returns the `QUANTILES`, shape (quantiles, elements); NaN where there is no value."""
+        """Returns the `QUANTILES`, shape (quantiles, elements); NaN for elements without values."""
         found: Array = np.full((len(QUANTILES), len(self.count)), np.nan)
         for element, values, counts in self._distributions():
             ranks = np.array(QUANTILES) * (self.count[element] - 1)
@@ -125,9 +125,9 @@ class Accumulator:
         return found
 
     def histogram(self, bins: int) -> Array:
-        """Returns the number of values in ranges of equal width from the least to the greatest value.
+        """Returns the number of values in ranges of equal width from the minimum to the maximum.
 
-        Shape (elements, bins), up to the width of a bucket.
+        Shape (elements, bins). Accurate to the width of a bucket.
         """
         found = np.zeros((len(self.count), bins), np.int64)
         for element, values, counts in self._distributions():
@@ -138,9 +138,9 @@ class Accumulator:
         return found
 
     def _distributions(self) -> Iterator[tuple[int, Array, Array]]:
-        """Yields the elements that have values, with rising values and how often each is there, about.
+        """Yields the elements that have values, with approximate increasing values and their counts.
 
-        The value of a bucket is its middle, within the least and the greatest value of the element.
+        The value of a bucket is its middle, limited to the minimum and maximum of the element.
         """
         if not self.bits:
             return
@@ -149,7 +149,7 @@ class Accumulator:
         with np.errstate(invalid='ignore'):  # Some are NaN.
             middles = (starts + np.uint32(1 << shift - 1)).view(np.float32).astype(np.float64)
         middles[0] = middles[len(middles) // 2] = 0.0
-        # All bits of the exponent are set in infinite values and NaNs; of these, NaNs have others too.
+        # Infinite values and NaNs have all bits of the exponent set; NaNs also have bits of the fraction.
         infinite = np.isinf(starts.view(np.float32))
         middles[infinite] = starts[infinite].view(np.float32)
         order = np.argsort(middles)[: np.count_nonzero(~np.isnan(middles))]

@@ -31,9 +31,9 @@ def consolidate(
 ) -> int:
     """Writes `shards.json` into a sharded dataset, so that it opens with one request.
 
-    The file holds the spec, and the sizes and counts of every shard. It is ignored, or refused as stale,
-    where it does not agree with the shards; a `ShardedDatasetWriter` that adds some removes it. Bags 0.x and
-    Granular would take it for a shard.
+    The file has the spec, and the sizes and counts of every shard. It is ignored, or refused as stale, if it
+    does not match the shards; a `ShardedDatasetWriter` that adds shards removes it. Bags 0.x and Granular
+    would take it for a shard.
 
     Args:
         directory: The folder of the shard folders: str, path or URL.
@@ -59,7 +59,7 @@ def consolidate(
 
 
 def describe_shards(location: Location, progress: bool | None = False) -> tuple[Spec, list[Shard]]:
-    """Returns the spec of a sharded dataset, and what `shards.json` holds of its shards.
+    """Returns the spec of a sharded dataset, and the descriptions of its shards for `shards.json`.
 
     Raises:
         ValueError, SpecError, CorruptError: As `consolidate`.
@@ -86,7 +86,7 @@ def describe_shards(location: Location, progress: bool | None = False) -> tuple[
 
 
 def index_damage(location: Location) -> str | None:
-    """Returns what is wrong with the shards.json of a dataset; None if nothing is, or there is none."""
+    """Describes the damage of the shards.json of a dataset; None if it is valid or does not exist."""
     path = location.store.join(location.path, INDEX)
     try:
         types, shards = load_index(location.store.read(path), path)
@@ -104,12 +104,12 @@ def index_damage(location: Location) -> str | None:
 
 
 def _sizes(shard: Shard) -> dict[str, int]:
-    """Returns the sizes of its files, without statistics and key indexes: these may be written later."""
+    """Returns the sizes of the files, except statistics and key indexes, which may be written later."""
     return {name: size for name, size in sorted(shard.sizes.items()) if not is_derived(name)}
 
 
 def _describe(store: Store, path: str, options: ReaderOptions, shard: Shard) -> tuple[Spec, Shard]:
-    """Returns the spec of a shard, and what `shards.json` holds of it."""
+    """Returns the spec of a shard, and its description for `shards.json`."""
     files = _sizes(shard)
     is_closed = any(name == 'refs.bag' or name.endswith('.idx') for name in files)
     if not is_closed or any(name == MARK or name.startswith('limits.') for name in files):

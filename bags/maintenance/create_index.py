@@ -24,10 +24,10 @@ def create_index(
 ) -> int:
     """Writes the index of a field of keys, with which `dataset.find` and `find_many` find datapoints.
 
-    It is one file for the whole dataset, `FIELD.index`, 16 bytes a key, and replaces an older one. Readers of
-    bags and of other libraries do not see it. It is refused where datapoints were added or replaced since,
+    It is one file for the whole dataset, `FIELD.index`, with 16 bytes for each key, and replaces an older
+    one. Readers of bags and other libraries ignore it. It is refused after datapoints were added or replaced,
     and `bags.copy` leaves it out. About 60 bytes of memory are used for each key. Several datapoints may have
-    one key.
+    the same key.
 
     Args:
         directory: The dataset: str, path or URL.
@@ -39,7 +39,7 @@ def create_index(
         The number of datapoints in the index.
 
     Raises:
-        FileNotFoundError: No dataset there.
+        FileNotFoundError: No such dataset.
         KeyError: No such field.
         TypeError: The field is a sequence, or of another type.
         ValueError: The dataset is unfinished.

@@ -32,16 +32,16 @@ __all__ = ['BagInfo', 'DatasetInfo', 'Distribution', 'FieldInfo', 'info']
 
 SAMPLED_SHARDS = 64
 SAMPLED_RECORDS = 1 << 20
-"""Of each field in each of these shards, from the middle."""
+"""Sampled records of each field in each of these shards, from the middle."""
 SAMPLED_FRAMES = 1 << 10
-"""Of these, whose zstd headers are read."""
+"""Sampled records whose zstd headers are read."""
 FRAME_HEADER_BYTES = 18
 HISTOGRAM_BINS = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Distribution:
-    """How numbers are distributed."""
+    """A distribution of numbers."""
 
     count: int
     min: int
@@ -49,7 +49,7 @@ class Distribution:
     mean: float
     max: int
     edges: list[float]
-    """Of the bins, one more than there are bins: evenly spaced, or logarithmic where numbers vary widely."""
+    """Edges of the bins, one more than bins: evenly spaced, or logarithmic if numbers vary widely."""
     counts: list[int]
     """Numbers in each bin."""
 
@@ -76,10 +76,10 @@ class FieldInfo:
 
     type: str
     bytes: int
-    """On disk, of records and limits, in all shards."""
+    """Bytes on disk of records and limits, in all shards."""
     compressed: bool
     ratio: float | None
-    """Bytes of the records over their compressed bytes; None if they are not compressed."""
+    """Bytes of the records divided by their compressed bytes; None if they are not compressed."""
     record_bytes: Distribution | None
     """Bytes on disk of a record."""
     items: Distribution | None
@@ -104,7 +104,7 @@ class DatasetInfo:
     checksums: bool
     """Whether records have checksums, in every shard."""
     sampled_shards: int
-    """Shards that distributions, ratios and missing values are from."""
+    """Number of shards from which distributions, ratios and missing values are computed."""
     fields: dict[str, FieldInfo]
     metadata: dict[str, Any]
 
@@ -142,8 +142,8 @@ def info(
         filesystem, storage_options: As in `bags.open`.
 
     Raises:
-        FileNotFoundError: Nothing is there, or no dataset or bag, or a dataset that is just being created.
-        CorruptError, SpecError: What is read cannot be right.
+        FileNotFoundError: No dataset or bag at the path, or a dataset that is just being created.
+        CorruptError, SpecError: Damaged data.
     """
     location = locate(path, filesystem, storage_options)
     if location.kind == 'bags':
@@ -191,7 +191,7 @@ def _middle(count: int) -> range:
 
 
 def _evenly_spaced(items: Sequence[Any], count: int) -> list[Any]:
-    """Returns at most `count` of some items."""
+    """Returns at most `count` items, evenly spaced."""
     positions = np.linspace(0, len(items) - 1, min(len(items), count)).astype(np.int64)
     return [items[position] for position in np.unique(positions).tolist()]
 

@@ -1,4 +1,4 @@
-"""What is at a path: a dataset folder, a sharded dataset, or bags."""
+"""Detects the kind of a path: a dataset folder, a sharded dataset, or bags."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ['Location', 'locate']
 
 
 class Location(NamedTuple):
-    """What was found, and where."""
+    """The kind of a path, and its parts."""
 
     kind: Literal['folder', 'shards', 'bags']
     store: Store
     path: str
-    """In the form of the store; for bags the file spec as it was given."""
+    """The path in its store; for bags, the file spec as given."""
     parts: list[str]
     """The folder itself, the shard folders in order, or the bags in order."""
 
@@ -28,15 +28,15 @@ class Location(NamedTuple):
 def locate(
     path: str | os.PathLike[str], filesystem: Any = None, storage_options: Mapping[str, Any] | None = None
 ) -> Location:
-    """Finds out what is at a path.
+    """Detects the kind of a path.
 
     Args:
         path: A dataset, a bag, or a spec of several bags, such as `name@*.bagz`; also as a URL.
         filesystem, storage_options: As in `bags.open`.
 
     Raises:
-        FileNotFoundError: Nothing, or a folder without a dataset.
-        CorruptError: Two shard folders with one number.
+        FileNotFoundError: The path does not exist, or is a folder without a dataset.
+        CorruptError: Two shard folders have the same number.
     """
     store, folder = store_for(path, filesystem, storage_options)
     try:

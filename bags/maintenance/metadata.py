@@ -1,4 +1,4 @@
-"""Setting the metadata of a dataset that is there already."""
+"""Sets the metadata of an existing dataset."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def set_metadata(
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Sets what `metadata` of a dataset returns, in place of what it had. No data are rewritten.
+    """Replaces the metadata of a dataset, without rewriting data.
 
-    Each shard has a copy, which is replaced as a whole; readers take that of the first. An empty mapping
-    leaves no metadata.
+    Each shard has a copy, which is replaced as a whole; readers use that of the first shard. An empty mapping
+    removes the metadata.
 
     Args:
         path: A dataset: path or URL.
@@ -31,9 +31,9 @@ def set_metadata(
         filesystem, storage_options: As in `bags.open`.
 
     Raises:
-        FileNotFoundError: No dataset there.
-        ValueError: A bag alone, or metadata that JSON does not have, or of fields that are not there.
-        TypeError: Not a mapping, or values that JSON does not have.
+        FileNotFoundError: No such dataset.
+        ValueError: The path is a single bag, or metadata is invalid, or of fields that do not exist.
+        TypeError: Not a mapping, or values that JSON cannot hold.
     """
     location = locate(path, filesystem, storage_options)
     if location.kind == 'bags':

@@ -18,26 +18,26 @@ from bags.storage.cache.store import CachedStore
 __all__ = ['prefetch']
 
 CONCURRENT_FILES = 8
-"""Each is downloaded over several connections."""
+"""Number of files downloaded at the same time, each over several connections."""
 
 
 def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = None) -> int:
-    """Fetches a dataset into its cache, so that reading it is local from then on.
+    """Downloads a dataset into its cache, so that later reads are local.
 
     Args:
-        dataset: A reader that was opened with `cache=…`, or a view: of that only the shards it has
-            datapoints in.
-        fields: Which fields; all unless given.
+        dataset: A reader that was opened with `cache=…`, or a view, of which only the shards with its
+            datapoints are downloaded.
+        fields: Names of fields; all unless given.
         progress: Show a bar: True, False, or None for on terminals.
 
     Returns:
-        The bytes of these files, which are in the cache now.
+        The bytes of these files.
 
     Raises:
-        ValueError: The dataset has no cache, as it is local or was opened without, or one that is too
+        ValueError: The dataset has no cache, because it is local or was opened without, or the cache is too
             small.
         KeyError: No such field.
-        OSError: Something cannot be fetched, or the disk is full. What was fetched stays.
+        OSError: A file cannot be downloaded, or the disk is full. Downloaded files stay.
     """
     check_dataset('prefetch', dataset)
     folders = _folders(dataset, select_whole(fields, dataset._types, 'prefetch'))
@@ -47,7 +47,7 @@ def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = Non
             detail = 'has no cache to fetch into: open a remote dataset with cache=…'
             raise ValueError(f'{folder.path}: {detail}')
     map_concurrently(lambda found: found[0].learn(), cached, True)
-    files: dict[str, Any] = {}  # Each once, also where several views share it.
+    files: dict[str, Any] = {}  # Without duplicates, as views may share files.
     for folder, names in cached:
         files |= _files(folder, names)
     size: int = sum(store.stat(path).size for path, store in files.items())
@@ -70,7 +70,7 @@ def prefetch(dataset: Any, fields: Fields = None, *, progress: bool | None = Non
 
 
 def _folders(dataset: Dataset, fields: list[str]) -> list[tuple[Folder, list[str]]]:
-    """Returns the folders that the datapoints of a dataset are in, each with its fields."""
+    """Returns the folders that contain the datapoints of a dataset, each with its fields."""
     found: dict[str, tuple[Folder, list[str]]] = {}
     for address in dataset._resolve(np.arange(len(dataset)), dict.fromkeys(fields, True)):
         folder, names = address.reader._folder, list(address.selection)
@@ -82,7 +82,7 @@ def _folders(dataset: Dataset, fields: list[str]) -> list[tuple[Folder, list[str
 
 
 def _files(folder: Folder, fields: list[str]) -> dict[str, Any]:
-    """Returns the store by the paths of the files with some fields, the refs and the spec."""
+    """Returns the files of some fields, the refs and the spec, as a mapping from path to store."""
     endings = ('bag', 'bagz', 'idx', 'zdict')
     names = {'refs.bag', 'spec.json', *(f'{field}.{end}' for field in fields for end in endings)}
     if folder.options.checksum:

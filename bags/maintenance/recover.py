@@ -1,4 +1,4 @@
-"""`bags.recover`: closes bags and datasets that a killed writer left."""
+"""`bags.recover`: closes bags and datasets left by killed writers."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from bags.storage import Store, store_for
 __all__ = ['Recovery', 'recover', 'recover_each']
 
 SENTINEL_BYTES = 1
-"""What writers put behind the last record while a bag is not closed."""
+"""Bytes that writers append after the last record while a bag is not closed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Recovery:
-    """What was done about a folder or a bag."""
+    """The result for a folder or a bag."""
 
     path: str
     action: Literal['closed', 'nothing', 'left', 'removed']
     """`nothing`: it was closed already. `left`: it is unchanged, and `detail` says why. `removed`: a
     temporary file or folder of a killed writer."""
     kept: int
-    """Datapoints, or records of a bag, that it has now."""
+    """Number of datapoints, or records of a bag, after the recovery."""
     dropped: int
-    """Datapoints at its end whose records were missing."""
+    """Number of datapoints at the end that were dropped because their records were missing."""
     bytes_dropped: int
-    """Bytes behind the last whole record, which was being written when the writer was killed."""
+    """Bytes after the last whole record, which were being written when the writer was killed."""
     detail: str
 
     def __str__(self) -> str:
@@ -51,21 +51,21 @@ def recover(
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Recovery]:
-    """Closes what a killed writer left, as if it had been closed at its last flush.
+    """Closes the files of a killed writer, as if it had closed them at its last flush.
 
     Nothing that was flushed is lost. An unfinished dataset is accepted as it is, and temporary files of
-    killed writers are removed. What is closed already stays unchanged.
+    killed writers are removed. Closed folders and bags stay unchanged.
 
     Args:
         path: A dataset, or a bag (or several, as `name@*.bagz`).
         filesystem, storage_options: As in `bags.open`.
 
     Returns:
-        What was done, for each folder or bag in order.
+        The result for each folder or bag, in order.
 
     Raises:
-        FileNotFoundError: Nothing is there, or no dataset or bag.
-        BlockingIOError: A writer is at work on it.
+        FileNotFoundError: No dataset or bag at the path.
+        BlockingIOError: A writer has it open.
         CorruptError: It is damaged; see `bags.verify`.
         ValueError: Another library wrote it, and it cannot be closed.
     """
@@ -95,7 +95,7 @@ def _recover_bag(store: Store, path: str, storage: dict[str, Any]) -> Recovery:
     if not store.exists(limits):
         return Recovery(path, 'nothing', count, 0, 0, f'was closed, with {count:,} records')
     if count and bag.limits.path != bag.file.path and bag.file.size == _records_end(bag):
-        # A bag with separate limits on purpose: our writers leave a sentinel in those they have not closed.
+        # Limits are separate on purpose: bags of this library that are not closed have a sentinel.
         detail = f'is complete, with its limits in {os.path.basename(limits)}, where its writer put them'
         return Recovery(path, 'left', count, 0, 0, detail)
     size = _unfinished_bytes(bag)
@@ -130,10 +130,10 @@ def _recover_folder(store: Store, path: str, storage: dict[str, Any]) -> Recover
     if 'spec.json' not in names and not all(map(is_temporary, names)):
         return Recovery(path, 'left', 0, 0, 0, 'has no spec.json yet: nothing was written that could be kept')
     if 'spec.json' not in names:
-        store.lock(path).release()  # Refused while a writer is at work.
+        store.lock(path).release()  # Raises while a writer has it open.
         remove_tree(store, path)
         return Recovery(path, 'removed', 0, 0, 0, 'removed: a writer that was killed left it')
-    before = count_refs() if 'refs.bag' in names else 0  # Its limits are made before it.
+    before = count_refs() if 'refs.bag' in names else 0  # The limits of refs.bag are created first.
     size = sum(
         _unfinished_bytes(open_bag(store, store.join(path, name), options))
         for name in names
@@ -159,7 +159,7 @@ def _records_end(bag: BagFile) -> int:
 
 
 def _unfinished_bytes(bag: BagFile) -> int:
-    """Returns how many bytes are behind the last record of a bag that was not closed."""
+    """Returns the number of bytes after the last record of a bag that was not closed."""
     if bag.limits.path == bag.file.path:
         return 0
     return max(0, bag.file.size - _records_end(bag) - SENTINEL_BYTES)

@@ -46,29 +46,29 @@ Read = Callable[[int, int], list[Array]]
 
 @dataclasses.dataclass(frozen=True)
 class FieldStatistics:
-    """Statistics of a field: of each element of its values, or of each channel of its pictures.
+    """Statistics of a field: for each element of its values, or each channel of its images.
 
-    All arrays are float64 and have the shape of a value, (channels,) for pictures. NaNs are not counted.
+    All arrays are float64 and have the shape of a value, (channels,) for images. NaNs are not counted.
     """
 
     count: npt.NDArray[np.int64]
-    """Values; of pictures, pixels."""
+    """Number of values; for images, of pixels."""
     nans: npt.NDArray[np.int64]
     min: Array
     max: Array
     mean: Array
     std: Array
-    """Of the population, as `numpy.std` has it."""
+    """Population standard deviation, as `numpy.std`."""
     quantiles: dict[float, Array]
-    """At 0.01, 0.05, 0.25, 0.5, 0.75, 0.95 and 0.99; empty for values of more than 512 elements."""
+    """Quantiles at 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99; empty for values of more than 512 elements."""
     quantile_error: float
-    """Largest error of a quantile, as a part of its distance from `pivot`; NaN without quantiles."""
+    """Maximum error of a quantile, relative to its distance from `pivot`; NaN without quantiles."""
     pivot: Array
     """A value near the median."""
     histogram: npt.NDArray[np.int64]
-    """Values in ranges of equal width from `min` to `max`, shape (*shape, ranges)."""
+    """Number of values in ranges of equal width from `min` to `max`, shape (*shape, ranges)."""
     sampled: int | None = None
-    """Datapoints of which pictures were decoded; None where all values were read."""
+    """Number of datapoints whose images were decoded; None if all values were read."""
 
 
 def statistics(
@@ -83,18 +83,18 @@ def statistics(
 ) -> dict[str, FieldStatistics]:
     """Returns the statistics of numeric fields, read in one pass.
 
-    Numbers and arrays of one shape are counted element by element, in plain fields and over all items of
-    sequences. Pictures and videos are counted by channel, in a sample of datapoints.
+    Numbers and arrays of one shape have statistics for each element, in plain fields and over all items of
+    sequences. Images and videos have them for each channel, from a sample of datapoints.
 
-    For a path, the result is kept beside the data in `statistics.json`, with a fingerprint of the dataset;
-    while that is unchanged, it is not read again. A warning is issued if the file cannot be written.
+    For a path, the result is saved beside the data in `statistics.json`, with a fingerprint of the dataset.
+    While that is unchanged, the data are not read again. A warning is issued if the file cannot be written.
 
     Args:
         dataset: A reader, a view, or the path of a dataset.
-        fields: A name or names; all fields of numbers, arrays of a fixed shape, pictures and videos unless
+        fields: A name or names; all fields of numbers, arrays of a fixed shape, images and videos unless
             given.
-        samples: Datapoints of which pictures are decoded, evenly spaced.
-        workers: Threads; the number of processors unless given.
+        samples: Number of datapoints whose images are decoded, evenly spaced.
+        workers: Number of threads; the number of processors unless given.
         progress: Whether to show a progress bar; None: if standard error is a terminal.
         filesystem, storage_options: As in `bags.open`, for a path.
 
@@ -194,7 +194,7 @@ def _accumulate(
         return parts
 
     merged: dict[int, Accumulator] = {}
-    for start in range(0, len(chunks), 4 * workers):  # Few parts in memory: each has buckets of its own.
+    for start in range(0, len(chunks), 4 * workers):  # Few parts in memory at a time, as each has buckets.
         for parts in map_concurrently(accumulate, chunks[start : start + 4 * workers], max_threads=workers):
             for part in parts:
                 merged.setdefault(len(part.pivot), Accumulator(part.pivot)).merge(part)

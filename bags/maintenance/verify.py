@@ -1,4 +1,4 @@
-"""`bags.verify`: finds damage in every limit, every row of refs, every spec and, if asked, every value."""
+"""`bags.verify`: finds damage in all limits, refs and specs, and with `decode` in all values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from bags.validation import at_least_or_none
 __all__ = ['find_damage', 'verify']
 
 STEPS_PER_WORKER = 8
-"""Checks that are given to the threads at a time, for each of them."""
+"""Number of checks handed to each thread at a time."""
 
 
 def verify(
@@ -45,30 +45,30 @@ def verify(
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
-    """Checks datasets and bags for damage, and continues where it finds some.
+    """Checks datasets and bags for damage, and continues after damage.
 
-    Checks all limits, all refs, the spec and the sizes of records of fixed-size types; in local files also
-    that compressed records can be decompressed, that media begin as their format does, and that records are
-    as their checksums say, if they were written with `checksum=True`: any flipped bit is found then. Without
-    checksums, changes that leave valid data are not: in a record, or of a ref to another record. On an object
-    store, records are read and compared only with `decode`, because all of them are downloaded for that.
+    Checks all limits, all refs, the spec and the sizes of records of fixed-size types. In local files, also
+    checks that compressed records can be decompressed, that media begin with the signature of their format,
+    and that records match their checksums, if they were written with `checksum=True`, which finds any flipped
+    bit. Without checksums, changes that leave valid data are not found: in a record, or of a ref to another
+    record. On an object store, records are only read with `decode`, because all of them are downloaded.
 
     Args:
-        source: The path of a dataset or a bag (or of several, as `name@*.bagz`), or an open dataset; of
-            a view the datasets that it reads from are checked.
-        decode: Also read and decode every value, which finds what checksums and decoders can tell.
+        source: The path of a dataset or a bag (or of several, as `name@*.bagz`), or an open dataset; for a
+            view, the underlying datasets are checked.
+        decode: Also read and decode every value, which finds all that checksums and decoders detect.
         notes: Also return notes: datasets that were not closed, records that nothing refers to.
         decoders: As in `bags.open`, for `decode`.
-        workers: Threads; one a processor unless given.
+        workers: Number of threads; the number of processors unless given.
         progress: Show a bar: True, False, or None for on terminals.
         filesystem, storage_options: As in `bags.open`.
 
     Returns:
-        A `Damage` for everything that cannot be right, and a `Note` for what is worth knowing if `notes`.
+        A `Damage` for everything that is wrong, and with `notes` a `Note` for everything worth knowing.
 
     Raises:
-        FileNotFoundError: Nothing is there, or no dataset or bag.
-        MissingDependencyError: To decode, a package is needed that is not installed.
+        FileNotFoundError: No dataset or bag at the path.
+        MissingDependencyError: A package that decoding needs is not installed.
         OSError: A file cannot be read.
     """
     if not isinstance(source, Dataset | str | os.PathLike):
@@ -102,14 +102,14 @@ def _do(step: Finding | Check) -> Result:
 
 
 def _do_all(steps: Iterable[Finding | Check]) -> Result:
-    """Does several checks as one: on an object store, opening a shard takes longer than they do."""
+    """Runs several checks as one: on an object store, opening a shard takes longer than its checks."""
     results = list(map(_do, steps))
     findings = [finding for result in results for finding in result.findings]
     return Result(findings, sum(result.records for result in results), sum(result.size for result in results))
 
 
 def _steps(location: Location, decode: bool, decoders: Decoders) -> Iterator[Finding | Check]:
-    """Yields findings, and checks that find more."""
+    """Yields findings, and further checks to run."""
     store, options = location.store, ReaderOptions()
     beside = location.parts if location.kind == 'bags' else [location.path]
     for path in itertools.chain.from_iterable(leftovers(store, path) for path in beside):
@@ -147,7 +147,7 @@ def _spec(location: Location) -> Spec | None:
 
 
 def _key_index_damage(location: Location) -> Iterator[Damage]:
-    """Yields what is wrong with the indexes of a dataset. One that is stale is not damaged."""
+    """Yields the damage of the key indexes of a dataset. A stale index is not damaged."""
     store, folder = location.store, location.parts[0]
     for name in sorted(name for name in names_in(store, folder, 'index') if name.endswith(INDEX_SUFFIX)):
         path = store.join(folder, name)

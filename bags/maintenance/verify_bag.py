@@ -19,11 +19,11 @@ from bags.indexing import Int64s
 __all__ = ['Check', 'Damage', 'Expected', 'Finding', 'Note', 'Result', 'bag_checks']
 
 MAX_RECORDS = 1 << 20
-"""Of one check of limits and sizes."""
+"""Number of records in a check of limits and sizes."""
 MAX_READ_RECORDS = 1 << 14
-"""Of one check that reads records."""
+"""Maximum number of records in a check that reads them."""
 READ_BYTES = 1 << 21
-"""On disk, of the records that one check decodes, about."""
+"""Approximate bytes on disk of the records in a check that reads them."""
 SIGNATURE_BYTES = 16
 AUDIO_BLOCK = 1 << 16
 """Samples of a recording that are decoded at a time."""
@@ -31,14 +31,14 @@ AUDIO_BLOCK = 1 << 16
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Damage:
-    """Something that cannot be right."""
+    """Something that is wrong."""
 
     path: str
     """The file or folder."""
     field: str | None
     """The field it concerns, if any."""
     record: int | None
-    """Index of the record in the file; None where it concerns the whole file."""
+    """Index of the record in the file; None if the damage concerns the whole file."""
     detail: str
     """What was found, and what was expected."""
 
@@ -49,7 +49,7 @@ class Damage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Note:
-    """Something worth knowing that is no damage, such as a bag without its final limits or unused records."""
+    """Something worth knowing that is not damage, such as an unclosed bag or unused records."""
 
     path: str
     field: str | None
@@ -67,21 +67,21 @@ def _where(path: str, field: str | None) -> str:
 
 
 class Result(NamedTuple):
-    """What a check found."""
+    """The result of a check."""
 
     findings: list[Finding]
     records: int = 0
-    """How many were checked."""
+    """Number of records that were checked."""
     size: int = 0
-    """How many bytes were read for that."""
+    """Number of bytes that were read."""
 
 
 Check = Callable[[], Result]
-"""A part of the work, which any thread can do."""
+"""A part of the work, for any thread."""
 
 
 class Expected(NamedTuple):
-    """What the records of a bag must be."""
+    """The expected properties of the records of a bag."""
 
     field: str | None = None
     """The field that findings name."""
@@ -94,14 +94,14 @@ class Expected(NamedTuple):
     decode: Callable[[Any], Any] | None = None
     """The decoder to try; None to leave values undecoded."""
     is_lazy: bool = False
-    """Whether `decode` takes a `Record`, and decodes when its result is used."""
+    """Whether `decode` takes a `Record`, and decodes on use of its result."""
 
 
 def bag_checks(bag: BagFile, expected: Expected, decode: bool) -> Iterator[Check]:
     """Yields checks that together cover all records of a bag.
 
-    Compressed records are decompressed, and those with checksums compared: of local bags always, on an object
-    store with `decode` only.
+    Compressed records are decompressed, and records with checksums compared: always in local bags, and with
+    `decode` on an object store.
     """
     must_read = bag.codec is not None or bag.checksums is not None
     reads = expected.decode is not None or (must_read and (decode or not bag.is_remote))
@@ -124,7 +124,7 @@ def _check(bag: BagFile, expected: Expected, reads: bool, start: int, stop: int)
     valid = np.ones(count, bool)
 
     def report(failures: Iterable[tuple[int, str]]) -> None:
-        """Takes failures by position, and why."""
+        """Reports failures, given as positions and reasons."""
         for position, detail in failures:
             valid[position] = False
             findings.append(Damage(bag.path, expected.field, start + position, detail))
@@ -156,7 +156,7 @@ def _limit_failures(bag: BagFile, starts: Int64s, stops: Int64s) -> Iterator[tup
 def _signature_failures(
     bag: BagFile, expected: Expected, starts: Int64s, stops: Int64s, positions: Int64s
 ) -> Iterator[tuple[int, str]]:
-    """Yields records that begin with another format than their type: a limit before them may have moved."""
+    """Yields records whose signature is of another format than their type: an earlier limit may be wrong."""
     assert expected.format is not None
     starts = starts[positions]
     heads = bag.file.read_many(starts, np.minimum(stops[positions], starts + SIGNATURE_BYTES))
@@ -166,14 +166,14 @@ def _signature_failures(
 
 
 def _failures(bag: BagFile, expected: Expected, indices: Int64s) -> list[tuple[int, str]]:
-    """Decompresses and decodes records; returns those that fail, and why."""
+    """Decompresses and decodes records; returns those that fail, and the reasons."""
     decode = expected.decode
     records: list[Any] | None = None
     if not expected.is_lazy:
         try:
             records = bag.read(indices)
         except CorruptError:
-            pass  # Read one by one below, to find out which.
+            pass  # Read one at a time below, to find the damaged one.
     failures = []
     for position, index in enumerate(indices.tolist()):
         try:

@@ -78,7 +78,7 @@ def folder_checks(
     Args:
         folder, cache: The folder, and the decoders of types.
         decode: Whether to decode every value.
-        first_spec: The spec of the first shard, which the others must have too, but for optional fields.
+        first_spec: The spec of the first shard. Others may only differ in optional fields.
         is_last: Whether it is the last shard, which a writer may be creating.
     """
     refs, is_damaged = None, False
@@ -173,7 +173,7 @@ def _field_checks(
 def _expected(
     folder: Folder, kind: FieldType, name: str, cache: Decoders, decode: bool
 ) -> Generator[Finding, None, Expected]:
-    """Yields what is wrong with the type of a field; returns what its records must be."""
+    """Yields damage in the type of a field; returns the expected properties of its records."""
     function = (decoders if cache.functions is None else cache.functions).get(kind.word)
     try:
         decoder = cache.get(name, kind, folder.starts, folder.path)
@@ -185,7 +185,7 @@ def _expected(
             detail = f'values of {kind.text} are not decoded: there is no decoder for them'
             yield Note(folder.path, name, detail)
         return Expected(name, kind.text)
-    # Integers of Bags 0.x and Granular may have other lengths than their type says.
+    # Integers of Bags 0.x and Granular may have other lengths than their type.
     any_length = kind.word == 'int' and (folder.starts or not kind.args)
     return Expected(
         name,
@@ -198,7 +198,7 @@ def _expected(
 
 
 def _check_refs(refs: BagFile, format: RefsFormat, bags: dict[str, BagFile]) -> Result:
-    """Checks that all refs to bags that could be opened lead to records; notes records that have none."""
+    """Checks that all refs to bags that could be opened point to records; notes records without refs."""
     used = {name: np.zeros(bag.count, bool) for name, bag in bags.items()}
     findings: list[Finding] = []
     for start in range(0, refs.count, REFS_ROWS):
@@ -256,7 +256,7 @@ def _read_refs(
 
 
 def _mark(used: npt.NDArray[np.bool_], firsts: Int64s, counts: Int64s | None) -> None:
-    """Marks the records that refs lead to."""
+    """Marks the records that refs point to."""
     if counts is None:
         used[firsts[firsts < len(used)]] = True  # Missing values have a larger index.
         return
@@ -264,6 +264,6 @@ def _mark(used: npt.NDArray[np.bool_], firsts: Int64s, counts: Int64s | None) ->
     if not len(firsts):
         return
     low, high = int(firsts.min()), int(stops.max())
-    # At each record, how many sequences have begun minus how many have ended: they may overlap.
+    # For each record, the number of sequences begun minus the number ended: sequences may overlap.
     depth = np.bincount(firsts - low, minlength=high - low) - np.bincount(stops - low)[: high - low]
     used[low:high] |= np.cumsum(depth) > 0
