@@ -3,11 +3,11 @@
     bag        a file of records: `bags.bag.Reader`, `bags.bag.Writer`, `bags.bag.Index`
     formats    `bags.encoders`, `bags.decoders`: values to records and back
     datasets   `bags.open` and the readers and writers of one folder or of many
-    views      `select`, `concat`, `join`, `windows`: datasets over others
+    views      `select`, `concat`, `join`, `windows`: datasets over other datasets
     frameworks `bags.torch`, `bags.grain`, `bags.jax`: batches for PyTorch, Grain and JAX
     pipelines  `bags.beam`, `bags.ray`: sources and sinks for Apache Beam and Ray Data
 
-Each but the errors is imported when it is first used, so that importing bags takes next to no time.
+All but the errors are imported on first use, so that importing bags takes almost no time.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Threads that live for the length of one call; caches and handles that threads can share."""
+"""Threads for the duration of one call; caches and handles that threads can share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Key = TypeVar('Key')
 Value = TypeVar('Value')
 
 CPU_COUNT = os.cpu_count() or 1  # Read once: a call takes 12 us.
-MAX_WAITING_THREADS = 32  # For items that mostly wait for a network.
+MAX_WAITING_THREADS = 32  # Maximum number of threads for items that mostly wait for a network.
 
 
 def map_concurrently(
@@ -33,15 +33,15 @@ def map_concurrently(
     concurrent: bool = True,
     max_threads: int = MAX_WAITING_THREADS,
 ) -> list[Result]:
-    """Returns the results of `work` for all items, in order; in threads if `concurrent`, else one by one.
+    """Returns the results of `work` for all items, in order; in threads if `concurrent`, else one at a time.
 
     The calling thread is one of at most `max_threads` threads and does the first item. Each thread then takes
-    the next pending one. Where no thread can be started (the limit of the system is reached, or the
-    interpreter is shutting down), the calling thread does all items.
+    the next pending one. If no thread can be started (the limit of the system is reached, or the interpreter
+    is shutting down), the calling thread does all items.
 
     Raises:
-        BaseException: An error of `work`, once all threads have ended; of several, that of the first item.
-            Pending items are not begun.
+        BaseException: The error of the first item that failed, after all threads have ended. Pending items
+            are not started.
     """
     if not concurrent or min(max_threads, len(items)) < 2 or sys.is_finalizing():
         return [work(item) for item in items]
@@ -60,7 +60,7 @@ def map_concurrently(
 
     threads: list[threading.Thread] = []
     try:
-        # Where items are quick, the first threads have taken the last items before all threads are started.
+        # If items are quick, the first threads take the last items before all threads are started.
         while pending[0] is not None and len(threads) < max_threads - 1:
             index = pending.popleft()
             thread = threading.Thread(target=run, args=(index,), name='bags')
@@ -82,7 +82,7 @@ def map_concurrently(
 
 
 def max_open_bags(descriptors: int = 2) -> int:
-    """Returns how many bags, each with so many descriptors, a reader may hold open; at least 16.
+    """Returns the number of bags, each with this many descriptors, that a reader may keep open; at least 16.
 
     Together they take at most half of the process's limit, and stay well below Linux's limit of 65,530 maps.
     """
@@ -96,13 +96,13 @@ def max_open_bags(descriptors: int = 2) -> int:
 
 
 class FifoCache(dict[Key, Value]):
-    """A cache that makes missing values, and drops the oldest beyond a number (first in, first out).
+    """A cache that makes missing values, and drops the oldest ones beyond a maximum (first in, first out).
 
-    A hit costs one dict access and no lock. A dropped value lives on as long as a caller uses it.
+    A hit costs one dict access and no lock. A dropped value lives as long as a caller uses it.
 
     Args:
-        make: Returns the value of a key.
-        max_items: How many values are kept, at least one.
+        make: Function from a key to its value.
+        max_items: Maximum number of values, at least one.
     """
 
     def __init__(self, make: Callable[[Key], Value], max_items: int) -> None:
@@ -123,8 +123,8 @@ class FifoCache(dict[Key, Value]):
 class cached_attribute(Generic[Value]):  # noqa: N801 - used as a decorator
     """A method that is called once for each object: its result becomes an attribute of the object.
 
-    As `functools.cached_property`, which before Python 3.12 has a lock for each class: a child that is forked
-    while another thread holds it waits for ever.
+    Like `functools.cached_property`, which before Python 3.12 has a lock for each class: a child that is
+    forked while another thread holds the lock waits forever.
     """
 
     def __init__(self, make: Callable[[Any], Value]) -> None:
@@ -132,13 +132,13 @@ class cached_attribute(Generic[Value]):  # noqa: N801 - used as a decorator
         self.__doc__ = make.__doc__
 
     def __get__(self, instance: Any, owner: type) -> Value:
-        # Without `__set__`, the attribute is found before this the next time.
+        # Without `__set__`, the attribute takes precedence the next time.
         value: Value = vars(instance).setdefault(self._make.__name__, self._make(instance))
         return value
 
 
 class ClosedHandle:
-    """Replaces the files of a reader that was closed: every use raises ValueError."""
+    """Replaces the files of a closed reader: every use raises ValueError."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -27,7 +27,7 @@ else:
 __all__ = ['IterableDataset', 'to_torch']
 
 MAX_ITERATIONS = 16
-"""Iterations by workers that are begun at the same time."""
+"""Maximum number of iterations by workers at the same time."""
 LOCK_SECONDS = 60.0
 
 
@@ -39,19 +39,19 @@ def to_torch(
     *,
     nested: bool = False,
 ) -> Any:
-    """Returns a batch with tensors in place of its arrays.
+    """Converts the arrays of a batch to tensors.
 
     A tensor on the CPU shares the array's memory: writing to one writes to the other. Arrays that PyTorch
     cannot share are copied: read-only ones, and those of foreign byte order or negative strides.
 
     Args:
         batch: A dict of columns. Lists, tuples and dicts inside it are converted too. Strings, bytes,
-            numbers, None and other values stay as they are.
-        device: Where the tensors go; the CPU unless given.
+            numbers, None and other values are unchanged.
+        device: The device of the tensors; the CPU unless given.
         pin: Copies through page-locked memory, from which an accelerator can copy while the program runs on.
             Without an accelerator nothing is pinned.
         non_blocking: Does not wait for copies from pinned memory to a device.
-        nested: Makes a nested tensor of jagged layout of a `Ragged`, without its `present`. Otherwise it
+        nested: Converts a `Ragged` to a nested tensor of jagged layout, without its `present`. Otherwise it
             stays a `Ragged`, with tensors for `values`, `offsets` and `present`.
 
     Raises:
@@ -59,7 +59,7 @@ def to_torch(
         MissingDependencyError: PyTorch is not installed.
     """
     torch = import_optional('torch')
-    pin = pin and getattr(torch, 'accelerator', torch.cuda).is_available()  # torch.accelerator: from 2.6 on
+    pin = pin and getattr(torch, 'accelerator', torch.cuda).is_available()  # torch.accelerator: since 2.6
 
     def placed(tensor: Any) -> Any:
         is_pinned = pin and tensor.device.type == 'cpu'
@@ -89,21 +89,21 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         for epoch in range(10):
             for batch in training: ...
 
-    With any number of workers, a `DataLoader` gives the batches of the loader in its order: each worker makes
-    every n-th batch, in its own thread. Each iteration is the next epoch, as with the loader, whose
-    `set_epoch` and `load_state_dict` workers follow. A `StatefulDataLoader` resumes where it was. Arrays
-    arrive as tensors, as from `to_torch`, in shared memory if they come from workers.
+    With any number of workers, a `DataLoader` returns the batches of the loader in its order: each worker
+    makes every n-th batch, in one thread. Each iteration is the next epoch, as with the loader; its
+    `set_epoch` and `load_state_dict` also apply in workers. A `StatefulDataLoader` resumes at its position.
+    Arrays become tensors, as with `to_torch`, in shared memory if they come from workers.
 
     Args:
         loader: The loader. If its `world_size` is 1, it gets the rank of this process.
-        rank: Which process of a distributed run this is; unless given, that of `torch.distributed`, if it is
+        rank: Index of this process in a distributed run; unless given, that of `torch.distributed`, if it is
             initialised now.
         world_size: Number of processes.
-        tensors: False leaves the arrays of numpy.
+        tensors: False keeps NumPy arrays.
 
     Raises:
         TypeError: Not a loader.
-        ValueError: A loader of another rank; or a rank without a world size.
+        ValueError: The loader is for another rank; or a rank without a world size.
         MissingDependencyError: PyTorch is not installed.
     """
 
@@ -119,7 +119,7 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         if not isinstance(self.loader._place, torch.Tensor):
             self.loader._place = torch.tensor(list(self.loader._place)).share_memory_()
         self._begun = torch.zeros((MAX_ITERATIONS, 5), dtype=torch.int64).share_memory_()
-        """Of the newest iterations of workers: the key, how many workers have begun it, and its cursor."""
+        """For the newest iterations of workers: the key, the number of workers that began it, its cursor."""
         self._lock, self._iterations = _new_lock(), 0
 
     @classmethod
@@ -141,7 +141,7 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         return Tensors(batches) if self.tensors else batches
 
     def _begin(self, info: Any) -> Cursor:
-        """Returns where a worker begins: the first worker of an iteration moves the loader on.
+        """Returns where a worker begins. The first worker of an iteration advances the loader.
 
         Raises:
             RuntimeError: Another worker was killed meanwhile.
@@ -172,7 +172,7 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         """Returns the number of batches of an iteration on this rank.
 
         Raises:
-            TypeError: There is no end.
+            TypeError: The loader is endless.
         """
         return len(self.loader)
 
@@ -223,7 +223,7 @@ def _on_this_rank(loader: Loader, rank: int | None, world_size: int | None) -> L
 
 
 def _tensor(torch: Any, array: np.ndarray[Any, Any], where: str) -> Any:
-    """Returns a tensor over the memory of an array, or of a copy where PyTorch cannot share it."""
+    """Returns a tensor over the memory of an array, or over a copy if PyTorch cannot share it."""
     dtype = array.dtype
     if not dtype.isnative:
         array = array.astype(dtype.newbyteorder('='))

@@ -1,4 +1,4 @@
-"""Checks of what users pass: numbers, choices and records; errors name the option. Also optional packages."""
+"""Checks of arguments: numbers, choices and records; errors name the option. Also optional packages."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ RENAMED_SHARD_OPTIONS = {
     'shardstep': 'shard_step',
     'shard_stop': 'shard_step',
 }
-"""Options of readers and writers of shards as Bags 0.x and Granular have them, and what to use instead."""
+"""Options of readers and writers of shards in Bags 0.x and Granular, and their replacements."""
 
 
 def refuse_unknown(given: Iterable[str], known: Collection[str] = ()) -> None:
-    """Raises TypeError for a given option that is not known, with advice for those of other libraries."""
+    """Raises TypeError for an unknown option, with advice for those of other libraries."""
     for name in given:
         if name in RENAMED_SHARD_OPTIONS:
             raise TypeError(f'unexpected option {name!r}: use {RENAMED_SHARD_OPTIONS[name]}')
@@ -39,9 +39,9 @@ def refuse_unknown(given: Iterable[str], known: Collection[str] = ()) -> None:
 
 
 def integer(name: str, value: Any, alternative: str = '') -> int:
-    """Returns an integer, which may also be given as a float without a fraction, such as `5e9`.
+    """Returns an integer, which may be given as a float without a fraction, such as `5e9`.
 
-    `alternative` is what else the value may be, for the message.
+    `alternative` names other accepted values in the error message.
 
     Raises:
         TypeError: The value is not an integer.

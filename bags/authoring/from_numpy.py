@@ -1,4 +1,4 @@
-"""`bags.from_numpy`: arrays of any size, in memory or in files, written in blocks at the speed of a disk."""
+"""`bags.from_numpy`: writes arrays of any size, in memory or in files, in blocks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bags.validation import at_least_or_none
 
 __all__ = ['from_numpy']
 
-BLOCK_BYTES = 1 << 23  # Written at a time.
+BLOCK_BYTES = 1 << 23  # Bytes that are written at a time.
 
 
 def from_numpy(
@@ -43,7 +43,7 @@ def from_numpy(
     Args:
         arrays: A mapping of field names to arrays, or to paths of `.npy` files, which are mapped into memory.
             Anything with a shape, a dtype and slices is an array. A single one becomes the field `data`.
-        directory: Where the dataset goes: str, path or URL.
+        directory: The folder of the dataset: str, path or URL.
         shard_size, shard_length, compression, checksum, filesystem, storage_options: As in
             `ShardedDatasetWriter`.
         resume: Resume an earlier run, if there was one, with the same arrays.
@@ -53,7 +53,7 @@ def from_numpy(
         The number of datapoints.
 
     Raises:
-        SpecError: An array has no dimension, or a dtype that no field can have.
+        SpecError: An array has no dimension, or a dtype that fields do not support.
         ValueError: Arrays of different lengths, or a file that is not one array; with `resume`, the dataset
             is made from something else.
         FileExistsError: The directory is not empty, and `resume` is not set.
@@ -123,7 +123,7 @@ def _open(name: str, array: Any) -> Any:
 
 
 def _has_dtype(array: Any) -> bool:
-    """Tells whether an array has a dtype of NumPy: tensors and the columns of tables may have others."""
+    """Returns whether an array has a NumPy dtype: tensors and table columns may have others."""
     try:
         np.dtype(array.dtype)
     except (AttributeError, TypeError):
@@ -162,8 +162,8 @@ def _run(array: Any, start: int, stop: int) -> Run:
 
 
 def _release_pages(array: Any) -> None:
-    """Drops the pages of a mapped file that were read, which else count as memory of this process."""
+    """Drops the pages of a mapped file that were read, which would count as memory of this process."""
     mapped = getattr(array, '_mmap', None)
-    # Not of a private map, whose changes are in these pages only.
+    # Not for a private map, whose changes are only in these pages.
     if isinstance(mapped, mmap.mmap) and getattr(array, 'mode', None) == 'r' and hasattr(mapped, 'madvise'):
         mapped.madvise(mmap.MADV_DONTNEED)

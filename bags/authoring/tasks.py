@@ -1,4 +1,4 @@
-"""The inputs of `bags.write`: grouped into tasks, without those that an earlier run has written."""
+"""The inputs of `bags.write`, grouped into tasks, without those written by an earlier run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bags.workers.outcome import Outcome
 __all__ = ['MAX_INPUTS', 'Inputs', 'Task', 'WrittenInputs']
 
 MIN_SECONDS, MAX_SECONDS = 0.03, 0.2
-"""Time of a task outside of which the size of the next ones changes."""
+"""Target range of the duration of a task; outside of it, the size of the next tasks changes."""
 MAX_INPUTS = 256
 GOOD_BYTES = 1 << 22
-"""Bytes of records of a task beyond which tasks do not grow; beyond twice as many they shrink."""
+"""Bytes of the records of a task above which tasks do not grow; above twice as many they shrink."""
 
 Ranges = list[tuple[int, int]]
 
@@ -24,7 +24,7 @@ class Task(NamedTuple):
     """Consecutive inputs."""
 
     first: int
-    """The number of the first."""
+    """The number of the first input."""
     inputs: list[Any]
 
     def __str__(self) -> str:
@@ -33,12 +33,12 @@ class Task(NamedTuple):
 
 
 class Inputs(Iterator[Task]):
-    """Groups inputs into tasks. Their size adapts, so that sending them costs little beside the work.
+    """Groups inputs into tasks. Their size adapts, so that sending them costs little compared to the work.
 
     Args:
         source: The inputs.
-        done: Ranges of those to leave out, in order.
-        max_size: Most inputs in a task.
+        done: Ranges of inputs to leave out, in order.
+        max_size: Maximum number of inputs in a task.
     """
 
     def __init__(self, source: Iterable[Any], done: Ranges, max_size: int = MAX_INPUTS) -> None:
@@ -72,10 +72,10 @@ class Inputs(Iterator[Task]):
 
 
 def _remaining(source: Iterable[Any], done: Ranges) -> Iterator[tuple[int, Iterator[Any]]]:
-    """Yields the ranges of inputs that are not done: the number of the first, and the inputs.
+    """Yields the ranges of inputs that are not done: the number of the first input, and the inputs.
 
     Raises:
-        ValueError: Fewer inputs than are done.
+        ValueError: There are fewer inputs than are done.
     """
     starts = [0, *(stop for _, stop in done)]
     stops = [*(start for start, _ in done), None]
@@ -100,15 +100,15 @@ def _remaining(source: Iterable[Any], done: Ranges) -> Iterator[tuple[int, Itera
 
 
 class WrittenInputs:
-    """Which inputs an unordered dataset holds.
+    """The inputs that an unordered dataset holds.
 
-    After a crash it is unknown how many datapoints the last flush made durable. So the log is written before
-    each flush: which inputs were durable after the flush before (`length`, `done`), and the order of the
-    datapoints since (`since`). Together with the length of the dataset, this gives the inputs that it holds.
+    After a crash it is unknown how many datapoints the last flush made durable. The log is therefore written
+    before each flush: the inputs that were durable after the previous flush (`length`, `done`), and the order
+    of the datapoints since (`since`). With the length of the dataset, these give the inputs that it holds.
 
     Args:
-        log: Holds all this, under the key 'ledger'.
-        length: Datapoints of the dataset.
+        log: Holds these values, under the key 'ledger'.
+        length: Number of datapoints in the dataset.
     """
 
     def __init__(self, log: ProgressLog, length: int) -> None:
@@ -125,19 +125,19 @@ class WrittenInputs:
         self._since: Ranges = []
 
     def append(self, first: int, count: int) -> None:
-        """Notes that the datapoints of inputs were appended."""
+        """Records that the datapoints of inputs were appended."""
         if self._since and self._since[-1][1] == first:
             self._since[-1] = self._since[-1][0], first + count
         else:
             self._since.append((first, first + count))
 
     def save(self) -> None:
-        """Writes to the log what was appended; called before a flush."""
+        """Writes the appended inputs to the log; called before a flush."""
         self._log.state['ledger'] = {'length': self._length, 'done': self.done, 'since': self._since}
         self._log.save()
 
     def flushed(self) -> None:
-        """Notes that all that was appended is durable."""
+        """Records that all appended inputs are durable."""
         for start, stop in self._since:
             self._add(start, stop)
             self._length += stop - start

@@ -1,4 +1,4 @@
-"""Writing a dataset with many workers: they transform and encode inputs, and one process writes."""
+"""Writes a dataset with many workers, which transform and encode inputs, and one process that writes."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from bags.workers.processes import check_main, check_sendable
 __all__ = ['Written', 'write']
 
 MAX_HELD_BYTES = 1 << 28
-"""Bytes of records that are done and wait for those before them."""
+"""Maximum bytes of finished records that wait for earlier ones."""
 MAX_TASKS_AHEAD = 256
 CHECKPOINT_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """What `write` wrote."""
+    """The result of `write`."""
 
     datapoints: int
-    """Datapoints of the dataset, with those of earlier runs."""
+    """Number of datapoints in the dataset, including those of earlier runs."""
     shards: int
     size: int
     """Bytes of the dataset."""
@@ -51,7 +51,7 @@ class Encode:
     encoders: Mapping[str, Callable[..., Any]] | None
     transform: Callable[[Any], Mapping[str, Any]] | None
     dataset: Dataset | None
-    """Whose datapoints the inputs are indices of."""
+    """The dataset whose datapoints the inputs are indices of."""
 
     def __post_init__(self) -> None:
         self._encoder = Encoder(parse_spec(self.spec), self.encoders)
@@ -98,17 +98,17 @@ def write(
     Args:
         source: The inputs: a dataset, a sequence, or any other iterable. Workers read the datapoints of a
             dataset themselves.
-        directory: Where the dataset goes: str, path or URL.
-        spec: Type by field.
+        directory: The folder of the dataset: str, path or URL.
+        spec: The type of each field.
         transform: Function from an input to its datapoint; unless given, the inputs are the datapoints.
-        workers: How many; the number of processors unless given. 1 is this process itself.
-        processes: True for processes, which are started afresh, so that they must be able to import
-            `transform` and `encoders`; False for threads. Unless given, processes where that is possible
-            and there is a function of yours to run in them.
-        ordered: Keep the order of the inputs. If False, datapoints are written in the order in which they are
-            done. (Object stores keep the order in any case.)
+        workers: Number of workers; the number of processors unless given. 1 uses only this process.
+        processes: True for spawned processes, which must be able to import `transform` and `encoders`; False
+            for threads. Unless given, processes if there is a `transform` or `encoders` and they can be
+            pickled.
+        ordered: Keep the order of the inputs. If False, datapoints are written in the order of completion.
+            (Object stores keep the order in any case.)
         encoders, compression, checksum: As in `DatasetWriter`. Encoders run in the workers.
-        shard_size, shard_length: Bytes, or datapoints, from which on a shard is full.
+        shard_size, shard_length: Bytes and datapoints at which a shard is full.
         resume: Resume an earlier run, if there was one, with the same inputs in the same order: no datapoint
             is lost or written twice.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
@@ -116,11 +116,11 @@ def write(
 
     Raises:
         FileExistsError: The directory is not empty, and `resume` is not set.
-        EncodeError: A datapoint does not fit the spec; a note says which input it is of. Datapoints of the
-            inputs before it are written.
+        EncodeError: A datapoint does not fit the spec; a note names its input. Datapoints of earlier inputs
+            are written.
         RuntimeError: A script starts processes outside of `if __name__ == '__main__':`; nothing is written.
-            Or several workers in a row died during the same task; what comes before it is written.
-        ValueError: With `resume`, the dataset is made from something else.
+            Or several workers in a row died during the same task; earlier datapoints are written.
+        ValueError: With `resume`, the dataset has another source.
     """
     dataset = source if isinstance(source, Dataset) else None
     if dataset is None and not isinstance(source, Iterable):
@@ -133,7 +133,7 @@ def write(
     if workers == 1 and not processes:
         workers = 0  # This thread: each input is written before the next is taken.
     elif processes is None and transform is None and encoders is None:
-        processes = False  # Built-in encoders are quick beside sending them values, or release the GIL.
+        processes = False  # Built-in encoders take less time than sending them values, or release the GIL.
     elif processes is not False:
         try:
             check_sendable(transform=transform, encoders=encoders, source=dataset)
@@ -197,7 +197,7 @@ def _write_all(
     """Writes the results of tasks.
 
     Raises:
-        Exception: That of the first task that failed, once all before it is written.
+        Exception: The error of the first task that failed, after all earlier results are written.
     """
     flushed = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""The command `bags`, made of the functions in `bags.cli.commands`."""
+"""The command `bags`, built from the functions in `bags.cli.commands`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
 
 
 def build_app() -> Any:
-    """Returns the command as a function without arguments, which reads those of the process."""
+    """Returns the command as a function without arguments, which parses those of the process."""
     app = typer.Typer(
         name='bags',
         help='Shows, copies, checks and repairs datasets and bags.',

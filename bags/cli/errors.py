@@ -35,7 +35,7 @@ class UsageError(ValueError):
 
 
 def exits_with_code(command: Callable[..., None]) -> Callable[..., None]:
-    """Makes a command end with one line and an exit code where it raises an error that users can cause."""
+    """Makes a command end with one line and an exit code for errors that users can cause."""
 
     @functools.wraps(command)
     def run(*args: Any, **keywords: Any) -> None:
@@ -64,7 +64,7 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
 
 
 def _message(error: BaseException) -> str:
-    """Returns what an error says on one line: where, what, expected, got."""
+    """Returns the message of an error on one line: where, what, expected, got."""
     if isinstance(error, OSError) and error.strerror:
         where = f'{error.filename}: ' if error.filename else ''
         advice = '; choose another place' if isinstance(error, FileExistsError) else ''
@@ -80,6 +80,6 @@ def _message(error: BaseException) -> str:
 
 
 def _close_output() -> None:
-    """Drops what is buffered for a closed pipe, so that Python does not write it at exit."""
+    """Drops output that is buffered for a closed pipe, so that Python does not write it at exit."""
     with contextlib.suppress(OSError):
         sys.stdout.close()

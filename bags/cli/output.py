@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 PIPE_COLUMNS = 10_000
-"""Width of what is no terminal, so that nothing is truncated or wrapped."""
+"""Width of output that is not a terminal, so that nothing is truncated or wrapped."""
 BARS = '▁▂▃▄▅▆▇█'
 ASCII_BARS = '_.:-=+*#'
 
@@ -33,7 +33,7 @@ def say(content: str, style: str = '') -> None:
 
 
 def answer(json: bool, facts: Any, *lines: str) -> None:
-    """Prints facts as JSON, or lines that say the same."""
+    """Prints facts as JSON, or as lines of text."""
     if json:
         print_json(facts)
         return
@@ -101,7 +101,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def with_path_as_given(text: str, path: str) -> str:
-    """Returns a text that begins with the absolute form of a path with the path as it was given instead."""
+    """Replaces the absolute path at the start of a text by the path as given."""
     from bags.storage import store_for
 
     found = store_for(path)[1]

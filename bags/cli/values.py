@@ -35,16 +35,16 @@ IMAGES = frozenset(['JPEG', 'PNG', 'WebP', 'AVIF', 'GIF', 'BMP', 'TIFF', 'JPEG 2
 STREAMS = {**DEMUXERS, 'FLV': 'flv'}
 """The demuxer for each format whose header FFmpeg reads."""
 MAX_TEXT = 2000
-"""Characters of a value in text."""
+"""Maximum number of characters of a value in text."""
 MAX_ITEMS = 3
-"""Items that are shown of a long sequence, or of one of media or arrays."""
+"""Number of items shown of a long sequence, or of a sequence of media or arrays."""
 MAX_ITEMS_IN_JSON = 64
-"""Items of values that JSON has in full."""
+"""Maximum number of items that JSON has in full."""
 MAX_NUMBERS = 64
-"""Numbers of an array in JSON."""
+"""Maximum number of numbers of an array in JSON."""
 MAX_NUMBERS_IN_TEXT = 8
 RECORD_HEAD = 256
-"""Bytes of an unknown record that are looked at."""
+"""Bytes of an unknown record that are inspected."""
 
 
 def open_to_show(path: str) -> Dataset:
@@ -58,14 +58,14 @@ def is_undecoded(kind: FieldType) -> bool:
 
 
 class Shown(NamedTuple):
-    """A value for people and for programs."""
+    """A value as text and as JSON."""
 
     text: str
     json: Any
 
 
 def show_value(dataset: Dataset, index: int, field: str) -> Shown:
-    """Returns the value of a field, or the error where it cannot be read."""
+    """Returns the value of a field, or its error if it cannot be read."""
     kind = dataset._types[field]
     try:
         if not is_undecoded(kind):
@@ -106,7 +106,7 @@ def _cut_off(text: str) -> str:
 
 
 def open_records(dataset: Dataset, index: int, field: str) -> Iterator[BinaryIO]:
-    """Yields the record of a field, or those of its items, as files; nothing where the value is missing."""
+    """Yields the record of a field, or those of its items, as files; nothing for a missing value."""
     kind = dataset._types[field]
     if kind.sequence:
         for item in range(_item_count(dataset, index, field)):
@@ -155,12 +155,12 @@ def _show_bytes(head: bytes, size: int) -> Shown:
 
 
 def media_info(file: BinaryIO) -> dict[str, Any]:
-    """Returns what the header of a file says; no pixel and no sample is decoded.
+    """Returns the facts in the header of a file, without decoding pixels or samples.
 
     Returns:
         `format` (None: no media) and `bytes`; `width`, `height` and `mode` of images; of video also `frames`,
-        `fps`, `seconds` and `codec`; `rate`, `channels` and `seconds` of audio; `unreadable` with what is
-        wrong with the header. What needs a package that is not installed is left out.
+        `fps`, `seconds` and `codec`; `rate`, `channels` and `seconds` of audio; `unreadable` with the error
+        in the header. Facts that need a package that is not installed are left out.
     """
     size = file.seek(0, 2)
     file.seek(0)

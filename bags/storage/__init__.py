@@ -1,8 +1,8 @@
 """Local files and object stores: the only part of the library that touches the operating system or a network.
 
-Two interfaces: a `File` is the bytes of one file as they were when it was opened, and a `Store` holds files
-by path. Code above this package works with any store; another kind is one more module here and one more line
-in `store_for`.
+There are two interfaces: a `File` is the bytes of one file as they were when it was opened, and a `Store`
+holds files by path. Code above this package works with any store. A new kind of store is a module here and a
+line in `store_for`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def store_for(
             any other URL that fsspec knows, and the `/s3:/…` that pathlib makes of one. A path with a colon
             is local if it exists or does not begin with a known scheme.
         filesystem: An fsspec file system that the path belongs to, whatever its form.
-        storage_options: Options of the storage, as s3fs, gcsfs or fsspec call them, and `timeout`,
-            `connect_timeout`, `retries`, `concurrency` (see `RetryPolicy`) and `client` ('obstore' or
-            'fsspec'; unless given, obstore where it can be used).
-        cache: A local folder that keeps what is read from an object store, of at most `cache_size` bytes.
+        storage_options: Options with the names of s3fs, gcsfs or fsspec, and `timeout`, `connect_timeout`,
+            `retries`, `concurrency` (see `RetryPolicy`) and `client` ('obstore' or 'fsspec'; unless given,
+            obstore if it can be used).
+        cache: A local folder, of at most `cache_size` bytes, that keeps files read from an object store.
 
     Raises:
         TypeError: The path is neither a string nor a path object, or `filesystem` is none of fsspec's.
@@ -48,7 +48,7 @@ def store_for(
     if filesystem is None:
         scheme, url = locate(text) if ':' in text else ('file', text)
         if scheme == 'file' or os.path.exists(text):
-            # As an absolute path, so that it stays the same file after a change of the working directory.
+            # An absolute path, which a change of the working directory does not affect.
             local = url if scheme == 'file' else text
             for name, value in (('cache', cache), ('storage_options', storage_options)):
                 if value:

@@ -1,4 +1,4 @@
-"""The interfaces `File` and `Store`, and what passes through them: options, hints, sizes and versions."""
+"""The interfaces `File` and `Store`, and their types: options, hints, sizes and versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Offsets = npt.NDArray[np.int64]
 
 
 class Choice(enum.IntEnum):
-    """An enum that is also called by its name in any case: `ShardingLayout('interleaved')`."""
+    """An enum whose members can be given by name, in any case: `ShardingLayout('interleaved')`."""
 
     @classmethod
     def _missing_(cls, value: object) -> Choice | None:
@@ -55,7 +55,7 @@ class CachePolicy(Choice):
 
 
 class Hints(NamedTuple):
-    """How a file is going to be read."""
+    """How a file will be read."""
 
     access_pattern: AccessPattern = AccessPattern.SYSTEM
     cache_policy: CachePolicy = CachePolicy.SYSTEM
@@ -73,7 +73,7 @@ class Stat(NamedTuple):
 
 
 class File(Protocol):
-    """The bytes of one file as it was when opened. Safe to use from any thread and after a fork.
+    """The bytes of one file as it was when opened. Thread-safe, and usable after a fork.
 
     Its descriptor closes with the last reference, so never during a read.
     """
@@ -84,9 +84,9 @@ class File(Protocol):
     version: str
     """As in `Stat`."""
     buffer: mmap.mmap | bytes | None
-    """The whole file, where it is in memory or memory-mapped; else None. Slices are `bytes`."""
+    """The whole file, if it is in memory or memory-mapped; else None. Slices are `bytes`."""
     cached_from: int
-    """Offset from which on reads need no request, as the bytes were fetched at open: 0 for a local file."""
+    """Offset from which reads need no request, because the bytes were fetched at open; 0 for a local file."""
     is_remote: bool
     """Whether reads wait for a network, so that concurrent reads pay off."""
 
@@ -107,7 +107,7 @@ class File(Protocol):
         ...
 
     def expect(self, starts: Offsets, stops: Offsets) -> None:
-        """Announces ranges that are read next. Cheap where the file cannot read ahead."""
+        """Announces ranges to read next. Costs little if the file cannot read ahead."""
         ...
 
 
@@ -122,7 +122,7 @@ class Output(Protocol):
     def closed(self) -> bool: ...
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        """Appends buffers of bytes. After an error nothing is: the next write has the same offset."""
+        """Appends buffers of bytes. After an error nothing is appended; the next write has this offset."""
         ...
 
     def copy(self, source: BinaryIO, size: int) -> None:
@@ -130,7 +130,7 @@ class Output(Protocol):
         ...
 
     def read(self, start: int, stop: int) -> bytes:
-        """Returns bytes written before (not of remote stores)."""
+        """Returns bytes that were written (not for remote stores)."""
         ...
 
     def stored(self) -> int:
@@ -140,7 +140,7 @@ class Output(Protocol):
     def close(self) -> None:
         """Truncates the file to `size` and closes it; a remote file appears now. May be called again.
 
-        Where readers may have a local file mapped, no record that they know of lies beyond `size`.
+        Readers may have a local file mapped, but know of no record beyond `size`.
         """
         ...
 
@@ -163,7 +163,7 @@ class Store(Protocol):
 
     @property
     def can_list(self) -> bool:
-        """Whether `names` and `walk` work. Files of a web server are asked for by name."""
+        """Whether `names` and `walk` work. Files of a web server can only be requested by name."""
         ...
 
     def open(self, path: str, hints: Hints) -> File: ...

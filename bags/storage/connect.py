@@ -1,6 +1,6 @@
-"""Which client serves an object store, in this process.
+"""Chooses the client of an object store, in this process.
 
-obstore where it is installed, knows the store and its options, and works; else fsspec. obstore does not work
+obstore is used if it is installed and supports the store and its options; else fsspec. obstore does not work
 in a child that was forked after its parent had loaded it: its threads do not exist there, and requests hang.
 """
 
@@ -35,7 +35,7 @@ class Clients:
     """The clients of one object store: one per process, created when first needed.
 
     Args:
-        scheme: Of its URLs.
+        scheme: The URL scheme.
         filesystem: The fsspec file system to use, if one was given.
         options: Storage options.
     """
@@ -43,7 +43,7 @@ class Clients:
     def __init__(self, scheme: str, filesystem: Any, options: Mapping[str, Any]) -> None:
         self.scheme = scheme
         self.filesystem = filesystem
-        # As they are now: the caller may change its own.
+        # Copied, because the caller may change them.
         copied = {
             name: dict(value) if isinstance(value, Mapping) else value for name, value in options.items()
         }

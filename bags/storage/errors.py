@@ -59,12 +59,12 @@ class UnsupportedError(OSError):
 
 
 def no_ranges_error(path: str) -> UnsupportedError:
-    """Returns the error of a server that answers a request for a byte range with status 200."""
+    """Returns the error for a server that answers a request for a byte range with status 200."""
     return UnsupportedError(path, 'the server ignores Range, and answered with the whole file')
 
 
 def encoded_error(path: str, encoding: str) -> UnsupportedError:
-    """Returns the error of a server that compresses what it sends."""
+    """Returns the error for a server that compresses its responses."""
     reason = f'expected the bytes of the file, got Content-Encoding {encoding:.40}'
     return UnsupportedError(path, f'{reason}: switch off compression for this folder on the server')
 
@@ -107,7 +107,7 @@ def _is_web(path: str) -> bool:
 
 
 def changed_error(path: str, expected: object, got: object) -> CorruptError:
-    """Returns the error of an object that was replaced since it was opened."""
+    """Returns the error for an object that was replaced since it was opened."""
     return CorruptError(path, None, f'has changed since it was opened: expected {expected}, got {got}')
 
 

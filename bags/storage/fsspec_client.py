@@ -1,8 +1,8 @@
-"""Client of any fsspec file system: of URLs that obstore does not know, and where obstore cannot be used.
+"""Client of any fsspec file system: for URLs that obstore does not support, or if it cannot be used.
 
-Only public methods are used. Where a file system has conditional requests (s3fs, gcsfs), a byte range is one
-request on the condition that the object has the version that was opened. Elsewhere the version is asked for
-after each range, and before and after the first one. Of a web server, each response says size and version.
+Only public methods are used. With conditional requests (s3fs, gcsfs), a byte range is one request on the
+condition that the object has the version that was opened. With other file systems, the version is requested
+after each range, and before and after the first one. Each response of a web server has size and version.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ VERSION_KEYS = (
     'generation', 'etag', 'ETag', 'e_tag', 'version', 'created', 'mtime', 'last_modified', 'LastModified',
     'Last-Modified',
 )  # fmt: skip
-"""Of what fsspec reports about a file, what changes with its content, the most precise first."""
+"""Keys of fsspec's info about a file whose values change with its content, the most precise first."""
 
 CONTENT_RANGE = re.compile(r'bytes (\d{1,18})-(\d{1,18})/(\d{1,18})')
 
@@ -72,7 +72,7 @@ def make_filesystem(scheme: str, options: Mapping[str, Any], policy: RetryPolicy
             **(options.get('config_kwargs') or {}),
         }
     try:
-        # Not fsspec's instance, which it shares with whoever asks for equal options.
+        # Not fsspec's cached instance, which is shared by all users of equal options.
         filesystem = fsspec.filesystem(scheme, skip_instance_cache=True, **options)
     except ImportError as exc:
         # fsspec wraps the error that names the package.
@@ -86,8 +86,8 @@ def make_filesystem(scheme: str, options: Mapping[str, Any], policy: RetryPolicy
 class FsspecClient(ObjectClient):
     """An object store, or another kind of storage, through an fsspec file system.
 
-    Of a file system that is not asynchronous, one method is called at a time: whether several threads may use
-    it is not specified.
+    Methods of a file system that is not asynchronous are called one at a time: whether several threads may
+    use it is not specified.
 
     Without conditional requests, creating a file without overwriting another is two steps: another writer may
     create it between them.
@@ -290,12 +290,12 @@ async def _read_body(body: Any) -> Any:
 
 
 async def _request(filesystem: Any, url: str, asked: range | None) -> tuple[Stat, bytes]:
-    """Requests bytes of a file on a web server, of which no more than those are read.
+    """Requests bytes of a file on a web server, and reads no more than these.
 
     Args:
         filesystem: fsspec's file system of HTTP.
         url: The file.
-        asked: The range; one that begins below 0 is of the last bytes. Without it, no bytes are read.
+        asked: The range; a negative start selects the last bytes. None reads no bytes.
     """
     options = dict(filesystem.kwargs)
     headers = {**options.pop('headers', {}), 'Accept-Encoding': 'identity'}
@@ -313,7 +313,7 @@ async def _request(filesystem: Any, url: str, asked: range | None) -> tuple[Stat
         if headers.get('Content-Encoding', 'identity') != 'identity':
             raise encoded_error(url, headers['Content-Encoding'])
         modified = None
-        with contextlib.suppress(ValueError):  # It is missing, or no date.
+        with contextlib.suppress(ValueError):  # Missing, or not a date.
             modified = parsedate_to_datetime(headers.get('Last-Modified', ''))
         version = web_version(headers.get('ETag'), modified)
         if asked is None or (status == 200 and response.content_length == 0):

@@ -16,7 +16,7 @@ from bags.storage.range_file import RangeFile, read_pieces
 
 __all__ = ['LocalOutput', 'LocalStore']
 
-MAX_VECTORS = 1024  # What Linux and macOS accept in one writev.
+MAX_VECTORS = 1024  # Maximum of one writev on Linux and macOS.
 MAX_WRITE = 1 << 30  # Bytes in one call: Linux writes up to 2 GiB of them, macOS refuses more.
 
 

@@ -15,7 +15,7 @@ from bags.storage.pread_file import PARALLEL_SIZE, PreadFile
 
 __all__ = ['MappedFile', 'SharedArray', 'gather', 'share']
 
-MAX_GATHERED = 1 << 13  # Ranges of one length up to this are copied by numpy, longer ones sliced.
+MAX_GATHERED = 1 << 13  # Ranges of one length, up to this, are copied by NumPy; longer ones are sliced.
 
 
 class SharedArray:

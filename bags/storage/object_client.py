@@ -1,4 +1,4 @@
-"""What the clients of object stores have in common: retries, concurrent ranges, uploads while writing."""
+"""Base of the clients of object stores: retries, concurrent ranges, uploads while writing."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ObjectClient(abc.ABC):
 
     @abc.abstractmethod
     def get_stat(self, path: str) -> Stat:
-        """Returns size and version of an object; of a web server by a GET whose body is not read."""
+        """Returns size and version of an object; on a web server, by a GET whose body is not read."""
 
     @abc.abstractmethod
     def list_names(self, folder: str) -> list[str]:
@@ -209,5 +209,5 @@ class ObjectClient(abc.ABC):
         try:
             head, tail = self.tail(path, len(data))
         except OSError:
-            return False  # The error of the upload says more.
+            return False  # The error of the upload is raised instead.
         return head.size == size and tail == data

@@ -25,7 +25,7 @@ __all__ = ['NoLock', 'RemoteFile', 'RemoteOutput', 'RemoteStore']
 Listing = TypeVar('Listing', list[str], dict[str, Stat])
 
 TAIL_SIZE = 1 << 16  # Bytes read at open: small bags, or their limits, come with the object's size.
-REQUEST_SIZE = 1 << 22  # Bytes of a piece of a range that is at least twice as long.
+REQUEST_SIZE = 1 << 22  # Ranges at least twice as long are requested in pieces of this size.
 
 
 class RemoteFile:
@@ -114,7 +114,7 @@ class RemoteStore:
     def __init__(self, clients: Clients) -> None:
         self.clients = clients
         self._folders: set[str] = set()
-        """Folders that were made: they exist even while empty."""
+        """Created folders, which exist even while empty."""
 
     @property
     def can_list(self) -> bool:

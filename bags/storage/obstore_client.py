@@ -26,7 +26,7 @@ except ImportError as exc:
 
 __all__ = ['ObstoreClient']
 
-CHUNK_SIZE = 4 * PART_SIZE  # Of all parts of an upload of unknown size.
+CHUNK_SIZE = 4 * PART_SIZE  # Bytes of each part of an upload of unknown size.
 UPLOAD_CONCURRENCY = 4
 
 Purpose = Literal['read', 'write', 'stream']

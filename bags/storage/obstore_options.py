@@ -1,4 +1,4 @@
-"""Storage options: translated from the names of s3fs, gcsfs and obstore to those of the client in use."""
+"""Translates storage options from the names of s3fs, gcsfs and obstore to those of the client in use."""
 
 from __future__ import annotations
 

@@ -17,13 +17,13 @@ from bags.storage.ranges import merge
 __all__ = ['PARALLEL_SIZE', 'PreadFile', 'advise', 'version_of']
 
 MERGE_GAP = 1 << 14  # Bytes that are cheaper to read than to skip with another hint or read.
-PARALLEL_SIZE = 1 << 17  # From this size on, ranges are read by threads:
-MAX_THREADS = 32  # this many, or one per processor where the page cache holds them.
-CACHED_STREAK = 8  # After as many cached batches in a row, only every eighth is probed.
+PARALLEL_SIZE = 1 << 17  # Ranges of this size or more are read by threads.
+MAX_THREADS = 32  # Number of these threads; one per processor if the page cache holds the ranges.
+CACHED_STREAK = 8  # After this many cached batches in a row, only every eighth is probed.
 
 
 def advise(fd: int, start: int, stop: int, name: str) -> None:
-    """Passes the kernel a hint of `posix_fadvise` about a range, where it has that call; never fails."""
+    """Passes the kernel a hint of `posix_fadvise` about a range, if the system has that call; never fails."""
     advice = getattr(os, name, None)
     if advice is not None:
         try:
@@ -33,7 +33,7 @@ def advise(fd: int, start: int, stop: int, name: str) -> None:
 
 
 def version_of(stat: os.stat_result) -> str:
-    """Returns what tells a file from another one that takes its place, or from itself when it has changed."""
+    """Returns a text that changes when a file is modified or replaced by another one."""
     return f'{stat.st_ino}-{stat.st_mtime_ns}'
 
 
@@ -70,7 +70,7 @@ class PreadFile:
         return self.fetch(start, stop)
 
     def fetch(self, start: int, stop: int) -> bytes:
-        """Reads a range with `pread`, whatever `read` does."""
+        """Reads a range with `pread`, also in subclasses that override `read`."""
         data = os.pread(self.fd, stop - start, start)
         while len(data) < stop - start:  # After a signal, or as one call reads at most 2 GiB.
             part = os.pread(self.fd, stop - start - len(data), start + len(data))

@@ -1,4 +1,4 @@
-"""Files with a position of their own; a byte range of a stored file, for decoders that seek and copies."""
+"""Files with a position; a byte range of a stored file, for decoders that seek and for copies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_pieces(source: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 class PositionedFile(io.RawIOBase):
-    """A read-only file with a position of its own, in terms of `read_at` and `size`."""
+    """A read-only file with its own position, over `read_at` and `size`."""
 
     position = 0
 
@@ -96,8 +96,8 @@ class RangeFile(PositionedFile):
         self._reads_ahead = start < file.cached_from
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=MAX_KEPT_READS)  # Offsets in the file, and bytes.
         self._expected: list[tuple[int, bytes]] = []
-        self._sequential = start  # The offset after the last read,
-        self._read_ahead = MIN_READ_AHEAD // 2  # and the minimum size of a read from there, halved.
+        self._sequential = start  # The offset after the last read.
+        self._read_ahead = MIN_READ_AHEAD // 2  # Half of the minimum size of a read from there.
 
     def size(self) -> int:
         return self._stop - self._start
@@ -126,7 +126,7 @@ class RangeFile(PositionedFile):
         return (self._file.fd, self._start + self.position) if isinstance(self._file, MappedFile) else None
 
     def expect(self, parts: Sequence[tuple[int, int]]) -> None:
-        """Announces which parts are read next: those of a remote file are read at once, and kept."""
+        """Announces the parts to read next: those of a remote file are read together, and kept."""
         if self._reads_ahead:
             bounds = np.array(parts, np.int64).reshape(len(parts), 2) + self._start
             starts, stops = bounds[:, 0], np.minimum(bounds[:, 1], self._stop)
@@ -149,7 +149,7 @@ class RangeFile(PositionedFile):
         return b''
 
     def _fetch(self, start: int, stop: int) -> bytes:
-        """Reads to `stop` or further, but not beyond where kept bytes begin."""
+        """Reads to `stop` or further, but not beyond the start of kept bytes."""
         is_sequential = start == self._sequential or any(
             start == first + len(data) for first, data in self._kept
         )

@@ -22,7 +22,7 @@ class Runs(NamedTuple):
     stops: Int64s
     """The runs: ascending, and disjoint."""
     owner: Int64s
-    """For each original range, the run that holds it."""
+    """The run of each original range."""
 
     def cut(self, data: Sequence[Bytes], starts: Int64s, stops: Int64s) -> list[Bytes]:
         """Returns the original ranges, as slices of the bytes of each run."""

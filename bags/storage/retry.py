@@ -30,17 +30,17 @@ class RetryPolicy:
     """Bounds on the time and the requests spent on an object store; storage options of the same names."""
 
     timeout: float = 60.0
-    """Seconds for a request with its retries. An attempt has a third of it, or all of it to send data."""
+    """Seconds for a request with its retries. An attempt may take a third of it, or all to send data."""
     connect_timeout: float = 5.0
     """Seconds to connect."""
     retries: int = 8
-    """Attempts after the first, at most."""
+    """Maximum number of attempts after the first."""
     concurrency: int = 64
-    """Requests at the same time, at most."""
+    """Maximum number of concurrent requests."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> tuple[RetryPolicy, dict[str, Any]]:
-        """Returns the policy that storage options ask for, and the other options.
+        """Returns the policy in storage options, and the other options.
 
         Raises:
             ValueError: Not a number, or too small.
@@ -72,7 +72,7 @@ def with_retries(
     """Returns the result of `work(path, *args)`, retried after transient errors.
 
     Args:
-        policy: How often, and how long.
+        policy: Number and duration of attempts.
         map_error: Maps a path and a foreign exception to one of this library.
         work: Makes one request.
         path, args, options: Passed to `work`.

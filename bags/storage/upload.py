@@ -1,4 +1,4 @@
-"""Uploads of objects: the sizes of their parts, and objects that are sent while they are written."""
+"""Uploads of objects: the sizes of parts, and objects that are sent while they are written."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ['PART_SIZE', 'StreamedUpload', 'part_size']
 
 MiB = 1 << 20
 PART_SIZE = 8 * MiB
-EQUAL_PARTS = 1000  # Parts of an upload before they grow,
-PARTS_PER_STEP = 60  # and how many then have the same size.
+EQUAL_PARTS = 1000  # Number of parts of an upload before their size grows.
+PARTS_PER_STEP = 60  # Number of parts of each size after that.
 
 
 def part_size(number: int) -> int:
@@ -75,7 +75,7 @@ class StreamedUpload:
         """Sends the last part, which may be empty, and makes the object visible.
 
         Raises:
-            FileExistsError: It must not exist, and does.
+            FileExistsError: The object exists, and must not.
         """
         if last:
             self.send(last)

@@ -1,6 +1,6 @@
 """Parses URLs and local paths. No I/O.
 
-s3://bucket/key   s3:/bucket/key   /s3:/bucket/key       the last two are what pathlib makes of the first
+s3://bucket/key   s3:/bucket/key   /s3:/bucket/key       the last two are the first, changed by pathlib
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`bags.view`: datasets in a browser and in notebooks.
 
 server    serves the page and one dataset on loopback, and nothing else
-page      where the built page is, and how it is written elsewhere
+page      the location of the built page, and its export
 notebook  `bags.view`
 """
 

@@ -18,7 +18,7 @@ from bags.viewer.server import ViewServer
 __all__ = ['DatapointTable', 'DatasetPage', 'view']
 
 ROWS = 12
-"""Datapoints in the table of a view."""
+"""Number of datapoints in the table of a view."""
 
 
 def view(
@@ -33,15 +33,15 @@ def view(
     """Shows a dataset in a notebook.
 
     A reader or a path is shown by the page of the viewer, from a server on loopback, so the browser must run
-    on the same machine. A view (a selection, a join, …), which is no folder that a browser could read, is
+    on the same machine. A view (a selection, a join, …) is not a folder that a browser could read, and is
     shown as a table of thumbnails.
 
     Args:
         dataset: A reader, a view, or the path or URL of a dataset.
         index: The datapoint to show; None for the grid, or the first ones of a view.
-        height: Of the page, in pixels.
-        port: Of the server; 0 for a free one.
-        filesystem, storage_options: Of a path, as in `bags.open`.
+        height: Height of the page, in pixels.
+        port: Port of the server; 0 for a free one.
+        filesystem, storage_options: As in `bags.open`, for a path.
 
     Raises:
         FileNotFoundError: There is no dataset at the path, or the page is not built.
@@ -61,7 +61,7 @@ def view(
 
 
 def _location_of(dataset: Dataset) -> Location | None:
-    """Returns where the folder of a reader is; None for a view, and for a reader of some shards."""
+    """Returns the location of the folder of a reader; None for a view, and for a reader of some shards."""
     if isinstance(dataset, DatasetReader):
         folder = dataset._folder
         return Location('folder', folder.store, folder.path, [folder.path])
@@ -77,7 +77,7 @@ class DatasetPage:
         self._server = server
         self.height = height
         self.url = server.url if index is None else f'{server.url}#view=datapoint&at={index}'
-        """Of the page."""
+        """URL of the page."""
 
     def close(self) -> None:
         """Ends the server."""

@@ -18,13 +18,13 @@ from bags.workers.signals import delay_interrupts
 
 __all__ = ['WorkerPool']
 
-END_SECONDS = 10.0  # How long `close` waits for threads in the middle of a task.
+END_SECONDS = 10.0  # Maximum time that `close` waits for threads in the middle of a task.
 
 
 class WorkerPool:
     """Runs tasks in threads or processes, for one thread that submits them and takes the results.
 
-    Workers end with `close`, when the pool is garbage-collected, or with this process, however that ends.
+    Workers end with `close`, when the pool is garbage-collected, or when this process ends in any way.
     After a method has raised an exception, `KeyboardInterrupt` included, the pool can only be closed.
 
     Args:

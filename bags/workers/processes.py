@@ -23,10 +23,10 @@ from bags.workers.signals import block_interrupts, delay_interrupts, reset_signa
 __all__ = ['TASKS_PER_WORKER', 'Processes', 'Transport', 'check_main', 'check_sendable']
 
 TASKS_PER_WORKER = 2
-"""Tasks that a worker has at most: the one it does, and the next one, so that it never waits for that."""
-LIVENESS_SECONDS = 0.25  # From one check to the next whether workers that send nothing are alive.
+"""Maximum number of tasks of a worker: the current one and the next, so that it never waits for a task."""
+LIVENESS_SECONDS = 0.25  # Interval of the checks whether silent workers are alive.
 PARENT_CHECK_SECONDS = 1.0
-END_SECONDS = 10.0  # How long to wait for a killed process to end.
+END_SECONDS = 10.0  # Maximum time to wait for a killed process to end.
 
 
 class Transport(Protocol):
@@ -160,8 +160,8 @@ class _Process:
         self.is_ready = False
         self._transport = transport
         self.connection, theirs = context.Pipe()
-        # Large arguments come later, through this pipe: `start` would wait until the process has read them,
-        # and forever if that dies before.
+        # Large arguments are sent later, through this pipe: `start` would wait until the process has read
+        # them, and forever if it dies before.
         self.process = context.Process(target=_serve, args=(theirs, transport), name=name, daemon=True)
         try:
             self.process.start()
@@ -239,7 +239,7 @@ def _serve(connection: Any, transport: Transport | None) -> None:
             exc.add_note('in a worker process, which has to import the functions and classes that it is sent')
             connection.send_bytes(pickle.dumps(_sendable(exc)))
             return
-        reset_signals()  # The modules that were imported may have set handlers of their own.
+        reset_signals()  # Imported modules may have set signal handlers.
         connection.send_bytes(pickle.dumps(None))
         while True:
             connection.send_bytes(_do(work, messages.get(), transport))
@@ -313,8 +313,8 @@ def check_sendable(**values: Any) -> None:
 def check_main() -> None:
     """Checks that processes started now do not run the script again that is starting them.
 
-    A process that is started afresh imports the main module, and so runs all of it that does not stand below
-    `if __name__ == '__main__':`, such as the call that starts processes and what comes before it.
+    A spawned process imports the main module, which runs all code outside of `if __name__ == '__main__':`,
+    such as the call that starts processes and the code before it.
 
     Raises:
         RuntimeError: They would; names the line of the script.

@@ -1,4 +1,4 @@
-"""Downloads of whole files: several ranges at a time, once for all processes, continued after a kill."""
+"""Downloads whole files: several ranges at a time, once for all processes, and resumed after a kill."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRESENT = 1 << 32
 
 
 class NotACopyError(Exception):
-    """A file that does not have the expected form: of another program, or damaged."""
+    """A file of another program, or a damaged copy."""
 
 
 class CacheWriteError(Exception):
@@ -45,19 +45,19 @@ def cache_writes() -> Iterator[None]:
 
 
 class PartialCopy:
-    """A copy of a file of which some chunks are present, and after them a mark for each chunk.
+    """A partial copy of a file: its chunks, some of them missing, followed by a mark for each chunk.
 
-    A mark is a little-endian u64: 0 for a chunk that is missing, else 2³² and the CRC-32 of the name of the
-    copy, which has the version of the file in it, the number of the chunk and its bytes. It is written after
-    the chunk and trusted when the CRC is right: a process may end at any moment, and the machine too.
+    A mark is a little-endian u64: 0 for a missing chunk, else 2³² plus the CRC-32 of the name of the copy
+    (which includes the version of the file), the number of the chunk, and its bytes. It is written after the
+    chunk, and compared with the chunk, as a process or the machine may stop at any moment.
 
     Args:
-        path: Where it is; created if it does not exist.
-        size: Bytes of the file it is a copy of; at least 1.
+        path: Path of the copy; created if it does not exist.
+        size: Bytes of the original file; at least 1.
 
     Raises:
-        NotACopyError: The file at `path` is no such copy.
-        CacheWriteError: It cannot be created.
+        NotACopyError: The file at `path` is not such a copy.
+        CacheWriteError: The copy cannot be created.
     """
 
     def __init__(self, path: str, size: int) -> None:
@@ -128,13 +128,13 @@ def _write(fd: int, data: bytes | memoryview, offset: int) -> None:
 def download(
     target: str, size: int, source: Callable[[], File], space: CacheSpace, advance: Callable[[int], None]
 ) -> bool:
-    """Makes a local copy of a file; if another process is making it, waits for that one.
+    """Makes a local copy of a file; waits if another process is making it.
 
-    Until it is complete it is `target.part`, under a lock that ends with this process. The download of a
-    process that was killed is continued.
+    The incomplete copy is `target.part`, under a lock that ends with this process. The download of a killed
+    process is resumed.
 
     Args:
-        target: Where the copy will be.
+        target: Path of the copy.
         size: Bytes of the file; at least 1.
         source: Opens the file.
         space: The space of the cache.

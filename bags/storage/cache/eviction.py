@@ -1,4 +1,4 @@
-"""Eviction: which files are removed from a cache folder to keep it below its limit."""
+"""Eviction: removes files from a cache folder to keep it below its limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CachedEntry(NamedTuple):
     """A file of the cache, as it was when the folder was listed."""
 
     used: int
-    """When it was last used, in nanoseconds."""
+    """Time of the last use, in nanoseconds."""
     size: int
     path: str
 
@@ -34,7 +34,7 @@ class CacheSpace:
 
     Args:
         folder: The folder; it holds no other files.
-        limit: Bytes, at most; None for no limit.
+        limit: Maximum bytes; None for no limit.
     """
 
     def __init__(self, folder: str, limit: int | None) -> None:
@@ -95,7 +95,7 @@ def _list_entries(folder: str) -> list[CachedEntry]:
                 stat = entry.stat()
             except FileNotFoundError:
                 continue
-            # Of a file that is being downloaded, `st_size` is what it will take.
+            # The `st_size` of a file that is being downloaded is its final size.
             found.append(CachedEntry(stat.st_mtime_ns, stat.st_size, entry.path))
     return found
 

@@ -26,9 +26,9 @@ class CachedStore:
 
     Args:
         inner: The store of the files.
-        folder: Where their copies are; created if it does not exist.
-        limit: Bytes of the folder, at most. When it is full, the least recently used files are removed;
-            files in use stay, and if they alone fill it, others are read from the store.
+        folder: The folder of the copies; created if it does not exist.
+        limit: Maximum bytes of the folder. When it is full, the least recently used files are removed. Files
+            in use stay; if they fill the folder, other files are read from the store.
     """
 
     is_remote = True
@@ -43,7 +43,7 @@ class CachedStore:
         self._space = CacheSpace(folder, limit)
         self._has_warned = False
         self._stats: dict[str, Stat] = {}
-        """By path, when first listed or requested: files are read as they were then."""
+        """Stats by path, of when files were first listed or requested: they are read as they were then."""
 
     @property
     def can_list(self) -> bool:
@@ -61,7 +61,7 @@ class CachedStore:
             return file
         source = self._source(path, stat, hints)
         try:
-            # Another process may remove the copy at once: after the second time, the file is read remotely.
+            # Another process may remove the copy at once. After two attempts, the file is read remotely.
             for _ in range(2):
                 if not download(copy, stat.size, source, self._space, lambda _: None):
                     break
