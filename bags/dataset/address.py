@@ -40,32 +40,32 @@ Datapoint = dict[str, Any]
 
 
 class Address(NamedTuple):
-    """Datapoints as rows of one folder."""
+    """Rows of one folder to read, and their positions in the result."""
 
     reader: Any
     """The `DatasetReader` of the folder."""
     rows: Int64s
-    """Its datapoints, shape (n,)."""
+    """The rows to read, shape (n,)."""
     selection: Selection
     """The fields and items to read."""
     places: Int64s | None
-    """Their positions in the result, shape (n,); None if they are the whole result, in order."""
+    """Positions of the rows in the result, shape (n,); None if the rows are the whole result, in order."""
 
     def at(self, places: Int64s) -> Address:
-        """Returns the address with positions in a larger result, in which this one is at `places`."""
+        """Returns the address for a larger result, which has this result at the positions `places`."""
         return self._replace(places=places if self.places is None else places[self.places])
 
 
 class Source(NamedTuple):
-    """The bag of a field, with what reading its records needs."""
+    """The bag of a field, and whether its integers are unsigned."""
 
     bag: BagFile
     unsigned: bool
-    """Whether Bags 0.x wrote it: its integers are then unsigned, whatever their type says."""
+    """Whether Bags 0.x wrote the bag. Its integers are then unsigned, even those of type `int`."""
 
 
 class RecordRanges(NamedTuple):
-    """Where the records of a field lie, for n datapoints."""
+    """Locations of the records of a field, for n datapoints."""
 
     sources: Sequence[Source]
     which: Int64s
@@ -73,13 +73,13 @@ class RecordRanges(NamedTuple):
     firsts: Int64s
     """The first record of each datapoint, shape (n,); `MISSING` if the value is missing."""
     counts: Int64s
-    """The number of records of each, shape (n,): 1 for a plain field, 0 if the value is missing."""
+    """The number of records of each datapoint, shape (n,): 1 for a plain field, 0 if the value is missing."""
 
 
 def group_by_part(
     layout: Concatenated, indices: Int64s, selection: Selection
 ) -> list[tuple[int, Int64s, Selection, Int64s]]:
-    """Groups indices by the part that they lie in: part, indices in it, selection, and places."""
+    """Groups indices by part. Each group has the part, the indices in it, their selection, and places."""
     parts, within = layout.many(indices)
     order = np.argsort(parts, kind='stable')
     cuts = np.flatnonzero(np.diff(parts[order])) + 1
@@ -92,15 +92,15 @@ def group_by_part(
 
 
 def divide_fields(selection: Selection, names: Any) -> tuple[Selection, Selection]:
-    """Divides a selection into the fields among `names`, and the others."""
+    """Splits a selection into the fields in `names` and all other fields."""
     there = {name: items for name, items in selection.items() if name in names}
     return there, {name: items for name, items in selection.items() if name not in names}
 
 
 class Absent:
-    """Stands in for a `DatasetReader` whose folder lacks optional fields: all values are missing.
+    """Replaces the `DatasetReader` of a folder without some optional fields: all values are missing.
 
-    `field_of` returns the field of another folder, whose type determines the empty column.
+    `field_of` returns the field from another folder. The type of this field determines the empty column.
     """
 
     _folder = None
@@ -191,11 +191,11 @@ class Addressable(abc.ABC):
 
     @abc.abstractmethod
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        """Returns the rows of folders that hold datapoints, without reading records."""
+        """Returns the addresses of datapoints, without reading records."""
 
     @abc.abstractmethod
     def _field(self, name: str) -> Field:
-        """Returns a field of a folder that has it."""
+        """Returns a field from a folder that has it."""
 
     def _read(self, indices: Int64s, selection: Selection, read: Callable[..., Column]) -> dict[str, Column]:
         """Calls `read`, a function of `bags.dataset.columns`, for each field."""
@@ -214,19 +214,19 @@ class Addressable(abc.ABC):
         return [dict(zip(selection, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     def _row(self, index: int, selection: Selection | None) -> Datapoint:
-        """Returns one datapoint; overridden by classes with a faster way."""
+        """Returns one datapoint. Subclasses may override this with a faster implementation."""
         index = check_index(index, len(self))
         asked = dict.fromkeys(self._types, True) if selection is None else selection
         return self._rows(np.array([index], np.int64), asked)[0]
 
     def _records(self, indices: Int64s, field: str, items: Int64s | None) -> list[bytes | None]:
-        """Returns undecoded records: those of a plain field, or of one item of each sequence."""
+        """Returns the undecoded records of a plain field, or of one item of each sequence."""
         asked = True if items is None else PerRowItems(items, np.ones(len(items), np.int64))
         found: Any = self._read(indices, {field: asked}, read_records)[field]
         return list(found)
 
     def _lengths(self, indices: Int64s, field: str) -> Int64s:
-        """Returns the number of items of sequences, without reading records."""
+        """Returns the number of items of each sequence, without reading records."""
         addresses = self._resolve(indices, {field: True})
         found = map_concurrently(
             lambda address: {
@@ -240,7 +240,7 @@ class Addressable(abc.ABC):
         return lengths
 
     def _record_ranges(self, indices: Int64s, field: str) -> RecordRanges | None:
-        """Returns where the records of a field lie; None if its values are decoded frames."""
+        """Returns the locations of the records of a field; None if its values are decoded frames."""
         if not len(indices):
             return None
         addresses = self._resolve(indices, {field: True})
@@ -259,7 +259,7 @@ class Addressable(abc.ABC):
     # Keys.
 
     def _match(self, field: str, keys: list[bytes | None]) -> Matches:
-        """Returns the datapoints of each key, by the index."""
+        """Looks up the datapoints of each key in the key index."""
         return self._key_index(field).match(self, field, keys)
 
     def _key_index(self, field: str) -> KeyIndex:
@@ -269,7 +269,7 @@ class Addressable(abc.ABC):
         return known[field]
 
     def _index_folder(self) -> Folder:
-        """Returns the folder with the files of the whole dataset: indexes of keys, and statistics."""
+        """Returns the folder that contains the key indexes and statistics of the whole dataset."""
         raise TypeError(
             f'find: {self!r:.200} has no keys of its own: use find of the dataset that it is made of'
         )

@@ -1,4 +1,4 @@
-"""Datasets as Arrow: record batches of the values of their fields, which pyarrow and others read."""
+"""Conversion of datasets to Arrow: record batches, which pyarrow and other libraries read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BATCH_BYTES = 1 << 24
 MAX_BATCH = 1 << 16
 """Maximum number of datapoints in a record batch."""
 GROWTH = 8
-"""Maximum ratio of the length of a batch to that of the previous one, whose size is known."""
+"""Maximum ratio of the lengths of a batch and the previous one, from whose size it is estimated."""
 
 
 def read_batches(dataset: Any, fields: Fields, media: Media, batch_size: int | None) -> pa.RecordBatchReader:
@@ -87,7 +87,7 @@ def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Me
     column = dataset._read(indices, {name: items}, read)[name]
     try:
         return _as_arrow(column, kind, media)
-    except (ValueError, TypeError, OverflowError, NotImplementedError) as exc:  # pyarrow's are ValueErrors.
+    except (ValueError, TypeError, OverflowError, NotImplementedError) as exc:  # Includes ArrowInvalid.
         detail = f'{type(exc).__name__}: {exc}'
         raise ValueError(
             f'{dataset!r}, field {name!r} of type {kind.text}, datapoints {indices[0]} to {indices[-1]}: '
@@ -115,7 +115,7 @@ def _read_locations(field: Field, refs: Any, items: Any) -> list[Any]:
 
 
 def _as_arrow(column: Any, kind: FieldType, media: Media) -> pa.Array:
-    """Converts a column of `read_column`, or a list of values or of lists, to an Arrow array."""
+    """Converts a column from `read_column`, or a list of values or of sequences, to an Arrow array."""
     pa = import_pyarrow()
     values: npt.NDArray[Any] | list[Any]
     if isinstance(column, Ragged):
@@ -136,7 +136,7 @@ def _as_arrow(column: Any, kind: FieldType, media: Media) -> pa.Array:
 
 
 def _items(values: npt.NDArray[Any] | list[Any], kind: FieldType, media: Media) -> pa.Array:
-    """Converts values, none of them missing, to an Arrow array."""
+    """Converts values to an Arrow array. No value may be missing."""
     pa = import_pyarrow()
     if isinstance(values, np.ndarray):
         return _nest(values.reshape(-1), len(values), values.shape[1:], [])
@@ -169,7 +169,7 @@ def _nest(flat: npt.NDArray[Any], count: int, shape: Sequence[int], lengths: Seq
         flat: The elements of all arrays, concatenated.
         count: Number of arrays.
         shape: Their shape; -1 for a length that varies.
-        lengths: For each array, the length that varies.
+        lengths: The varying length of each array.
     """
     pa = import_pyarrow()
     nested = _elements(flat)
@@ -200,7 +200,7 @@ def _elements(flat: npt.NDArray[Any]) -> pa.Array:
     if pa.types.is_fixed_size_binary(wanted):
         return pa.Array.from_buffers(wanted, len(flat), [None, pa.py_buffer(flat.view(np.uint8))])
     if dtype.kind in 'SU':
-        return pa.array(flat.tolist(), wanted)  # From an array, pyarrow would end texts at a NUL.
+        return pa.array(flat.tolist(), wanted)  # pyarrow cuts texts in an array at a NUL.
     return pa.array(flat, wanted)
 
 
@@ -208,15 +208,15 @@ def _elements(flat: npt.NDArray[Any]) -> pa.Array:
 
 
 class Scan:
-    """Some columns and rows of a dataset, read on demand, with the interface of a scanner that queries use.
+    """Scanner of some columns and rows of a dataset, read on demand. Query engines call its methods.
 
-    A `pyarrow.dataset.Scanner` would read ahead in its own thread, which waits for Python and aborts a
-    process that ends meanwhile.
+    It replaces `pyarrow.dataset.Scanner`, which reads ahead in its own thread. If the process ends while that
+    thread waits for Python, the process is aborted.
 
     Args:
         dataset: The dataset.
         columns: Names of the columns, all unless given.
-        filter: An expression of pyarrow that is true of the rows; it may use other columns.
+        filter: A pyarrow expression that selects rows; it may use columns that are not in `columns`.
         media: As in `Dataset.to_arrow`.
     """
 
@@ -269,12 +269,12 @@ class Scan:
 
 
 def arrow_dataset(dataset: Any, media: Media) -> Any:
-    """Returns a pyarrow dataset that reads only the fields of a query; see `Dataset.to_arrow_dataset`."""
+    """Returns a pyarrow dataset; queries read only the fields they use. See `Dataset.to_arrow_dataset`."""
     import_pyarrow()
     from pyarrow import dataset as pyarrow_dataset
 
     class ArrowDataset(pyarrow_dataset.Dataset):  # type: ignore[misc, unused-ignore]
-        """The interface through which DuckDB and Polars read the columns that they need."""
+        """A dataset from which DuckDB and Polars read only the columns that they need."""
 
         def __init__(self) -> None:
             pass  # The base class cannot be instantiated.

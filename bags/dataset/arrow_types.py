@@ -1,4 +1,4 @@
-"""Conversion of field types to Arrow types, and back; without values."""
+"""Conversion of field types to Arrow types and back. Values are converted elsewhere."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 Media = Literal['bytes', 'location'] | None
 """How images, videos and recordings are represented in Arrow."""
 METADATA_KEY = b'bags'
-"""Key in the metadata of a schema: JSON of `spec` and `metadata`, the types and metadata of the dataset."""
+"""Key in the schema metadata. Its value is JSON with the types (`spec`) and `metadata` of the dataset."""
 MEDIA = (*IMAGE_WORDS, *VIDEO_WORDS, *AUDIO_WORDS)
 INTEGERS = ('int', 'uint', 'i64', 'u64')
 FLOATS = {'halffloat': 'float16', 'float': 'float32', 'double': 'float64'}
@@ -63,14 +63,14 @@ def import_pyarrow() -> Any:
 
 
 def stores_location(kind: FieldType, media: Media) -> bool:
-    """Returns whether Arrow gets the locations of a field's records instead of the records."""
+    """Returns whether Arrow data has the locations of a field's records instead of their bytes."""
     if media is None:
         return bool(getattr(decoders.get(kind.word), 'lazy', False))
     return media == 'location' and kind.word in MEDIA
 
 
 def shape_of(kind: FieldType) -> tuple[np.dtype[Any], Shape] | None:
-    """Returns dtype and shape of the values of a type, -1 for a length that varies; None if it has none."""
+    """Returns dtype and shape of a type's values, -1 for a varying length; None without a fixed dtype."""
     return array_type(*kind.args) if kind.word == 'array' else fixed_dtype(kind.word, kind.args)
 
 
@@ -122,7 +122,7 @@ def arrow_field(name: str, kind: FieldType, media: Media) -> pa.Field:
 
 
 def arrow_schema(types: Mapping[str, FieldType], media: Media, metadata: Mapping[str, Any]) -> pa.Schema:
-    """Returns the Arrow schema of some fields, with their types and metadata in its metadata."""
+    """Returns the Arrow schema of some fields. Its metadata has the field types and dataset metadata."""
     pa = import_pyarrow()
     facts = {'spec': type_texts(dict(types)), 'metadata': metadata}
     return pa.schema(
@@ -185,7 +185,7 @@ def is_list(type: pa.DataType) -> bool:
 
 
 def array_text(dtype: str | None, shape: Shape) -> str:
-    """Returns the field type of arrays of a dtype and shape, -1 for a length that varies; else `msgpack`."""
+    """Returns the type of arrays of a dtype and shape, -1 for a varying length; `msgpack` without dtype."""
     if dtype is None:
         return 'msgpack'
     return f'array({",".join([dtype, *("?" if length == -1 else str(length) for length in shape)])})'

@@ -39,7 +39,7 @@ class Dataset(FieldAccess):
     """
 
     _unfinished: bool | None = None
-    """None if not known yet."""
+    """The value of `unfinished`; None until it is determined."""
 
     # To be defined by readers and views.
 
@@ -55,7 +55,7 @@ class Dataset(FieldAccess):
 
     @property
     def unfinished(self) -> bool:
-        """Whether it is being written, or its writer ended early: by an exception, or because it was killed.
+        """Whether the dataset is being written, or its writer ended early (an exception, or it was killed).
 
         `resume=True` continues such a dataset, and `bags.recover` accepts it as it is. Determined on first
         use.
@@ -82,13 +82,13 @@ class Dataset(FieldAccess):
     def _bytes_before(self, index: int, fields: tuple[str, ...] | None = None) -> int:
         """Returns the approximate bytes on disk of the datapoints before an index, for some or all fields.
 
-        In views, all datapoints count the same.
+        Views assume that all datapoints have the same size.
         """
         return self.size * index // max(1, len(self))
 
     @property
     def metadata(self) -> Metadata:
-        """The author's facts about the dataset and its fields, as JSON values; empty by default."""
+        """The author's metadata of the dataset and its fields, as JSON values; empty by default."""
         return {}
 
     # Public access.
@@ -140,7 +140,7 @@ class Dataset(FieldAccess):
         return self._rows(as_indices(indices, len(self)), dict.fromkeys(self._types, True))
 
     def _getitems(self, indices: Iterable[SupportsIndex]) -> list[Datapoint]:
-        """`__getitems__` under the name that Grain calls."""
+        """Returns `__getitems__(indices)`; Grain calls this name."""
         return self.__getitems__(indices)
 
     def __str__(self) -> str:
@@ -205,7 +205,7 @@ class View(Dataset):
 
 
 class Select(View):
-    """Some datapoints and fields of a dataset, as `bags.select` and slices return them."""
+    """A view of some datapoints and fields of a dataset: the result of `bags.select` and of slices."""
 
     def __init__(self, dataset: Dataset, indices: range | Int64s, fields: Fields = None) -> None:
         names = sorted(select_whole(fields, dataset._types, 'select'))
@@ -254,7 +254,7 @@ class Select(View):
         if isinstance(self._indices, range):
             part = f'[{self._indices.start}:{self._indices.stop}:{self._indices.step}]'
             return f'bags.select({below!r}{part}{fields})' if fields else f'{below!r}{part}'
-        # A checksum of all indices tells one selection from another.
+        # The checksum of the indices distinguishes selections.
         mark = zlib.crc32(self._indices.tobytes())
         return f'bags.select({below!r}, {len(self._indices)} indices #{mark:08x}{fields})'
 

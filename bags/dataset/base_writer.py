@@ -26,11 +26,11 @@ __all__ = ['BaseWriter', 'remove_derived']
 
 
 _open_writers: weakref.WeakValueDictionary[int, BaseWriter] = weakref.WeakValueDictionary()
-"""Writers by `id`, in the order of their creation: a sharded writer precedes that of its current shard."""
+"""Writers by `id`, in order of creation: a sharded writer precedes the writer of its current shard."""
 
 
 class BaseWriter(ABC):
-    """The common part of the writers of one folder and of several."""
+    """Base class of the writers of single-folder and sharded datasets."""
 
     _closed = True  # Until the folder is open.
 
@@ -87,14 +87,14 @@ class BaseWriter(ABC):
         """Appends a whole datapoint; if this raises, nothing is appended.
 
         Args:
-            datapoint: A value for each field; for a sequence field any iterable, of which one item is in
-                memory at a time. An optional field may be None or left out.
-            flush: True makes the datapoint readable by other processes, and safe if this process is killed,
-                at once. None (the default) does so every 8 MiB and every second; False only when buffers
-                are full.
+            datapoint: A value for each field. The value of a sequence field is any iterable; one item of it
+                is in memory at a time. An optional field may be None or left out.
+            flush: True immediately makes the datapoint readable by other processes, and safe if this process
+                is killed. None (the default) does this every 8 MiB and every second; False does it only when
+                buffers are full.
 
         Returns:
-            The index of the datapoint; in a sharded dataset, among the shards of this writer.
+            The index of the datapoint. In a sharded dataset, it is the index among the shards of this writer.
 
         Raises:
             EncodeError: A field is missing or unknown, or a value cannot be encoded.
@@ -116,7 +116,7 @@ class BaseWriter(ABC):
 
     @abstractmethod
     def _abandon(self) -> None:
-        """Closes the dataset as unfinished; removes it if it is empty, or was to replace another one."""
+        """Closes the dataset as unfinished. Removes it if it is new and empty, or replaces another one."""
 
     def __enter__(self) -> Self:
         return self
@@ -129,30 +129,30 @@ class BaseWriter(ABC):
             self._abandon()
 
     def __del__(self) -> None:
-        # Not in a forked process, whose files are those of the parent. Not on object stores: their clients
-        # start threads, which is impossible while the process ends.
+        # Not in a forked process: the files belong to the parent. Not on object stores: their clients start
+        # threads, which is impossible while the process ends.
         if not self._closed and self._process == os.getpid() and not self._store.is_remote:
             self._abandon()
 
 
 @atexit.register
 def _abandon_open_writers() -> None:
-    # Called before modules that writers need are finalized. All are closed, even if one raises.
+    # Runs before the modules that writers need are finalized. All writers are closed, even if one raises.
     with contextlib.ExitStack() as stack:
         for writer in reversed(list(_open_writers.values())):
             stack.callback(writer.__del__)
 
 
-# Replacing a local dataset: a new one is written beside it, then takes its place by renaming.
+# Replacing a local dataset: the new one is written beside it, and then renamed to its path.
 
 
 class Replacement:
-    """A new folder that replaces a dataset, if it exists. The dataset is locked meanwhile.
+    """A new folder that replaces an existing dataset, if any. The dataset is locked until `release`.
 
     Raises:
         ValueError: The dataset is on an object store, where folders cannot be renamed.
         FileExistsError: The folder holds files that do not belong to a dataset.
-        BlockingIOError: Another writer has it open.
+        BlockingIOError: Another writer has the dataset open.
     """
 
     def __init__(self, store: Store, target: str) -> None:
@@ -194,17 +194,17 @@ class Replacement:
 def remove_derived(store: Store, folder: str) -> None:
     """Removes the statistics and key indexes of a dataset; for a shard, those of the whole dataset.
 
-    They detect changed data by its length and a few datapoints only, which new data may share.
+    They detect changed data only by its length and a few datapoints; new data may have the same.
     """
     whole = dataset_of_shard(store, folder)
-    if whole is not None:  # In the first shard of the whole dataset.
+    if whole is not None:  # The files are in the first shard.
         folder = store.join(whole, next(iter(shard_numbers(store, whole).values())))
     for name in filter(is_derived, store.names(folder)):
         store.remove(store.join(folder, name))
 
 
 def _check(store: Store, folder: str, is_shard: bool = False) -> Lock:
-    """Locks a folder, after checking that it holds only a dataset, which no writer has open."""
+    """Locks a dataset folder; checks that it holds only a dataset, and that no writer has it open."""
     lock = store.lock(folder)
     for name in store.names(folder):
         if name.isascii() and name.isdigit() and not is_shard:

@@ -34,8 +34,8 @@ class Ragged:
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """Items of each sequence, shape (B,)."""
-        # Not `np.diff`: these may be tensors of PyTorch or arrays of JAX.
+        """Number of items of each sequence, shape (B,)."""
+        # Not `np.diff`: the offsets may be PyTorch tensors or JAX arrays.
         return self.offsets[1:] - self.offsets[:-1]
 
     def __len__(self) -> int:
@@ -87,7 +87,7 @@ def spread(firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.
 
 
 def take(column: Column, order: npt.NDArray[np.int64]) -> Column:
-    """Returns the rows of a column in another order."""
+    """Returns the rows of a column at the positions in `order`."""
     if isinstance(column, Ragged):
         counts = column.lengths[order]
         members = spread(column.offsets[:-1][order], counts)
@@ -131,7 +131,7 @@ def convert(value: Any, leaf: Callable[[Any, str], Any], where: str = '') -> Any
 
     Args:
         value: The batch, or a part of it.
-        leaf: Takes a value and the name of its field.
+        leaf: Function of a value and the name of its field.
         where: The name of the field of this part.
     """
     if isinstance(value, Mapping):

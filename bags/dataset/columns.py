@@ -1,4 +1,4 @@
-"""Many rows of a field, read together: as a column of a batch, as values of rows, or as records.
+"""Batched reads of a field: as a column of a batch, as a list of values, or as records.
 
 Each function takes a field, the refs of rows ((n,) indices, or for a sequence a pair of firsts and counts)
 and the items to read of each row. It raises `BadRef` for a ref outside the bag.
@@ -47,7 +47,7 @@ def read_column(field: Field, refs: Any, items: Asked) -> Column:
 
 
 def read_values(field: Field, refs: Any, items: Asked) -> list[Any]:
-    """Returns the value of each row: for items of a fixed size, one array (n, *shape)."""
+    """Returns the value of each row; a sequence of fixed-size items is one array (n, *shape)."""
     if items is not True and _are_frames(items):
         return _frames(field, refs, items)
     if not field.kind.sequence:
@@ -57,7 +57,7 @@ def read_values(field: Field, refs: Any, items: Asked) -> list[Any]:
 
 
 def read_records(field: Field, refs: Any, items: Asked) -> list[bytes | None]:
-    """Returns undecoded records: of plain fields, or of one item of each sequence."""
+    """Returns the undecoded records of a plain field, or of one item of each sequence."""
     found = read_stored(field, refs, items)
     if _are_frames(items):
         return [bytes(encode_array(frames)) for frames in found]
@@ -81,7 +81,7 @@ def read_rows(field: Field, refs: Any, items: Asked, read: Callable[[Int64s], li
 
 
 def _where_present(refs: Int64s, read: Callable[[Int64s], list[Any]]) -> list[Any]:
-    """Returns a value for each ref, None for those of missing values."""
+    """Returns a value for each ref; None if the value is missing."""
     present = refs != MISSING
     values = iter(read(refs[present]))
     return [next(values) if there else None for there in present.tolist()]
@@ -91,9 +91,9 @@ def _where_present(refs: Int64s, read: Callable[[Int64s], list[Any]]) -> list[An
 
 
 def _members(field: Field, refs: Any, items: Asked) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
-    """Returns the records of the selected items, row after row.
+    """Returns the record indices of the selected items, row after row.
 
-    Also their number in each row, and which rows have a value.
+    Also returns the number of items of each row, and whether the row has a value.
     """
     firsts, counts = refs
     field.check(firsts, counts)
@@ -110,7 +110,7 @@ def _members(field: Field, refs: Any, items: Asked) -> tuple[Int64s, Int64s, npt
 
 
 def _values(field: Field, members: Int64s, items: Asked) -> Values:
-    """Returns the values of records; each record of overlapping runs is read and decoded once."""
+    """Returns the values of records. A record in several windows is read and decoded once."""
     is_array = field.bag.is_mapped and field.bag.codec is None and field.decoder.dtype is not None
     if not isinstance(items, PerRowItems) or is_array:
         return field.values(members)
@@ -123,7 +123,7 @@ def _values(field: Field, members: Int64s, items: Asked) -> Values:
     found = [values[place] for place in back.tolist()]
     repeated = np.ones(len(members), bool)
     repeated[first] = False
-    # Runs do not share values: writing to one must not change another.
+    # Windows do not share values: writing to one must not change another.
     for position in np.flatnonzero(repeated).tolist():
         value = found[position]
         if type(value) is np.ndarray:
@@ -134,7 +134,7 @@ def _values(field: Field, members: Int64s, items: Asked) -> Values:
 
 
 def _cut(values: Values, counts: Int64s, present: npt.NDArray[np.bool_]) -> list[Any]:
-    """Divides concatenated values into those of each row; None for a missing row."""
+    """Splits concatenated values by row; None for a missing row."""
     ends = np.cumsum(counts)
     rows = zip(present.tolist(), (ends - counts).tolist(), ends.tolist(), strict=True)
     return [values[start:end] if there else None for there, start, end in rows]

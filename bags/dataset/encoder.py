@@ -1,7 +1,7 @@
-"""Encodes datapoints: values to records, without writing them.
+"""Encodes the values of datapoints as records, without writing them.
 
-An encoded datapoint is a list with an entry for each field, in sorted order: bytes, an open file, or None for
-a missing value; for a sequence an iterator over these, or None.
+An encoded datapoint is a list with one entry per field, in sorted order. The entry is bytes or an open file,
+for a sequence an iterator over bytes and open files, and None for a missing value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Encoder:
     """Encodes datapoints of a spec.
 
     Raises:
-        SpecError: A word has no function, or a built-in type cannot have its arguments.
+        SpecError: A word has no encoder, or the arguments of a built-in type are invalid.
     """
 
     def __init__(self, types: Spec, encoders: Mapping[str, Callable[..., Any]] | None) -> None:
@@ -29,7 +29,7 @@ class Encoder:
         self._steps = [(name, kind, self._functions[name], kind.sequence) for name, kind in types.items()]
 
     def encode(self, datapoint: Any) -> list[Any]:
-        """Returns the records of a datapoint. Items of sequences are encoded as they are iterated over.
+        """Returns the records of a datapoint. Items of sequences are encoded during iteration.
 
         Raises:
             EncodeError: A field is missing or unknown, or a value cannot be encoded.
@@ -147,7 +147,7 @@ def bind_encoders(
     """Returns the encoder of each field; a built-in one if `encoders` is None.
 
     Raises:
-        SpecError: A word has no function, or a built-in type cannot have its arguments.
+        SpecError: A word has no encoder, or the arguments of a built-in type are invalid.
     """
     functions = registry.encoders if encoders is None else encoders
     if not isinstance(functions, Mapping):

@@ -43,13 +43,13 @@ class Field:
         self.table = _table(bag, decoder)
         """All values as an array over the file; None if records may differ in size.
 
-        Check the limits of a record before using its value from here."""
+        Verify the limits of a record before using its value in this array."""
         self._get: Callable[[int], Any] = bag.get_view if decoder.accepts_view else bag.get
         if decoder.lazy:
             self._get = lambda index: Record(bag, index, name, kind.text)
         self._video_lengths: dict[int, int] = {}
 
-    # One row, by its refs. After any error, the reader reads the row as a batch, which raises the real error.
+    # One row, by its refs. If this fails, the reader reads the row as a batch, which raises the real error.
 
     def read(self, refs: Sequence[int]) -> Any:
         """Returns the value of a row; None if it is missing."""
@@ -62,7 +62,7 @@ class Field:
         return self.values(self._records(first, count))
 
     def read_items(self, refs: Sequence[int], items: range | slice | list[int] | FrameSelection) -> Any:
-        """Returns some items of a row's sequence, or some frames; None if it is missing."""
+        """Returns some items of a row's sequence, or some frames; None if the value is missing."""
         first = refs[self.place]
         count = refs[self.place + 1] if self.kind.sequence else 1
         if isinstance(items, FrameSelection):
@@ -95,7 +95,7 @@ class Field:
         return range(first, first + count)
 
     def check_items(self, first: int, count: int) -> None:
-        """Refuses a sequence of compressed items that would be much larger than their frames."""
+        """Raises DecodeError if compressed items of a sequence would exceed `max_value_size` in memory."""
         if count > self.decoder.max_items and self.bag.codec is not None:
             size, limit = self.decoder.length, self.decoder.max_items
             detail = f'{count} items of {size} bytes exceed max_value_size, which allows {limit} items'
@@ -203,7 +203,7 @@ class Field:
     def frames(self, first: int, count: int, selection: FrameSelection) -> Any:
         """Returns frames of a row's video, or of its clips as one video; None if it is missing.
 
-        The most recently read videos stay open.
+        The most recently opened videos stay open.
         """
         if self.kind.optional and first == MISSING and not (self.kind.sequence and count):
             return None
@@ -217,7 +217,7 @@ class Field:
         )
         if isinstance(selection.key, str):
             if self.kind.sequence:
-                return video.timestamps  # Clips follow each other, starting at 0.
+                return video.timestamps  # Times of consecutive clips, starting at 0.
             len(video)  # Raises if the file is truncated.
             return self._videos[first].timestamps
         return len(video) if selection.key is None else video[selection.key]
@@ -243,8 +243,8 @@ def _table(bag: BagFile, decoder: Decoder) -> npt.NDArray[Any] | None:
 class Record:
     """A record that is opened on use: the argument of decoders with the attribute `lazy`.
 
-    Creating it reads nothing. It keeps the files of the bag open, also after the dataset is closed. When
-    unpickled, it opens them again by their path.
+    Creating it reads nothing. It keeps the files of the bag open, even after the dataset is closed. An
+    unpickled record opens them again, by path.
     """
 
     __slots__ = ('_again', 'bag', 'field', 'index', 'type')
@@ -265,11 +265,11 @@ class Record:
 
     @property
     def is_remote(self) -> bool:
-        """Whether reading it may wait for a network; unknown, and assumed, after unpickling."""
+        """Whether reading may wait for a network; after unpickling True, until the bag is open."""
         return self.bag is None or self.bag.is_remote
 
     def open(self) -> BinaryIO:
-        """Opens the record as a file with its own position: on disk, or in memory if it is compressed."""
+        """Opens the record as a file with its own position. A compressed record is read into memory."""
         path, options = self._again
         if self.bag is None:
             assert options is not None
@@ -281,7 +281,7 @@ class Record:
         return RangeFile(self.bag.file, start, stop, f'{path}, record {self.index}')  # type: ignore[return-value]
 
     def error(self, exc: Exception) -> DecodeError:
-        """Returns the error to raise for an error in its content."""
+        """Returns the error to raise if the content of the record is invalid."""
         return DecodeError(self.field, self.index, self.type, str(exc) or type(exc).__name__, self._again[0])
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Access to the fields of a dataset: as columns, records, files, by key, and as Arrow."""
+"""Access to the fields of a dataset as columns, records, files and Arrow data, and by key."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Records(Sequence[Any]):
 
     Args:
         dataset: A `bags.Dataset`.
-        field: A plain field has one record for each datapoint; a sequence field, those of all items.
+        field: A plain field has one record per datapoint; a sequence field has one per item.
     """
 
     def __init__(self, dataset: Any, field: str) -> None:
@@ -80,7 +80,7 @@ class Records(Sequence[Any]):
 
 
 class FieldAccess(Addressable):
-    """Access to the fields of a dataset as a whole."""
+    """Base class of datasets: methods that access fields."""
 
     @property
     def spec(self) -> dict[str, str]:
@@ -96,8 +96,8 @@ class FieldAccess(Addressable):
                 list) of a sequence; all fields unless given.
 
         Returns:
-            The columns in the order of `fields`. Types whose values have one size are a new array
-            (B, *shape), sequences of these a `Ragged`, others a list. Optional plain fields are a list.
+            The columns in the order of `fields`. A type whose values have one size gives a new array
+            (B, *shape), a sequence of it a `Ragged`, any other a list. Optional plain fields give a list.
 
         Raises:
             IndexError, KeyError, TypeError: No such datapoint, field or selection.
@@ -118,7 +118,7 @@ class FieldAccess(Addressable):
         return self._lengths(np.arange(len(self)), field)
 
     def field(self, field: str) -> Records:
-        """Returns the records of a plain field as a sequence of bytes, one a datapoint (None: missing)."""
+        """Returns the records of a plain field as a sequence of bytes, one per datapoint (None: missing)."""
         self._expect(field, is_sequence=False)
         return Records(self, field)
 
@@ -128,7 +128,7 @@ class FieldAccess(Addressable):
         return Records(self, field)
 
     def owner(self, field: str, item: SupportsIndex) -> int:
-        """Returns the datapoint of an item, counted over all datapoints as in `items`."""
+        """Returns the datapoint that contains an item. `item` is an index in `items(field)`."""
         return self.items(field).locate(item)[0]
 
     def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
@@ -136,7 +136,7 @@ class FieldAccess(Addressable):
 
         Args:
             index: The datapoint.
-            field: Its field.
+            field: The field.
             item: The item, if the field is a sequence.
 
         Raises:
@@ -182,16 +182,16 @@ class FieldAccess(Addressable):
         `dataset.to_arrow(fields)` instead of the dataset to read only those fields.
 
         Numbers, bools, texts and times have Arrow's types; float16 becomes float32. Arrays are nested lists
-        of a fixed size, or of any size for `?` in a shape, and sequences are lists. `array` is a struct of
-        dtype, shape and data; `json` its text; images, `bytes` and all other types their records. Missing
-        values are null. Decoders that the dataset was opened with are not used.
+        of a fixed size, or of any size for `?` in a shape, and sequences are lists. `array` without
+        a dtype is a struct of dtype, shape and data, and `json` its text. Images, `bytes` and all other types
+        are their records. Missing values are null. The dataset's decoders apply to numbers, bools, arrays.
 
         Args:
             fields: As in `batch`, without frames of videos.
             media: How images, videos and recordings are represented: 'bytes', or 'location', a struct of
-                path, offset and length in bytes. By default the location for `video` and `audio`, which are
-                lazy, and the bytes for the others.
-            batch_size: Datapoints in a batch; by default about 16 MiB of them, at most 65,536.
+                path, offset and length in bytes. By default, `video` and `audio`, which are lazy, are
+                locations, and all others bytes.
+            batch_size: Datapoints in a batch. By default about 16 MiB, and at most 65,536 datapoints.
 
         Raises:
             KeyError, TypeError: As `batch`.
@@ -203,7 +203,7 @@ class FieldAccess(Addressable):
         return read_batches(self, fields, media, batch_size)
 
     def to_arrow_dataset(self, *, media: Media = None) -> Any:
-        """Returns a `pyarrow.dataset.Dataset`. Queries of it read only the fields that they use.
+        """Returns a `pyarrow.dataset.Dataset`. Queries read only the fields that they use.
 
         With `table = dataset.to_arrow_dataset()`, DuckDB's `select max(score) from table` and
         `polars.scan_pyarrow_dataset(table)` read the field `score` alone.
@@ -223,8 +223,8 @@ class FieldAccess(Addressable):
     def find(self, field: str, key: str | bytes | int) -> int:
         """Returns the index of the first datapoint that has a key, without reading the other datapoints.
 
-        It needs the index of the field that `bags.create_index` writes, and opens it on first use. Slices,
-        `select`, `concat` and `join` search the underlying datasets, and return the index in the view.
+        It needs the key index that `bags.create_index` writes, and opens it on first use. Slices, `select`,
+        `concat` and `join` search the underlying datasets, and return the index in the view.
 
         Args:
             field: A field of type `utf8`, `bytes`, `int` or `uint`.
@@ -232,15 +232,15 @@ class FieldAccess(Addressable):
 
         Raises:
             KeyError: No datapoint has the key, or no such field.
-            TypeError: The key is not of the field's type, the field is of another type, or this is a view of
-                windows, several of which share a key.
+            TypeError: The key is not of the field's type, the field is of a type without keys, or this is a
+                view of windows, several of which share a key.
             FileNotFoundError: There is no index.
             CorruptError: The index is damaged, or the dataset has changed since it was made.
         """
         return int(find_keys(self, field, [key])[0])
 
     def find_many(self, field: str, keys: Iterable[str] | Iterable[bytes] | Iterable[int]) -> Int64s:
-        """Returns the index of the first datapoint that has each key, int64 (n,); reads them together.
+        """Returns the index of the first datapoint that has each key, int64 (n,). Looks up all keys together.
 
         Raises:
             KeyError: No datapoint has one of the keys; names the first such key.

@@ -1,4 +1,4 @@
-"""Writes the records of one field of a dataset folder; options of their compression."""
+"""Writers of the bags of a dataset folder, and the options for their compression."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ __all__ = [
 ]
 
 MAX_RECORDS = 0xFFFFFFFE
-"""Maximum number of records in a bag of a dataset folder: the next larger index means a missing value."""
+"""Maximum number of records in a bag of a dataset folder. The next larger number marks missing values."""
 
 DEFAULT_LEVEL = 3
 
 Compression = Iterable[str] | Mapping[str, Any] | None
-"""Fields, or a mapping of fields to a zstd level, 'dictionary', or both: `('dictionary', 19)`."""
+"""Names of fields, or a mapping of names to a zstd level, 'dictionary', or `('dictionary', level)`."""
 
 
 class Compressed(NamedTuple):
@@ -47,7 +47,7 @@ class Compressed(NamedTuple):
 
 
 def field_compressions(compression: Compression, spec: Spec) -> dict[str, Compressed]:
-    """Returns the compression of each field that is compressed.
+    """Returns the compression of each compressed field.
 
     Raises:
         SpecError: The spec has no such field.
@@ -76,7 +76,7 @@ def _parse(value: Any) -> Compressed:
     if len(levels) > 1 or len(levels) + trained < 1 or not all(isinstance(level, int) for level in levels):
         raise ValueError(f"expected a zstd level, 'dictionary' or ('dictionary', level), got {value!r}")
     level = levels[0] if levels else DEFAULT_LEVEL
-    CompressionZstd(level)  # Checks it.
+    CompressionZstd(level)  # Checks the level.
     return Compressed(level, trained)
 
 
@@ -84,11 +84,11 @@ class Run(NamedTuple):
     """Consecutive records."""
 
     data: Sequence[Any] | BinaryIO
-    """The bytes of the records: buffers, or an open file from its current position on."""
+    """The bytes of the records: buffers, or an open file that is read from its current position."""
     sizes: npt.NDArray[np.int64]
     """Bytes of each record, shape (n,)."""
     stored: bool
-    """Whether the bytes are in stored form: zstd frames, if the bag is compressed."""
+    """Whether the bytes are as stored in the bag: zstd frames if the bag is compressed."""
 
 
 class FieldWriter(bag.Writer):
@@ -96,9 +96,9 @@ class FieldWriter(bag.Writer):
 
     Args:
         name: The field.
-        kind: Its type.
+        kind: The type of the field.
         path, options, **keywords: As in `bag.Writer`.
-        save_dictionary: Saves the dictionary trained on the first records; None to train none.
+        save_dictionary: Function that saves the dictionary trained on the first records; None: no training.
         companion: The content of the file that reading the bag needs: spec.json, or a dictionary.
     """
 
@@ -154,10 +154,10 @@ class FieldWriter(bag.Writer):
         return EncodeError(self.name, self.kind.text, detail)
 
     def write_items(self, records: Iterable[Any] | None) -> tuple[int, int]:
-        """Appends the items of a sequence, one of which is in memory at a time, besides the buffer.
+        """Appends the items of a sequence. Besides the buffer, one item is in memory at a time.
 
         Returns:
-            The index of the first record, and their number; `MISSING` and 0 for None.
+            The index of the first record and the number of records; `MISSING` and 0 for None.
 
         Raises:
             EncodeError: An item cannot be encoded or written.
@@ -174,7 +174,7 @@ class FieldWriter(bag.Writer):
 
         Raises:
             EncodeError: A record is too large, or there are too many.
-            OSError, EOFError: Reading or writing failed. No refs point to the records written before.
+            OSError, EOFError: Reading or writing failed. Records that were written have no refs.
         """
         for data, sizes, stored in runs:
             if self.count + len(sizes) > MAX_RECORDS:

@@ -20,7 +20,7 @@ __all__ = ['OpenFields']
 
 
 class OpenFields(dict[str, Field]):
-    """Fields by name, opened on first read, which raises if they are damaged. Granular has no `refs`."""
+    """Fields by name, opened on first read. Opening a damaged field raises. Granular has no `refs`."""
 
     def __init__(self, folder: Folder, schema: Schema, decoders: Decoders, refs: BagFile | None) -> None:
         self._folder = folder
@@ -41,7 +41,7 @@ class OpenFields(dict[str, Field]):
         return field
 
     def while_opening(self, names: Iterable[str], work: Callable[[], Any]) -> Any:
-        """Calls `work`; in a remote folder, opens fields that are not open yet at the same time."""
+        """Calls `work`. In a remote folder, opens fields that are not open yet concurrently with it."""
         closed = sorted(set(names) - self.keys()) if self._folder.store.is_remote else []
         if not closed:
             return work()
@@ -60,17 +60,17 @@ class OpenFields(dict[str, Field]):
         try:
             return self._schema.format.unpack(self._refs.get(self._refs.count - 1))
         except (CorruptError, ValueError):
-            return ()  # Raised when that datapoint is read.
+            return ()  # Reading that datapoint raises the error.
 
 
-# Damage of a bag that only the refs and the type of its field reveal.
+# Damage of a bag that is found only by its refs or by the type of its field.
 
 
 def _check_last_ref(format: RefsFormat, name: str, bag: BagFile, row: tuple[int, ...]) -> None:
     """Detects a last limit that is too large by the size of a few limits.
 
-    The table of limits then seems to begin later, with fewer records, all of them wrong. The record of the
-    last datapoint is missing, and the number before the table has the size of a limit.
+    The table of limits then seems to begin later and to have fewer records, all of them wrong. Signs of it:
+    the record of the last datapoint is missing, and the number before the table could be a limit.
 
     Raises:
         CorruptError: The bag is damaged in this way.
@@ -89,7 +89,7 @@ def _check_last_ref(format: RefsFormat, name: str, bag: BagFile, row: tuple[int,
 
 
 def _check_size(kind: FieldType, bag: BagFile, length: int) -> None:
-    """Detects limits cut off at the end of a bag, which would change the last records of a fixed-size field.
+    """Detects a bag whose last limits are cut off, which would change the last records of fixed size.
 
     Raises:
         CorruptError: The bag is damaged in this way.

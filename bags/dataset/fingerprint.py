@@ -1,4 +1,4 @@
-"""A hash that identifies a dataset by a few of its records, wherever it is stored."""
+"""A hash that identifies a dataset by a few of its records, independent of its location."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def fingerprint(dataset: Any, fields: Sequence[str] | None = None) -> str:
 
     With `fields`, only these fields are used.
 
-    Copies of a dataset have the same hash, also with other shards, as have datasets that differ only in
-    records that are not sampled.
+    Copies of a dataset have the same hash, even if their shards differ. Datasets that differ only in records
+    that are not sampled also have the same hash.
     """
     digest = hashlib.blake2b(digest_size=12)
     length = len(dataset)
@@ -49,7 +49,7 @@ def fingerprint(dataset: Any, fields: Sequence[str] | None = None) -> str:
 
 
 def _head(dataset: Any, index: int, field: str) -> bytes:
-    """Returns size and first bytes of a record; for a sequence, its length and those of its first item."""
+    """Returns size and first bytes of a record; for a sequence, its length, then those of its first item."""
     head = b''
     # A record that is missing or cannot be read adds nothing.
     with contextlib.suppress(Exception):

@@ -49,13 +49,13 @@ class Folder:
             self.known = known
         self._spec: bytes | None = None
         self._refs: BagFile | None = None
-        """Read by `load`."""
+        """The refs of a remote folder, once they are open."""
         self._version: str | None = None
         """The version of its spec.json, if it is local and was read by `load`."""
         self._has_begun = False
-        """Whether a writer has created the refs, without a datapoint so far."""
+        """Whether a writer has created the refs, but has not written a datapoint yet."""
         self.starts = options.limits_placement is LimitsPlacement.STARTS
-        """Whether Bags 0.x wrote it; known after `open_refs`."""
+        """Whether Bags 0.x wrote the folder; known after `open_refs`."""
 
     @cached_attribute
     def metadata(self) -> Metadata:
@@ -70,10 +70,10 @@ class Folder:
         return names_in(self.store, self.path)
 
     def load(self, refs: bool = True) -> None:
-        """Reads the files that opening the folder needs, once. Errors are raised where the content is used.
+        """Reads the files needed to open the folder, once. Errors are raised when the content is used.
 
-        That is the spec, whose version later tells whether another dataset has replaced this one. From a
-        remote folder, the refs are read at the same time, unless `refs` is False.
+        The spec is read; `check_pinned` compares its version to detect that another dataset has replaced this
+        one. In a remote folder, the refs are read concurrently, unless `refs` is False.
         """
         if self._spec is not None:
             return
@@ -109,18 +109,18 @@ class Folder:
                 raise CorruptError(self.path, None, 'was replaced by another since the dataset was opened')
 
     def is_unfinished(self) -> bool:
-        """Returns whether it has the mark of an unfinished dataset now, or had it when it was listed."""
+        """Returns whether the folder has the mark of an unfinished dataset; if remote, when it was listed."""
         if self.store.is_remote:
             return MARK in self.names
         return self.store.exists(self.store.join(self.path, MARK))
 
     @property
     def granular(self) -> bool:
-        """Whether Granular wrote it."""
+        """Whether Granular wrote the folder."""
         return 'refs.bag' not in self.names and any(name.endswith('.idx') for name in self.names)
 
     def schema(self) -> Schema:
-        """Returns its spec, and the layout of its refs.
+        """Returns the parsed spec, and the layout of the refs.
 
         Raises:
             SpecError: The spec.json is invalid, or has types that Granular does not have.
@@ -130,7 +130,7 @@ class Folder:
         try:
             schema = parse_schema(data)
         except SpecError:
-            load_spec(data, path)  # Raises with the path.
+            load_spec(data, path)  # Raises an error that has the path.
             raise
         for name, kind in schema.types.items():
             if (kind.sequence or kind.optional) and self.granular:
@@ -142,7 +142,7 @@ class Folder:
 
         Raises:
             FileNotFoundError: No such folder, or no dataset in it.
-            CorruptError: It has a spec, but no refs, or refs that cannot be right.
+            CorruptError: It has a spec, but no refs, or its refs are damaged.
         """
         path = self.store.join(self.path, 'refs.bag')
         if self.options.cache is not None:
@@ -159,8 +159,8 @@ class Folder:
             raise self._without_refs(path) from None
         is_legacy = refs.count > 0
         if refs.count > 1:
-            # The last limits were read with the size. If they imply that all rows have one length, the table
-            # has no start before them, which would leave one row less.
+            # The last limits were read with the size. If they imply `count` rows of one length, the table
+            # does not begin with a start: with a start, it would have one row less.
             before, last = refs.ends[refs.count - 2 : refs.count].tolist()
             is_legacy = not last or last != (last - before) * refs.count
         if is_legacy and not int(refs.ends[0:1][0]):
@@ -171,7 +171,7 @@ class Folder:
             if self.store.is_remote:
                 self._refs = refs
         if not refs.count:
-            # Uses what was opened first: the writer may have closed the folder since.
+            # Uses the files opened above: the writer may have closed the folder since.
             if refs.limits.path != refs.file.path or self.names & {'limits.refs.bag', MARK}:
                 self._has_begun = True
             elif not refs.end:
@@ -208,11 +208,11 @@ class Folder:
         return self.shortest(self.schema().types) if refs is None else refs.count
 
     def shortest(self, types: Spec) -> int:
-        """Returns the number of records of the field with the fewest."""
+        """Returns the number of records of the field that has the fewest."""
         return min((self.open_bag(name).count for name in types), default=0)
 
     def _check_empty(self, path: str) -> None:
-        """Raises if refs are empty and fields have records: no closed dataset is like that."""
+        """Raises CorruptError if a bag is not empty; called if the refs of a closed dataset are empty."""
         for name in self.names:
             if name.endswith(('.bag', '.bagz')) and self.store.stat(self.store.join(self.path, name)).size:
                 raise CorruptError(path, None, f'is empty, but {name} is not')
@@ -270,7 +270,7 @@ class Folder:
         return bag
 
     def learn(self) -> None:
-        """Passes the versions of all files to the cache, with one request."""
+        """Lists the folder with one request, from which the cache learns the versions of all files."""
         from bags.storage.cache.store import CachedStore
 
         if isinstance(self.store, CachedStore):
@@ -299,7 +299,7 @@ class Folder:
         raise CorruptError(self.path, None, f'{detail}: it has changed since the dataset was opened')
 
     def size(self, fields: Iterable[str] | None = None) -> int:
-        """Returns the bytes of the bags of some or all fields, and of limits beside them."""
+        """Returns the total bytes of the bags of some or all fields, with their separate limits files."""
         asked = None if fields is None else {'refs', *fields}
 
         def counts(name: str) -> bool:

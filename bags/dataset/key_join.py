@@ -1,4 +1,4 @@
-"""Joins datasets by a field of keys: each becomes a view of the matching datapoints."""
+"""Joins datasets by a field of keys: each dataset becomes a view of its matching datapoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ['Matched', 'join_by_key']
 
 
 class Matched(Select):
-    """The datapoints of a dataset that match those of another one; index -1 means no match.
+    """A view of the datapoints that match those of another dataset; index -1 means no match.
 
     All fields are optional.
     """
@@ -52,7 +52,7 @@ class Matched(Select):
 
 
 class _Present:
-    """The reader of a folder with all fields optional, as datapoints without a match have no values."""
+    """A folder reader whose fields are all optional, as datapoints without a match have no values."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
@@ -78,16 +78,16 @@ def _optional_field(field: Field) -> Field:
 
 
 def join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) -> list[Dataset]:
-    """Returns views of one length over several datasets; datapoints with the same index have the same key.
+    """Returns a view of each dataset, all of one length. Datapoints at the same index have the same key.
 
     Args:
         datasets: The datasets.
         on: The field of keys; only the view of the first dataset has it.
-        keep: Keep datapoints of the first dataset without a match.
+        keep: Whether to keep datapoints of the first dataset that have no match.
         many: Whether several datapoints of another dataset may have the same key.
 
     Raises:
-        ValueError: Several have the same key, and `many` is not set.
+        ValueError: Several datapoints of another dataset have the same key, and `many` is not set.
     """
     first, *others = datasets
     if len({KEY_TYPES[check_key_field(dataset, on).word] for dataset in datasets}) > 1:
@@ -119,7 +119,7 @@ def join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) ->
 
 
 def _match(dataset: Dataset, field: str, keys: list[bytes | None]) -> Matches:
-    """Returns the datapoints of each key, by the index of the dataset, or else by an index in memory."""
+    """Looks up the datapoints of each key in the index of the dataset, or else in one made in memory."""
     try:
         return dataset._match(field, keys)
     except (FileNotFoundError, TypeError):

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 FIRST_SHARDS = 8
-"""Shards in the first round of requests; each further round has twice as many, until one is missing."""
+"""Number of shards in the first round of requests; it doubles every round, until a shard is missing."""
 MAX_SHARDS = 1 << 16
 CONSOLIDATE = 'a web server does not list its files, so run bags.consolidate where they are'
 
@@ -47,9 +47,9 @@ class ShardList(NamedTuple):
     types: Spec | None = None
     """The spec in shards.json; None without one."""
     after: str | None = None
-    """The name that the next shard would have; checked on an object store with shards.json."""
+    """The next shard's name, which must not exist. Only set on an object store with shards.json."""
     files: frozenset[str] = frozenset()
-    """The files beside the shards, from a listing. With a spec.json this is a dataset of one folder."""
+    """The files beside the shards, from a listing. If one is spec.json, the dataset is a single folder."""
     is_unfinished: bool = False
     """Whether incomplete shards at the end were left out."""
 
@@ -64,7 +64,7 @@ def shard_numbers(store: Store, directory: str) -> dict[int, str]:
 
 
 def root_names(store: Store, directory: str) -> set[str]:
-    """Returns the names of the files and shards of a dataset; only its shards on stores without a listing.
+    """Returns the names of files and shards of a dataset. Stores without a listing omit files beside shards.
 
     Raises:
         FileNotFoundError, NotADirectoryError: There is no such folder.
@@ -76,7 +76,7 @@ def root_names(store: Store, directory: str) -> set[str]:
 
 
 def dataset_of_shard(store: Store, directory: str) -> str | None:
-    """Returns the dataset that a folder is a shard of, or would be, by its name; None if there is none."""
+    """Returns the dataset of which a folder is, or by its name would be, a shard; None if there is none."""
     parent, _, name = directory.rstrip('/').rpartition('/')
     if not numbered({name}, parent):
         return None
@@ -196,9 +196,9 @@ def _read_if_exists(store: Store, path: str) -> bytes | None:
 
 
 def length_by_size(shard: Shard, format: RefsFormat) -> int | None:
-    """Returns the number of datapoints of a shard, from the sizes of its files, if its refs have one length.
+    """Computes the number of datapoints of a shard from its file sizes, if all rows of refs have one length.
 
-    None if the sizes do not fit.
+    Returns None if the sizes do not fit.
     """
     size = shard.sizes.get('refs.bag')
     if size is None:  # Granular has an index for each field.
@@ -217,7 +217,7 @@ def length_by_size(shard: Shard, format: RefsFormat) -> int | None:
 
 
 def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
-    """Returns whether a folder, by its names, has only files that a writer creates before the refs.
+    """Returns whether a folder with these names has only files that a writer creates before the refs.
 
     The refs are the first bag that is created locally, and the last one on an object store.
     """
@@ -262,7 +262,7 @@ def _probe_folder(store: Store, folder: str, spec: bytes | None = None, *ends: s
 
     Args:
         store, folder: The folder.
-        spec: Its spec.json, if that has been read.
+        spec: The content of its spec.json, if already read.
         *ends: Suffixes of more files that a field can have, such as 'index'.
 
     Raises:
@@ -293,7 +293,7 @@ def _probe_shards(store: Store, directory: str) -> dict[str, dict[str, int]]:
     For a shard without refs, which is incomplete or from Granular, returns the sizes of all files.
 
     Raises:
-        CorruptError: Shards in between are missing, or there are very many.
+        CorruptError: A shard in between is missing, or there are more than `MAX_SHARDS`.
     """
     shards: dict[str, dict[str, int]] = {}
     count, is_last = FIRST_SHARDS, False
