@@ -83,7 +83,7 @@ def as_indices(indices: Iterable[SupportsIndex], count: int, name: str = 'indice
             _check_range(indices, 0, count, name)  # Before large numbers become negative ones.
         chosen = indices.astype(np.int64, copy=False)
     else:
-        if isinstance(indices, str | bytes | bytearray | memoryview | slice | int | float | None):
+        if isinstance(indices, str | bytes | bytearray | memoryview) or not np.iterable(indices):
             raise TypeError(f'{name}: expected integers, got {type(indices).__name__}')
         if not isinstance(indices, list):
             indices = list(indices)

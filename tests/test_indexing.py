@@ -57,7 +57,19 @@ def test_large_numbers():
 
 @pytest.mark.parametrize(
     'wrong',
-    [3, None, '12', b'12', slice(1), [1.0], ['1'], [True, False], np.ones(3, bool), np.ones((2, 2), int)],
+    [
+        3,
+        np.int64(3),
+        None,
+        '12',
+        b'12',
+        slice(1),
+        [1.0],
+        ['1'],
+        [True, False],
+        np.ones(3, bool),
+        np.ones((2, 2), int),
+    ],
     ids=repr,
 )
 def test_what_is_no_integer(wrong):
