@@ -146,8 +146,8 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any where P
         Raises:
             RuntimeError: Another worker was killed meanwhile.
         """
-        # Those of one iteration have one base seed, and have begun equally many in this process. A seed that
-        # is set again for each iteration is told apart by all workers having begun the one before.
+        # Workers of one iteration have the same base seed and number of begun iterations. If a seed is set
+        # again for each iteration, a new iteration is one after all workers have begun the previous one.
         self._iterations += 1
         key = (info.seed - info.id + self._iterations) % (1 << 62) + 1
         if not self._lock.acquire(timeout=LOCK_SECONDS):

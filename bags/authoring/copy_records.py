@@ -61,7 +61,7 @@ class ComputedFields:
         self._lock = threading.Lock()
 
     def compute(self, indices: Int64s) -> dict[str, tuple[list[Run], Any]]:
-        """Returns the records of each new field, and their refs, counted from the first of them.
+        """Returns the records of each new field, and their refs, relative to the first of them.
 
         Raises:
             ValueError: A function does not return one value for each datapoint.
@@ -101,7 +101,7 @@ class ComputedFields:
 
 
 class LazyBatch(Mapping[str, Column]):
-    """The fields of some datapoints as columns, each read when it is first used."""
+    """The fields of some datapoints as columns, each read on first use."""
 
     def __init__(self, dataset: Dataset, indices: Int64s) -> None:
         self._dataset = dataset
@@ -151,7 +151,7 @@ class ChunkReader:
         self._checked = FifoCache(_open_checked, max_open_bags(4))
 
     def _bag(self, bag: BagFile) -> BagFile:
-        """Returns a bag that compares records with their checksums, if they are kept and it has some."""
+        """Returns a bag that compares records with their checksums, if the copy keeps these."""
         if not self.checksum or bag.checksums is not None or bag.options is None:
             return bag
         return self._checked[bag] if has_checksums(bag) else bag
@@ -198,7 +198,7 @@ class ChunkReader:
         return [_run_of(codec.encode_many(records), True)]
 
     def _read_records(self, plan: CopyPlan, stored: bool = False) -> list[bytes]:
-        """Returns the records of a plan, decompressed or as they are stored."""
+        """Returns the records of a plan, decompressed, or in stored form."""
         lengths = plan.stops - plan.starts
         offsets = offsets_of(lengths)
         if len(lengths) == 1 and not stored:
@@ -231,7 +231,7 @@ def _open_checked(bag: BagFile) -> BagFile:
 
 
 def _is_stored_alike(bag: BagFile, target: Compressed | None, again: bool) -> bool:
-    """Returns whether a bag stores records as the copy does."""
+    """Returns whether a bag stores records in the same form as the copy."""
     if bag.codec is None or target is None:
         return bag.codec is None and target is None
     if again or bag.codec.options.dictionary != target.dictionary:
@@ -240,7 +240,7 @@ def _is_stored_alike(bag: BagFile, target: Compressed | None, again: bool) -> bo
 
 
 def _stored_runs(ranges: ByteRanges) -> list[Run]:
-    """Returns runs of the bytes as they are stored."""
+    """Returns runs of the stored bytes."""
     bags = [source.bag for source in ranges.sources]
     total, count = int(ranges.sizes.sum()), len(ranges.starts)
     mapped = all(bag.file.buffer is not None for bag in bags)
@@ -279,7 +279,7 @@ def _read_bytes(ranges: ByteRanges, bags: Sequence[BagFile]) -> list[bytes]:
 
 
 def _read_values(dataset: Dataset, indices: Int64s, field: str) -> tuple[list[Run], Any]:
-    """Returns the records of a field that is in no bag, and their refs, counted from the first of them."""
+    """Returns the records of a field without a bag, and their refs, relative to the first of them."""
     kind = dataset._types[field]
     if not kind.sequence:
         return _joined(dataset._records(indices, field, None), False)
@@ -294,11 +294,11 @@ def _read_values(dataset: Dataset, indices: Int64s, field: str) -> tuple[list[Ru
 
 
 def _joined(entries: Sequence[Any], sequence: bool) -> tuple[list[Run], Any]:
-    """Returns the records of some datapoints as a run, and their refs, counted from the first of them.
+    """Returns the records of some datapoints as a run, and their refs, relative to the first of them.
 
     Args:
         entries: For each datapoint its record, or its records if the field is a sequence; None for missing.
-        sequence: Whether it is.
+        sequence: Whether the field is a sequence.
     """
     present = np.fromiter((entry is not None for entry in entries), bool, len(entries))
     if not sequence:
@@ -310,5 +310,5 @@ def _joined(entries: Sequence[Any], sequence: bool) -> tuple[list[Run], Any]:
 
 
 def _run_of(records: Sequence[Any], stored: bool = False) -> Run:
-    """Returns records as a run; `stored` are those that are what the bag holds."""
+    """Returns records as a run; `stored` if they are in stored form."""
     return Run(records, np.fromiter(map(len, records), np.int64, len(records)), stored)

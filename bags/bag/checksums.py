@@ -100,7 +100,7 @@ class Checksums:
             raise CorruptError(self.path, None, f'{name} differs from its checksum: one of them is damaged')
 
     def check(self, indices: Int64s | range, records: Iterable[Any]) -> None:
-        """Raises CorruptError for the first record, as it is stored, that differs from its checksum."""
+        """Raises CorruptError for the first stored record that differs from its checksum."""
         self.compare(indices, map(self.digest, records))
 
     def holds(self, start: int, records: Iterable[Any]) -> bool:

@@ -72,7 +72,7 @@ class CompressionAutoDetect:
 
 @dataclasses.dataclass(frozen=True)
 class CompressionNone:
-    """Records are stored as they are."""
+    """Records are not compressed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +110,7 @@ Compression = CompressionAutoDetect | CompressionNone | CompressionZstd
 
 
 class StorageKeywords(TypedDict, total=False):
-    """Keyword arguments for the storage of a path."""
+    """Keyword arguments that select the file system or object store of a path."""
 
     filesystem: Any
     """The fsspec file system of the path."""

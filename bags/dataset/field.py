@@ -103,7 +103,7 @@ class Field:
 
     def _fail(self, index: int, exc: Exception) -> None:
         """Raises the error of a record whose decoder failed."""
-        # A lazy decoder may raise errors of the storage.
+        # A lazy decoder reads the file, which may raise OSError.
         if isinstance(exc, BagsError) or (self.decoder.lazy and isinstance(exc, OSError)):
             exc.add_note(f'in the decoder of field {self.name!r}, record {index} of {self.bag.path}')
             raise exc

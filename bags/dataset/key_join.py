@@ -88,6 +88,7 @@ def join_by_key(datasets: Sequence[Dataset], on: str, keep: bool, many: bool) ->
 
     Raises:
         ValueError: Several datapoints of another dataset have the same key, and `many` is not set.
+        TypeError: The field of keys has different types.
     """
     first, *others = datasets
     if len({KEY_TYPES[check_key_field(dataset, on).word] for dataset in datasets}) > 1:

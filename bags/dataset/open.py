@@ -52,7 +52,7 @@ def open(
             when they are needed.
         raw: Return undecoded records, as buffers that may alias the files, instead of values.
         shard_start, shard_step: Read the shards `shard_start`, `shard_start + shard_step`, … only, so that
-            each of `shard_step` workers reads a part of its own.
+            each of `shard_step` workers reads a separate part.
         filesystem: An fsspec file system that `directory` belongs to.
         storage_options: Options of the object store behind a URL, as s3fs, gcsfs or obstore call them.
         **options: `access_pattern`, `cache_policy`, `mapped`, `max_parallelism` and `max_record_size` as in

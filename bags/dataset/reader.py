@@ -87,7 +87,7 @@ class DatasetReader(Dataset):
         )
         self._fields: Any = OpenFields(folder, schema, decoders, refs)
         self._row_functions: dict[Any, RowFunction] = {}
-        """By the names of the fields, None for all."""
+        """Row functions by the names of their fields; None for all fields."""
         self._item_functions: dict[Any, RowFunction] = {}
         """The same, for rows with selected items or frames."""
         return self

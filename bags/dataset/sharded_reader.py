@@ -1,4 +1,4 @@
-"""Reading datasets of many folders: `000000`, `000001`, …, each a dataset by itself."""
+"""Reads datasets of many folders: `000000`, `000001`, …, each of which is a dataset."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ShardedDatasetReader(Dataset):
         directory: The folder of the shard folders: str, path or URL.
         decoders, cache_index: As in `DatasetReader`.
         shard_start, shard_step: Read the shards `shard_start`, `shard_start + shard_step`, … only, so that
-            each of `shard_step` workers reads a part of its own.
+            each of `shard_step` workers reads a separate part.
         raw, filesystem, storage_options, **options: As in `DatasetReader`.
 
     Raises:

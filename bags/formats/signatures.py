@@ -1,7 +1,7 @@
-"""What a media file is, by its first bytes, and whether it is complete, by its structure.
+"""Detects the format of a media file by its first bytes, and truncation by its structure.
 
-Decoders are lenient: one that runs out of bytes may return fewer frames, or grey ones, without an error. Most
-formats say how long they are, so a truncated file is found before it is decoded.
+Decoders are lenient: at the end of a truncated file they may return fewer frames, or grey ones, without an
+error. Most formats store their length, so truncation is detected before decoding.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HEAD_BYTES = 512
 
 
 class Sliceable(Protocol):
-    """Bytes, or a file of which only the slices that are looked at are read."""
+    """Bytes, or a file of which only the accessed slices are read."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, key: slice, /) -> Buffer: ...
@@ -60,7 +60,7 @@ SIGNATURES = {
     'AAC': rb'\xff[\xf1\xf9]',
     'RF64': rb'RF64',
     'FLV': rb'FLV',
-    'MPEG-TS': rb'\x47.{187}\x47',  # Of packets of 188 bytes.
+    'MPEG-TS': rb'\x47.{187}\x47',  # Packets of 188 bytes.
     'zstd': rb'\x28\xb5\x2f\xfd',
     'PDF': rb'%PDF',
     'WebP': rb'RIFF....WEBP',
@@ -79,7 +79,7 @@ SIGNATURES = {
 }
 """The magic bytes of each format, as a regular expression for `starts_with`.
 
-Formats of one container (Matroska and WebM; MP4, AVIF and others; Ogg) share them: `identify` looks further.
+Formats of one container (Matroska and WebM; MP4, AVIF and others; Ogg) share them: `identify` reads more.
 """
 
 EXTENSIONS = {
@@ -149,7 +149,7 @@ def starts_with(head: Buffer, name: str) -> bool:
 
 
 def _refined(name: str, head: bytes) -> str:
-    """Tells formats apart that share a container."""
+    """Distinguishes formats that share a container."""
     if name == 'Matroska' and b'\x42\x82\x84webm' in head:
         return 'WebM'
     if name == 'Ogg Opus' and b'OpusHead' not in head:
@@ -169,8 +169,8 @@ def _refined(name: str, head: bytes) -> str:
 def check_whole(data: Buffer, name: str) -> None:
     """Raises ValueError if the structure of a file shows that bytes of it are missing.
 
-    JPEG and FLAC do not say how long they are: their decoders find out. A Matroska or MP4 file that was
-    written to a pipe may end after any of its parts.
+    JPEG and FLAC do not store their length: only their decoders detect truncation. A Matroska or MP4 file
+    that was written to a pipe may end after any of its parts.
     """
     _check(memoryview(data), name, _CHECKS.get(name))
 
@@ -202,7 +202,7 @@ def _check_png(data: Sliceable, *, verify: bool = True) -> None:
 
 
 def _check_jpeg(data: Sliceable) -> None:
-    """Searches the end of the image behind its last scan; segments before may hold thumbnails with ends."""
+    """Searches the end of the image after its last scan; thumbnails in earlier segments have ends too."""
     start = 2
     while re.match(rb'\xff[\xe0-\xef]', head := bytes(data[start : start + 4])):
         start += 2 + int.from_bytes(head[2:], 'big')
@@ -221,7 +221,7 @@ def _check_riff(data: Sliceable) -> None:
 def _check_boxes(data: Sliceable) -> set[bytes]:
     """Walks the top-level boxes; returns their kinds."""
     start, kinds = 0, set()
-    while start + 8 <= len(data):  # Fewer bytes are no box: some programs end the file with zeros.
+    while start + 8 <= len(data):  # Fewer bytes are not a box: some programs append zeros.
         kind, header, size = box_header(data[start : start + 16], 0, len(data) - start)
         if size < header or start + size > len(data):
             raise struct.error
@@ -236,7 +236,7 @@ def _check_movie(data: Sliceable) -> None:
 
 
 def box_header(data: Buffer, start: int, rest: int) -> tuple[bytes, int, int]:
-    """Returns the kind of the box of MP4 at `start`, the size of its header, and that of all of the box.
+    """Returns the kind of the MP4 box at `start`, the size of its header, and the size of the box.
 
     A size of 1 precedes one of 64 bits; 0 means the `rest` of the file.
     """
@@ -274,7 +274,7 @@ def _check_ebml(data: memoryview, start: int = 0, stop: int | None = None) -> No
 
 
 def ebml_number(data: Buffer, start: int) -> tuple[int, int]:
-    """Returns a number of EBML, whose leading zero bits say how many bytes it has, and where it ends.
+    """Returns an EBML number, whose leading zero bits give its number of bytes, and its end.
 
     Raises:
         IndexError, struct.error: The data ends before the number does.

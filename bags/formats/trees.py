@@ -19,8 +19,8 @@ from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_value_size
 __all__ = ['decode_json', 'decode_msgpack', 'decode_tree', 'encode_json', 'encode_msgpack', 'encode_tree']
 
 
-# Bytes in memory of lists, dicts and their items, about, and how many a byte of a record becomes at most. The
-# values of larger records are counted: of MessagePack while they are made, which takes up to a third longer.
+# Approximate bytes in memory of lists, dicts and their items, and maximum bytes of a value for each byte of
+# its record. Values of larger records are counted; of MessagePack while decoding, which takes a third longer.
 LIST_SIZE, DICT_SIZE, ITEM_SIZE, PAIR_SIZE = 88, 184, 40, 120
 MAX_GROWTH = 128
 
@@ -88,7 +88,7 @@ def encode_tree(value: Any) -> bytes:
     """Encodes nested dicts, lists and tuples that may hold arrays as MessagePack, as Granular does.
 
     An array becomes the list `['_', dtype, shape, bytes]`. A list or tuple of four that begins with `'_'`
-    would be decoded as an array, here and by Granular, and is rejected: Granular knows no escape.
+    would be decoded as an array, here and by Granular, and is rejected: Granular has no escape for it.
 
     Raises:
         TypeError: It holds something MessagePack does not support.

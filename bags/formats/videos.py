@@ -1,4 +1,4 @@
-"""MP4, WebM and Matroska, to and from uint8 frames, all at once.
+"""MP4, WebM and Matroska: encodes uint8 frames, and decodes whole files.
 
 | type | codec | for |
 | --- | --- | --- |
@@ -6,8 +6,9 @@
 | `webm(fps,crf)` | VP9, 4:2:0, libvpx's realtime settings; 30 | browsers, without patents |
 | `mkv(fps)` | FFV1, RGB, every frame a key frame | lossless pixels, with a checksum on every slice |
 
-The constant rate factor is 0 to 51, where less is better. Frames per second are 30 by default. H.264 stores
-frames of an odd height or width as 4:4:4, which some players do not support: 4:2:0 needs even sizes.
+The constant rate factor is 0 to 51; a lower one means better quality. Frames per second are 30 by default.
+H.264 stores frames of an odd height or width as 4:4:4, which some players do not support: 4:2:0 needs even
+sizes.
 
 Encoders take uint8 RGB frames, shape (time, height, width, 3); an iterable of frames of shape (height, width,
 3), of which one is in memory at a time; or a file of their format, as bytes or a path. They return the bytes
@@ -19,9 +20,9 @@ raise ValueError for a file of another format, one that is cut off, damaged or w
 several sizes or of more than `max_size` bytes.
 
 Encoded videos are tagged as BT.709 in limited range (`mkv`: RGB). Decoding follows the tags of a video; as in
-FFmpeg, one without is BT.601 in limited range. Frames are decoded as they are shown, turned as phones ask;
-`mp4(rotate=False)` decodes them as stored. Grey of more than 8 bits, such as depth, is uint16 with the values
-that are stored; colours of more than 8 bits are uint8 by default, and uint16 as of `mp4(dtype=uint16)`.
+FFmpeg, a video without tags is BT.601 in limited range. Frames are rotated by the display matrix;
+`mp4(rotate=False)` decodes them as stored. Grey of more than 8 bits, such as depth, is uint16 with the stored
+values; colours of more than 8 bits are uint8 by default, and uint16 with `mp4(dtype=uint16)`.
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ class Codec:
     """Container, encoder and options."""
 
     format: str
-    """The container, as libavformat names it."""
+    """The name of the container in libavformat."""
     name: str
-    """The encoder, as libavcodec names it."""
+    """The name of the encoder in libavcodec."""
     options: dict[str, str]
     """The encoder's options."""
 
@@ -210,11 +211,11 @@ def write_frames(
     fps: Fraction,
     time_base: Fraction,
 ) -> tuple[int, int]:
-    """Writes frames as a video whose first frame is shown at 0.
+    """Writes frames as a video that begins at time 0.
 
     Args:
         file: The file.
-        frames: Each with the ticks at which it is shown first and no longer.
+        frames: Frames, each with the ticks of its start and end.
         codec: Container and encoder.
         fps: The average frame rate.
         time_base: Seconds per tick.
@@ -257,7 +258,7 @@ def write_frames(
         raise ValueError(f'cannot encode {shape} with {codec.name}: {exc}') from exc
     finally:
         if codec.name == 'libsvtav1' and hasattr(os, 'SCHED_OTHER'):
-            # For root, it makes the calling thread, and all that it starts, real-time.
+            # For root, libsvtav1 makes the calling thread, and the threads it starts, real-time.
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     return count, end
 
@@ -284,7 +285,7 @@ def _decode(data: Buffer, name: str, args: tuple[str, ...], max_size: int) -> Pi
         convert: PixelConverter | None = None
         frames: Pixels | None = None
         count = packets = 0
-        # As announced, before a decoder allocates a frame; and as found, before the array grows.
+        # Checked before a decoder allocates a frame, and for the real size before the array grows.
         size = 3 * stream.codec_context.width * stream.codec_context.height
         check_value_size(size * max(1, stream.frames), max_size, f'{max(1, stream.frames)} frames')
         stream.codec_context.options = {'max_pixels': str(max_size // 3)}
@@ -316,7 +317,7 @@ def _decode(data: Buffer, name: str, args: tuple[str, ...], max_size: int) -> Pi
 
 
 def _expected_frames(stream: Any, frame_size: int, max_size: int) -> int:
-    """Returns the number of frames by the header, but at most those that are allowed: it may be wrong."""
+    """Returns the number of frames in the header, which may be wrong, limited by `max_size`."""
     count: int = stream.frames
     if not count and stream.duration and stream.average_rate:
         count = round(stream.duration * stream.time_base * stream.average_rate)

@@ -38,7 +38,7 @@ _Facts = tuple[str, Shape, bool]
 
 
 class Episode(NamedTuple):
-    """Where the arrays of a datapoint are."""
+    """The location of the arrays of a datapoint."""
 
     path: str
     group: str
@@ -64,7 +64,7 @@ class ArraySource(Source):
         super().__init__(format, {}, 0)
         self.damaged += damaged
         self.metadata = dict(metadata or {})
-        self.metadata.pop('fields', None)  # Of a dataset, they are facts of fields.
+        self.metadata.pop('fields', None)  # In a dataset, this key holds facts of fields.
         found: dict[str, Counter[_Facts]] = {}
         self._kinds: dict[tuple[str, str, int], str] = {}
         self.records: list[Any] = []

@@ -297,7 +297,7 @@ def as_float(samples: npt.NDArray[Any]) -> Samples:
 
 
 def _is_contiguous(file: BinaryIO, table: PacketTable) -> bool:
-    """Returns whether each packet of a FLAC starts where the previous one ends, and none is missing.
+    """Returns whether the packets of a FLAC are contiguous and complete.
 
     Otherwise libavformat split the file in wrong places: at damage, or (rarely) at samples that look like the
     header of a frame. Decoding the whole file tells which.

@@ -129,7 +129,7 @@ class DemuxedPackets(Packets):
             for packet in packets:
                 if is_counted and packet.pos == wanted[0]:
                     left -= 1
-                # MPEG-TS holds several packets of audio in one of its own: only the first has a position.
+                # An MPEG-TS packet holds several packets of audio, of which only the first has a position.
                 pos = -1 if packet.pos is None else packet.pos
                 if left < 0 if is_counted else (pos, packet.pts, packet.size) == wanted:
                     yield packet

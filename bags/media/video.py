@@ -30,7 +30,7 @@ __all__ = ['JoinedVideos', 'Video', 'VideoOptions', 'decode_video']
 
 
 class VideoOptions(TypedDict, total=False):
-    """How frames are returned: see `Video`."""
+    """Options of the returned frames; see `Video`."""
 
     size: tuple[SupportsIndex, SupportsIndex] | None
     color: str
@@ -50,9 +50,9 @@ class Video(FrameSequence):
         source: A path, bytes, or a record of a dataset (see `bags.decoders`).
         size: Height and width to scale frames to; by default, frames keep their size.
         color: `rgb`, or `gray` for one channel.
-        dtype: `uint8` or `uint16`: values from 0 to 255 or 65535. By default uint8; but grey of more than 8
-            bits, such as depth, is uint16 with the values that are stored: 0 to 4095 for 12 bits.
-        rotate: Turn frames as players do, by what phones store beside them. False: frames as stored.
+        dtype: `uint8` or `uint16`, with values from 0 to 255 or 65535. By default uint8, and for grey of more
+            than 8 bits, such as depth, uint16 with the stored values: 0 to 4095 for 12 bits.
+        rotate: Rotate frames by the display matrix, as players do. False: frames as stored.
         threads: Decoder threads; 0 for one per core. By default, one for few frames and all cores for many.
         stream: An index in `streams`; by default, the stream that players show.
     """
@@ -86,7 +86,7 @@ class Video(FrameSequence):
         self._threads = threads
 
     def options(self, **options: Unpack[VideoOptions]) -> Video:
-        """Returns the same video with other options, all but `stream`, sharing the open file."""
+        """Returns the same video with other options, all but `stream`. Both share the open file."""
         other = copy.copy(self)
         own = self._options._asdict() | {'threads': self._threads}
         other._set(**{**own, **options})
@@ -104,18 +104,18 @@ class Video(FrameSequence):
 
     @property
     def rotation(self) -> int:
-        """Degrees clockwise to turn stored frames by, 0, 90, 180 or 270; with `rotate=False`, still to do."""
+        """Rotation of the stored frames in degrees clockwise: 0, 90, 180 or 270, also with `rotate=False`."""
         with self._decoder.use() as decoder:
             return decoder.kind.orientation.rotation
 
     @property
     def source(self) -> Source:
-        """What it is read from."""
+        """The source of the file: a record, or a path or bytes."""
         return self._decoder.source
 
     @property
     def _timeline(self) -> Timeline:
-        """Which packet holds which frame, and when each is shown."""
+        """The packet and the presentation time of each frame."""
         return self._decoder.get().timeline
 
     def _length(self) -> tuple[int, Exception | None]:
@@ -128,7 +128,7 @@ class Video(FrameSequence):
         return self._decoder.source.name
 
     def __repr__(self) -> str:
-        """Says length, size and rate. Opens a local file for that, but not a remote one."""
+        """Returns length, size and rate. Opens a local file for these, but not a remote one."""
         name = f'bags.Video({self._name!r}'
         try:
             if self._decoder.peek() is None:
@@ -168,7 +168,7 @@ class Video(FrameSequence):
         return self._no_frames() if found is None else found
 
     def __iter__(self) -> Iterator[Pixels]:
-        """Yields all frames in order, a few of them in memory, with a decoder of its own."""
+        """Yields all frames in order, a few of them in memory, with a separate decoder."""
         with self._decoder.use() as shared:
             decoder = shared.over(self.source.open())
         try:
@@ -184,14 +184,14 @@ class Video(FrameSequence):
 
 
 class JoinedVideos(FrameSequence):
-    """Consecutive videos as one. Headers are read as far as an access needs them, and once.
+    """Consecutive videos as one. Headers are read once, as far as an access needs them.
 
     Args:
         count: The number of videos.
-        video: Returns one of them by its number.
-        length: Returns its number of frames, and an error if more are missing.
+        video: Function from a number to the video.
+        length: Function from a number to the video's frame count, and an error if more are missing.
         is_remote: Reads wait for a network, so that several videos are read concurrently.
-        name: The name in messages.
+        name: The name in error messages.
     """
 
     def __init__(
@@ -205,8 +205,8 @@ class JoinedVideos(FrameSequence):
         self._videos, self._video, self._length = count, video, length
         self._is_remote, self._label = is_remote, name
         self._known: list[tuple[int, Exception | None]] = []
-        """What `length` returned for the first videos. Without a lock, which a fork would keep: threads may
-        find the same lengths, and write equal ones."""
+        """Results of `length` for the first videos. Without a lock, which a fork could leave held: threads
+        may find the same lengths, and write equal values."""
         self._known_times: FrameTimes | None = None
 
     @property

@@ -1,7 +1,7 @@
-"""Decoding frames of a video by their numbers.
+"""Decodes frames of a video by their numbers.
 
-Packets carry the number of their frame through the decoder, in place of a timestamp. This identifies every
-frame that is returned, whatever its time and order, and reveals those that are not.
+Packets carry the number of their frame through the decoder, in place of a timestamp. The number identifies
+every returned frame, whatever its time and order, and shows which frames are missing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class VideoDecoder:
     _convert: PixelConverter | None = field(default=None, init=False)
 
     def over(self, file: BinaryIO) -> VideoDecoder:
-        """Returns a decoder of the same video, by way of another open file."""
+        """Returns a decoder of the same video over another open file."""
         return VideoDecoder(file, replace(self.packets, file=positioned(file)), self.timeline)
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class VideoDecoder:
 
     @cached_attribute
     def kind(self) -> FrameKind:
-        """The kind of the frames; decodes frame 0 unless it is known. Not while other frames are decoded."""
+        """The kind of the frames; decodes frame 0 unless it is known. Not for use while decoding frames."""
         ((_, frame),) = self.frames(np.array([0]))
         return frame_kind(frame)
 
@@ -92,7 +92,7 @@ class VideoDecoder:
         """Decodes frames.
 
         Args:
-            numbers: Frame numbers, rising, without repeats.
+            numbers: Increasing frame numbers.
             threads: Decoder threads; 0 for one per core; None to choose by the number of packets.
 
         Yields:
@@ -212,7 +212,7 @@ def _decoded(decoder: VideoDecoder, stop: int) -> list[int]:
 
 
 def _timeline_by_decoding(table: PacketTable, decoded: list[int]) -> Timeline:
-    """Numbers the frames where packets do not say which they hold; `decoded` is as `_decoded` returns it."""
+    """Numbers the frames of packets without usable times; `decoded` is the result of `_decoded`."""
     stop = len(table.sizes)
     found = np.array(decoded, np.int64)
     found = found[table.shown[found]]
@@ -224,7 +224,7 @@ def _timeline_by_decoding(table: PacketTable, decoded: list[int]) -> Timeline:
     before = np.maximum.accumulate(np.where(shown, np.arange(stop), -1))
     times = np.where(before >= 0, ranks[before], -1)
     timeline = make_timeline(replace(table, times=times, shown=shown), 0)
-    # A frame may continue in the packets up to that of the next.
+    # A frame may continue in the packets before that of the next frame.
     holders = np.append(np.flatnonzero(shown), stop)
     stops = holders[np.searchsorted(holders, timeline.packet_of_frame, 'right')]
     ticks = table.times[found] if table.timed else np.sort(table.times[found])

@@ -2,7 +2,7 @@
 
 bool, int, uint, float               a number of that size
 utf8                                 large_string
-bytes; pictures, video and audio     large_binary: records as they are stored
+bytes; images, video and audio       large_binary: records in stored form
 array(dtype,*shape)                  a tensor of Ray; a tensor of variable shape if one length varies
 msgpack, json, tree, array           Python objects; also integers of more than 8 bytes, arrays of complex
                                      numbers, times or strings, and types that users define

@@ -25,7 +25,7 @@ from bags.validation import refuse_unknown
 __all__ = ['DatasetSource', 'read']
 
 READ_BYTES = 1 << 24
-"""Approximate bytes on disk that a task reads at a time. Ray divides them into blocks of its own size."""
+"""Approximate bytes on disk that a task reads at a time. Ray divides them into its blocks."""
 SAMPLES = 16
 
 

@@ -272,7 +272,7 @@ class Weighted:
         samples: Number of positions in an epoch; the number of weights unless given.
 
     Raises:
-        ValueError: A weight is negative or not finite, or none is above 0.
+        ValueError: A weight is negative or not finite, or all weights are 0.
         TypeError: Weights are not numbers.
     """
 

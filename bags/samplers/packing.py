@@ -1,14 +1,13 @@
 """Bins of datapoints that fill a budget, e.g. of tokens, or several budgets, for training without padding.
 
-For one budget, best-fit decreasing over the counts of equal lengths: the longest first, each into the fullest
-bin that has room, all lengths and bins that are equal at once.
+One budget is packed by best-fit decreasing over the counts of equal lengths: the longest datapoints first,
+each into the fullest bin with enough space. Equal lengths and equal bins are handled together.
 
-For several budgets, the tightest is packed alone. The bins that then exceed another budget are packed again
-for all budgets, or everything is if these are many. For that, a number of bins that could just hold all is
-filled in rounds. A round takes the next largest datapoints, one for each bin, and gives those that need
-more of one budget than of the others to the bins that have more of it left, and among these the larger to
-the emptier. Datapoints that then do not fit are tried again with other bins, and at last packed into more
-bins in the same way.
+Several budgets are packed for the tightest one first. Bins that exceed another budget are packed again for
+all budgets; if there are many, everything is. For this, the minimum number of bins is filled in rounds. A
+round takes the next largest datapoints, one for each bin. Datapoints that need more of one budget than of the
+others go to the bins with more of it left; among these, the larger go to the emptier. Datapoints that do not
+fit are tried with other bins, and finally packed into more bins in the same way.
 """
 
 from __future__ import annotations
@@ -32,37 +31,37 @@ Floats = npt.NDArray[np.float64]
 
 KEYS = 1 << 16  # Arrays of 16-bit keys are sorted in linear time.
 SKEW_LEVELS = 8
-"""Groups of similar skew in a round: more balance the budgets better, and the bins worse."""
+"""Number of groups of similar skew in a round. More groups balance the budgets better, and the bins worse."""
 PASSES = 8
-MIN_PLACED = 0.1  # Share of the datapoints left that a pass must place for another one to follow.
+MIN_PLACED = 0.1  # Share of the remaining datapoints that a pass must place for another pass to follow.
 MAX_ROUNDS = 256
-"""Datapoints of a bin, on average, above which small ones are packed several at a time."""
+"""Mean number of datapoints in a bin above which small ones are packed several at a time."""
 MAX_EXCEEDING = 1 / 16
-"""Share of bins for one budget that are packed again; above it, those for all budgets are fuller."""
-MAX_GROUP_SIZE = 1 / 8  # Of a budget.
+"""Maximum share of bins that are packed again; above it, packing everything again fills bins better."""
+MAX_GROUP_SIZE = 1 / 8  # Share of a budget.
 
 
 class Packed:
     """Each datapoint once, in bins whose lengths together fill a budget.
 
-    A position is a bin, and so the `batch_size` of a loader counts bins. All bins are planned when the
-    sampler is made, from the lengths alone: a second for a million datapoints. In each epoch the bins come in
-    another random order, and datapoints of equal lengths change places.
+    A position is a bin, so the `batch_size` of a loader counts bins. All bins are planned when the sampler is
+    created, from the lengths alone, which takes a second for a million datapoints. In each epoch the bins
+    come in another random order, and datapoints of equal lengths change places.
 
     The loader adds two columns to each batch: `_datapoint`, the index of each datapoint, int64 (n,), and
-    `_bin`, which bin of the batch it is in, int32 (n,).
+    `_bin`, its bin within the batch, int32 (n,).
 
     Args:
-        budget: The most items of a bin; a mapping of names to such numbers for several budgets, e.g.
+        budget: Maximum number of items in a bin; for several budgets, a mapping of names to numbers, e.g.
             `{'tokens': 8192, 'images': 16}`.
-        lengths: Items of each datapoint, as `dataset.lengths(field)` returns them without reading any
-            payload; for several budgets, a mapping with the same names.
-        seed: Of the order, with the epoch.
+        lengths: Number of items of each datapoint, as `dataset.lengths(field)` returns it from the refs
+            alone; for several budgets, a mapping with the same names.
+        seed: Seed of the order, with the epoch.
 
     Raises:
-        ValueError: A datapoint that is longer than the budget, a negative length, or lengths that differ in
-            number or names.
-        TypeError: Lengths that are not integers.
+        ValueError: A datapoint is longer than the budget, a length is negative, or lengths differ in number
+            or names.
+        TypeError: Lengths are not integers.
     """
 
     per_datapoint = 'lengths'
@@ -91,18 +90,18 @@ class Packed:
         self.datapoints = len(sizes)
         self._mark = zlib.crc32(sizes.tobytes())
         totals = sizes.sum(0).tolist()
-        # A budget above the sum of all lengths is no other than the sum.
+        # A budget above the sum of all lengths is equivalent to the sum.
         most = [min(limit, max(1, total)) for limit, total in zip(limits, totals, strict=True)]
         self._sizes = sizes
-        # Mixed: sorted, equal lengths would come by those of the other budget, which would pile up in bins.
+        # Shuffled: sorted, datapoints large in another budget would follow each other and share bins.
         mixed = permuted(np.arange(self.datapoints), self.datapoints, 0)
         bins = np.empty(self.datapoints, np.int64)
         bins[mixed], self.bins = pack_bins(sizes[np.lexsort(sizes.T)][mixed], np.array(most, np.int64))
         fill = [total / (limit * max(1, self.bins)) for limit, total in zip(limits, totals, strict=True)]
         self.fill = dict(zip(budgets, fill, strict=True)) if isinstance(budget, Mapping) else fill[0]
         """Mean share of the budget that the bins use; a mapping for several budgets."""
-        # A place is one in the order of lengths. An epoch puts datapoints of equal lengths in random order:
-        # each of them may be at any of their places.
+        # Places are positions in the order of lengths. An epoch shuffles datapoints of equal lengths among
+        # their places.
         self._places = mixed[np.argsort(bins[mixed], kind='stable')]
         self._offsets = offsets_of(np.bincount(bins, minlength=self.bins))
         self._last: tuple[int, Int64s] = (-1, bins)
@@ -151,11 +150,11 @@ def pack_bins(lengths: Int64s, budgets: Int64s) -> tuple[Int64s, int]:
     """Assigns datapoints to few bins, within the budgets.
 
     Args:
-        lengths: Of each datapoint by each budget, shape (n, budgets), from 0 to the budget.
-        budgets: Of a bin, shape (budgets,).
+        lengths: Length of each datapoint for each budget, shape (n, budgets), from 0 to the budget.
+        budgets: Budgets of a bin, shape (budgets,).
 
     Returns:
-        The bin of each datapoint, shape (n,), and the number of bins. None is empty.
+        The bin of each datapoint, shape (n,), and the number of bins, which are not empty.
     """
     if not len(lengths):
         return np.empty(0, np.int64), 0
@@ -183,8 +182,8 @@ def _best_fit(lengths: Int64s, budget: int) -> tuple[Int64s, int]:
     values, counts = np.unique(lengths, return_counts=True)
     runs: list[tuple[int, int]] = []
     """First bin and number of bins, each of which gets one datapoint: the longest datapoints first."""
-    spaces: list[int] = []  # Of bins that are not full, sorted.
-    bins: dict[int, list[tuple[int, int]]] = {}  # By their space: runs of bins.
+    spaces: list[int] = []  # Spaces of bins that are not full, sorted.
+    bins: dict[int, list[tuple[int, int]]] = {}  # Runs of bins, by their space.
     total = 0
 
     def keep(space: int, run: tuple[int, int]) -> None:
@@ -228,7 +227,7 @@ def _in_groups(lengths: Int64s, budgets: Int64s) -> tuple[Int64s, int]:
     """Packs for several budgets: small datapoints in groups, if a bin has very many."""
     order = np.argsort(-(lengths / budgets).max(1), kind='stable')
     lengths = lengths[order]
-    # Not more groups than so many for each bin.
+    # Limits the number of groups for each bin.
     size = 2 * len(lengths) // (MAX_ROUNDS * _bin_count(lengths, budgets))
     large = np.count_nonzero((lengths * size > MAX_GROUP_SIZE * budgets).any(1)) if size > 1 else len(lengths)
     starts = np.concatenate([np.arange(large), np.arange(large, len(lengths), max(size, 1))])
@@ -239,7 +238,7 @@ def _in_groups(lengths: Int64s, budgets: Int64s) -> tuple[Int64s, int]:
 
 
 def _bin_count(lengths: Int64s, budgets: Int64s) -> int:
-    """Returns a number of bins below which there cannot be enough space for lengths."""
+    """Returns a lower bound of the number of bins that lengths need."""
     above_half = np.count_nonzero(2 * lengths > budgets, axis=0)
     return max(1, int((-(-lengths.sum(0) // budgets)).max()), int(above_half.max()))
 

@@ -28,7 +28,7 @@ UInt64s = npt.NDArray[np.uint64]
 MAX_LENGTH = 2**63 - 1
 ROUNDS = 6
 SHORT_LENGTH, SHORT_ROUNDS = 1 << 12, 16  # Small halves need more rounds until all orders are equally likely.
-BLOCK_POSITIONS = 1 << 12  # Permuted together: the arrays of a block stay in the processor's cache.
+BLOCK_POSITIONS = 1 << 12  # Positions permuted together: their arrays stay in the processor's cache.
 HALF_BITS = np.uint64(32)
 FACTOR_1, FACTOR_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 
@@ -67,7 +67,7 @@ def permuted(positions: Int64s, length: int, *words: int) -> Int64s:
                 # Modulo the size: less than twice it now; minus it, smaller values wrap around to huge ones.
                 left, right = right, np.minimum(moved, moved - size)
             block[chosen] = left * sizes[1] + right
-            # Of n positions at most about the root of n lie beyond the length.
+            # At most about the root of n of n positions lie beyond the length.
             chosen = block >= length
     return found.reshape(np.shape(positions))
 

@@ -38,7 +38,7 @@ class Layout(NamedTuple):
     """The windows of all datapoints."""
 
     counts: Int64s
-    """Anchors of each datapoint with and without windows."""
+    """The number of anchors of each datapoint, with or without a window."""
     firsts: Int64s
     """The first anchor of each datapoint that has a window."""
     offsets: Int64s

@@ -196,7 +196,7 @@ def clock_of(dataset: Dataset, field: str, source: str | float | None) -> Clock 
 
 
 def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
-    """Returns some facts that metadata has of a field, after checking them."""
+    """Returns some of the facts of a field in the metadata, after checking them."""
     if not isinstance(dataset, View):
         facts = dataset.metadata.get('fields', {}).get(field, {})
         check_facts(field, facts, dataset._types)
@@ -215,7 +215,7 @@ def _facts_of(dataset: Dataset, field: str, *keys: str) -> Mapping[str, Any]:
 
 
 def count_items(dataset: Dataset, field: str, rows: Int64s | None = None) -> Int64s:
-    """Returns the items of the sequences, or the frames of the videos, of datapoints, or of all."""
+    """Returns the number of items of sequences, or of frames of videos; of all datapoints unless given."""
     rows = np.arange(len(dataset)) if rows is None else rows
     if dataset._types[field].word not in VIDEO_WORDS:
         return dataset._lengths(rows, field)
@@ -224,7 +224,7 @@ def count_items(dataset: Dataset, field: str, rows: Int64s | None = None) -> Int
 
 
 class Recordings:
-    """The recordings of a field of type `audio`. Those read last stay open."""
+    """The recordings of a field of type `audio`. The most recently opened ones stay open."""
 
     def __init__(self, dataset: Dataset, field: str) -> None:
         self.dataset = dataset
@@ -232,7 +232,7 @@ class Recordings:
         self._open: dict[int, Any] = {}
 
     def of(self, rows: Int64s) -> dict[int, Any]:
-        """Returns the recordings of datapoints, by datapoint, with their headers read; None for none."""
+        """Returns the recordings of datapoints, by datapoint, with headers read; None if missing."""
         known = self._open
         found = {row: known.get(row) for row in np.unique(rows).tolist()}
         missing = [row for row, audio in found.items() if audio is None]
@@ -245,14 +245,14 @@ class Recordings:
         return found
 
     def extent(self, rows: Int64s) -> tuple[Seconds, Seconds]:
-        """Returns the times at which recordings begin and end, shape (W,); NaN where there is none."""
+        """Returns the times at which recordings begin and end, shape (W,); NaN if missing."""
         found = self.of(rows)
         audios = [found[row] for row in rows.tolist()]
         starts = np.array([audio.start if audio else np.nan for audio in audios])
         return starts, starts + np.array([audio.duration if audio else np.nan for audio in audios])
 
     def close(self) -> None:
-        """Lets the files be closed once no one else uses them."""
+        """Drops the recordings: their files close when they are no longer used."""
         self._open = {}
 
     def __getstate__(self) -> dict[str, Any]:

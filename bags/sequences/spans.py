@@ -65,19 +65,19 @@ def times(
 ) -> Times:
     """Returns the items of a field at times relative to an anchor, for `bags.windows`.
 
-    `times(-0.2, 0.0)` is two items, `times(-0.1, 0.0, rate=100)` eleven, of the range with both ends. Of a
-    field of type `audio`, `times(-0.5, 0.0)` is the samples of this range, without its end.
+    `times(-0.2, 0.0)` selects two items, and `times(-0.1, 0.0, rate=100)` eleven, of the range with both
+    ends. For a field of type `audio`, `times(-0.5, 0.0)` selects the samples of this range, without its end.
 
     Args:
         *offsets: Seconds from the anchor, negative before it.
         rate: Items per second of the range between two offsets.
-        fill: The item at a time that no item has: the 'nearest' one (of two the earlier); the 'previous' one,
-            which is at or before it; 'linear', between the two around it (of types of floats); or none:
-            'exact'.
-        tolerance: Most seconds between a time and the item taken for it (with 'linear', the closer one). Not
-            limited unless given, but for 'exact': 0.0001.
-        gaps: What happens inside a datapoint where no item is within the tolerance: 'raise' a ValueError, or
-            'pad' with the nearest item and mark it in `FIELD_is_pad`.
+        fill: The value at a time without an item: the 'nearest' item (the earlier of two); the 'previous'
+            item; 'linear' interpolation of the items around it, for types of floats; or 'exact', which
+            accepts no other item.
+        tolerance: Maximum seconds between a time and its item (with 'linear', the closer one). Not limited
+            unless given, except for 'exact': 0.0001.
+        gaps: How to handle a time inside the datapoint without an item within the tolerance: 'raise' a
+            ValueError, or 'pad' with the nearest item and mark it in `FIELD_is_pad`.
 
     Raises:
         TypeError, ValueError: Invalid offsets, rate, fill, tolerance or gaps.
@@ -109,7 +109,7 @@ def steps(start: SupportsIndex, stop: SupportsIndex) -> Steps:
     `steps(-2, 0)` the two items before. A field without times must have an item for each anchor.
 
     Raises:
-        TypeError, ValueError: Not integers, or no item.
+        TypeError, ValueError: Not integers, or an empty range.
     """
     low, high = integer('steps: start', start), integer('steps: stop', stop)
     if not -MAX_STEP <= low < high <= min(low + MAX_OFFSETS, MAX_STEP):

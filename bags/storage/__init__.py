@@ -38,7 +38,7 @@ def store_for(
         cache: A local folder, of at most `cache_size` bytes, that keeps files read from an object store.
 
     Raises:
-        TypeError: The path is neither a string nor a path object, or `filesystem` is none of fsspec's.
+        TypeError: The path is neither a string nor a path object, or `filesystem` is not of fsspec.
         ValueError: A URL of a kind that is not supported, or an option of object stores for a local path.
     """
     if not isinstance(path, str | os.PathLike):

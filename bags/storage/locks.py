@@ -35,7 +35,7 @@ class PathLock:
             os.close(fd)  # A file system without locks.
             return
         if not is_at(fd, path):
-            os.close(fd)  # Another writer removed or replaced what was locked.
+            os.close(fd)  # Another writer removed or replaced the locked file.
             raise BlockingIOError(errno.EWOULDBLOCK, 'another writer was at work here', path)
         self.fd = fd
         _LOCKS.add(self)

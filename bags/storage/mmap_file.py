@@ -47,7 +47,7 @@ class MappedFile(PreadFile):
         options = {'trackfd': False} if sys.version_info >= (3, 13) else {}
         self.buffer = b''
         with contextlib.suppress(ValueError):  # It is empty; a writer may have begun it since.
-            # Of the length that it has now: a writer may be at work on it.
+            # Maps the current length, as a writer may have the file open.
             self.buffer = mmap.mmap(self.fd, 0, access=mmap.ACCESS_READ, **options)
         self.size = len(self.buffer)
         name = f'MADV_{hints.access_pattern.name}'

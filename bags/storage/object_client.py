@@ -54,7 +54,7 @@ class ObjectClient(abc.ABC):
         """Returns size and version of an object and a byte range: without `start`, the last `stop` bytes.
 
         Raises:
-            PreconditionError: The object does not have this version (if it is known, and can be asked for).
+            PreconditionError: The object has another version (if this is known and can be requested).
         """
 
     @abc.abstractmethod
@@ -79,7 +79,7 @@ class ObjectClient(abc.ABC):
 
     @abc.abstractmethod
     def put_stream(self, path: str, parts: Iterable[bytes], create: bool) -> None:
-        """Sends an object of unknown size; what was sent is removed if `parts` raises an error."""
+        """Sends an object of unknown size; sent parts are removed if `parts` raises an error."""
 
     @abc.abstractmethod
     def delete_object(self, path: str) -> None: ...

@@ -1,6 +1,6 @@
 """Client of S3, GCS, Azure and web servers through obstore: little CPU time per request.
 
-Each byte range is a request of its own, on the condition that the object has the version that was opened.
+Each byte range is a separate request, on the condition that the object has the version that was opened.
 """
 
 from __future__ import annotations

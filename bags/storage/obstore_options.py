@@ -106,7 +106,7 @@ def _s3_settings(config: dict[str, Any]) -> ObstoreSettings:
 def _aws_credentials(profile: str | None) -> tuple[Callable[[], Any] | None, str | None]:
     """Returns a provider of the credentials that AWS's own tools find, and the region that they use.
 
-    obstore alone looks at the environment and asks the machine's metadata service, which takes long where
+    obstore itself only reads the environment and asks the machine's metadata service, which takes long if
     there is none; it does not read profiles.
     """
     environment = os.environ

@@ -27,7 +27,7 @@ class StreamedUpload:
     """An object that is sent while it is written, by a thread. It is visible when it is complete.
 
     Args:
-        stream: Sends what it iterates over as one object.
+        stream: Function that sends an iterable of bytes as one object.
         check: Called before the object is completed; if it raises an error, the upload is aborted.
     """
 

@@ -31,7 +31,7 @@ SCHEMES = {
 def locate(text: str) -> tuple[str, str]:
     """Returns the scheme of a URL in lower case, and the URL in its usual form.
 
-    A local path has the scheme 'file' and stays as it is. In a URL, pathlib may have merged slashes.
+    A local path has the scheme 'file' and is unchanged. In a URL, pathlib may have merged slashes.
 
     Raises:
         ValueError: The URL names no bucket or host.

@@ -38,10 +38,10 @@ class ViewServer:
 
     It listens on loopback, answers GET and HEAD, and refuses requests for another host, so that no other
     site can have its name resolve to this machine and read the dataset. It serves the files that a dataset
-    is made of; local ones only if they are in its folder, also when links are followed.
+    is made of; local files must be in its folder after links are resolved.
 
     Args:
-        dataset: A path or URL, or where a dataset was found.
+        dataset: A path or URL, or the location of a dataset.
         port: The port to listen on; 0 for a free one.
         filesystem, storage_options: As in `bags.open`.
 
@@ -79,8 +79,8 @@ class ViewServer:
         self.port: int = self._server.server_address[1]
         name = os.path.basename(self.location.path.rstrip('/')) or 'data'
         self.folder = urllib.parse.quote(name, safe='')
-        """Of the dataset, below /data/: the page shows it as the name."""
-        # 50 ms is how long `close` waits at most.
+        """The folder of the dataset below /data/, which the page shows as its name."""
+        # `close` waits at most 50 ms.
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 
@@ -95,7 +95,7 @@ class ViewServer:
         self._thread.join()
 
     def close(self) -> None:
-        """Ends the server; open pages keep what they have loaded."""
+        """Ends the server. Open pages keep the data that they have loaded."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -107,7 +107,7 @@ class ViewServer:
         self.close()
 
     def find(self, path: str) -> tuple[File | bytes, str] | None:
-        """Returns the content and the type of what is at a path of a URL; None for nothing."""
+        """Returns the content and the type of the file at a URL path; None if there is none."""
         prefix = f'/data/{self.folder}/'
         if path.startswith(prefix):
             return self._find_data(urllib.parse.unquote(path.removeprefix(prefix)))
@@ -171,7 +171,7 @@ class _Server(ThreadingHTTPServer):
     view: ViewServer
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Stays silent: browsers drop connections of what they no longer want."""
+        """Ignores errors: browsers drop connections that they no longer need."""
 
 
 class _Handler(BaseHTTPRequestHandler):

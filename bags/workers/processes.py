@@ -330,7 +330,7 @@ def check_main() -> None:
     while frame is not None and (frame.f_code.co_name != '<module>' or frame.f_globals is not vars(main)):
         frame = frame.f_back
     if frame is None:
-        return  # The script has run to its end, or another program runs it as a part of its own.
+        return  # The script has finished, or another program runs it.
     path, line = frame.f_code.co_filename, frame.f_lineno
     try:
         with open(path, 'rb') as file:
