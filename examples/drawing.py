@@ -10,7 +10,7 @@ import bags
 
 Draw = ImageDraw.ImageDraw
 
-WIDTH, TALL, TEXT = 300, 210, 100  # of a card: the picture, and the text below it
+WIDTH, TALL, TEXT = 300, 210, 100  # of a card: the image, and the text below it
 GAP, MARGIN, HEAD = 24, 48, 136
 FULL = 4 * WIDTH + 3 * GAP
 PAPER, CARD, EDGE, INK, FAINT, ACCENT = '#f3f0e9', '#ffffff', '#ddd7ca', '#26231f', '#8c8579', '#c2542d'
@@ -53,8 +53,8 @@ def contact_sheet(dataset: bags.Dataset) -> Image.Image:
     for place, (caption, image, colours, audio, credits) in enumerate(zip(*batch.values(), strict=True)):
         left, top = corner(place)
         card(draw, left, top, WIDTH, caption, credits)
-        picture = ImageOps.fit(Image.fromarray(image), (WIDTH, TALL), centering=(0.5, 0.3))
-        sheet.paste(picture.convert('RGB'), (left, top))
+        fitted = ImageOps.fit(Image.fromarray(image), (WIDTH, TALL), centering=(0.5, 0.3))
+        sheet.paste(fitted.convert('RGB'), (left, top))
         bars(draw, colours, left + WIDTH - 110, top + TALL + TEXT - 14)
         if audio:
             draw.rectangle((left, top + TALL - 64, left + WIDTH - 1, top + TALL - 1), '#191714')
@@ -77,7 +77,7 @@ def corner(place: int) -> tuple[int, int]:
 
 
 def card(draw: Draw, left: int, top: int, width: int, caption: str, credits: dict[str, str]) -> None:
-    """Draws a card without its picture."""
+    """Draws a card without its image."""
     draw.rectangle((left - 1, top - 1, left + width, top + TALL + TEXT), CARD, EDGE)
     lines = textwrap.wrap(caption, 38, max_lines=2, placeholder=' …')
     draw.text((left + 14, top + TALL + 12), '\n'.join(lines), INK, font(15), spacing=5)
@@ -109,8 +109,8 @@ def strip(sheet: Image.Image, frames: np.ndarray, left: int, top: int) -> None:
             draw.rounded_rectangle((x, y, x + 11, y + 11), 3, PAPER)
     width = (FULL - 8) // 7 - 8
     for index, frame in enumerate(frames[np.linspace(0, len(frames) - 1, 7, dtype=int)]):
-        picture = ImageOps.fit(Image.fromarray(frame), (width, TALL - 60), centering=(0.3, 0.5))
-        sheet.paste(picture, (left + 10 + index * (width + 8), top + 30))
+        fitted = ImageOps.fit(Image.fromarray(frame), (width, TALL - 60), centering=(0.3, 0.5))
+        sheet.paste(fitted, (left + 10 + index * (width + 8), top + 30))
 
 
 def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:

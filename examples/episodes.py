@@ -36,13 +36,13 @@ def episodes(count: int) -> Iterator[dict[str, Any]]:
         yield {
             'task': TASKS[index % 3],
             'success': True,
-            'camera': map(picture, joints),  # An iterator is consumed one step at a time.
+            'camera': map(render, joints),  # An iterator is consumed one step at a time.
             'joints': joints,
             'reward': -np.linalg.norm(joints - goal, axis=1),
         }
 
 
-def picture(position: np.ndarray) -> np.ndarray:
+def render(position: np.ndarray) -> np.ndarray:
     """Draws the dot: uint8, shape (64, 64, 3)."""
     y, x = np.ogrid[:64, :64]
     near = np.exp(-((x - 63 * position[0]) ** 2 + (y - 63 * position[1]) ** 2) / 18)

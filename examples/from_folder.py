@@ -1,6 +1,6 @@
 """Converts a folder of images with captions, NAME.jpg and NAME.txt, into a dataset.
 
-Run it with `python examples/from_folder.py [PICTURES] [FOLDER]`.
+Run it with `python examples/from_folder.py [IMAGES] [FOLDER]`.
 """
 
 import shutil
@@ -12,10 +12,10 @@ import bags
 SPEC = {'name': 'utf8', 'image': 'jpeg', 'caption': 'utf8?'}
 
 
-def main(pictures: Path, folder: Path) -> None:
+def main(images: Path, folder: Path) -> None:
     """Writes the dataset, then compares it with the files."""
     shutil.rmtree(folder, ignore_errors=True)
-    paths = sorted(pictures.glob('*.jpg'))
+    paths = sorted(images.glob('*.jpg'))
     with bags.ShardedDatasetWriter(folder, SPEC, shard_size=1 << 30) as writer:
         for path in paths:
             text = path.with_suffix('.txt')

@@ -15,7 +15,7 @@ from bags.dataset.spec import Spec
 from bags.errors import BagsError
 from bags.formats.ffmpeg import open_container
 from bags.formats.scalars import check_value_size
-from bags.formats.signatures import DEMUXERS, PICTURES, identify_file
+from bags.formats.signatures import DEMUXERS, IMAGES, identify_file
 from bags.indexing import Int64s
 
 __all__ = ['as_html', 'as_text', 'heading', 'thumbnails']
@@ -125,7 +125,7 @@ def _image(file: BinaryIO) -> str:
     from PIL import Image
 
     # Other plugins of Pillow are excluded: the one for PostScript starts a program.
-    with Image.open(file, formats=[name.upper() for name in PICTURES]) as image:
+    with Image.open(file, formats=[name.upper() for name in IMAGES]) as image:
         check_value_size(image.width * image.height, MAX_PIXELS, 'an image')
         image.draft('RGB', (SIDE, SIDE))  # Reads a JPEG at a reduced size.
         return _as_html(image)

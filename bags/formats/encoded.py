@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, TypeVar
 
 from bags.formats.scalars import MAX_VALUE_SIZE, Buffer
-from bags.formats.signatures import PICTURES, check_end, check_whole, identify, identify_file
+from bags.formats.signatures import IMAGES, check_end, check_whole, identify, identify_file
 from bags.storage.range_file import PositionedFile
 
 __all__ = [
@@ -89,7 +89,7 @@ def check_format(found: str, names: tuple[str, ...]) -> None:
     """Raises ValueError if a format is not one of the allowed ones."""
     if found not in names:
         expected = ' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))
-        hint = ", which a field of type 'image' can hold" * (found in PICTURES and names[0] in PICTURES)
+        hint = ", which a field of type 'image' can hold" * (found in IMAGES and names[0] in IMAGES)
         raise ValueError(f'expected {expected}, got {found}{hint}')
 
 

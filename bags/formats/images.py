@@ -1,4 +1,4 @@
-"""JPEG, PNG, WebP and AVIF, to and from arrays of pixels, and pictures of any format.
+"""JPEG, PNG, WebP and AVIF, to and from arrays of pixels, and images of any format.
 
 | type | encodes | quality | decodes to |
 | --- | --- | --- | --- |
@@ -46,7 +46,7 @@ from bags.formats.scalars import (
     parse_int,
     split_options,
 )
-from bags.formats.signatures import PICTURES, identify
+from bags.formats.signatures import IMAGES, identify
 from bags.validation import at_least
 
 __all__ = [
@@ -91,7 +91,7 @@ def reduced(min_side: int) -> dict[str, Callable[..., Pixels]]:
     """Returns decoders of `jpeg` and `image` that decode JPEGs at a reduced size, which takes less time.
 
     JPEGs are scaled by 1/8, 1/4, … (n/8) while they are decoded, such that both sides have at least
-    `min_side` pixels. Smaller JPEGs, and pictures of other formats, keep their size.
+    `min_side` pixels. Smaller JPEGs, and images of other formats, keep their size.
 
         dataset = bags.open(path, bags.decoders | bags.reduced(256))
 
@@ -193,16 +193,16 @@ def encode_image(value: Any, *args: str) -> Encoded:
         ValueError: The file is cut off, as far as can be told without decoding.
     """
     image_mode(*args)
-    return already_encoded(value, *PICTURES) or encode_png(value)
+    return already_encoded(value, *IMAGES) or encode_png(value)
 
 
-@decodes(*PICTURES)
+@decodes(*IMAGES)
 def decode_image(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixels:
     """Decodes an image of any of the formats; the first one of a GIF or TIFF with several.
 
     Args:
         data: A file of JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF.
-        *args: The mode: `gray`, `rgb` or `rgba`. Other pictures are converted to it: alpha is dropped, or
+        *args: The mode: `gray`, `rgb` or `rgba`. Other images are converted to it: alpha is dropped, or
             opaque where there is none; gray is Rec. 601 luma; of 16 bits a channel the upper 8 are kept.
         max_size: Maximum bytes of the pixels.
     """

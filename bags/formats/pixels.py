@@ -1,4 +1,4 @@
-"""The pixels of decoded pictures as arrays: their size, colors, depth and orientation.
+"""The pixels of decoded images as arrays: their size, colors, depth and orientation.
 
 Images are rotated by their EXIF tag, and videos by their display matrix.
 """

@@ -20,7 +20,7 @@ __all__ = [
     'EXTENSIONS',
     'FORMATS',
     'HEAD_BYTES',
-    'PICTURES',
+    'IMAGES',
     'SIGNATURES',
     'Sliceable',
     'box_header',
@@ -96,7 +96,7 @@ FORMATS = {
 }  # fmt: skip
 """The format of the records of each type that has one."""
 
-PICTURES = ('JPEG', 'PNG', 'WebP', 'AVIF', 'GIF', 'BMP', 'TIFF')
+IMAGES = ('JPEG', 'PNG', 'WebP', 'AVIF', 'GIF', 'BMP', 'TIFF')
 """The formats of the type `image`."""
 
 DEMUXERS = {
@@ -176,7 +176,7 @@ def check_whole(data: Buffer, name: str) -> None:
 
 
 def check_end(data: Sliceable, name: str) -> None:
-    """Raises ValueError if a picture, MP4 or QuickTime file is cut off, by the headers of its parts."""
+    """Raises ValueError if an image, MP4 or QuickTime file is cut off, by the headers of its parts."""
     _check(data, name, _END_CHECKS.get(name))
 
 

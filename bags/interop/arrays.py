@@ -25,7 +25,7 @@ from bags.formats.scalars import MAX_VALUE_SIZE, check_value_size
 from bags.formats.signatures import HEAD_BYTES, identify
 from bags.interop.source import Collecting, Source, name_fields, type_of_numbers
 
-__all__ = ['ArraySource', 'Episode', 'natural_order', 'picture_type', 'split_episodes', 'type_of_arrays']
+__all__ = ['ArraySource', 'Episode', 'image_type', 'natural_order', 'split_episodes', 'type_of_arrays']
 
 BLOCK_BYTES = 1 << 24
 """Bytes of an array that are read at a time, if its rows are items."""
@@ -152,9 +152,9 @@ def _kind_of_items(array: Any) -> str:
     if isinstance(item, str):
         return 'utf8'
     if isinstance(item, bytes):
-        return picture_type(item) or 'utf8'
+        return image_type(item) or 'utf8'
     if isinstance(item, np.ndarray) and item.dtype == np.uint8:
-        return picture_type(item.tobytes()) or ('bytes' if first.dtype == object else 'uint8')
+        return image_type(item.tobytes()) or ('bytes' if first.dtype == object else 'uint8')
     return ''
 
 
@@ -189,7 +189,7 @@ def _item(value: Any, word: str) -> Any:
     return bytes(value) if word == 'bytes' else bytes(value).rstrip(b'\0')
 
 
-def picture_type(data: bytes) -> str | None:
+def image_type(data: bytes) -> str | None:
     """Returns the type of an image that may be padded with zeros, with which neither format ends."""
     return {'JPEG': 'jpeg', 'PNG': 'png'}.get(identify(data[:HEAD_BYTES]))
 

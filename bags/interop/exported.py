@@ -14,9 +14,9 @@ from bags.dataset.metadata import Metadata
 from bags.dataset.spec import FieldType, Spec, parse_spec
 from bags.errors import SourceError, SpecError
 from bags.interop.extensions import (
+    IMAGE_TYPES,
     KEY,
     LABELS,
-    PICTURE_TYPES,
     WRITTEN_EXTENSIONS,
     extension_of,
     field_of,
@@ -67,7 +67,7 @@ def names_of(field: str, kind: FieldType) -> FileNames:
     is_array = kind.sequence and is_one_array(kind)
     name = extension_of(field, 'array' if is_array else kind.word)
     # The format of these types depends on the content, unless the field is named after a format.
-    named = (kind.word, *PICTURE_TYPES) if kind.word == 'image' else (kind.word,)
+    named = (kind.word, *IMAGE_TYPES) if kind.word == 'image' else (kind.word,)
     is_media = kind.word in ('image', 'video', 'audio') and type_of(name) not in named
     if not kind.sequence or is_array:
         return FileNames(name, is_media=is_media)

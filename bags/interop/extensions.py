@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from bags.formats.signatures import EXTENSIONS, FORMATS
 
 __all__ = [
+    'IMAGE_TYPES',
     'KEY',
     'LABELS',
-    'PICTURE_TYPES',
     'WRITTEN_EXTENSIONS',
     'escape_key',
     'extension_of',
@@ -47,7 +47,7 @@ _BY_TYPE = {
 }
 LABELS = ('cls', 'cls2', 'class', 'count', 'index', 'inx', 'id')
 """The extensions of files with an integer, as in WebDataset."""
-PICTURE_TYPES = ('jpeg', 'png', 'webp', 'avif', 'image')
+IMAGE_TYPES = ('jpeg', 'png', 'webp', 'avif', 'image')
 _TYPES = {extension: kind for kind, names in _BY_TYPE.items() for extension in names.split()}
 _EXTENSIONS = {word: EXTENSIONS[format] for word, format in FORMATS.items()} | {
     'opus': 'ogg', 'json': 'json', 'msgpack': 'msgpack', 'tree': 'msgpack', 'utf8': 'txt', 'array': 'npy',
@@ -82,10 +82,10 @@ def one_image_field(datapoints: Iterable[Collection[str]]) -> Callable[[str], st
     """Returns a function that renames the fields of all image formats to `image`, if no datapoint has two."""
     found: set[str] = set()
     for fields in datapoints:
-        pictures = {field for field in fields if _TYPES.get(field) in PICTURE_TYPES}
-        if len(pictures) > 1 or 'image' in fields:
+        images = {field for field in fields if _TYPES.get(field) in IMAGE_TYPES}
+        if len(images) > 1 or 'image' in fields:
             return str
-        found |= pictures
+        found |= images
     return lambda field: 'image' if field in found and len(found) > 1 else field
 
 

@@ -17,7 +17,7 @@ from bags.dataset.spec import parse_type
 from bags.errors import SourceError
 from bags.formats.audio import find_samples
 from bags.formats.encoded import BufferFile, check_format
-from bags.formats.signatures import FORMATS, PICTURES, check_end, check_whole, identify
+from bags.formats.signatures import FORMATS, IMAGES, check_end, check_whole, identify
 from bags.formats.trees import decode_msgpack
 from bags.interop.exported import Exported, is_one_array
 from bags.interop.extensions import KEY, WRITTEN_EXTENSIONS, one_image_field, type_of
@@ -168,7 +168,7 @@ def check_columns(name: str, kinds: Iterable[Kind]) -> None:
 MEDIA_FORMATS = {word: (name,) for word, name in FORMATS.items()} | {
     'video': VIDEO_FORMATS,
     'audio': AUDIO_FORMATS,
-    'image': PICTURES,
+    'image': IMAGES,
 }
 """The file formats of the records of a type, by its word."""
 _NUMBERS: dict[str, Callable[[str], Any]] = {

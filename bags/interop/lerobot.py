@@ -20,7 +20,7 @@ from bags.dataset.selection import VIDEO_WORDS
 from bags.errors import SourceError
 from bags.formats.pixels import frame_kind
 from bags.formats.signatures import identify
-from bags.interop.extensions import PICTURE_TYPES
+from bags.interop.extensions import IMAGE_TYPES
 from bags.interop.target import Target
 from bags.maintenance.statistics import statistics
 from bags.media.remux import copy_obstacle, remux
@@ -68,7 +68,7 @@ def _feature(name: str, dataset: Dataset) -> dict[str, Any]:
     if not kind.optional:
         if kind.word in VIDEO_WORDS and not kind.sequence:
             return feature | {'dtype': 'video', 'shape': [], 'names': PIXELS}
-        if kind.sequence and kind.word in (*PICTURE_TYPES, 'jpg'):
+        if kind.sequence and kind.word in (*IMAGE_TYPES, 'jpg'):
             return feature | {'dtype': 'image', 'shape': [], 'names': PIXELS}
         if kind.word == 'utf8' and (kind.sequence or name in TASKS):
             return feature | {'dtype': 'string', 'shape': [1]}

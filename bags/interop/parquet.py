@@ -12,7 +12,7 @@ from bags.dataset.base import Dataset
 from bags.dataset.metadata import Metadata
 from bags.dataset.selection import VIDEO_WORDS
 from bags.dataset.spec import FieldType, Spec
-from bags.interop.extensions import PICTURE_TYPES
+from bags.interop.extensions import IMAGE_TYPES
 from bags.interop.target import Target
 from bags.progress import Advance
 
@@ -179,8 +179,8 @@ def _feature_of(kind: FieldType, type: pa.DataType, classes: Any) -> tuple[dict[
     """Returns the feature of a value, or of an item, and the Arrow type to store it as."""
     pa = import_pyarrow()
     if kind.word in MEDIA:
-        is_picture = kind.word in (*PICTURE_TYPES, 'jpg')
-        name = 'Image' if is_picture else 'Video' if kind.word in VIDEO_WORDS else 'Audio'
+        is_image = kind.word in (*IMAGE_TYPES, 'jpg')
+        name = 'Image' if is_image else 'Video' if kind.word in VIDEO_WORDS else 'Audio'
         return {'_type': name}, pa.struct({'bytes': pa.binary(), 'path': pa.string()})
     if isinstance(classes, list) and pa.types.is_integer(type):
         return {'names': list(map(str, classes)), '_type': 'ClassLabel'}, pa.int64()

@@ -53,7 +53,7 @@ def _changed(values: Any, name: str, shape: tuple[int, ...], scaled: Callable[[A
     if isinstance(values, list | tuple):
         return [_changed(value, name, shape, scaled) for value in values]
     array = np.asarray(values)
-    # Grey pictures have one channel in their statistics, and none in their shape.
+    # Grey images have one channel in their statistics, and none in their shape.
     if shape != (1,) and array.shape[array.ndim - len(shape) :] != shape:
         raise ValueError(f'normalize: field {name!r}: expected values of shape {shape}, got {array.shape}')
     return scaled(array).astype(np.float64 if array.dtype == np.float64 else np.float32)

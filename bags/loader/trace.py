@@ -36,7 +36,7 @@ def trace(state: Any, step: int, epoch: int | None = None) -> list[Int64s]:
     Args:
         state: The result of `Loader.state_dict()`.
         step: From 0, counted from the beginning of the epoch.
-        epoch: From 0; that of the state unless given.
+        epoch: From 0; by default the epoch of the state.
 
     Raises:
         IndexError: The epoch has fewer steps.

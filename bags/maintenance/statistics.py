@@ -172,7 +172,7 @@ def _compute(
             fixed = _dtype_of(dataset._types[name])
             merged = _accumulate(*job, workers, advance)
             if len(merged) > 1:
-                text = f'expected pictures of as many channels, got {sorted(merged)}'
+                text = f'expected one number of channels in all images, got {sorted(merged)}'
                 raise ValueError(f'statistics: field {name!r}: {text}')
             accumulator = next(iter(merged.values()), Accumulator(job[2]))
             shape = accumulator.pivot.shape if fixed is None else fixed[1]
@@ -225,7 +225,7 @@ def _values(dataset: Dataset, name: str, fixed: Fixed, start: int, stop: int) ->
 
 
 def _pixels(dataset: Dataset, name: str, start: int, stop: int) -> list[Array]:
-    """Returns the pixels of the pictures of some datapoints, each as an array (pixels, channels)."""
+    """Returns the pixels of the images or frames of some datapoints, each as an array (pixels, channels)."""
 
     def read(asked: Any) -> Any:
         return dataset._read(np.arange(start, stop), {name: asked}, read_values)[name]
@@ -237,8 +237,8 @@ def _pixels(dataset: Dataset, name: str, start: int, stop: int) -> list[Array]:
         values = read(FrameSelection(np.unique(frames))) if frames else []
     else:
         values = read(True) if dataset._types[name].sequence else [read(True)]
-    pictures = [each for value in values if value is not None for each in value if each is not None]
-    return [each.reshape(-1, each.shape[2] if each.ndim == 3 else 1) for each in pictures]
+    images = [each for value in values if value is not None for each in value if each is not None]
+    return [each.reshape(-1, each.shape[2] if each.ndim == 3 else 1) for each in images]
 
 
 def _result(accumulator: Accumulator, shape: tuple[int, ...], sampled: int | None) -> FieldStatistics:

@@ -32,7 +32,7 @@ from bags.storage import Store
 
 __all__ = ['TEMPORARY', 'folder_checks', 'lone_bag_checks', 'missing_shards']
 
-TEMPORARY = 'was left by a writer that was killed, or is of one at work; `bags recover` removes it'
+TEMPORARY = 'was left by a writer that was killed, or belongs to a running one; `bags recover` removes it'
 REFS_ROWS = 1 << 18
 """Rows of refs that are checked at a time."""
 
@@ -49,7 +49,7 @@ def lone_bag_checks(
         yield Damage(path, None, None, exc.detail)
         return
     if bag.limits.path != bag.file.path:
-        reason = 'it is being written, or was not closed, or was written so'
+        reason = 'it is being written, was not closed, or was written with separate limits'
         yield Note(path, None, f'its limits are in {bag.limits.path}: {reason}')
     yield from bag_checks(bag, Expected(), decode)
 

@@ -79,7 +79,7 @@ class Packets:
                 # Allocated by size, which adds padding: decoders read a little beyond the end of a packet.
                 packet = Packet(size)
                 packet.update(part)
-                packet.is_keyframe = bool(self.table.keys[number])  # Otherwise PNG adds the previous picture.
+                packet.is_keyframe = bool(self.table.keys[number])  # Otherwise PNG adds the previous image.
                 yield packet
 
     def ranges(self, start: int, stop: int) -> Iterator[tuple[range, int, int]]:

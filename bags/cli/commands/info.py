@@ -119,7 +119,9 @@ def _range(found: Any, as_text: Callable[[float], str]) -> str:
 def statistics(
     path: Path,
     fields: Fields = None,
-    samples: Annotated[int, typer.Option(min=1, help='Datapoints of which pictures are decoded.')] = 512,
+    samples: Annotated[
+        int, typer.Option(min=1, help='Datapoints whose images and videos are decoded.')
+    ] = 512,
     json: Json = False,
 ) -> None:
     """Prints mean, deviation, quantiles and a histogram of each numeric field, and keeps them for later.
@@ -160,4 +162,4 @@ def statistics(
     print_rich(table(headings, rows))
     for name, each in found.items():
         if each.sampled is not None:
-            say(f'{name}: of the pictures of {each.sampled:,} datapoints')
+            say(f'{name}: sampled from {each.sampled:,} datapoints')

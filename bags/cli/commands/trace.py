@@ -18,7 +18,7 @@ def trace(
     state: Annotated[str, argument('STATE', 'A JSON file of `Loader.state_dict()`.')],
     step: Annotated[int, typer.Option(min=0, help='From 0, counted from the beginning of the epoch.')],
     epoch: Annotated[
-        int | None, typer.Option(min=0, show_default=False, help='From 0; that of the state by default.')
+        int | None, typer.Option(min=0, show_default=False, help='From 0; by default the epoch of the state.')
     ] = None,
     json: Json = False,
 ) -> None:

@@ -43,7 +43,7 @@ def open_source(paths: list[str], storage_options: Mapping[str, Any] | None = No
         named = _files_of(state, storage_options)
         missing = [path for path in named if path not in tables]
         if missing:
-            raise SourceError(state, f'expected files beside it, got {missing[0]!r}, which is not there')
+            raise SourceError(state, f'expected files beside it, got {missing[0]!r}, which does not exist')
         tables = [path for path in tables if posixpath.dirname(path) != folder or path in named]
     if not tables:
         raise SourceError(', '.join(paths), 'expected *.parquet, *.arrow or *.feather files, got none')

@@ -71,7 +71,7 @@ class LeRobotSource(Source):
         self._is_v3 = version.startswith('v3')
         self._episodes = self._read_episodes()
         super().__init__('lerobot', {}, len(self._episodes))
-        with reading(f'{self._root}/{INFO}', 'facts of LeRobot'):
+        with reading(f'{self._root}/{INFO}', 'metadata of LeRobot'):
             types = {name: kind for name in info['features'] if (kind := self._type(name))}
             types = {'tasks': 'utf8[]', **types, 'episode_index': 'int(8)'}
             self._fields = name_fields(types, self.notes)
@@ -100,7 +100,7 @@ class LeRobotSource(Source):
 
     def _expect(self, path: str) -> None:
         if not self._fs.exists(path):
-            raise SourceError(path, 'is not there, as the facts of episodes say')
+            raise SourceError(path, 'no such file, but the metadata of episodes names it')
 
     def _table(self, path: str, wanted: Callable[[str], bool] = bool) -> pa.Table:
         """Returns the columns of a file for whose names `wanted` is true."""

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.errors import SourceError
-from bags.interop.arrays import natural_order, picture_type
+from bags.interop.arrays import image_type, natural_order
 from bags.interop.source import Collecting, Source, list_paths, name_fields, reading
 
 __all__ = ['McapSource', 'open_source']
@@ -153,7 +153,7 @@ def _leaves_of_topic(reader: Any, topic: str, kind: str) -> list[Leaf]:
         for _, _, message in itertools.islice(_messages(reader, {topic}), 1):
             for number, leaf in enumerate(leaves):
                 if leaf.kind == 'bytes':
-                    leaves[number] = leaf._replace(kind=picture_type(_get(message, leaf)) or 'bytes')
+                    leaves[number] = leaf._replace(kind=image_type(_get(message, leaf)) or 'bytes')
     return leaves
 
 
