@@ -288,11 +288,11 @@ def open_key_index(dataset: Any, field: str, folder: Folder) -> KeyIndex:
     try:
         index = KeyIndex(folder.store.open(path, hints))
     except FileNotFoundError:
-        detail = f'no index of field {field!r}: create it with bags.create_index'
+        detail = f'no index of field {field!r}: bags.create_index makes it'
         raise FileNotFoundError(errno.ENOENT, detail, path) from None
     if (index.length, index.fingerprint) != (len(dataset), fingerprint(dataset, [field]).encode()):
         dataset.batch(sample(len(dataset)), field)  # Raises the real error if the dataset is damaged.
-        detail = f'is stale: it was made from other data (of {index.length} datapoints, here {len(dataset)})'
+        detail = f'is stale: it was made of other data (of {index.length} datapoints, here {len(dataset)})'
         again = 'run bags.create_index again, and open the dataset again'
         raise CorruptError(path, None, f'{detail}: {again}')
     return index

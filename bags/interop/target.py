@@ -25,7 +25,7 @@ class Target:
         self.path = os.fspath(path)
         self._fs, self._root = fsspec.core.url_to_fs(self.path, **(storage_options or {}))
         if self._fs.exists(self._root) and self._fs.ls(self._root):
-            raise FileExistsError(errno.EEXIST, 'already exists', self.path)
+            raise FileExistsError(errno.EEXIST, 'something is there already', self.path)
         self._fs.makedirs(self._root, exist_ok=True)
         self._folders = {''}
         self.files: set[str] = set()

@@ -199,7 +199,7 @@ def test_cat(work, run):
     [
         (['copy', 'texts.bagz', 'x'], 'expected a dataset, which is a folder, got a bag alone'),
         (['export', 'photos', 'x'], 'no dataset here: expected spec.json, or shard folders 000000'),
-        (['export', 'episodes', 'photos'], 'already exists; choose another place'),
+        (['export', 'episodes', 'photos'], 'something is there already; choose another place'),
         (['import', 'nowhere', 'x'], 'no files to import'),
         (['info', 'nowhere'], 'nowhere: no such dataset or bag'),
         (['info', '.'], 'such as texts.bagz'),
