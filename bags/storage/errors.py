@@ -93,7 +93,7 @@ def error_for_status(path: str, status: int, reason: str) -> Exception:
         return TransientError(f'status {status}{because}')
     region = REGION.search(reason)
     if 300 <= status < 400 and _is_web(path):
-        return OSError(errno.EIO, f'redirected in a loop, or without an address{because}', path)
+        return OSError(errno.EIO, f'redirected in a loop, or without a Location header{because}', path)
     if status in (301, 302, 307) or region is not None:
         # Only some responses name the region.
         where = f'region {next(filter(None, region.groups()))}' if region is not None else 'another region'
@@ -150,7 +150,7 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
         return no_ranges_error(path)
     if FSSPEC_CAN.search(text):
         reason = ' '.join(text.split())[:300]
-        return UnsupportedError(path, f"{reason} (storage option client='fsspec' does not need it)")
+        return UnsupportedError(path, f"{reason} (storage option client='fsspec' accepts such responses)")
     if isinstance(exc, known.NotSupportedError) or NO_HEADER.search(text):
         return UnsupportedError(path, ' '.join(text.split())[:300])
     if isinstance(exc, PermissionError | FileExistsError | TypeError | AttributeError):
