@@ -87,7 +87,8 @@ def _read_column(dataset: Any, indices: Int64s, name: str, items: Any, media: Me
     column = dataset._read(indices, {name: items}, read)[name]
     try:
         return _as_arrow(column, kind, media)
-    except (ValueError, TypeError, OverflowError, NotImplementedError) as exc:  # pyarrow's derive from these.
+    # The exceptions of pyarrow are subclasses of these.
+    except (ValueError, TypeError, OverflowError, NotImplementedError) as exc:
         detail = f'{type(exc).__name__}: {exc}'
         raise ValueError(
             f'{dataset!r}, field {name!r} of type {kind.text}, datapoints {indices[0]} to {indices[-1]}: '

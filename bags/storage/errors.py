@@ -150,7 +150,9 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
         return no_ranges_error(path)
     if FSSPEC_CAN.search(text):
         reason = ' '.join(text.split())[:300]
-        return UnsupportedError(path, f"{reason} (storage option client='fsspec' accepts such responses)")
+        return UnsupportedError(
+            path, f"{reason}; set the storage option client='fsspec' to read such responses"
+        )
     if isinstance(exc, known.NotSupportedError) or NO_HEADER.search(text):
         return UnsupportedError(path, ' '.join(text.split())[:300])
     if isinstance(exc, PermissionError | FileExistsError | TypeError | AttributeError):
