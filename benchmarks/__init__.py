@@ -1,1 +1,1 @@
-"""How fast bags is beside its peers: `python -m benchmarks`."""
+"""Measures bags beside its peers: `python -m benchmarks`."""

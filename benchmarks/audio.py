@@ -22,7 +22,7 @@ PLACES = (1, 10, 30)
 
 
 def long_recording(path):
-    """Encodes a tone and noise, which come and go."""
+    """Encodes a tone and noise, both of varying loudness."""
     time = np.arange(10 * RATE) / RATE
     noise = np.random.default_rng(0).standard_normal(len(time))
     left = 0.5 * np.sin(2 * np.pi * 440 * time)
@@ -47,7 +47,7 @@ class Bags:
 
 
 class Loop:
-    """A seek with PyAV, and decoding up to the end."""
+    """Seeks with PyAV, and decodes up to the end of the slice."""
 
     def __init__(self, path):
         self.container = av.open(path)
@@ -79,7 +79,7 @@ DECODERS = {'bags': Bags, 'av, seek and decode': Loop, 'torchcodec': Torchcodec}
 
 
 def main(output, *, quick):
-    """Prints a table for each place, of open decoders and of new ones."""
+    """Prints a table for each place, for open decoders and for new ones."""
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / 'recording.m4a')
         long_recording(path)

@@ -83,7 +83,7 @@ def compare(
 
 
 class Configuration:
-    """One configuration; every run opens the file with a cold page cache, and reads other records."""
+    """Measures one configuration; every run opens a file with a cold page cache, and reads other records."""
 
     def __init__(self, module: Any, path: Path, options: dict[str, str], *, whole: bool, seed: int) -> None:
         self.module = module
@@ -132,7 +132,7 @@ def drop(path: Path, *, whole: bool) -> None:
 
 
 def resident(path: Path) -> float:
-    """The fraction of a file's pages that is in the page cache."""
+    """Returns the fraction of a file's pages that is in the page cache."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
     with open(path, 'rb') as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:

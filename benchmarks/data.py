@@ -1,4 +1,4 @@
-"""The data to measure with: reproducible records and datapoints, in files that are kept between runs."""
+"""Reproducible records and datapoints to measure with, in files that are kept between runs."""
 
 import functools
 import os
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 def directory() -> Path:
-    """The folder of files that are kept between runs: $BAGS_BENCH_DIR, else a folder for temporary files."""
+    """Returns the folder of files that are kept between runs: $BAGS_BENCH_DIR, or a temporary folder."""
     path = Path(os.environ.get('BAGS_BENCH_DIR') or Path(tempfile.gettempdir()) / 'bags-bench')
     path.mkdir(parents=True, exist_ok=True)
     return path
@@ -35,7 +35,7 @@ def cached(name: str, build: Callable[[Path], object]) -> Path:
 
 
 def scratch(name: str) -> Path:
-    """A path to write to, with nothing there."""
+    """Returns a path to write to, after removing what is there."""
     path = directory() / f'scratch-{name}'
     remove(path)
     return path
@@ -51,7 +51,7 @@ def warm(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Removes a file, a folder or nothing."""
+    """Removes a file or a folder, if it exists."""
     if path.is_dir():
         shutil.rmtree(path)
     else:
@@ -60,7 +60,7 @@ def remove(path: Path) -> None:
 
 @functools.cache
 def pool(content: str) -> bytes:
-    """Bytes to cut records from: 'text' (words, which zstd halves) or 'random' (incompressible)."""
+    """Returns bytes to cut records from: 'text' (words, which zstd halves) or 'random' (incompressible)."""
     rng = np.random.default_rng(1)
     if content == 'random':
         return rng.bytes(POOL)
@@ -70,7 +70,7 @@ def pool(content: str) -> bytes:
 
 
 def records(count: int, size: int, *, variable: bool, content: str = 'text') -> Iterator[bytes]:
-    """Records of `size` bytes, or of half to one and a half times that, evenly spread."""
+    """Returns records of `size` bytes, or of half to one and a half times that, evenly distributed."""
     source = pool(content)
     rng = np.random.default_rng(2)
     sizes = rng.integers(size // 2, size + size // 2 + 1, count) if variable else np.full(count, size)
@@ -80,7 +80,7 @@ def records(count: int, size: int, *, variable: bool, content: str = 'text') -> 
 
 
 def rows(count: int, size: int = BLOB) -> Iterator[Row]:
-    """Datapoints of an int, a text of 20 to 200 characters, a float32[256] and `size` bytes."""
+    """Yields datapoints of an int, a text of 20 to 200 characters, a float32[256] and `size` bytes."""
     text, noise = pool('text').decode(), pool('random')
     # Separate generators, so that the first rows are the same for any count.
     starts = np.random.default_rng(3).integers(0, POOL - BLOB, count).tolist()
@@ -92,5 +92,5 @@ def rows(count: int, size: int = BLOB) -> Iterator[Row]:
 
 
 def order(count: int, length: int, seed: int = 4) -> np.ndarray:
-    """Random indices below `length`, int64, shape (count,), without repeats where there are enough."""
+    """Returns random indices below `length`, int64, shape (count,), without repeats if `count` allows it."""
     return np.random.default_rng(seed).choice(length, count, replace=count > length)

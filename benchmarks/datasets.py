@@ -61,7 +61,7 @@ def main(output: report.Report, *, quick: bool) -> None:
 
 
 def opened(peers: dict[str, Peer], paths: dict[str, Path], size: int = data.BLOB) -> dict[str, Reader]:
-    """Opens a reader for each peer, and checks that it reads right."""
+    """Opens a reader for each peer, and checks that it reads the right values."""
     readers: dict[str, Reader] = {}
     for name, peer in peers.items():
         try:
@@ -76,7 +76,7 @@ def opened(peers: dict[str, Peer], paths: dict[str, Path], size: int = data.BLOB
 
 
 def folder(name: str, peer: Peer, shard_length: int | None = None, size: int = data.BLOB) -> Path:
-    """The dataset of a peer, written once; `size` is that of its bytes field."""
+    """Returns the path of a peer's dataset, written once; `size` is that of its bytes field."""
     name = name.partition(',')[0].replace(' ', '-')
     shards = f'-{COUNT // shard_length}-shards' if shard_length else ''
     return data.cached(
@@ -85,7 +85,7 @@ def folder(name: str, peer: Peer, shard_length: int | None = None, size: int = d
 
 
 def check(reader: Reader, size: int = data.BLOB) -> None:
-    """Raises where a library reads wrong."""
+    """Raises if a library reads wrong values."""
     for index, expected in enumerate(data.rows(COUNT, size)):
         if index % 97 == 0:
             same(reader.row(index), expected)
@@ -107,7 +107,7 @@ def same(got: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 def one_by_one(reader: Reader, order: np.ndarray) -> Candidate:
-    """Random rows, each dropped before the next."""
+    """Reads random rows, each freed before the next."""
     indices = order.tolist()
 
     def run(_: Any) -> None:
@@ -120,7 +120,7 @@ def one_by_one(reader: Reader, order: np.ndarray) -> Candidate:
 def batched(
     reader: Reader, order: np.ndarray, fields: tuple[str, ...], peer: Peer, *, as_list: bool | None = None
 ) -> Candidate:
-    """Random batches: arrays of indices for those that take them, lists for the others."""
+    """Reads random batches; indices are arrays for libraries that take them, lists for the others."""
     as_list = peer.module not in ('bags', 'lance', 'bagz', 'sackli') if as_list is None else as_list
     count = 50 if peer.module == 'bags' else 5
     batches: list[Indices] = [order[k * BATCH : (k + 1) * BATCH] for k in range(count)]
@@ -135,7 +135,7 @@ def batched(
 
 
 def writes(peers: dict[str, Peer]) -> dict[str, Candidate]:
-    """Writing and closing a smaller dataset, without waiting for the disk."""
+    """Writes and closes a smaller dataset, without waiting for the disk."""
     rows = [*data.rows(WRITTEN)]
     return {
         name: Candidate(

@@ -27,7 +27,7 @@ import bags
 from benchmarks.report import Report
 from benchmarks.timing import Candidate, time_interleaved
 
-SIDE = 176  # Of a picture: its JPEG has 30 KB.
+SIDE = 176  # Of an image, so that its JPEG has 30 KB.
 COUNTS = (2_000, 8_000)
 
 
@@ -38,7 +38,7 @@ def samples(count: int) -> Iterator[dict[str, Any]]:
     pixels = rng.integers(0, 255, (SIDE, SIDE, 3)).astype(np.uint8)
     for index in range(count):
         file = io.BytesIO()
-        # Parquet stores equal values once.
+        # Distinct images: Parquet stores equal values once.
         Image.fromarray(np.roll(pixels, index)).save(file, 'JPEG', quality=90)
         jpeg = file.getvalue()
         yield {'id': index, 'text': f'{index:0100}', 'vector': rng.random(256, np.float32), 'jpeg': jpeg}

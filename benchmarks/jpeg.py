@@ -1,9 +1,9 @@
-"""Decoders for JPEG, side by side: milliseconds a picture, and the largest difference to Pillow's pixels.
+"""Decoders for JPEG, side by side: milliseconds an image, and the largest difference to Pillow's pixels.
 
     python benchmarks/jpeg.py
 
-Every decoder gets a memoryview, as from a reader. "2 threads" is the time of two pictures at once, divided
-by two: the same as with one thread if the decoder holds the GIL, half of it with two idle cores. The pictures
+Every decoder gets a memoryview, as from a reader. "2 threads" is the time of two images at once, divided
+by two: the same as with one thread if the decoder holds the GIL, half of it with two idle cores. The images
 are photographs of the examples, some of them scaled up.
 """
 
@@ -99,7 +99,7 @@ CANDIDATES = {
 
 
 def seconds(decode, data, threads):
-    """Seconds a picture in the fastest of five rounds of about 0.2 s."""
+    """Returns the seconds an image in the fastest of five rounds of about 0.2 s."""
 
     def work(count):
         for _ in range(count):

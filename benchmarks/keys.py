@@ -54,7 +54,7 @@ def time_look_ups(path: Path, keys: npt.NDArray[np.int64], wanted: list[int]) ->
     seconds = time.perf_counter() - start
     size = next(path.rglob('id.index')).stat().st_size
     print(f'create_index: {seconds:.1f} s, {size / 1e6:.0f} MB')
-    # Opening both at the first look-up, less opening the dataset and reading a datapoint.
+    # The first look-up opens both; opening the dataset and reading a datapoint is subtracted.
     find = median_seconds(lambda: bags.open(path).find('id', 7))
     row = median_seconds(lambda: bags.open(path)[7])
     print(f'the first look-up opens the index: {(find - row) * 1e3:.2f} ms')
@@ -70,7 +70,7 @@ def time_look_ups(path: Path, keys: npt.NDArray[np.int64], wanted: list[int]) ->
 def count_requests(folder: Path, keys: npt.NDArray[np.int64], wanted: list[int]) -> None:
     """Counts the requests of look-ups over HTTP, which are those of look-ups from S3."""
     log = folder / 'access.log'
-    folder.chmod(0o755)  # nginx reads it as another user.
+    folder.chmod(0o755)  # nginx runs as another user.
     with nginx(folder / 'root', str(log)) as url:
         dataset = bags.open(f'{url}/{BUCKET}/x')
         requests = []
@@ -79,12 +79,12 @@ def count_requests(folder: Path, keys: npt.NDArray[np.int64], wanted: list[int])
             assert keys[dataset.find('id', key)] == key
         first, *later = np.diff(requests).tolist()
         print(f'over HTTP, the first look-up: {first} requests')
-        # The first in each shard opens the shard.
+        # The first look-up in each shard opens the shard.
         print(f'later ones: {statistics.median(later)}, at most {max(later[len(later) // 2 :])} at the end')
 
 
 def requests_in(log: Path) -> int:
-    """Returns the requests so far; nginx logs one after its response."""
+    """Returns the number of requests so far; nginx logs each after its response."""
     time.sleep(0.02)
     return len(log.read_bytes().splitlines())
 

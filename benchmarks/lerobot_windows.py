@@ -23,7 +23,7 @@ DELTA_TIMESTAMPS = {
 
 
 def draw():
-    """Returns the frames of an episode: noise that moves, so that frames have a usual size."""
+    """Returns the frames of an episode: moving noise, so that encoded frames have a usual size."""
     noise = np.random.default_rng(0).integers(0, 60, (SIZE + FPS * SECONDS, SIZE, 3)).astype(np.uint8)
     noise += np.linspace(0, 190, len(noise), dtype=np.uint8)[:, None, None]
     return np.stack([noise[start : start + SIZE] for start in range(FPS * SECONDS)])

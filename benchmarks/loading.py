@@ -23,14 +23,14 @@ PHOTOGRAPHS = Path(__file__).parents[1] / 'examples/data'
 
 
 def main(output: report.Report, *, quick: bool, only: Iterable[str] = ()) -> None:
-    """Prints one table for pictures and one for arrays."""
+    """Prints one table for images and one for arrays."""
     images(output, quick=quick, only=only)
     arrays(output, quick=quick)
 
 
 @functools.cache
 def pictures() -> list[bytes]:
-    """Pieces of the photographs of the examples, each a JPEG of SIZE x SIZE, quality 90."""
+    """Crops of the photographs of the examples, each a JPEG of SIZE x SIZE, quality 90."""
     from PIL import Image
 
     photographs = [Image.open(path).convert('RGB') for path in sorted(PHOTOGRAPHS.glob('*.jpg'))]
@@ -40,7 +40,7 @@ def pictures() -> list[bytes]:
         left, top = (int(rng.integers(size - SIZE + 1)) for size in photograph.size)
         stream = io.BytesIO()
         photograph.crop((left, top, left + SIZE, top + SIZE)).save(stream, 'JPEG', quality=90)
-        found[stream.getvalue()] = None  # Two pieces of the night sky may be equal.
+        found[stream.getvalue()] = None  # Two crops of the night sky may be equal.
         if len(found) == PICTURES:
             break
     return list(found)
@@ -84,7 +84,7 @@ def decode_all(records: list[bytes]) -> None:
 
 
 def consume(batches: Iterable[Any]) -> None:
-    """Takes batches, and drops each before the next."""
+    """Reads batches, and frees each before the next."""
     count = 0
     for batch in batches:
         count += len(batch)
@@ -93,7 +93,7 @@ def consume(batches: Iterable[Any]) -> None:
 
 
 def check(batches: Iterable[Any], records: list[bytes]) -> None:
-    """Raises where a loader decodes wrong, repeats a picture, or does not shuffle."""
+    """Raises if a loader decodes wrong pixels, repeats an image, or does not shuffle."""
     expected = {decode(record).tobytes(): number for number, record in enumerate(records)}
     numbers = []
     for batch in batches:
@@ -142,7 +142,7 @@ def arrays(output: report.Report, *, quick: bool) -> None:
 
 
 def consume_rows(batches: Iterable[dict[str, np.ndarray]], expected: int) -> None:
-    """Takes batches, and drops each before the next."""
+    """Reads batches, and frees each before the next."""
     if sum(len(batch['row']) for batch in batches) != expected:
         raise AssertionError('rows are missing')
 

@@ -1,4 +1,4 @@
-"""Memory, descriptors and maps of an open dataset: `python -m benchmarks.memory PEER PATH` measures one."""
+"""Memory, descriptors and maps of an open dataset; `python -m benchmarks.memory PEER PATH` measures one."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def main(name: str, path: str) -> None:
 
 
 def status() -> tuple[float, float, int, int]:
-    """This process's own resident memory in MB, that of files it maps, its descriptors, and its maps."""
+    """Returns this process's own memory and that of mapped files in MB, its descriptors, and its maps."""
     lines = Path('/proc/self/status').read_text().splitlines()
     kilobytes = {
         name: int(value.split()[0])
@@ -44,7 +44,7 @@ def status() -> tuple[float, float, int, int]:
 
 
 def memory(output: Report, title: str, paths: dict[str, Path]) -> None:
-    """Prints and collects what each dataset costs, a process each."""
+    """Measures each dataset in a process of its own, and prints the results."""
     title = f'memory, {title}: after open, and after {ROWS:,} random rows'
     print(f'\n{title:<44}{"own MB":>14}{"mapped MB":>14}{"descriptors":>14}{"maps":>14}')
     collected: dict[str, dict[str, object]] = {}

@@ -1,4 +1,4 @@
-"""What is planned before training: bins of a million lengths, 10⁸ windows, statistics of 1 GB."""
+"""Work done before training: bins of a million lengths, 10⁸ windows, statistics of 1 GB."""
 
 import tempfile
 import time
@@ -25,7 +25,7 @@ def main(_output: report.Report, *, quick: bool) -> None:
 
 
 def pack() -> None:
-    """Bins of log-normal lengths, with as many pictures as fill the second budget as well."""
+    """Packs log-normal lengths into bins; the number of images has a second budget."""
     random = np.random.default_rng(0)
     tokens = np.minimum(random.lognormal(6, 1, COUNT).astype(int) + 1, 8192)
     pictures = np.minimum(random.geometric(0.4, COUNT) - 1, 16)
@@ -42,7 +42,7 @@ def pack() -> None:
 
 
 def open_windows(path: Path) -> None:
-    """Views of 10⁸ windows, of items and by time."""
+    """Makes views of 10⁸ windows, by items and by time."""
     with bags.DatasetWriter(path, {'x': 'uint(1)[]'}) as writer:
         for _ in range(1000):
             writer.append({'x': np.zeros(100_000, np.uint8)})
@@ -60,14 +60,14 @@ def open_windows(path: Path) -> None:
 
 
 def scan(path: Path, rows: int) -> None:
-    """Statistics of one thread, read from a warm page cache."""
+    """Computes statistics with one thread, from a warm page cache."""
     block = np.random.default_rng(0).standard_normal((CHUNK, 64), np.float32)
     size = rows * block.nbytes / 1e9
     with bags.DatasetWriter(path, {'x': 'array(float32,64)[]'}) as writer:
         for row in range(rows):
             writer.append({'x': block + np.float32(row)})
     with bags.open(path) as reader:
-        for _ in range(2):  # The first time pages are read from the disk.
+        for _ in range(2):  # The first pass reads the pages from the disk.
             start = time.process_time()
             found = bags.statistics(reader, 'x', workers=1, progress=False)['x']
             taken = time.process_time() - start

@@ -47,7 +47,7 @@ QUICK = (*KINDS[:2], dataclasses.replace(KINDS[2], at_once=256, in_order=64))
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of file: everything but which library wrote it."""
+    """A kind of file, whichever library wrote it."""
 
     kind: Kind
     extension: str
@@ -63,12 +63,12 @@ class Case:
         return 'variable' if self.variable else 'fixed'
 
     def records(self, count: int) -> Iterator[bytes]:
-        """The first records of the file."""
+        """Returns the first records of the file."""
         records = data.records(self.kind.count, self.kind.size, variable=self.variable, content=self.content)
         return itertools.islice(records, count)
 
     def path(self, library: str, module: Any) -> Path:
-        """The file a library wrote; uncompressed bags are the same bytes whoever writes them."""
+        """Returns the file a library wrote; uncompressed bags are the same bytes for all of them."""
         writer = f'-{library}' if self.extension == 'bagz' else ''
         name = f'records-{self.kind.size}-{self.sizes}-{self.content}{writer}.{self.extension}'
         return data.cached(name, lambda path: write(module, path, self.records(self.kind.count)))
@@ -76,7 +76,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Cell:
-    """One line of the table: an operation on a kind of file, and what each library took."""
+    """One line of the table: an operation on a kind of file, and the time of each library."""
 
     operation: str
     case: Case
@@ -89,11 +89,11 @@ class Cell:
 
     @property
     def ratio(self) -> float:
-        """The faster peer's time over that of bags."""
+        """The faster peer's time divided by that of bags."""
         return self.over(lambda timing: timing.wall)
 
     def over(self, measure: Callable[[Timing], float]) -> float:
-        """The smallest measure of a peer over that of bags."""
+        """The smaller measure of the peers divided by that of bags."""
         peers = [measure(t) for name, t in self.timings.items() if name != 'bags' and not t.error]
         return min(peers, default=math.nan) / measure(self.timings.get('bags', Timing()))
 
@@ -125,7 +125,7 @@ def main(output: report.Report, *, quick: bool, sizes: list[bool], contents: lis
 
 
 def operations(case: Case, modules: dict[str, Any]) -> Iterator[tuple[str, dict[str, Candidate]]]:
-    """What is timed on one kind of file, each operation with a candidate a library."""
+    """Yields what is timed on one kind of file: each operation, with a candidate for each library."""
     kind = case.kind
     readers = {name: module.Reader(str(case.path(name, module))) for name, module in modules.items()}
     for reader in readers.values():
@@ -156,7 +156,7 @@ def operations(case: Case, modules: dict[str, Any]) -> Iterator[tuple[str, dict[
 
 
 def writing(case: Case, modules: dict[str, Any]) -> dict[str, Candidate]:
-    """Writing a file and closing it, without waiting for the disk."""
+    """Writes a file and closes it, without waiting for the disk."""
     records = list(case.records(case.kind.in_order))
     return {
         name: Candidate(
@@ -177,7 +177,7 @@ def write(module: Any, path: Path, records: Iterable[bytes]) -> None:
 
 
 def check(reader: Any, case: Case) -> None:
-    """Raises where a library reads wrong; reading also brings the file into the page cache."""
+    """Raises if a library reads wrong records; also brings the file into the page cache."""
     for index, expected in enumerate(case.records(case.kind.count)):
         if reader[index] != expected:
             raise AssertionError(f'{type(reader).__module__}: record {index} differs')

@@ -64,7 +64,7 @@ def measure(candidates: dict[str, Candidate], quick: bool) -> dict[str, Any]:
 
 
 def row(number: int) -> dict[str, Any]:
-    """A datapoint of 4 fields, 30 KB in all."""
+    """Returns a datapoint of 4 fields, 30 KB in all."""
     chance = np.random.default_rng(number)
     return {
         'id': number,
@@ -144,7 +144,7 @@ def write_webdataset(path: Path) -> None:
 
 
 def records(root: Path, url: str) -> dict[str, Candidate]:
-    """Records of one bag that is open; the bare clients get the byte ranges."""
+    """Reads records of one open bag; the bare clients are given the byte ranges."""
     path, key = f's3://{BUCKET}/records.bag', 'records.bag'
     limits = bags.bag.Reader(root / BUCKET / key)
     size = len(limits[0])
@@ -188,7 +188,7 @@ def records(root: Path, url: str) -> dict[str, Candidate]:
 
 
 def epochs(url: str) -> dict[str, Candidate]:
-    """A pass over all rows, opening included, with an empty cache."""
+    """Reads all rows once, opening included, with an empty cache."""
     installed = {name: importlib.util.find_spec(module) is not None for name, module in PEERS.items()}
     return {
         name: Candidate(lambda folder, run=run: run(url, folder), ROWS, tempfile.mkdtemp, shutil.rmtree)
@@ -219,7 +219,7 @@ def run_litdata(url: str, folder: str) -> None:
     from litdata import StreamingDataset
     from litdata.streaming import downloader
 
-    # By default it only speaks TLS.
+    # By default the client only speaks TLS.
     vars(downloader)['_OBSTORE_CLIENT_OPTIONS']['allow_http'] = True
     dataset = StreamingDataset(
         f's3://{BUCKET}/litdata',

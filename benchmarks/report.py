@@ -1,4 +1,4 @@
-"""What is printed and saved: times and ratios, and the ratios below the floor they should reach."""
+"""Prints and saves times and ratios, and lists the ratios below their floors."""
 
 import datetime as dt
 import importlib.metadata
@@ -79,7 +79,7 @@ class Report:
             print(f'  {name:<42} {wall:10.3f} {cpu:10.3f} {mark}'.rstrip(), flush=True)
 
     def collect(self, title: str, timings: Mapping[str, Timing], base: str, unit: str, **more: float) -> None:
-        """Adds a table to the results of this part."""
+        """Adds a table to the results of the current part."""
         ours = timings.get(base, Timing())
         cells: dict[str, dict[str, Any]] = {}
         for name, timing in timings.items():
@@ -117,24 +117,24 @@ class Report:
 
 
 def rounded(figures: Mapping[str, float]) -> dict[str, float]:
-    """Four digits of each figure that was measured."""
+    """Rounds each figure that was measured to four digits."""
     return {name: float(f'{value:.4g}') for name, value in figures.items() if not math.isnan(value)}
 
 
 def as_json(result: Mapping[str, Any]) -> str:
-    """JSON with one candidate a line."""
+    """Formats results as JSON with one candidate a line."""
     text = json.dumps(result, indent=2, ensure_ascii=False)
     return re.sub(r'\{[^{}]*\}', lambda found: ' '.join(found[0].split()), text) + '\n'
 
 
 def geometric(ratios: Iterable[float]) -> float:
-    """The geometric mean; NaN of nothing."""
+    """Returns the geometric mean; NaN for no ratios."""
     measured = [ratio for ratio in ratios if not math.isnan(ratio)]
     return statistics.geometric_mean(measured) if measured else float('nan')
 
 
 def heading(title: str) -> None:
-    """A line above a part of the output."""
+    """Prints a line above a part of the output."""
     print(f'\n{title}\n{"=" * len(title)}')
 
 
@@ -152,7 +152,7 @@ def environment(absent: Sequence[str], directory: Path) -> None:
 
 
 def machine() -> str:
-    """The processor and its number of cores."""
+    """Returns the name of the processor and its number of cores."""
     cpuinfo = Path('/proc/cpuinfo')
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.partition(': ')[2] for line in lines if line.startswith('model name')]
@@ -160,7 +160,7 @@ def machine() -> str:
 
 
 def commit() -> str:
-    """The commit that is checked out, marked where files differ from it; empty where there is no git."""
+    """Returns the commit that is checked out, marked if files differ from it; empty without git."""
     command = ['git', 'describe', '--always', '--dirty', '--exclude', '*']
     try:
         done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=True)
@@ -170,7 +170,7 @@ def commit() -> str:
 
 
 def installed(package: str) -> str:
-    """The version of a package, empty where it is not installed."""
+    """Returns the version of a package, empty if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

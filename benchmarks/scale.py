@@ -18,7 +18,7 @@ SHARDS = (1, 100, 10_000)
 # Without Granular, which keeps a descriptor a field and shard, and Lance and HF, which take minutes to write.
 MANY = ('bags', 'bagz, one record', 'sackli, one record', 'mosaicml streaming')
 SHARDED = (*MANY, 'granular', 'lance', 'hf datasets')
-# Small, so that the overhead of a read is measured, not copying the bytes.
+# Small, so that the overhead of a read is measured, and not copying the bytes.
 SIZE = 1000
 LARGE = 20_000_000
 
@@ -39,7 +39,7 @@ def main(output: report.Report, *, quick: bool) -> None:
 
 
 def compare(output: report.Report, shards: int, names: list[str], seconds: float) -> None:
-    """Tables for one number of shards."""
+    """Prints the tables for one number of shards."""
     peers = {name: PEERS[name] for name in names}
     paths = {name: folder(name, peer, COUNT // shards, SIZE) for name, peer in peers.items()}
     title = f'{shards:,} shard{"s" if shards > 1 else ""}'
@@ -57,7 +57,7 @@ def compare(output: report.Report, shards: int, names: list[str], seconds: float
 
 
 def large(output: report.Report) -> None:
-    """A batch from 20 million rows beside one from 20 thousand, which should take the same time."""
+    """Compares a batch from 20 million rows with one from 20 thousand, which should take the same time."""
     import bags
 
     report.heading(f'A batch of {BATCH} from an int field')
@@ -72,7 +72,7 @@ def large(output: report.Report) -> None:
 
 
 def neighbours(reader: Any) -> Callable[[Any], None]:
-    """Random batches from as many neighbouring rows at any size, so that caches make no difference."""
+    """Reads random batches from as many neighbouring rows at any size, so that caches have equal effect."""
     batches = [data.order(BATCH, COUNT, seed) + (len(reader) - COUNT) // 2 for seed in range(50)]
 
     def run(_: Any) -> None:

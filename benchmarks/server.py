@@ -30,7 +30,7 @@ http {{
 
 
 def nginx_path() -> str | None:
-    """Where nginx is, if it is installed."""
+    """Returns the path of nginx, if it is installed."""
     return shutil.which('nginx') or shutil.which('nginx', path='/usr/sbin:/usr/local/sbin')
 
 
@@ -76,7 +76,7 @@ def served(command: list[str], port: int) -> Iterator[str]:
 
 
 def free_port() -> int:
-    """A port that is not in use."""
+    """Returns a port that is not in use."""
     with socket.socket() as found:
         found.bind(('127.0.0.1', 0))
         return int(found.getsockname()[1])

@@ -17,7 +17,7 @@ def nothing(*args: object) -> None:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One thing to be timed.
+    """A candidate to be timed.
 
     Attributes:
         run: The timed part, given what `before` returned. Its result is freed within the time measured, as
@@ -63,7 +63,7 @@ def time_interleaved(
             runs[name].append(time_once(candidates[name]))
         except Exception as error:
             errors[name] = f'{type(error).__name__}: {error}'
-            gc.collect()  # Frees what the failed candidate held; the next one may need it.
+            gc.collect()  # Frees the memory of the failed candidate; the next one may need it.
 
     for name in candidates:
         attempt(name)
@@ -97,6 +97,6 @@ def time_once(candidate: Candidate) -> tuple[float, float]:
 
 
 def median(runs: list[tuple[float, float]]) -> Timing:
-    """Medians over runs."""
+    """Takes medians over runs."""
     walls, cpus = zip(*runs, strict=True)
     return Timing(statistics.median(walls), statistics.median(cpus), min(walls))

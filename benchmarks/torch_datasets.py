@@ -1,4 +1,4 @@
-"""Datasets derived from the classes of peers, where these are installed."""
+"""Datasets derived from classes of peers, where these are installed."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ except ImportError:
 
 
 class MosaicPictures(MosaicDataset):
-    """Pictures of MosaicML Streaming."""
+    """Images in MosaicML Streaming."""
 
     def __getitem__(self, index: Any) -> np.ndarray:
         return decode(super().__getitem__(index)['image'])
 
 
 class LitPictures(LitDataset):
-    """Pictures of LitData."""
+    """Images in LitData."""
 
     def __getitem__(self, index: Any) -> np.ndarray:
         return decode(super().__getitem__(index)['image'])

@@ -60,7 +60,7 @@ class Bags:
 
 
 class Loop:
-    """A loop with PyAV: seek to the key frame before each frame that is not ahead, and decode."""
+    """Loops over frames with PyAV: seeks to the key frame before each frame that is not ahead; decodes."""
 
     def __init__(self, path):
         self.container = av.open(path)
@@ -107,7 +107,7 @@ DECODERS = {
 
 
 def requests(count=12):
-    """The frames of each call, by the pattern of access."""
+    """Yields the frames of each call, for a pattern of access."""
     chance = random.Random(0)
     starts = [chance.randrange(FRAMES - 16) for _ in range(count)]
     many = [[chance.randrange(FRAMES) for _ in range(32)] for _ in range(2)]
@@ -158,7 +158,7 @@ def main(output, *, quick):
 
 
 def check(opened, calls, title):
-    """Raises where a decoder returns other frames than bags; rounding of colours may differ."""
+    """Raises if a decoder returns other frames than bags; rounding of colours may differ."""
     for numbers in calls:
         expected = opened['bags'].get(numbers)[::5]
         for name, decoder in opened.items():
@@ -168,7 +168,7 @@ def check(opened, calls, title):
 
 
 def fraction_read(path):
-    """The fraction of the file that a first slice from the middle reads."""
+    """Returns the fraction of the file that a first slice from the middle reads."""
     total = 0
 
     class Counting(io.FileIO):

@@ -1,11 +1,11 @@
-"""Batches of windows by time, beside the same reads by hand.
+"""Batches of windows by time, beside the same reads written by hand.
 
 A window has two frames of 256 × 256, ten states at 200 Hz and 16 actions at 50 Hz; a batch has 64 windows in
-random order, of episodes of ten seconds. Frames are arrays or jpegs of a sequence, or of videos in H.264. By
-hand, the items of a window are computed, the datapoint is read with them, and the values are stacked.
+random order, of episodes of ten seconds. Frames are arrays or jpegs of a sequence, or of videos in H.264. The
+code by hand computes the items of a window, reads them from the datapoint, and stacks the values.
 
-If `LEROBOT_PYTHON` names a Python in which LeRobot is installed, such windows of a recording that it wrote,
-with all streams at 30 Hz: its dataset and the view read the same video files.
+If `LEROBOT_PYTHON` names a Python in which LeRobot is installed, windows of a recording that it wrote are
+measured too, with all streams at 30 Hz. Its dataset and the view read the same video files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def write(path, kind):
 
 
 class Windows:
-    """The view that `bags.windows` returns."""
+    """Makes the view that `bags.windows` returns."""
 
     def __init__(self, path):
         self.view = bags.windows(
@@ -55,7 +55,7 @@ class Windows:
 
 
 class ByHand:
-    """One read a window, of the items that it takes."""
+    """Makes a batch with one read a window, of the items that it takes."""
 
     def __init__(self, path):
         self.reader = bags.open(path)
@@ -110,14 +110,14 @@ def beside_hand(output, folder, quick):
 
 
 def beside_lerobot(output, folder, quick):
-    """Prints a table, or what is missing."""
+    """Prints a table, or which requirement is missing."""
     python = os.environ.get('LEROBOT_PYTHON')
     if not python:
         print('windows: not beside LeRobot: LEROBOT_PYTHON names no Python in which it is installed')
         return
     lerobot = LeRobot(python, folder)
     try:
-        lerobot.batch([0])  # Once it is there, the recording is written.
+        lerobot.batch([0])  # Waits until the recording is written.
         spec = {'camera': 'video', 'state': 'array(float32,7)[]', 'action': 'array(float32,7)[]'}
         with bags.DatasetWriter(folder / 'bags', spec) as writer:
             for episode, video in enumerate(lerobot.videos()):

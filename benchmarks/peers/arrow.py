@@ -47,7 +47,7 @@ class HuggingFace:
 
 
 def hugging_face() -> Any:
-    """The library, quiet and offline."""
+    """Imports the library, quiet and offline."""
     os.environ.setdefault('HF_HUB_OFFLINE', '1')
     import datasets
 
@@ -80,7 +80,7 @@ class HuggingFaceReader:
 
 
 class ArrowReader(HuggingFaceReader):
-    """Values as Arrow tables, turned into Python values and arrays without the library."""
+    """Reads values as Arrow tables and converts them to Python values and arrays, without the library."""
 
     def __init__(self, dataset: Any) -> None:
         super().__init__(dataset.with_format('arrow'))
@@ -144,7 +144,7 @@ class LanceReader:
 
 
 def arrow_columns(table: Any) -> Columns:
-    """An Arrow table as arrays for numbers and vectors, and as lists for text and bytes."""
+    """Converts an Arrow table to arrays for numbers and vectors, and to lists for text and bytes."""
     values: Columns = {}
     for field in table.column_names:
         column = table[field]

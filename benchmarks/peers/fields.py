@@ -1,4 +1,4 @@
-"""Libraries with a column a field and an interface of datapoints: bags, Granular, MosaicML Streaming."""
+"""Libraries that store each field as a column and read datapoints: bags, Granular, MosaicML Streaming."""
 
 import atexit
 from collections.abc import Iterable
@@ -84,7 +84,7 @@ class GranularReader:
 
     def close(self) -> None:
         self.reader.close()
-        # Its shared memory would keep a descriptor a field and shard until the process ends.
+        # Its shared memory would hold a descriptor for each field and shard until the process ends.
         shards = self.reader.readers if isinstance(self.reader.readers, list) else [self.reader]
         for bag in [bag for shard in shards for bag in shard.readers.values()]:
             for source in (bag.idx_source, bag.bag_source):

@@ -90,12 +90,12 @@ class ArrayRecordReader:
 
 
 def pack(row: Row) -> bytes:
-    """A datapoint as one msgpack record, its vector as raw bytes."""
+    """Packs a datapoint into one msgpack record, its vector as raw bytes."""
     return msgpack.packb({**row, 'vector': row['vector'].data})
 
 
 def unpack(record: bytes) -> Row:
-    """The datapoint of a msgpack record, its vector read-only and not copied again."""
+    """Unpacks a msgpack record; its vector is read-only and not copied again."""
     row = msgpack.unpackb(record)
     row['vector'] = np.frombuffer(row['vector'], np.float32)
     return row

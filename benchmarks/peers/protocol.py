@@ -1,4 +1,4 @@
-"""The interface of a peer, and what its adapters share."""
+"""The interface of a peer, and what the peers share."""
 
 import importlib
 import importlib.util
@@ -18,13 +18,13 @@ class Reader(Protocol):
     """An open dataset of some library."""
 
     def row(self, index: int) -> Row:
-        """One datapoint, decoded."""
+        """Returns one datapoint, decoded."""
 
     def batch(self, indices: Indices, fields: tuple[str, ...]) -> Columns:
-        """Columns of some fields of several datapoints."""
+        """Returns columns of some fields of several datapoints."""
 
     def scan(self, field: str) -> Any:
-        """All values of an int field."""
+        """Returns all values of an int field."""
 
     def close(self) -> None:
         """Closes the files."""
@@ -34,9 +34,9 @@ class Peer(Protocol):
     """A library.
 
     Attributes:
-        module: What is imported; the peer is absent where that cannot be found.
-        columnar: Whether fields are stored apart, rather than a datapoint as one record.
-        rows_per_run: How many rows are read in one timed run, for about ten milliseconds.
+        module: The module to import; the peer is left out if it is not installed.
+        columnar: Whether fields are stored separately, rather than a datapoint as one record.
+        rows_per_run: Number of rows read in one timed run, which takes about ten milliseconds.
     """
 
     module: str
@@ -44,20 +44,20 @@ class Peer(Protocol):
     rows_per_run: int
 
     def write(self, path: Path, rows: Iterable[Row], shard_length: int | None = None) -> None:
-        """Writes a dataset, of one shard or of shards of so many datapoints."""
+        """Writes a dataset, of one shard or of shards of `shard_length` datapoints."""
 
     def open(self, path: Path) -> Reader:
         """Opens what `write` wrote."""
 
 
 def columns(rows: Iterable[Row], fields: tuple[str, ...]) -> Columns:
-    """Datapoints as columns, for libraries that only know rows."""
+    """Makes columns of datapoints, for libraries that only read rows."""
     found = list(rows)
     return {field: [row[field] for row in found] for field in fields}
 
 
 def chunks(rows: Iterable[Row], length: int) -> Iterator[list[Row]]:
-    """Rows in lists of `length`."""
+    """Splits rows into lists of `length`."""
     chunk: list[Row] = []
     for row in rows:
         chunk.append(row)
@@ -69,7 +69,7 @@ def chunks(rows: Iterable[Row], length: int) -> Iterator[list[Row]]:
 
 
 def is_installed(module: str) -> bool:
-    """Whether a library is installed and its import works."""
+    """Returns whether a library is installed and can be imported."""
     if importlib.util.find_spec(module) is None:
         return False
     try:
