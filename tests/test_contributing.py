@@ -37,7 +37,7 @@ def label(name, path):
 
 
 def contents(folder):
-    """The names of the modules in a package, of those in its packages with the package before."""
+    """Returns the names of the modules in a package, those of inner packages with the package in front."""
     for path in sorted(folder.iterdir()):
         if path.is_dir() and (path / '__init__.py').exists():
             yield from (f'{path.name}/{name}' for name in contents(path))

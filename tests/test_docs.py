@@ -1,4 +1,4 @@
-"""The Python blocks of the documentation run, and pass type checkers as one file of a user's would."""
+"""The Python blocks of the documentation run, and pass type checkers as one file of a user."""
 
 import ast
 import json
@@ -51,7 +51,7 @@ def test_the_documents_install_the_version_they_describe():
 
 
 def blocks_of(text, pattern=BLOCK):
-    """The blocks as one file, each line where it is in the document, so that messages point there."""
+    """Returns the blocks as one file with the same line numbers, so that messages refer to the document."""
     lines = [''] * text.count('\n')
     for block in pattern.finditer(text):
         first = text.count('\n', 0, block.start(1))
@@ -141,7 +141,7 @@ def test_links_of_the_repository_lead_to_files():
 
 @pytest.fixture
 def pages(tmp_path):
-    """The documents' blocks as Python files: the document's name by the name of the file."""
+    """Returns the documents' blocks as Python files: the document's name by the name of the file."""
     found = {}
     for path in DOCUMENTS:
         text = path.read_text(encoding='utf-8')

@@ -1,4 +1,4 @@
-"""Messages that say where, what, expected and got, and that survive the way between processes."""
+"""Messages that say where, what, expected and got, also after passing between processes."""
 
 import copy
 import pickle
@@ -116,12 +116,12 @@ def test_a_wrong_argument_of_a_type_is_said_once(tmp_path):
         bags.DatasetWriter(tmp_path / 'new', {'a': 'array(floaty,3)'})
 
 
-# Mistakes that are easily made: each is a sentence that says what was expected.
+# Frequent mistakes: each message is a sentence that says what was expected.
 
 
 @pytest.fixture(scope='module')
 def made(tmp_path_factory):
-    """A dataset of one folder, one of shards, and a bag."""
+    """Makes a dataset of one folder, one of shards, and a bag."""
     path = tmp_path_factory.mktemp('made')
     with bags.DatasetWriter(path / 'one', {'id': 'int', 'words': 'utf8[]'}) as writer:
         writer.append({'id': 1, 'words': ['a', 'b']})

@@ -1,4 +1,4 @@
-"""The examples run as programs, and print what they should."""
+"""The examples run as programs, and print the expected output."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Indices of any kind become integers in range, or are refused with the one that is wrong."""
+"""Indices of any kind become integers in range; errors name the invalid index."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""The layers of the library: which package may import which, and what importing it costs."""
+"""The layers of the library: which package may import which, and the cost of importing it."""
 
 import ast
 import functools
@@ -50,7 +50,7 @@ NAMES = {name_of(path): path for path in MODULES}
 
 @functools.cache
 def imports(path):
-    """The modules that a module imports, inside functions and for type checking too."""
+    """Returns the modules that a module imports, inside functions and for type checking too."""
     found = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -92,7 +92,7 @@ def test_no_circles():
 
 @functools.cache
 def uses():
-    """What modules take from each module by name."""
+    """Returns the names that modules import from each module."""
     found = {}
     for path in MODULES:
         for node in ast.walk(tree_of(path)):
@@ -129,7 +129,7 @@ def test_all_is_complete_and_sorted(path):
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith('_')
     }
     used = uses().get(name_of(path), set())
-    # What other modules take from a module is in its `__all__`, unless it is a module itself.
+    # Names that other modules import are in `__all__`, except modules.
     missing = {name for name in used & defined if name not in module.__all__}
     assert not missing, f'not in __all__: {sorted(missing)}'
 

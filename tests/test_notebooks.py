@@ -43,7 +43,7 @@ def test_all_are_run():
 def test_a_notebook(path, tmp_path):
     for package in ('nbclient', 'ipykernel', 'PIL', 'av'):
         pytest.importorskip(package)
-    # Datasets go to the folder for temporary files; kernels and their settings have homes of their own.
+    # Datasets go to a temporary folder; kernels and their settings have home folders of their own.
     homes = dict.fromkeys(('TMPDIR', 'HOME', 'IPYTHONDIR', 'JUPYTER_RUNTIME_DIR'), str(tmp_path))
     done = subprocess.run(
         [sys.executable, '-c', RUN, path.name],

@@ -1,4 +1,4 @@
-"""The bar: seen on terminals, nothing at all elsewhere."""
+"""The progress bar: shown on terminals, and nowhere else."""
 
 import io
 import re
@@ -8,7 +8,7 @@ from bags.progress import progress
 
 
 class Notebook(io.StringIO):
-    __module__ = 'ipykernel.iostream'  # Of the standard error of a kernel.
+    __module__ = 'ipykernel.iostream'  # Like the standard error of a kernel.
 
 
 class Terminal(io.StringIO):
@@ -47,7 +47,7 @@ def test_an_unknown_total(monkeypatch):
 
 
 def test_a_notebook_shows_a_line(monkeypatch):
-    """Without codes that move a cursor, and without widgets."""
+    """Without codes that move the cursor, and without widgets."""
     stream = Notebook()
     monkeypatch.setattr('sys.stderr', stream)
     begun = time.monotonic()
@@ -61,4 +61,4 @@ def test_a_notebook_shows_a_line(monkeypatch):
     assert 2 <= len(lines) <= 2 + seconds / 0.2  # At most one in 0.2 s, and the last.
     assert re.fullmatch(r'copying 30/30, \d+ datapoints/s, \d+\.\d kB/s *\n', lines[-1])
     assert not run(Notebook(), monkeypatch, show=False)
-    assert not run(Notebook(), monkeypatch)  # Done before there was anything to wait for.
+    assert not run(Notebook(), monkeypatch)  # Done before the delay after which the bar is shown.

@@ -1,4 +1,4 @@
-"""Options of a wrong type or value are refused by their name, with what was expected and what was got."""
+"""Options of a wrong type or value raise an error with their name, what was expected and what was given."""
 
 import os
 from pathlib import Path

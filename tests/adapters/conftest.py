@@ -1,4 +1,4 @@
-"""Datasets of every kind, beside the lists of rows that they should be.
+"""Datasets of every kind, beside the lists of rows that they should equal.
 
 The tests of this folder need torch, grain and jax, and fail without them; `make test-adapters` has them.
 They are collected only when the folder is named: `norecursedirs` in pyproject.toml leaves it out of all else.
@@ -14,7 +14,7 @@ from absl import flags
 import bags
 import bags.dataset.base
 
-flags.FLAGS.mark_as_parsed()  # As `absl.app.run` does: where there is JAX, worker processes of Grain want it.
+flags.FLAGS.mark_as_parsed()  # As `absl.app.run` does: workers of Grain require it if JAX is installed.
 os.environ['JAX_PLATFORMS'] = 'cpu'
 os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=2'
 
@@ -29,7 +29,7 @@ def write_datasets(root, rows, spec, fill):
     left = {name: spec[name] for name in list(spec)[::2]}
     right = {name: spec[name] for name in list(spec)[1::2]}
     fill(root / 'folder', rows, spec)
-    # Compressed too: a decompressor is a state that threads and forks could share by mistake.
+    # Compressed too: threads and forks must not share the state of a decompressor.
     fill(root / 'sharded', rows, spec, shard_length=5, compression=['id', 'text'])
     fill(root / 'left', [{name: row[name] for name in left} for row in rows], left)
     fill(root / 'right', [{name: row[name] for name in right} for row in rows], right, shard_length=7)
@@ -76,7 +76,7 @@ KINDS = {
 
 
 def expected(kind, rows):
-    """The same, of lists."""
+    """Returns the expected rows of a kind of dataset."""
     chosen = [rows[index] for index in CHOSEN]
     return {
         'folder': rows,
@@ -91,7 +91,7 @@ def expected(kind, rows):
 
 @pytest.fixture(scope='session')
 def folders(kit, tmp_path_factory):
-    """Datasets of fields of every kind (`full`), and of those that stack (`small`): root and rows by name."""
+    """Datasets with fields of every kind (`full`) or fields that stack (`small`): root and rows by name."""
     found = {}
     for name, spec in {'full': kit.SPEC, 'small': {field: kit.SPEC[field] for field in SMALL}}.items():
         rows = [kit.make_row(index) for index in range(COUNT)]
@@ -104,7 +104,7 @@ def folders(kit, tmp_path_factory):
 
 @pytest.fixture(params=KINDS)
 def kind(request):
-    """Each of the kinds, unless a test chooses."""
+    """Each of the kinds, unless a test sets it."""
     return request.param
 
 
@@ -115,7 +115,7 @@ def kinds():
 
 @pytest.fixture
 def make(folders):
-    """Opens a dataset anew, as another process would, and returns it with the rows that it should have."""
+    """Opens a dataset anew, as another process would, and returns it with its expected rows."""
 
     def opened(kind, fields='full'):
         folder = folders[fields]
@@ -140,7 +140,7 @@ def same(kit):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The arguments of every call of a method of datasets, which still does what it did."""
+    """Records the arguments of every call of a method of datasets, and calls the method."""
     found = {}
 
     def record(name):

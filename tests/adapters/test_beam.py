@@ -155,7 +155,7 @@ def test_datasets_there_and_back(mode, tmp_path):
 
 @pytest.fixture(params=['memory', 'local', 's3'])
 def storage(request, tmp_path):
-    """A folder on a store, and the options of that."""
+    """Yields a folder on a store, and the storage options."""
     if request.param != 's3':
         yield f'{request.param}://{tmp_path}', {}
         return
@@ -189,7 +189,7 @@ def test_on_stores(storage):
 
 
 class Failing(beam.DoFn):
-    """Fails once for each of some elements, told by files, as the processes share nothing else."""
+    """Fails once for every n-th element; files mark the failures, since processes share no memory."""
 
     def __init__(self, folder, every):
         self.folder, self.every = folder, every
@@ -217,7 +217,7 @@ def test_bundles_that_fail_and_are_tried_again_leave_nothing_behind(tmp_path):
         except Exception as exc:
             assert 'fails at' in str(exc)  # noqa: PT017
             failed += 1
-            # A pipeline that failed leaves no half of a dataset.
+            # A failed pipeline leaves no partial dataset.
             with pytest.raises(FileNotFoundError):
                 bags.open(tmp_path / 'd')
     assert failed
@@ -241,7 +241,7 @@ def test_a_sink_whose_bundles_are_written_twice_keeps_one(tmp_path):
     kept = sink.open_writer(unfinished, 'kept')
     kept.write(datapoint(0))
     results = [kept.close()]
-    # Finishing is tried again too.
+    # Beam may repeat finalizing.
     assert list(sink.finalize_write(unfinished, results, None)) == [str(tmp_path / 'd' / '000000')]
     assert list(sink.finalize_write(unfinished, results, None)) == [str(tmp_path / 'd' / '000000')]
     assert os.listdir(tmp_path / 'd') == ['000000']

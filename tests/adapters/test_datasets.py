@@ -41,7 +41,7 @@ def test_load_dataset_gives_typed_columns(streaming, tmp_path):
         'photos': datasets.List(datasets.Image()), 'sound': datasets.Audio(),
         'words': datasets.List(datasets.Value('string')),
     })  # fmt: skip
-    found = found.cast_column('sound', datasets.Audio(decode=False))  # That takes torchcodec.
+    found = found.cast_column('sound', datasets.Audio(decode=False))  # Decoding would need torchcodec.
     rows = list(found)
     assert rows[0]['sound']['bytes'][:4] == b'fLaC'
     assert [row['photo'] and row['photo'].size for row in rows] == [None] + [(451, 300)] * 4

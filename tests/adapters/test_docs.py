@@ -25,7 +25,7 @@ def test_blocks_run(path, tmp_path):
     if 'torchcodec' in text:
         try:
             importlib.import_module('torchcodec.decoders')
-        except (ImportError, OSError, RuntimeError) as exc:  # The last two without libraries of FFmpeg.
+        except (ImportError, OSError, RuntimeError) as exc:  # The last two without FFmpeg.
             pytest.skip(f'torchcodec is needed for this: pip install torchcodec ({str(exc)[:80]})')
     lines = [''] * text.count('\n')
     pattern = EVERY_BLOCK if path.parent.name == 'recipes' else BLOCK

@@ -1,6 +1,6 @@
 """Any dataset is a random-access source of Grain, as it is.
 
-The same pipelines over lists of rows say what is to come out.
+The same pipelines over lists of rows give the expected results.
 """
 
 import json
@@ -11,13 +11,13 @@ from pathlib import Path
 import grain
 import numpy as np
 import pytest
-from grain._src.python.dataset import base  # where the protocol of batched reading is, for now
+from grain._src.python.dataset import base  # Grain keeps the protocol of batched reading there.
 from grain._src.python.dataset.transformations import batch as grain_batch
 
 import bags
 
 ADAPTERS = Path(__file__).parent
-# Workers are new processes that import Grain, which takes a while: they get the kind that holds all others.
+# Workers are new processes that import Grain, which takes seconds: only the kind that contains all others.
 SPAWNED = pytest.mark.parametrize('kind', ['views'])
 
 
@@ -80,7 +80,7 @@ def test_read_by_worker_processes(make, same, kind):
     options = grain.multiprocessing.MultiprocessingOptions(num_workers=2)
     found = rows_of(dataset_of(dataset).mp_prefetch(options))
     wanted = rows_of(dataset_of(rows))
-    # Where there is JAX, Grain sorts the keys of what comes from processes.
+    # If JAX is installed, Grain sorts the keys of rows from processes.
     same([{name: row[name] for name in wanted[0]} for row in found], wanted)
 
 
@@ -115,7 +115,7 @@ def test_batches_are_read_together_where_grain_asks(make, same, calls, monkeypat
     found = grain.MapDataset.source(dataset)._getitems([5, 0, 5, len(rows) + 2])
     same(found, [rows[index] for index in (5, 0, 5, 2)])
     assert read == [[5, 0, 5, 2]]
-    # An experiment of Grain's, which the published build does not turn on.
+    # An experiment of Grain, disabled in the published build.
     monkeypatch.setattr(grain_batch, '_is_batch_map_pushdown_experiment_enabled', lambda: True)
     read.clear()
     found = shuffled(dataset).batch(4, batch_fn=list)
@@ -147,7 +147,7 @@ json.dump(found, sys.stdout)
 
 
 def test_a_new_process_goes_on_where_this_one_was(folders, kit, kinds):
-    """All kinds in one process, which takes a second to start; Grain compares the source's `repr`."""
+    """All kinds in one process, which takes a second to start. Grain compares the `repr` of the source."""
     states, rest = {}, {}
     for kind, opened in kinds.items():
         source = opened(folders['full'].root)

@@ -1,4 +1,4 @@
-"""Columns as arrays of JAX, on their way while others are worked on."""
+"""Columns are copied to JAX devices while the next batches are read."""
 
 import grain
 import jax
@@ -58,7 +58,7 @@ def test_a_jitted_function_takes_the_batch(batch):
 
 
 def test_sharded_over_devices(batch):
-    assert len(jax.devices()) == 2  # conftest.py asks for them.
+    assert len(jax.devices()) == 2  # conftest.py sets their number.
     devices = NamedSharding(Mesh(np.array(jax.devices()), ('data',)), PartitionSpec('data'))
     found = bags.jax.device_put({'grid': batch['grid']}, devices)['grid']
     assert found.sharding == devices

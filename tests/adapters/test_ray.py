@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings('ignore')
 
 @pytest.fixture(scope='module', autouse=True)
 def cluster():
-    """Two worker processes, with the folder of the tests as their current one."""
+    """Starts two worker processes, with the folder of the tests as their working directory."""
     ray.init(num_cpus=2, include_dashboard=False, object_store_memory=1 << 28, log_to_driver=False)
     ray.data.DataContext.get_current().enable_progress_bars = False
     yield
@@ -258,7 +258,7 @@ def test_tasks_read_about_equal_bytes_of_the_fields(shape, tmp_path):
         'growing': [i // 10 for i in range(3000)],
         'one large': [100] * 1500 + [9000] + [100] * 1499,
     }[shape]
-    # The other field, whose sizes run the other way, does not count.
+    # The field that is not read, whose sizes are reversed, does not count.
     rows = ({'data': bytes(size), 'other': bytes(sizes[-1 - i])} for i, size in enumerate(sizes))
     fill(tmp_path / 'in', {'data': 'bytes', 'other': 'bytes'}, rows, shard_length=1000)
     with bags.open(tmp_path / 'in') as dataset:
@@ -348,13 +348,13 @@ def test_20000_datapoints_of_several_workers_one_of_which_is_killed(tmp_path):
             except FileExistsError:
                 pass
             else:
-                os.kill(os.getpid(), signal.SIGKILL)  # While the rows before it are in a shard.
+                os.kill(os.getpid(), signal.SIGKILL)  # While earlier rows are in an unfinished shard.
         return row
 
     data = bags.ray.read(tmp_path / 'in', override_num_blocks=8).map(kill_once)
     data.write_datasink(bags.ray.write(tmp_path / 'out', SPEC, shard_size=200_000))
     assert (marks / 'killed').exists()
-    assert len(os.listdir(marks)) >= 3  # Two workers at least, and the mark.
+    assert len(os.listdir(marks)) >= 3  # At least two workers, and the mark.
     assert len(same(tmp_path / 'out', 20_000)) >= 8
     again = bags.ray.read(tmp_path / 'out', ('id', 'text')).take_all()
     assert sorted((row['id'], row['text']) for row in again) == [
@@ -374,7 +374,7 @@ def test_a_job_that_fails_leaves_no_part_of_a_dataset(tmp_path):
     with pytest.raises(Exception, match='fails at 200'):
         bags.ray.read(tmp_path / 'in', override_num_blocks=4).map(fail).write_datasink(sink)
     assert not files_of(tmp_path / 'out')
-    # The same sink can be used again.
+    # A sink can be used again.
     bags.ray.read(tmp_path / 'in').write_datasink(sink)
     same(tmp_path / 'out', 300)
 

@@ -1,4 +1,4 @@
-"""Columns as tensors: which memory they have, and what becomes of what PyTorch has no form for."""
+"""Columns as tensors: when memory is shared, and what happens to columns that PyTorch cannot represent."""
 
 import ml_dtypes
 import numpy as np
@@ -97,6 +97,6 @@ def test_devices_and_pinning():
     found = to_torch(batch, 'meta')
     assert {found['x'].device.type, found['y'].device.type, found['z'].values.device.type} == {'meta'}
     assert found['text'] == ['a']
-    # Without an accelerator, pinning is left out: the same script runs.
+    # Without an accelerator, pinning has no effect: the same script runs.
     pinned = to_torch(batch, pin=True)
     assert pinned['x'].is_pinned() == torch.accelerator.is_available()

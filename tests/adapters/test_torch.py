@@ -14,7 +14,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 import bags
 
 WORKERS = [(0, None), (2, 'fork')]
-# Spawned workers import torch, which takes seconds: they get the kind that holds all others.
+# Spawned workers import torch, which takes seconds: only the kind that contains all others.
 SPAWNED = pytest.mark.parametrize('kind', ['views'])
 LISTS = {'collate_fn': list, 'pin_memory': False}
 
@@ -51,7 +51,7 @@ def check_columns(batches, dataset, chosen, kit):
 @pytest.mark.parametrize(('workers', 'context'), WORKERS)
 def test_rows_in_order(make, same, kind, workers, context):
     dataset, rows = make(kind)
-    same(dataset, rows)  # Forked workers find the files open, and used.
+    same(dataset, rows)  # Forked workers inherit files that are open and were read.
     loader = data.DataLoader(
         dataset, batch_size=4, num_workers=workers, multiprocessing_context=context, **LISTS
     )
@@ -190,12 +190,12 @@ def test_damage_met_by_a_worker_names_the_file(kit, tmp_path):
     content[0:4] = b'\0\0\0\0'
     bag.write_bytes(content)
     loader = data.DataLoader(bags.open(path), 3, num_workers=1, multiprocessing_context='fork', **LISTS)
-    # PyTorch makes errors anew from their text, and a RuntimeError of those that take more than a text.
+    # PyTorch creates errors again from their text; if the class needs other arguments, a RuntimeError.
     with pytest.raises((RuntimeError, bags.CorruptError), match=r'id\.bagz'):
         rows_of(loader)
 
 
-@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 calls it, torch 2.13 warns
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # Called by torchdata 0.11; torch 2.13 warns.
 @pytest.mark.parametrize('workers', [0, 2])
 @pytest.mark.parametrize('shuffle', [False, True])
 def test_a_stateful_loader_goes_on_where_it_was(make, same, kind, workers, shuffle):
@@ -232,7 +232,7 @@ def numbers(batches):
     return [batch['id'].tolist() for batch in batches]
 
 
-# Three workers, also where there are two cores.
+# Three workers, also on a machine with two cores.
 MANY = pytest.mark.filterwarnings('ignore:This DataLoader will create')
 
 
@@ -380,7 +380,7 @@ def test_padded_and_packed_columns_arrive_as_tensors(make):
     [('fork', False), ('fork', True), pytest.param('spawn', False, marks=pytest.mark.slow)],
 )
 def test_each_iteration_is_the_next_epoch(make, kind, context, stay):
-    """Also after a break, with seeds that are set again, and with two iterations at the same time."""
+    """Also after a break, with a seed that is set again, and with two concurrent iterations."""
     dataset, _ = make(kind)
     whole = [numbers(batches) for batches in [loader(dataset, epochs=1)] * 9]
     assert len({str(epoch) for epoch in whole}) == 9
@@ -398,7 +398,7 @@ def test_each_iteration_is_the_next_epoch(make, kind, context, stay):
     if not stay:
         together = zip(*zip(stream, stream, strict=True), strict=True)
         assert sorted(map(numbers, together)) == sorted(whole[5:7])
-        # An iteration in this process and those of workers follow one another.
+        # Iterations in this process and in workers take turns.
         assert numbers(batches) == whole[7]
         assert numbers(stream) == whole[8]
     batches.loader.load_state_dict(loader(dataset, epochs=1).state_dict())

@@ -1,4 +1,4 @@
-"""Functions for the workers of `bags.write`: in a module, so that new processes can import them."""
+"""Functions for the workers of `bags.write`, in a module so that new processes can import them."""
 
 import os
 import random
@@ -19,7 +19,7 @@ def datapoint(number):
 
 
 def long(number):
-    """As `datapoint`, with texts of a kilobyte, one of eight, that nothing makes much shorter."""
+    """Like `datapoint`, with incompressible texts of 1 KB, and one of 8 KB."""
     return {
         **datapoint(number),
         'text': random.Random(number).randbytes(500 if number != 1500 else 4000).hex(),
@@ -27,7 +27,7 @@ def long(number):
 
 
 def uneven(number):
-    """As `datapoint`, at different speeds."""
+    """Like `datapoint`, with varying delays."""
     time.sleep(0.02 if number % 17 == 3 else 0.0005)
     return datapoint(number)
 

@@ -1,4 +1,4 @@
-"""`bags.copy`: what is copied is equal to the view, however that is stored, and also after a crash."""
+"""`bags.copy`: the copy equals the view, whatever its storage options, and also after a crash."""
 
 import os
 import random
@@ -20,7 +20,7 @@ ROWS = 60
 
 @pytest.fixture(scope='module')
 def sources(kit, tmp_path_factory):
-    """Datasets of one spec, held in different ways, and what is in them."""
+    """Datasets of one spec, stored in different ways, and their rows."""
     folder = tmp_path_factory.mktemp('sources')
     rows = [kit.make_row(index) for index in range(ROWS)]
     ways = {
@@ -29,7 +29,7 @@ def sources(kit, tmp_path_factory):
         'shards': {'shard_length': 17, 'compression': ['text', 'blob']},
         'trained': {'shard_length': 25, 'compression': {'words': 'dictionary', 'text': ('dictionary', 9)}},
     }
-    least, zstd.MIN_TRAINING_BYTES = zstd.MIN_TRAINING_BYTES, 100  # A dictionary for few records too.
+    least, zstd.MIN_TRAINING_BYTES = zstd.MIN_TRAINING_BYTES, 100  # Train a dictionary from few records too.
     try:
         filled = {name: kit.fill(folder / name, rows, **options) for name, options in ways.items()}
     finally:
@@ -266,7 +266,7 @@ def test_unsigned_integers_stay_unsigned(tmp_path, kit):
 
 
 def harm(path, index):
-    """Changes a byte of a record; of a zstd frame that is a checksum's."""
+    """Changes a byte of a record; in a zstd frame, a byte of its checksum."""
     bag = bags.bag.Reader(path, compression='none')
     end = sum(len(bag[i]) for i in range(index + 1))
     with open(path, 'r+b') as file:
@@ -293,14 +293,14 @@ def test_damaged_datapoints_are_left_out_and_listed(tmp_path, kit):
     assert all('record' in skip.error for skip in done.skipped)
     kept = [row for index, row in enumerate(rows) if index not in (3, 4, 20, 40)]
     same(kit, bags.open(tmp_path / 'copy'), kept)
-    # Resumed, it still lists what was left out.
+    # A resumed copy still lists the skipped datapoints.
     again = bags.copy(source, tmp_path / 'copy', on_error='skip', shard_length=9, resume=True)
     assert (again.datapoints, again.skipped) == (done.datapoints, done.skipped)
     same(kit, bags.open(tmp_path / 'copy'), kept)
 
 
 def test_skipped_datapoints_are_listed_once_after_a_crash(tmp_path, kit):
-    """A datapoint may be noted as skipped after others that are not durable when the copy is killed."""
+    """A killed copy may have recorded a datapoint as skipped while datapoints before it are not durable."""
     rows = [kit.make_row(index) for index in range(ROWS)]
     folder = kit.fill(tmp_path / 'd', rows, compression=['meta'])
     for index in (3, 4, 20, 40):
@@ -308,7 +308,7 @@ def test_skipped_datapoints_are_listed_once_after_a_crash(tmp_path, kit):
     source = bags.open(folder)
     done = bags.copy(source, tmp_path / 'copy', on_error='skip', shard_length=9)
     kept = [row for index, row in enumerate(rows) if index not in (3, 4, 20, 40)]
-    for lost in ([2, 3, 4, 5, 6], [5, 6], [0, 1, 2, 3, 4, 5, 6]):  # Shards of a copy that was killed.
+    for lost in ([2, 3, 4, 5, 6], [5, 6], [0, 1, 2, 3, 4, 5, 6]):  # Shards that a killed copy did not finish.
         for shard in lost:
             shutil.rmtree(tmp_path / 'copy' / f'{shard:06}')
         again = bags.copy(source, tmp_path / 'copy', on_error='skip', shard_length=9, resume=True)
@@ -333,7 +333,7 @@ def test_damage_found_while_records_are_compressed_again(tmp_path, kit):
 def test_a_copy_resumes_only_from_what_it_is_of(tmp_path, sources):
     found, _ = sources
     bags.copy(found['plain'], tmp_path / 'copy')
-    assert bags.copy(found['zstd'], tmp_path / 'copy', resume=True).datapoints == ROWS  # The same, elsewhere.
+    assert bags.copy(found['zstd'], tmp_path / 'copy', resume=True).datapoints == ROWS  # The same rows.
     more = bags.concat([found['plain'], found['plain']])
     for other, said in (
         (found['plain'][1:], 'expected the 60 inputs .* got only 59'),

@@ -106,7 +106,7 @@ def test_memory_stays_the_same(tmp_path, kit):
         'print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)'
     )
     grown = int(kit.python(code, tmp_path / 'x.npy', tmp_path / 'x', tmp_path / 'y'))
-    assert grown < 60_000  # KiB, of 240,000 in the file.
+    assert grown < 60_000  # KiB; the file has 240,000.
 
 
 def test_arrays_without_elements(tmp_path):

@@ -1,4 +1,4 @@
-"""A disk that becomes full: the error names the file, and the target can be resumed, or is removed."""
+"""A full disk: the error names the file, and the target can be resumed, or is removed."""
 
 import os
 import sys

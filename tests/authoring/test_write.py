@@ -1,4 +1,4 @@
-"""`bags.write`: many workers write what one would, also when a worker dies or the whole run is killed."""
+"""`bags.write`: many workers write the same as one, also if a worker or the whole run is killed."""
 
 import os
 import random
@@ -265,7 +265,7 @@ def test_killed_at_many_moments(kit, tmp_path, processes, ordered):
 
 @pytest.mark.parametrize('torn', [0, 1, 3, 7])
 def test_the_log_tells_how_much_of_a_flush_is_durable(tmp_path, torn):
-    """After a crash in the middle of a flush."""
+    """Simulates a crash in the middle of a flush."""
     from bags.authoring.tasks import WrittenInputs
     from bags.dataset.resume import ProgressLog
 

@@ -38,7 +38,7 @@ ACCESS = {
 
 
 def records_of_many_kinds(count: int = 61, seed: int = 0) -> list[bytes]:
-    """Records that are distinct unless empty; some long, some compressible."""
+    """Returns records that are distinct unless empty; some are long, some compressible."""
     rng = random.Random(seed)
     records = []
     for index in range(count):
@@ -64,7 +64,7 @@ def ends_of(records: Sequence[bytes]) -> bytes:
 
 
 def raw_bag(records: Sequence[bytes]) -> bytes:
-    """The bytes of a bag, by the definition of the format and without the library."""
+    """Returns the bytes of a bag by the definition of the format, without the library."""
     return b''.join(records) + ends_of(records)
 
 

@@ -83,7 +83,7 @@ def refused_in_every_way(path, access, records=(BAD,), **options):
 
 
 def with_limit(value, index=BAD):
-    """A bag with one limit of it replaced; the records before it are intact."""
+    """Returns a bag with one limit replaced; the records before it are intact."""
     data = bytearray(raw_bag(RECORDS))
     place = len(data) - 8 * (COUNT - index)
     data[place : place + 8] = value.to_bytes(8, 'little')
@@ -117,7 +117,7 @@ def test_damaged_limits_wherever_they_are(tmp_path, access, placement):
 
 @pytest.mark.parametrize('access', ACCESS)
 def test_decreasing_limits_among_records_of_one_length(tmp_path, access):
-    """The first and the last limit suggest that all records have one length."""
+    """The first and the last limit suggest that all records have the same length."""
     for odd in (0, 5, 600, 980):
         ends = np.arange(1, 1001, dtype='<u8') * 100
         ends[odd] += 1000
@@ -152,7 +152,7 @@ def test_a_wrong_limit_between_its_neighbours_is_detected_in_a_compressed_bag_on
 def test_a_file_cut_short_anywhere_never_gives_another_record(tmp_path, placement, name):
     source, path = tmp_path / name, tmp_path / 'cut' / name
     path.parent.mkdir()
-    # Bytes that no limit has, so that a cut in the records cannot by chance look like one in the limits.
+    # These bytes occur in no limit, so that a file cut within the records never seems to end with limits.
     records = [bytes([200 + index]) * 11 for index in range(9)]
     records[5:5] = [b'']
     write(source, records, limits_placement=placement)
@@ -183,7 +183,7 @@ def test_a_file_cut_short_anywhere_never_gives_another_record(tmp_path, placemen
     assert refused
 
 
-# Not memory-mapped: access to the map of such a file faults, which `mapped=False` avoids.
+# Without memory maps, which fault if a file becomes shorter; `mapped=False` avoids that.
 @pytest.mark.parametrize('access', sorted(ACCESS.keys() - {'mapped'}))
 def test_a_file_that_became_shorter_since_it_was_opened(tmp_path, access):
     path = write(tmp_path / 'x.bag', [bytes([index]) * 5000 for index in range(1, 30)])
@@ -201,7 +201,7 @@ def test_a_file_that_became_shorter_since_it_was_opened(tmp_path, access):
         assert caught.value.path == path
 
 
-# Limits beside a bag.
+# Separate limits.
 
 
 def test_limits_of_another_bag_beside_a_closed_one(tmp_path):
@@ -215,7 +215,7 @@ def test_limits_of_another_bag_beside_a_closed_one(tmp_path):
             bag.Reader(path)
         with pytest.raises(CorruptError):
             bag.Writer(path, mode='append')
-    for kept in (0, 1, 39, 40):  # As a writer that was stopped while it closed leaves them.
+    for kept in (0, 1, 39, 40):  # Partly written, as by a writer that was killed while it closed.
         (tmp_path / 'limits.x.bag').write_bytes(raw_bag(RECORDS)[END:][: 8 * kept])
         assert bag.Reader(path).read() == RECORDS
 
@@ -267,7 +267,7 @@ def check_random_bytes(folder, data, placement, name, access):
                 assert exc.record == index
                 alone.append(exc)
         for index, expected in enumerate(alone):
-            # All ways agree on each record.
+            # Checks that all ways agree on each record.
             for read in (
                 lambda index: reader.read_indices([index])[0],
                 lambda index: bytes(reader.view(index)),
@@ -362,7 +362,7 @@ def test_a_bad_frame(tmp_path, access, name):
 @pytest.mark.parametrize('access', ACCESS)
 @pytest.mark.parametrize('size', [200, 255, 256, 65_791, 65_792])
 def test_an_announced_size_of_any_width_is_bounded(tmp_path, access, size):
-    """At most 255 bytes are announced in one byte, at most 65,791 in two."""
+    """A frame header has one byte for sizes up to 255, two for sizes up to 65,791."""
     path = tmp_path / 'x.bagz'
     large = zstandard.ZstdCompressor(write_checksum=True).compress(bytes(size))
     path.write_bytes(raw_bag([*FRAMES[:BAD], large, *FRAMES[BAD + 1 :]]))

@@ -21,7 +21,7 @@ EVEN = [b'%08d' % index for index in range(COUNT)]
 
 
 def whole(tmp_path, records, name, placement):
-    """The bytes of a bag, and of its separate limits."""
+    """Returns the bytes of a bag, and of its separate limits."""
     path = tmp_path / 'whole' / name
     path.parent.mkdir(exist_ok=True)
     with bag.Writer(path, mode='overwrite', limits_placement=placement) as writer:
@@ -32,13 +32,13 @@ def whole(tmp_path, records, name, placement):
 
 
 def put(path, data):
-    """Writes a new file: the old one may still be mapped by an iterator that reads ahead."""
+    """Writes a new file: an iterator that reads ahead may still map the old one."""
     path.unlink(missing_ok=True)
     path.write_bytes(data)
 
 
 def damaged(rng, data, ends):
-    """Bytes with one kind of damage, or several, in one of the two files."""
+    """Returns bytes with damage of one or several kinds, in one of the two files."""
     files = [bytearray(data), None if ends is None else bytearray(ends)]
     for _ in range(rng.choice([1, 1, 1, 2, 5])):
         target = files[0] if files[1] is None or rng.random() < 0.5 else files[1]
@@ -51,7 +51,7 @@ def damaged(rng, data, ends):
             target[place : place + rng.randrange(1, 30)] = rng.randbytes(rng.randrange(1, 30))
         elif kind == 2:
             del target[place:]
-        elif kind == 3:  # A limit, where they are at the end.
+        elif kind == 3:  # Changes a limit, if limits are at the end.
             place = max(0, len(target) - 8 * rng.randrange(1, COUNT + 1))
             old = int.from_bytes(target[place : place + 8], 'little')
             new = rng.choice([0, 8, old + 8, old + 1, max(old - 8, 0), max(old - 1, 0), len(data), 1 << 63])
@@ -65,7 +65,7 @@ def damaged(rng, data, ends):
 
 
 def meaning(data, ends, placement, compressed):
-    """The number of records, and a function that returns one or raises Bad, by the README's format."""
+    """Returns the number of records, and a function that returns one or raises Bad, by the README."""
     if ends is None:
         table = table_of(data, placement == 'starts')
     else:
@@ -114,7 +114,7 @@ ITERATORS = {
 
 
 def check(reader, means, rng, tally):
-    """Reads in every way; `means` gives the record of an index, or raises Bad."""
+    """Reads in every way; `means` returns the record of an index, or raises Bad."""
 
     def expect(way, index, read):
         try:
@@ -148,7 +148,7 @@ def check(reader, means, rng, tally):
             try:
                 record = next(records)
             except CorruptError:
-                # Raised in place: the record alone raises too.
+                # Iteration raises at the damaged record, which raises too if read alone.
                 with pytest.raises(CorruptError):
                     reader[index]
                 tally['errors'] += 1
@@ -192,7 +192,7 @@ def campaign(tmp_path, records, name, placement, seeds):
     for seed in seeds:
         rng = random.Random(seed)
         cut = range(len(data))[::-1]
-        if seed < len(cut):  # At every length first.
+        if seed < len(cut):  # The first seeds cut the file at every length.
             bad, beside = data[: cut[seed]], ends
         else:
             bad, beside = damaged(rng, data, ends)
@@ -242,7 +242,7 @@ def test_every_way_to_read_what_is_damaged_thoroughly(tmp_path, form):
 
 
 def shards(tmp_path, layout, seeds):
-    """Three shards, one of them damaged."""
+    """Makes three shards, one of them damaged."""
     data, _ = whole(tmp_path, RECORDS, 'x.bagz', 'tail')
     tally = {'errors': 0, 'right': 0}
     for seed in seeds:
@@ -257,7 +257,7 @@ def shards(tmp_path, layout, seeds):
         except CorruptError:
             tally['errors'] += 1
             continue
-        except ValueError:  # Interleaved shards of unequal lengths.
+        except ValueError:  # Interleaved shards have unequal lengths.
             if layout == 'concatenated':
                 raise
             continue
@@ -290,7 +290,7 @@ def test_every_way_to_read_shards_of_which_one_is_damaged_thoroughly(tmp_path, l
 
 
 def test_each_way_detects_one_bad_record(tmp_path):
-    """Without this, the tests above could pass by never reading the damage."""
+    """Otherwise the tests above could pass by never reading the damage."""
     data, _ = whole(tmp_path, RECORDS, 'x.bagz', 'tail')
     table = table_of(data, False)
     bad = bytearray(data)

@@ -1,4 +1,4 @@
-"""Writers killed with SIGKILL at random moments: all that was flushed is there, and writing can continue."""
+"""Writers killed with SIGKILL at random moments: all flushed records are readable, and writing resumes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KILLS = 8
 
 @functools.cache
 def record(index: int) -> bytes:
-    """A record that mostly looks like limits."""
+    """Returns a record that mostly looks like limits."""
     rng = random.Random(index)
     kind = index % 5
     if kind == 0:
@@ -30,7 +30,7 @@ def record(index: int) -> bytes:
 
 
 def write_until_killed(path, options, interval, output):
-    """Appends, flushes, closes and starts again; reports the number of records after every flush."""
+    """Appends, flushes, closes and resumes; reports the number of records after every flush."""
     while True:
         with bag.Writer(path, mode='append', buffer_size=1 << 14, **options) as writer:
             os.write(output, b'%d ' % len(writer))
@@ -73,7 +73,7 @@ def campaign(folder, placement, compression):
                 with bag.Reader(path, **options) as reader:
                     found = reader.read()
                     assert [reader[index] for index in range(len(found))] == found
-            except FileNotFoundError:  # Killed before it had made the files.
+            except FileNotFoundError:  # The writer was killed before it created the files.
                 assert not flushed
                 assert not count
                 continue
@@ -90,7 +90,7 @@ def campaign(folder, placement, compression):
 @pytest.mark.skipif(not hasattr(os, 'fork'), reason='needs fork')
 @pytest.mark.parametrize('placement', PLACEMENTS)
 def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path, placement):
-    # From a process without threads, where a fork is quick and safe.
+    # Forks from a process without threads, which is quick and safe.
     child = run_child('from tests.bag import test_kill; test_kill.main()', tmp_path, placement)
     assert child.stdout == 'done\n', child.stderr
 

@@ -88,7 +88,7 @@ def test_ranges_out_of_bounds(starts, stops, bad):
 
 @pytest.mark.parametrize('name', ['cat.jpg', 'notes.txt', 'a.tar', 'x.npy', 'image.bag', 'image.bagz'])
 def test_other_files_are_no_bags(tmp_path, name):
-    """Also behind the name of a field of a dataset: no number of such a file is called a limit."""
+    """Also with the file name of a field; the error gives no number from such a file as a limit."""
     contents = {
         'cat.jpg': (Path(__file__).parents[2] / 'examples' / 'data' / 'cat.jpg').read_bytes(),
         'notes.txt': b'some notes about something',
@@ -98,7 +98,7 @@ def test_other_files_are_no_bags(tmp_path, name):
     for data in [contents[name]] if name in contents else contents.values():
         (tmp_path / name).write_bytes(data)
         if 'bag' in name and not any(data[-7:]):
-            continue  # The end of a bag of empty records, whose limits are damaged.
+            continue  # Valid as the end of a bag of empty records with damaged limits.
         wanted = 'cut off, or not a bag' if 'bag' in name else f'{name}: not a bag: it has no valid limits'
         with pytest.raises(CorruptError, match=wanted):
             bag.Reader(tmp_path / name)

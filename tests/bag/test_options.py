@@ -25,7 +25,7 @@ def test_every_option_is_a_documented_keyword(keywords, options):
     assert keywords.__annotations__.keys() == {field.name for field in dataclasses.fields(options)}
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.ClassDef) and node.name.endswith('Keywords'):
-            kinds = [type(item) for item in node.body[1:]]  # After the docstring of the class.
+            kinds = [type(item) for item in node.body[1:]]  # Skips the docstring of the class.
             assert kinds == [ast.AnnAssign, ast.Expr] * (len(kinds) // 2)
 
 

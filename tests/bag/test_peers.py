@@ -117,7 +117,7 @@ def test_readers_agree(tmp_path, peer, records):
 
 @pytest.fixture(params=['bags.bag', 'bagz', 'sackli'])
 def library(request):
-    """Our library, and theirs, to check that the tests below hold for them."""
+    """Our library, and theirs, to check that the tests below pass with them."""
     if request.param == 'bags.bag':
         return bag
     try:

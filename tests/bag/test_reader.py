@@ -40,7 +40,7 @@ INTS = [int, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int
 
 @pytest.fixture(scope='module')
 def specs(tmp_path_factory):
-    """By limits placement, compression and sharding: a file spec of RECORDS."""
+    """File specs of RECORDS by limits placement, compression and sharding."""
     folder = tmp_path_factory.mktemp('bags')
     specs = {}
     for placement, name, sharding in itertools.product(PLACEMENTS, COMPRESSIONS, SHARDINGS):
@@ -52,7 +52,7 @@ def specs(tmp_path_factory):
         else:
             spec = f'{stem}@3.bag'
             paths = [f'{stem}-{shard:05}-of-00003.bag' for shard in range(3)]
-            # With an empty shard where the order allows one.
+            # With an empty shard, if the order allows one.
             cuts = (
                 [RECORDS[:40], [], RECORDS[40:]]
                 if sharding == 'concatenated'
@@ -184,7 +184,7 @@ def test_ranges(specs, combination, data):
             assert reader.index(value, low, high) == place
 
 
-# One record.
+# Single records.
 
 
 @pytest.fixture
@@ -339,7 +339,7 @@ def test_views_of_a_mapped_uncompressed_bag_alias_the_file(tmp_path):
     empty = reader.view(2)
     assert isinstance(one, memoryview)
     assert isinstance(two, memoryview)
-    with open(path, 'r+b') as file:  # Never done to a bag; here to see that nothing was copied.
+    with open(path, 'r+b') as file:  # Bags are never changed so; here it shows that no bytes were copied.
         file.write(b'ABCDEF')
     assert bytes(one) == b'ABC'
     assert bytes(two[:4]) == b'DEFd'
@@ -377,7 +377,7 @@ def test_a_view_costs_no_memory(tmp_path):
 
 
 def collected(iterator):
-    """The items of an iterator, and the error it ends with."""
+    """Returns the items of an iterator, and the error it ends with."""
     found = []
     while True:
         try:
@@ -475,10 +475,10 @@ def test_abandoned_iterators_leave_nothing_behind(specs, access):
         ]
         for iterator in iterators:
             next(iterator)
-        iterators.append(reader.read_indices_iter(itertools.count()))  # Not even begun.
+        iterators.append(reader.read_indices_iter(itertools.count()))  # Never started.
         del iterator, iterators, reader
     deadline = time.monotonic() + 10
-    # What an earlier test had may end meanwhile.
+    # Threads and files of earlier tests may end meanwhile.
     while (descriptors() > before or set(threads_of_bags()) - set(others)) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert descriptors() <= before
@@ -770,7 +770,7 @@ def test_other_processes(specs, method):
     readers = [opened(specs, 'tail', 'zstd', 'interleaved', access) for access in ('mapped', 'direct_io')]
     readers.append(readers[0][::-3])
     for reader in readers:
-        list(itertools.islice(reader, 2))  # With its thread, if it has one.
+        list(itertools.islice(reader, 2))  # Starts its thread, if it has one.
     context = multiprocessing.get_context(method)
     with context.Pool(1) as pool:
         for reader, model in zip(readers, [RECORDS, RECORDS, RECORDS[::-3]], strict=True):

@@ -1,4 +1,4 @@
-"""Many frames decompressed by one call: whatever is wrong with one of them is met, and ends no process."""
+"""Many frames decompressed by one call: a damaged frame raises an error, and never ends the process."""
 
 import random
 
@@ -25,7 +25,7 @@ def records(rng):
 
 
 def decode(frames, dictionary=None):
-    """Decodes frames given one by one; and in one buffer, which makes no difference."""
+    """Decodes frames one by one, separately and in one buffer; the results must be equal."""
     decompressor = zstandard.ZstdDecompressor(dict_data=dictionary)
     lengths = np.array(list(map(len, frames)), np.int64)
     found = decompress_batch(decompressor, frames, lengths, LARGEST)
@@ -34,7 +34,7 @@ def decode(frames, dictionary=None):
 
 
 def one_by_one(frames, dictionary=None):
-    """Returns the records of whole frames that announce what they have; None if a frame is none such."""
+    """Returns the records of frames with the announced sizes; None if any frame is invalid."""
     found = []
     for frame in frames:
         try:
@@ -82,7 +82,7 @@ def test_large_records_are_left_to_others(size):
 
 
 def check(seed, place, byte, kind):
-    """Damages one of several frames, and compares with each by itself."""
+    """Damages one of several frames, and compares with decoding each by itself."""
     rng = random.Random(seed)
     compressor = zstandard.ZstdCompressor(
         rng.choice([1, 3, 19]), write_checksum=rng.random() < 0.5, write_content_size=rng.random() < 0.9
@@ -102,7 +102,7 @@ def check(seed, place, byte, kind):
     }[kind]()
     if frames[which]:
         found, expected = decode(frames), one_by_one(frames)
-        # It may leave frames to others, but does not give anything else.
+        # It may leave frames to the plain path, but never returns anything else.
         assert found in (None, expected), frames[which]
 
 

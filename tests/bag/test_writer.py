@@ -1,4 +1,4 @@
-"""Writers: the bag at any moment, compared with lists of the records that were written and flushed."""
+"""Writers: the bag at any moment, compared with lists of the written and flushed records."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def number(value):
     return value.to_bytes(8, 'little')
 
 
-# Records that mostly look like limits, so that a bag without limits looks as if it had some.
+# These records look like limits, so that a bag without limits looks as if it had some.
 lookalikes = st.one_of(
     st.integers(0, 30).map(lambda count: number(8 * count)),
     st.lists(st.integers(0, 20).map(lambda count: number(8 * count)), max_size=6).map(b''.join),
@@ -54,7 +54,7 @@ lookalikes = st.one_of(
 
 
 class Writing(RuleBasedStateMachine):
-    """One bag: written, flushed, closed, continued, replaced, and read and copied at any moment."""
+    """One bag: written, flushed, closed, resumed, replaced, and read and copied at any moment."""
 
     forms = st.sampled_from(FORMS)
 
@@ -65,7 +65,7 @@ class Writing(RuleBasedStateMachine):
         self.path = self.folder / 'x.bag'
         self.flushed = []
         self.pending = []
-        self.before = None  # What an overwriting writer is about to replace.
+        self.before = None  # The records that an overwriting writer will replace.
         self.writer = self.open('create')
 
     def open(self, mode):
@@ -107,7 +107,7 @@ class Writing(RuleBasedStateMachine):
     @precondition(lambda self: self.writer and self.before is None)
     @rule()
     def crash(self):
-        self.writer = None  # Its descriptors and its lock go, as those of a dead process do.
+        self.writer = None  # Closes its descriptors and releases its lock, as the end of a process does.
         self.pending = []
 
     @precondition(lambda self: self.writer and self.before is not None)
@@ -173,7 +173,7 @@ class TestWritingThoroughly(Writing.TestCase):
     settings = many
 
 
-# The sentinel: records without limits are never taken for limits.
+# The sentinel prevents that records without limits are taken for limits.
 
 
 class Killed(BaseException):
@@ -206,7 +206,7 @@ def test_a_writer_may_end_between_any_two_system_calls(tmp_path, monkeypatch, pl
         for _ in range(2):
             found = read(image / 'x.bag', (placement, 'plain'))
             assert found in (flushed, flushed + new), f'after call {seen}'
-            bag.Writer(image / 'x.bag', mode='append', limits_placement=placement)  # And is killed at once.
+            bag.Writer(image / 'x.bag', mode='append', limits_placement=placement)  # Killed at once.
         with bag.Writer(image / 'x.bag', mode='append', limits_placement=placement) as writer:
             assert len(writer) == len(found)
             writer.write(b'more')
@@ -249,7 +249,7 @@ def test_a_writer_may_end_between_any_two_system_calls(tmp_path, monkeypatch, pl
 
 @pytest.mark.parametrize('placement', ['tail', 'starts'])
 def test_a_bag_becomes_longer_but_never_shorter(tmp_path, monkeypatch, placement):
-    """Otherwise a reader that has just mapped it would fault."""
+    """A reader that has just mapped a shorter file would fault."""
     path, sizes = tmp_path / 'x.bag', []
 
     def watched(call):
@@ -310,7 +310,7 @@ def test_a_write_that_is_cut_short_anywhere_leaves_what_was_flushed(tmp_path, mo
 
 @pytest.mark.parametrize('starts', [False, True])
 def test_a_partly_appended_tail_is_tolerated(tmp_path, starts):
-    """Also as other writers leave it, without a sentinel."""
+    """Also without a sentinel, as other writers leave it."""
     for records in ([bytes(8)] * 10, [b'abc', b'', b'defgh' * 5], [number(16)] * 3):
         ends = np.cumsum(list(map(len, records)), dtype='<u8').tobytes()
         tail = bytes(8 * starts) + ends
@@ -408,7 +408,7 @@ def test_append_to_a_bag_whose_limits_are_elsewhere_loses_nothing(tmp_path):
     with pytest.raises(FileNotFoundError, match='limits'):
         bag.Writer(path, mode='append', limits_placement='separate')
     assert read(path) == [b'one']
-    # As an appending writer leaves it that is killed at once:
+    # As left by an appending writer that is killed at once:
     (tmp_path / 'limits.x.bag').write_bytes(b'')
     with pytest.raises(CorruptError, match='expected separate'):
         bag.Writer(path, mode='append', limits_placement='separate')
@@ -598,7 +598,7 @@ def test_files_as_records(tmp_path, form):
             file.seek(1000)
             writer.write_file(file)
             assert file.tell() == len(data)
-            writer.write_file(file)  # At its end.
+            writer.write_file(file)  # At the end of the file.
         with (tmp_path / 'video').open('rb', buffering=0) as file:
             writer.write_file(file)
         writer.write_file(io.BytesIO(data[:100]))
@@ -686,7 +686,7 @@ def test_a_file_that_fails_leaves_the_bag_as_before(tmp_path, form, how):
 
 
 def full_disk_code(form, fill, free):
-    """A child that writes until the disk is full, checks the bag, frees space, and continues."""
+    """Starts a child that fills the disk, checks the bag, frees space, and resumes."""
     return f"""
         import os, random, sys
         from bags import bag
@@ -765,7 +765,7 @@ def test_a_full_disk(small_disk, form):
 
 
 def test_records_whose_limits_were_written_stay(tmp_path, monkeypatch):
-    """Readers may have seen them, so that nothing else may be written in their place."""
+    """Readers may have read them, so other records must not replace them."""
     path = tmp_path / 'x.bag'
     writer = bag.Writer(path)
     writer.write(b'first')
@@ -840,7 +840,7 @@ def test_ctrl_c_at_any_line_leaves_a_writer_that_continues(tmp_path, call):
 
 
 def test_a_writer_resumes_while_a_reader_opens(tmp_path, monkeypatch):
-    """The reader finds the limits when they are empty, and the records when their own limits are gone."""
+    """The reader opens the limits file while it is empty, and the bag after its tail limits are removed."""
     path = write(tmp_path / 'x.bag', [b'one', b'two'])
     (tmp_path / 'limits.x.bag').touch()
     opened, writers = LocalStore.open, []

@@ -122,7 +122,7 @@ def test_frames_without_a_size_are_read_up_to_the_bound():
 
 
 def test_a_frame_of_no_content_is_an_empty_record():
-    # A valid frame: other writers may write it where ours writes zero bytes.
+    # A valid frame: other writers may write it where this library writes zero bytes.
     for frame in (EMPTY_CONTENT, frame_without_size(b'')):
         assert codec().decode(frame) == b''
         assert codec().decode_many([frame, encode(b'x'), frame]) == [b'', b'x', b'']

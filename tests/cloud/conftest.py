@@ -1,4 +1,4 @@
-"""Storages of objects, on loopback: each as obstore reads it and as fsspec does."""
+"""Object stores on loopback, each read through obstore and through fsspec."""
 
 from typing import NamedTuple
 
@@ -9,14 +9,14 @@ from tests.servers import Proxy, gcs_server, s3_server
 
 
 class Storage(NamedTuple):
-    """A storage, and the way to it."""
+    """An object store, with the options to open it."""
 
     root: str
     options: dict
     server: str
 
     def through(self, proxy):
-        """The options for reading it through a proxy."""
+        """Returns the options for reading it through a proxy."""
         return {**self.options, 'endpoint_url': proxy.url}
 
 
@@ -50,13 +50,13 @@ STORAGES = ['memory', 's3-obstore', 's3-fsspec', 'gs-obstore', 'gs-fsspec']
 
 @pytest.fixture(scope='module', params=STORAGES)
 def storage(request):
-    """Every storage in turn."""
+    """Every object store in turn."""
     return make_storage(request, request.param)
 
 
 @pytest.fixture(scope='module', params=['s3-obstore', 's3-fsspec'])
 def s3_storage(request):
-    """S3 in both ways, for what is told from the requests that it gets."""
+    """S3 through both clients, for tests that count requests."""
     return make_storage(request, request.param)
 
 

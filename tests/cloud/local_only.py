@@ -1,4 +1,4 @@
-"""Tests of what only local files can do: left out where the others run over a storage of objects."""
+"""Tests that only local files can pass: left out if the others run over an object store."""
 
 __all__ = ['FILES', 'LOCAL_ONLY', 'PART', 'is_local_only']
 

@@ -1,7 +1,7 @@
-"""Local folders seen through a storage of objects: so tests of local files run over HTTP as they are.
+"""Local folders read through an object store, so that tests of local files run over HTTP unchanged.
 
-What a test puts into a local file is sent to the storage before the library reads it there; what the
-library writes to the storage is put into the local file after it.
+A file that a test writes is uploaded before the library reads it; a file that the library writes is
+downloaded after it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ['SyncedStore']
 
 
 class SyncedStore:
-    """A remote store whose paths are local ones.
+    """A remote store with local paths.
 
     Args:
         remote: The store.
-        root: The URL that local paths are put behind.
-        known: By path, the local file as it was when it was last sent or fetched.
+        root: The URL that is put before local paths.
+        known: By path, the local file as of its last upload or download.
     """
 
     is_remote = True
@@ -113,7 +113,7 @@ class SyncedStore:
         try:
             return self.remote.names(url)
         except FileNotFoundError:
-            return []  # An empty one.
+            return []  # An empty file.
 
     def make_folder(self, folder):
         os.makedirs(folder, exist_ok=True)
@@ -127,7 +127,7 @@ class SyncedStore:
 
 
 class SyncedOutput:
-    """An output whose file is fetched when it is closed."""
+    """An output whose file is downloaded when it is closed."""
 
     def __init__(self, store, path, output):
         self.__dict__.update(store=store, path=path, output=output)

@@ -1,4 +1,4 @@
-"""Requests that fail, and what storages refuse: tried again or told, with path and cause, in time."""
+"""Requests that fail, and what object stores refuse: retried, or raised with path and cause, in time."""
 
 import errno
 import functools
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope='module', params=['s3-obstore', 's3-fsspec', 'gs-obstore', 'gs-fsspec'])
 def far_storage(request):
-    """S3 and GCS in both ways."""
+    """S3 and GCS, each through both clients."""
     return make_storage(request, request.param)
 
 
@@ -56,7 +56,7 @@ RANGES = [(start, start + 700) for start in range(0, 600_000, 3000)]
 
 @pytest.fixture
 def many_ranges(s3):
-    """A file of a storage that answers at once, the way there, and what makes another object of it."""
+    """A file, its store through a proxy, and a function that replaces the object."""
     options = {'key': 'a', 'secret': 'b', 'client': 'obstore', 'endpoint_url': s3}
     direct, path = store_for('s3://bucket/many_ranges.bin', None, options)
     direct.replace(path, DATA)
@@ -119,7 +119,7 @@ def test_sending_has_all_the_time(far_storage):
         store, path = store_for(
             f'{far_storage.root}/slow.bin', None, {**far_storage.through(proxy), 'timeout': 6}
         )
-        proxy.delay = 2.5  # More than one try has that only asks.
+        proxy.delay = 2.5  # Longer than the timeout of one attempt of a request without a body.
         store.replace(path, b'data')
     assert store_for(path, None, far_storage.options)[0].read(path) == b'data'
 
@@ -186,14 +186,14 @@ def test_an_upload_that_fails(s3, client, method):
         assert store.stat(path).size == 9 << 20
 
 
-# What storages refuse.
+# Requests that object stores refuse.
 
 
 def test_no_bucket(far_storage):
     root = f'{far_storage.root.partition("://")[0]}://no-such-bucket'
     store, path = store_for(f'{root}/x.bag', None, far_storage.options)
     reads = [lambda: store.open(path, Hints())]
-    if not root.startswith('gs') or far_storage.options['client'] != 'obstore':  # The server falls over it.
+    if not root.startswith('gs') or far_storage.options['client'] != 'obstore':  # The server fails at it.
         reads.append(lambda: store.names(f'{root}/folder'))
         reads.append(lambda: bags.open(f'{root}/a', storage_options=far_storage.options))
     for read in reads:
@@ -217,7 +217,7 @@ def test_access_denied(far_storage):
         for work in (lambda: store.open(path, Hints()), lambda: store.replace(path, b'x')):
             with pytest.raises(PermissionError, match=r'access denied.*x\.bag'):
                 work()
-        assert len(proxy.requests) == 2  # It is of no use to ask again.
+        assert len(proxy.requests) == 2  # Not retried.
 
 
 @pytest.mark.parametrize('answer', ['elsewhere', 'malformed'])
@@ -237,7 +237,7 @@ def test_another_region(s3_storage, proxy, answer):
             work()
         if answer == 'malformed':
             assert 'region eu-west-1' in str(caught.value)
-    assert len(proxy.requests) <= 8  # It is of no use to ask again; s3fs looks at the bucket.
+    assert len(proxy.requests) <= 8  # Not retried; s3fs also looks at the bucket.
 
 
 def test_a_server_that_knows_neither_ranges_nor_writing(tmp_path):
@@ -267,7 +267,7 @@ def test_a_server_that_knows_neither_ranges_nor_writing(tmp_path):
             assert (type(error), str(error)) == (type(caught.value), str(caught.value))
         finally:
             server.shutdown()
-    assert requests.count('PUT') == 1  # It is of no use to ask again.
+    assert requests.count('PUT') == 1  # Not retried.
 
 
 def test_no_credentials(s3_storage, monkeypatch, tmp_path):

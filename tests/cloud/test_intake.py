@@ -1,4 +1,4 @@
-"""Folders and tars on storages: imported from there, and exported to there."""
+"""Folders and tars in object stores: import from them and export to them."""
 
 import pytest
 
@@ -7,7 +7,7 @@ import bags
 
 @pytest.fixture(params=['s3', 'gs', 'memory'])
 def place(request):
-    """A folder on a storage, its options, and those of fsspec for the same."""
+    """A folder in an object store, its options, and those of fsspec for the same."""
     if request.param == 'memory':
         return 'memory://intake', {}
     if request.param == 's3':

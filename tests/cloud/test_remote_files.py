@@ -1,4 +1,4 @@
-"""Files of storages do what local ones do; and objects that change, fail or are not there are told."""
+"""Remote files behave as local ones; objects that change, fail or do not exist raise errors."""
 
 import contextlib
 import io
@@ -175,7 +175,7 @@ def test_a_copy_that_fails_leaves_what_was_there(storage):
         writer.write(b'last')
     found = bag.Reader(path, **options).read()
     assert (found[0], found[-1]) == (b'first', b'last')
-    assert len(found) in (2, 3)  # What was sent is a record that nobody asked for.
+    assert len(found) in (2, 3)  # The sent part of the failed record may remain.
 
 
 def test_records_as_files(s3_storage, proxy):
@@ -236,7 +236,7 @@ def test_forked_workers_read_a_dataset_that_the_parent_has_read(storage):
     assert [dataset[index] for index in range(60)] == rows
 
     def work(start):
-        # As a worker of PyTorch's: rows, lists of rows, and a dataset that is opened here; then it writes.
+        # As in a worker of PyTorch: rows, lists of rows, and a dataset that is opened here; then it writes.
         assert dataset[start] == rows[start]
         assert dataset.__getitems__(range(start, 60, 7)) == rows[start::7]
         assert bags.open(root, **options).batch(range(start, 60))['blob'] == [
@@ -291,7 +291,7 @@ def test_a_reader_goes_on_in_a_spawned_process(s3_storage, records):
     assert process.exitcode == 0
 
 
-# Where files are.
+# Paths and URLs.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How many requests an operation costs, counted at the server, as docs/cloud.md says; and what they bring."""
+"""How many requests an operation takes, counted at the server, as docs/cloud.md says."""
 
 import random
 from collections import Counter
@@ -11,7 +11,7 @@ from bags.storage import store_for
 
 SPEC = {'blob': 'bytes', 'id': 'int(8)', 'text': 'utf8', 'words': 'utf8[]?'}
 SMALL = {'id': 'int(8)', 'text': 'utf8'}
-COUNT = 20_000  # So many that limits are more than what comes with the size.
+COUNT = 20_000  # Enough that the request for a file's size does not return all limits.
 
 
 def make_row(index):
@@ -26,7 +26,7 @@ def make_row(index):
 
 @pytest.fixture(scope='module')
 def folder(s3_storage, tmp_path_factory):
-    """A dataset on S3, put there as files."""
+    """Writes a dataset locally and uploads its files to S3."""
     local = tmp_path_factory.mktemp('local') / 'a'
     with bags.DatasetWriter(local, SPEC) as writer:
         for index in range(COUNT):
@@ -39,7 +39,7 @@ def folder(s3_storage, tmp_path_factory):
 
 @pytest.fixture(scope='session')
 def shards(s3, tmp_path_factory):
-    """A hundred small shards, put there as files, once for all clients."""
+    """Uploads a hundred small shards, once for all clients."""
     local = tmp_path_factory.mktemp('local') / 'shards'
     with bags.ShardedDatasetWriter(local, SMALL, shard_length=2) as writer:
         for index in range(200):
@@ -79,7 +79,7 @@ def test_a_batch(folder, s3_storage, proxy):
         batch = dataset.batch(indices)
     assert (batch['id'] == indices).all()
     assert batch['text'] == [make_row(index)['text'] for index in indices.tolist()]
-    assert len(requests) == 4  # Small records lie near each other: one request a field.
+    assert len(requests) == 4  # Small records are adjacent: one request a field.
     with proxy.counted() as requests:
         assert dataset.__getitems__(indices) == [make_row(index) for index in indices.tolist()]
     assert len(requests) == 4
@@ -108,7 +108,7 @@ def test_opening_a_hundred_shards(shards, s3_storage, proxy):
     assert dataset.batch([199, 0, 77])['id'].tolist() == [199, 0, 77]
     with proxy.counted() as requests:
         assert dataset.batch([0, 199, 77])['id'].tolist() == [0, 199, 77]
-    assert not requests  # Files this small came whole with their size.
+    assert not requests  # Files this small are read whole by the request for their size.
 
 
 def test_all_requests_of_a_batch_are_on_their_way_together(shards, s3_storage, proxy):
@@ -178,7 +178,7 @@ def test_a_folder_that_a_killed_writer_left(storage):
     store, path = store_for(f'{root}/000000/refs.bag', None, storage.options)
     with bags.DatasetWriter(f'{root}/000001', SPEC, **options) as writer:
         writer.append(make_row(77))
-    store.remove(path.replace('000000', '000001'))  # What is there when it is killed on its way to the refs.
+    store.remove(path.replace('000000', '000001'))  # As if killed before writing the refs.
     assert len(bags.open(root, **options)) == 5
     with bags.DatasetWriter(f'{root}/000001', SPEC, resume=True, **options) as writer:
         assert not len(writer)
@@ -241,7 +241,7 @@ def test_videos_are_asked_at_the_same_time(s3_storage, proxy):
 
 @pytest.fixture(scope='module')
 def recordings(s3_storage, tmp_path_factory):
-    """Recordings with events at random times and a state of a constant rate, on S3."""
+    """Recordings with events at random times and a state at a constant rate, on S3."""
     pytest.importorskip('av')
     local = tmp_path_factory.mktemp('local') / 'recordings'
     spec = {'audio': 'audio', 'event': 'int(4)[]', 'time': 'float(8)[]', 'state': 'array(float32,7)[]'}

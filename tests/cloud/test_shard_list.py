@@ -1,4 +1,4 @@
-"""Datasets of many folders on a real S3 server: requests are counted there, writers fail and go on."""
+"""Datasets of many folders on an S3 server that counts requests; writers fail and resume."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_requests_and_what_they_bring(server, storage, tmp_path):
     with server.counted() as requests:
         reader = bags.open(path, **storage)
         assert (len(reader), reader.shards) == (80, 20)
-    # The look for an index, the listing, spec and refs of the first shard: lengths come from sizes.
+    # A request for the index, the listing, spec and refs of the first shard: lengths come from sizes.
     assert len(requests) <= 4
     assert [reader[index] for index in range(80)] == [row(index) for index in range(80)]
     assert bags.consolidate(path, **storage) == 20
@@ -57,7 +57,7 @@ def test_requests_and_what_they_bring(server, storage, tmp_path):
     with server.counted() as requests:
         reader = bags.open(path, **storage, cache=cache)
         assert [reader[index] for index in range(80)] == [row(index) for index in range(80)]
-    # The index, a listing of each shard, and a look behind the last; no data.
+    # The index, a listing of each shard, and a request for one more shard; no data.
     assert len(requests) <= 1 + 20 + 1
     assert all('list-type' in url or method == 'HEAD' for method, url, _ in requests[1:])
 
@@ -65,7 +65,7 @@ def test_requests_and_what_they_bring(server, storage, tmp_path):
 def test_going_on_after_the_last_whole_shard(server, storage):
     path = 's3://bucket/resumed'
     write(path, range(8), **storage)
-    # As a writer leaves it that is killed while one shard is uploaded and the next fills.
+    # As left by a writer that is killed while one shard is uploaded and the next is filled.
     from bags.storage import store_for
 
     store, folder = store_for(path, storage_options=storage['storage_options'])
@@ -84,7 +84,7 @@ def test_an_upload_that_fails_is_told_and_tried_again(server, storage):
     writer = bags.ShardedDatasetWriter(path, SPEC, shard_length=2, storage_options=options)
     errors = 0
     while len(writer) < 9:
-        # Shards after the first are refused a while.
+        # Requests for shards after the first are refused at first.
         server.faults = {'refuse': 1.0} if len(writer) == 2 and errors < 3 else {}
         try:
             writer.append(row(len(writer)))

@@ -1,4 +1,4 @@
-"""Uploads take constant memory, however long a bag or a single record becomes."""
+"""Uploads take constant memory, whatever the length of a bag or a single record."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[2]
 PIECE = 100_000
-RAW_BYTES = 'ignore:Sending a large body directly with raw bytes:ResourceWarning'  # gcsfs does, of aiohttp.
+RAW_BYTES = 'ignore:Sending a large body directly with raw bytes:ResourceWarning'  # From aiohttp, in gcsfs.
 CODE = """
 import json, sys
 from pathlib import Path
@@ -57,7 +57,7 @@ print(peak() - before)
 
 
 def taken(path, options, kind, size):
-    """The most memory that writing took, in MiB."""
+    """Returns the peak memory of writing, in MiB."""
     done = subprocess.run(
         [
             *(sys.executable, '-W', 'error', '-W', RAW_BYTES, '-c', CODE),
@@ -71,7 +71,7 @@ def taken(path, options, kind, size):
 
 @contextlib.contextmanager
 def served(scheme):
-    """The options for a storage by itself."""
+    """Starts an object store for one test and yields its options."""
     with (s3_server if scheme == 's3' else gcs_server)() as url:
         own = {'key': 'a', 'secret': 'b'} if scheme == 's3' else {'token': 'anon', 'project': 't'}
         yield {**own, 'endpoint_url': url}
@@ -88,7 +88,7 @@ CASES = [
 def test_memory(scheme, client, kind):
     path = f'{scheme}://bucket/large/{client}-{kind}.bag'
     size = 400_000_000
-    copies = size >> 20 if kind == 'record' else 0  # A buffer that its owner may write to is copied once.
+    copies = size >> 20 if kind == 'record' else 0  # A buffer that its owner may change is copied once.
     with served(scheme) as options:
         options['client'] = client
         assert taken(path, options, kind, size) < copies + 200

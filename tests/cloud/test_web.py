@@ -1,4 +1,4 @@
-"""Datasets on a web server that answers nothing but GET with Range."""
+"""Datasets on a web server that supports only GET with Range."""
 
 import collections
 import errno
@@ -39,7 +39,7 @@ def write_shards(path, shards, **options):
 
 @pytest.fixture(params=['obstore', 'fsspec'])
 def options(request):
-    """How a dataset is opened, through either client."""
+    """Opens a dataset through either client."""
     return {'storage_options': {'client': request.param}}
 
 
@@ -69,7 +69,7 @@ def plain(value):
 
 
 def check(web, path, options):
-    """Compares what is read from a server with what is read from its folder; returns its requests."""
+    """Compares what is read from a server with what is read from its folder; returns the requests."""
     with (
         bags.open(web.root / path, raw=True) as local,
         bags.open(f'{web.url}/{path}', raw=True, **options) as remote,
@@ -281,7 +281,7 @@ def test_a_server_that_ignores_ranges(tmp_path, options, name):
             work(f'{web.url}/{name}', **options)
         assert caught.value.errno == errno.EOPNOTSUPP
         assert caught.value.filename.startswith(f'{web.url}/{name}')
-        assert web.sent < 32 << 20  # What a socket's buffers take, of 64 MiB.
+        assert web.sent < 32 << 20  # The size of the socket's buffers, of 64 MiB.
 
 
 @pytest.mark.parametrize('status', [301, 302, 303, 307, 308])
@@ -381,7 +381,7 @@ def test_cut_bodies(tmp_path, options):
 
 
 def test_bodies_that_are_too_long(tmp_path, options):
-    """A server cannot make a reader take more memory than it has asked for."""
+    """A server cannot make a reader allocate more memory than the size it requested."""
     write_folder(tmp_path / 'one')
     options = {**options['storage_options'], 'retries': 1}
     with WebServer(tmp_path, 'more') as web:

@@ -1,8 +1,8 @@
-"""Writers that end as in a process that is killed."""
+"""Writers that end without closing, as in a process that is killed."""
 
 
 def leave_open(writer):
-    """Has a writer write nothing more when it is deleted: what it did not flush is lost."""
+    """Makes a writer write nothing more when it is deleted: what it did not flush is lost."""
     for each in (writer, getattr(writer, '_writer', None)):
         if each is not None:
             each._process = None

@@ -20,7 +20,7 @@ SPEC = {'id': 'int(8)', 'text': 'utf8', 'words': 'utf8[]', 'meta': 'json'}
 
 
 class Counting(Far):
-    """Counts requests, as a storage would see them."""
+    """Counts requests, as an object store would."""
 
     def __init__(self):
         super().__init__()
@@ -71,7 +71,7 @@ def dataset(tmp_path):
 
 @pytest.fixture
 def far(monkeypatch):
-    """Has paths behind `far:` be on a storage that is not local."""
+    """Opens paths that begin with `far:` through a remote store."""
     store, original = Counting(), bags.storage.store_for
 
     def store_for(path, filesystem=None, storage_options=None, cache=None, cache_size=None):

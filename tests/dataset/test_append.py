@@ -1,4 +1,4 @@
-"""A datapoint is appended wholly or not at all, whatever goes wrong."""
+"""A datapoint is appended as a whole or not at all, whatever fails."""
 
 import io
 import math
@@ -56,7 +56,7 @@ def check(path, indices):
 
 
 def failing(count, error):
-    """Words up to the one at which the generator fails."""
+    """Yields words, then raises."""
     for number in range(count):
         yield f'word {number}'
     raise error
@@ -128,7 +128,7 @@ def test_values_that_do_not_fit(tmp_path, flush, compression):
 
 @pytest.mark.parametrize('compression', [(), tuple(SPEC)])
 def test_failures_after_much_was_written(tmp_path, compression):
-    """Items so large that buffers were emptied to disk before the one that fails."""
+    """Items so large that buffers are written to disk before the item that fails."""
     chance = np.random.default_rng(0)
     large = [chance.bytes(1 << 20).hex() for _ in range(3)]
     with bags.DatasetWriter(tmp_path / 'a', SPEC, compression=compression) as writer:
@@ -184,7 +184,7 @@ def test_a_users_encoder_that_fails(tmp_path, place):
         with pytest.raises(bags.EncodeError, match="'y'"):
             writer.append({'x': [-3], 'y': place})
         writer.append({'x': [-4], 'y': -5})
-    assert max(seen) == place  # The values behind the one that fails are never asked for.
+    assert max(seen) == place  # Values after the one that fails are never read.
     with bags.open(tmp_path / 'a', {'mine': len}) as reader:
         assert list(reader) == [{'x': [50_000], 'y': 50_000}] * 2
 
@@ -198,7 +198,7 @@ def test_encoders_that_return_no_bytes(tmp_path, result):
 
 
 class Broken(io.BytesIO):
-    """A file that is shorter than it says, or cannot be read."""
+    """A file that is shorter than its announced size, or cannot be read."""
 
     def __init__(self, error):
         super().__init__(b'x' * 100)
@@ -254,7 +254,7 @@ def test_ctrl_c_at_any_line_leaves_whole_datapoints(tmp_path, call):
         left = [lines]
 
         def interrupt(frame, event, argument, left=left):
-            if '/bags/dataset/' not in frame.f_code.co_filename:  # tests/bag does so to bags.
+            if '/bags/dataset/' not in frame.f_code.co_filename:  # tests/bag does the same for bags.
                 return None
             if event == 'line':
                 left[0] -= 1
@@ -296,7 +296,7 @@ def test_ctrl_c_at_any_line_leaves_whole_datapoints(tmp_path, call):
         pytest.fail('the call did not come to its end')
 
 
-# A disk that is full.
+# Full disks.
 
 
 @pytest.fixture
@@ -316,7 +316,7 @@ def small_disk(tmp_path):
 
 
 def fill_up(path, leave=0):
-    """Fills a file system up, except for some bytes."""
+    """Fills a file system, except for some bytes."""
     with open(path, 'wb', buffering=0) as file:
         try:
             while True:
@@ -363,11 +363,11 @@ def test_a_full_disk(small_disk, kind, flush, compression, leave):
             writer.flush()
         assert caught.value.errno == 28
         assert len(writer) == done
-        with bags.open(path) as reader:  # What was flushed, and perhaps more, each whole.
+        with bags.open(path) as reader:  # All flushed datapoints are there, and perhaps more, each whole.
             assert list(reader) == [disk_row(index) for index in range(len(reader))]
             assert len(reader) >= 3
         ballast.unlink()
-        for _ in range(3):  # Once there is room, the writer continues.
+        for _ in range(3):  # After space is freed, the writer continues.
             assert writer.append(disk_row(done), flush) == done
             done += 1
         writer.flush()

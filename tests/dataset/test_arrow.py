@@ -1,4 +1,4 @@
-"""Datasets as Arrow: what pyarrow, DuckDB, polars and pandas read of them, beside what `batch` gives."""
+"""Datasets as Arrow: what pyarrow, DuckDB, polars and pandas read, compared with `batch`."""
 
 import json
 import math
@@ -68,7 +68,7 @@ def row(index):
 
 
 def plain(value, kind):
-    """A value of a dataset as what Arrow's `to_pylist` gives for it."""
+    """Returns a value of a dataset as Arrow's `to_pylist` returns it."""
     word, _, rest = kind.partition('(')
     dtype = rest.split(',')[0].split(')')[0]
     if value is None:
@@ -94,7 +94,7 @@ def plain(value, kind):
 
 
 def normal(value):
-    """Values of all libraries as lists, bytes and Python's own scalars."""
+    """Converts values of all libraries to lists, bytes and Python scalars."""
     if isinstance(value, dict):
         return {key: normal(part) for key, part in value.items()}
     if isinstance(value, np.ndarray | list | tuple) or type(value).__name__ == 'Series':

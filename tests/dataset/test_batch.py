@@ -12,7 +12,7 @@ COUNTS = st.lists(st.integers(0, 5), max_size=8)
 
 
 def ragged(rows, dtype='<i4', optional=False):
-    """A Ragged of lists of numbers, of which some may be None."""
+    """Makes a Ragged of lists of numbers, some of which may be None."""
     there = [row or [] for row in rows]
     present = np.array([row is not None for row in rows], bool) if optional else None
     values = np.array([item for row in there for item in row], dtype)
@@ -97,7 +97,7 @@ def test_joining_without_optional(a, b):
 
 
 def test_columns_of_two_kinds_lose_nothing():
-    # The numbers of one shard fit 8 bytes, and those of another do not.
+    # The numbers of one shard fit in 8 bytes, and those of another do not.
     big = 2**63 + 1
     assert join_columns([np.array([1, 2]), [big]]) == [1, 2, big]
     assert join_columns([[big], np.array([1, 2])]) == [big, 1, 2]

@@ -1,9 +1,9 @@
-"""Damaged datasets: an error that names the file, or the right value; never anything else.
+"""Damaged datasets: an error that names the file, or the right value.
 
-What is right is told by `meaning`, a plain reader of the format as the README describes it, which knows
-nothing of the library. Some damage it cannot see either, as the format has no place for it to show:
+The expected values come from `meaning`, a plain reader of the format as the README describes it, which
+does not use the library. Some damage is valid by the format, so it cannot be detected either:
 
-- bytes of a record that is not compressed (they are that record's value now, and no other's);
+- bytes of a record that is not compressed: they are valid as another value of that record;
 - a limit of such a record that is moved within its neighbours, where the type has no fixed size;
 - a number in the refs that is changed to another one in range;
 - a bag cut off, or overwritten, so that what remains is a whole bag again (a file of 8 n zeros, say, is n
@@ -67,11 +67,11 @@ def whole(request, kit, tmp_path_factory):
 
 @pytest.fixture
 def hurt(whole, tmp_path):
-    """A copy of the dataset, to be damaged."""
+    """Copies the dataset, to damage the copy."""
     return shutil.copytree(whole, tmp_path / 'hurt')
 
 
-# What the bytes mean.
+# The expected values.
 
 
 class Bad(Exception):
@@ -79,7 +79,7 @@ class Bad(Exception):
 
 
 def table_of(data, starts):
-    """The ranges of a bag's records."""
+    """Returns the ranges of a bag's records."""
     if not data:
         return []
     if len(data) < 8:
@@ -112,13 +112,13 @@ def record_of(data, table, index, compressed):
 
 
 def as_row(kind, items):
-    """The items of a sequence as a row has them."""
+    """Returns the items of a sequence in the form that a row has them."""
     fixed = registry.fixed_dtype(kind.word, kind.args)
     return items if fixed is None else np.array(items, fixed[0]).reshape(-1, *fixed[1])
 
 
 def meaning(path):
-    """What a folder's bytes mean: the number of datapoints, and a function to a value, or Bad."""
+    """Returns the number of datapoints in a folder, and a function that returns a value or raises Bad."""
     try:
         spec = json.loads((path / 'spec.json').read_bytes())
         types = parse_spec(spec)
@@ -168,7 +168,7 @@ def meaning(path):
     return len(table), value
 
 
-# What the library makes of it.
+# What the library reads.
 
 
 def check_message(error, path):
@@ -178,7 +178,7 @@ def check_message(error, path):
 
 
 def attempt(path, work):
-    """Returns a value in a list, or None where an error says that it cannot be."""
+    """Returns a value in a list, or None if reading raises an error that names the path."""
     try:
         return [work()]
     except ERRORS as exc:
@@ -192,7 +192,7 @@ def listed(column, index):
 
 
 def observe(path, kit, thorough=True, only=None):
-    """Reads every value in every way; yields where, and what came out (None: an error)."""
+    """Reads every value in every way; yields the place and the value, None for an error."""
     for options in ({}, {'mapped': False}, {'raw': True}) if thorough else ({},):
         opened = attempt(path, lambda options=options: bags.open(path, **options))
         if opened is None:
@@ -255,7 +255,7 @@ def observe_records(path, reader, index, name):
         start = sum(lengths[:index])
         return as_row(kind, [decoded(r) for r in reader.items(name)[start : start + lengths[index]]])
 
-    # A length that cannot be is met where items are counted.
+    # Invalid lengths raise where items are counted.
     yield ('items', index, name, False), attempt(path, items) if sane(reader, name) else None, None
     yield (
         ('files', index, name, False),
@@ -273,7 +273,7 @@ def observe_records(path, reader, index, name):
 
 
 def sane(reader, name):
-    """Whether lengths are small enough to be walked through in a test."""
+    """Returns whether lengths are small enough for a loop in a test."""
     try:
         return int(reader.lengths(name).sum()) < 1000
     except ERRORS:
@@ -286,7 +286,7 @@ def read(reader, index, name, item):
 
 
 def check_meant(kit, means, index, name, got, where):
-    """Asserts that what was read is what the bytes mean."""
+    """Asserts that a value is the one that the files hold."""
     try:
         meant = means(index, name)
     except Bad:
@@ -331,7 +331,7 @@ def compare(path, kit, thorough=True, only=None):
                 if got is not None:
                     got = as_row(kind, [decode(g) for g in got]) if kind.sequence else decode(got)
             except (ValueError, AttributeError):
-                continue  # Raw records are not decoded, so this error is the caller's to meet.
+                continue  # Raw records are not decoded by the library; decoding here may raise.
         if index < COUNT and name in SPEC and kit.equal(got, ROWS[index][name]):
             tally['right'] += 1
             continue
@@ -401,7 +401,7 @@ def overwrite(hurt, kit, name, masks, thorough):
             file.write_bytes(data)
             tally = compare(hurt, kit, thorough, name if name in SPEC else None)
             data[place] ^= mask
-            # Of the last limit, see test_a_last_limit_that_is_too_large.
+            # For the last limit, see test_a_last_limit_that_is_too_large.
             checksummed = file.suffix == '.bagz' and place < len(data) - 8
             sized = name in ('id', 'vec', 'nums') and place >= records
             if checksummed or sized:
@@ -410,7 +410,7 @@ def overwrite(hurt, kit, name, masks, thorough):
 
 
 def test_a_last_limit_that_is_too_large(tmp_path, kit):
-    """The table then begins later: there are fewer records, and record 1 is what was record 3."""
+    """The limits then begin later: there are fewer records, and record 1 is what was record 3."""
     kit.fill(tmp_path / 'a', [{'id': index} for index in range(5)], {'id': 'int(8)'}, compression=['id'])
     data = bytearray((tmp_path / 'a' / 'id.bagz').read_bytes())
     data[-8:] = struct.pack('<Q', struct.unpack('<Q', data[-8:])[0] + 16)
@@ -535,7 +535,7 @@ def test_an_empty_bag_beside_refs(hurt, kit):
         file.write_bytes(data)
 
 
-# Refs that are wrong.
+# Invalid refs.
 
 
 def with_refs(path, records):
@@ -557,7 +557,7 @@ def test_refs_that_lead_beyond_a_field(hurt, kit, packed):
     for place, name in enumerate(fields):
         for far in (1000, 2**31, 2**32 - 2, 2**32 - 1):
             if far == 2**32 - 1 and name == 'note':
-                continue  # There it says: no value.
+                continue  # This number marks a missing value.
             sequence = SPEC[name].endswith('[]')
             for entry in [[far, 1], [0, far], [far, far]] if sequence else [far]:
                 wrong = [list(r) for r in refs]
@@ -584,7 +584,7 @@ def test_refs_that_lead_beyond_a_field(hurt, kit, packed):
 
 
 def pack_wide(entries):
-    """A refs record as the library writes it."""
+    """Packs a refs record as the library writes it."""
     parts = [bytes([0x90 | len(entries)])]
     for entry in entries:
         numbers = entry if isinstance(entry, list) else [entry]
@@ -624,12 +624,12 @@ def test_refs_that_are_none(hurt, kit, bad):
 
 
 def test_refs_read_many_times_are_still_checked(kit, tmp_path):
-    """What is known to be right is not looked at again; what is wrong must not become known so."""
+    """Refs that were checked are not checked again; invalid refs must never count as checked."""
     rows = [{'id': index} for index in range(3000)]
     path = tmp_path / 'a'
     kit.fill(path, rows, {'id': 'int(8)'})
     refs = bytearray((path / 'refs.bag').read_bytes())
-    refs[6 * 1700 + 1] = 0xCD  # Another tag.
+    refs[6 * 1700 + 1] = 0xCD  # Another msgpack tag.
     refs[6 * 2600 + 2 : 6 * 2600 + 6] = (5000).to_bytes(4, 'big')
     (path / 'refs.bag').write_bytes(refs)
     with bags.open(path) as reader:
@@ -667,13 +667,13 @@ def test_limits_read_many_times_are_still_checked(kit, tmp_path):
             for good in (1699, 1702, 1500, 2999):
                 assert reader[good] == rows[good]
                 assert reader.batch([good])['id'].tolist() == [good]
-            # The format cannot tell where text ends, but what it says is what is read, each time.
+            # The format cannot detect a moved end of a text; each read returns what the limits say.
             assert reader[1700, 'text'] == {'text': ''}
             assert reader[1701, 'text'] == {'text': 'abcdefghabcdefgh'}
             assert reader.batch([1700, 1701], 'text')['text'] == ['', 'abcdefghabcdefgh']
 
 
-# A spec.json that is wrong.
+# Invalid spec.json.
 
 
 BAD_SPECS = [
@@ -836,7 +836,7 @@ def test_links_and_folders_in_place_of_bags(hurt):
 
 
 def test_starts_that_do_not_begin_with_zero(kit, tmp_path):
-    """A folder of Bags 0.x of which one bag has its limits in another place."""
+    """A folder of Bags 0.x in which one bag has its limits in another place."""
     path = shutil.copytree(kit.GOLDEN / 'bags05-dataset', tmp_path / 'a')
     records = bags.bag.Reader(path / 'foo.bag', limits_placement='starts').read()
     (path / 'foo.bag').unlink()
@@ -861,6 +861,6 @@ def test_datasets_of_others_cut_off(kit, tmp_path, name):
                 with opened[0] as reader:
                     for index in range(len(reader)):
                         found = attempt(path, lambda index=index: reader[index])
-                        # Of Granular, the shortest field counts.
+                        # In Granular, the shortest field counts.
                         assert found is None or kit.equal(found[0], right[index]), (file.name, length, index)
             file.write_bytes(data)

@@ -134,7 +134,7 @@ def campaign(whole, tmp_path, kit, seeds):
             name = rng.choice(sorted(SPEC))
             try:
                 every_way = list(ways(reader, name))
-            except ERRORS as exc:  # Windows count items when they are made.
+            except ERRORS as exc:  # Windows count items when they are created.
                 check_message(exc, path)
                 tally['errors'] += 1
                 continue
@@ -163,7 +163,7 @@ def test_one_shard_damaged_thoroughly(whole, tmp_path, kit):
 
 
 def test_index_over_a_damaged_field(whole, tmp_path):
-    """An index over a field, and its lengths: right, or an error."""
+    """Returns an index over a field, and its lengths: right, or an error."""
     for seed in range(60):
         path = tmp_path / f'{seed}'
         shutil.copytree(whole, path)

@@ -56,7 +56,7 @@ def write(path, values, compression, **options):
 
 
 def stored(path):
-    """Bytes of the frames, without limits."""
+    """Returns the number of bytes of the frames, without limits."""
     total = 0
     for shard in sorted(path.iterdir()):
         reader = bags.bag.Reader(str(shard / 'text.bagz'), compression='none')
@@ -94,7 +94,7 @@ def test_too_few_records_have_no_dictionary(tmp_path):
 
 
 def test_records_that_are_flushed_before_there_is_a_dictionary(tmp_path):
-    """What was flushed is read at once; later records have the dictionary, beside frames without."""
+    """Flushed records are readable at once; later ones use the dictionary, beside frames without it."""
     values = texts(400)
     with bags.DatasetWriter(tmp_path / 'd', {'text': 'utf8'}, compression={'text': 'dictionary'}) as writer:
         early = bags.open(tmp_path / 'd')
@@ -114,7 +114,7 @@ def test_records_that_are_flushed_before_there_is_a_dictionary(tmp_path):
 
 
 def test_frames_without_it_are_read_with_any_dictionary():
-    """Also those whose first match is one of the offsets that a frame begins with."""
+    """Also frames whose first match uses one of the initial offsets."""
     trained = train_dictionary([value.encode() for value in texts(500)])
     compressor = zstandard.ZstdCompressor(write_checksum=True)
     decompressor = zstandard.ZstdDecompressor(dict_data=zstandard.ZstdCompressionDict(trained))

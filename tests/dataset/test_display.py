@@ -1,4 +1,4 @@
-"""What people are shown of a dataset by `print`, IPython and notebooks; `repr` stays on one line."""
+"""What `print`, IPython and notebooks show of a dataset; `repr` stays on one line."""
 
 import io
 import os
@@ -36,7 +36,7 @@ def test_a_dataset_prints_as_a_table_of_its_fields(tmp_path, kit):
 
 @pytest.fixture
 def secret(tmp_path):
-    """A video beside the dataset, of frames that no dataset has."""
+    """Writes a video beside the dataset, whose frames are not in the dataset."""
     av = pytest.importorskip('av')
     path = tmp_path / 'secret.ts'
     with av.open(str(path), 'w', format='mpegts') as container:
@@ -49,7 +49,7 @@ def secret(tmp_path):
 
 
 def table(tmp_path, type, record):
-    """What notebooks show of a dataset with a record that no writer accepts."""
+    """Returns what notebooks show of a dataset with a record that no writer accepts."""
     folder = tmp_path / 'data'
     with bags.DatasetWriter(folder, {'x': 'bytes'}) as writer:
         writer.append({'x': record})

@@ -1,4 +1,4 @@
-"""Children that are forked while other threads open and read datasets do the same, and none of them hangs."""
+"""Children forked while other threads open and read datasets do the same, and none of them hangs."""
 
 import os
 import signal
@@ -80,7 +80,7 @@ def fork_beside_threads(paths, forks):
         except BaseException as exc:
             failed.append(exc)
 
-    read(paths, range(COUNT))  # So that no module is imported for the first time at a fork.
+    read(paths, range(COUNT))  # Imports all modules before the first fork.
     shared = [bags.open(path) for path in paths]
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -99,7 +99,7 @@ def fork_beside_threads(paths, forks):
     assert not failed
 
 
-# Python warns of forks beside threads since 3.12: with good reason, but PyTorch's loaders are forked so.
+# Python 3.12 and later warn of forks beside threads, but PyTorch forks its loaders so.
 @pytest.mark.filterwarnings('ignore:.*fork:DeprecationWarning')
 def test_children_read_that_are_forked_beside_threads(paths):
     fork_beside_threads(paths, 12)

@@ -14,13 +14,13 @@ import xxhash
 import bags
 from bags.dataset.key_index import BLOCK, FOOTER, MAGIC
 
-# xxh3_64 multiplies the halves of a key's first 16 bytes, each xor a part of its secret: where the first half
-# is this part, the product is 0, and the second half has no effect.
+# xxh3_64 multiplies the halves of a key's first 16 bytes, each xor a part of its secret. If the first half
+# equals this part, the product is 0, and the second half has no effect.
 NO_EFFECT = bytes.fromhex('b8fe6c3923a44bbe')
 
 
 def colliding(number):
-    """Returns keys that differ and have one hash."""
+    """Returns keys that differ and have the same hash."""
     return NO_EFFECT + number.to_bytes(8, 'big') + b'the same in all.'
 
 
@@ -304,7 +304,7 @@ def test_cut_off(small, size):
 
 
 def test_every_changed_byte_is_noticed(small):
-    """A changed byte is refused, or is in a block that the look-up does not read."""
+    """A changed byte is an error, or is in a block that the look-up does not read."""
     index = small / 'id.index'
     data = index.read_bytes()
     for place in [*range(0, len(data), 397), *range(len(data) - 120, len(data), 3)]:
@@ -319,7 +319,7 @@ def test_every_changed_byte_is_noticed(small):
 
 
 def craft(path, entries, length=700, count=None):
-    """Writes an index that has valid checksums, whatever it says."""
+    """Writes an index with valid checksums, whatever its content."""
     data = path.read_bytes()
     fingerprint = FOOTER.unpack(data[-FOOTER.size :])[1]
     blocks = [entries[start : start + BLOCK] for start in range(0, len(entries), BLOCK)]
@@ -336,7 +336,7 @@ def craft(path, entries, length=700, count=None):
 def test_crafted(small):
     index = small / 'id.index'
     digest = {number: xxhash.xxh3_64_intdigest(b'ep-%d' % number) for number in range(700)}
-    # All keys at the place of another one, then at several of them, in no order.
+    # All keys with the position of another one, then with several positions, unordered.
     for wrong in (
         [(digest[n], (n + 1) % 700) for n in range(700)],
         [(digest[n % 7], n) for n in range(699, -1, -1)],
@@ -371,7 +371,7 @@ def test_crafted_numbers(small):
             bags.open(small).find('id', 'ep-3')
 
 
-# Other readers, and what becomes of the file.
+# Other readers, and changes of the file.
 
 
 def test_other_readers_do_not_see_it(tmp_path):

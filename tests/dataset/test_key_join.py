@@ -57,7 +57,7 @@ def expected(lefts, rights, spec, on='id', keep=False):
 
 @pytest.fixture(scope='module', params=['stored', 'in memory'])
 def made(request, tmp_path_factory):
-    """Films, labels of two thirds of them in another order, and labels that some have several of."""
+    """Films, labels of two thirds of them in another order, and several labels for some of them."""
     path = tmp_path_factory.mktemp('join')
     order = np.random.default_rng(0).permutation(COUNT).tolist()
     films = [film(n) for n in order]

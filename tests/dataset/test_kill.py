@@ -1,4 +1,4 @@
-"""A writer that is killed loses nothing that was flushed, and leaves nothing that is not whole."""
+"""A killed writer loses no flushed datapoint, and leaves no partial one."""
 
 import itertools
 import os
@@ -24,7 +24,7 @@ SPEC = {
     'words': 'utf8[]',
 }
 COMPRESSED = ('blob', 'id', 'words')
-SHARED = 5  # Every so many datapoints, one has the records of that before it.
+SHARED = 5  # Every fifth datapoint shares the records of the datapoint before it.
 
 
 def make(index):
@@ -44,7 +44,7 @@ def expected(index):
 
 
 def append(writer, index, flush):
-    """Appends the datapoint of an index; some by a ref to the records of the one before."""
+    """Appends the datapoint of an index; some refer to the records of the one before."""
     inner = getattr(writer, '_writer', writer)
     full = inner is not writer and inner is not None and writer._is_full(*writer._totals)
     if index % SHARED < SHARED - 1 or inner is None or full or not len(inner):
@@ -64,7 +64,7 @@ def open_writer(path, sharded, compression):
 
 
 def work(path, sharded, compression, seed, report):
-    """Writes without end; reports how many datapoints are safe whenever that is promised."""
+    """Writes without end; reports the number of datapoints after each flush."""
     chance = random.Random(seed)
     while True:
         writer = open_writer(path, sharded, compression)
@@ -101,7 +101,7 @@ def start(target, *args):
 
 
 def reported(source, least=0, patience=30.0):
-    """Returns the last number reported, once there were so many."""
+    """Returns the last number reported, after at least so many reports."""
     last, count, until = 0, 0, time.monotonic() + patience
     while count < least and time.monotonic() < until:
         if select.select([source], [], [], 0.5)[0]:
@@ -125,7 +125,7 @@ def as_lists(row):
 
 
 def check(path, least):
-    """Reads what there is, in every way, and returns how much that is."""
+    """Reads the dataset in every way, and returns its length."""
     try:
         reader = bags.open(path)
     except FileNotFoundError:
@@ -189,13 +189,13 @@ def kill_often(path, sharded, compression, times, seed=0):
     assert not list(path.rglob('limits.*'))
 
 
-# A death at every single call that changes a file, and in the middle of it.
+# A process that ends at each call that changes a file, and in the middle of it.
 
 CALLS = ['pwritev', 'pwrite', 'replace', 'rename', 'unlink', 'ftruncate', 'copy_file_range', 'close', 'open']
 
 
 def do_half(name, original, args, keywords):
-    """Does half of what a call would; those that are one step for the system, wholly."""
+    """Does half of a call; calls that are atomic for the system are done as a whole."""
     if name == 'pwritev':
         data = b''.join(args[1])
         original(args[0], [data[: len(data) // 2]], args[2])
@@ -208,8 +208,8 @@ def do_half(name, original, args, keywords):
 
 
 def die_at(step, halfway):
-    """Has this process end at its n-th call that can change a file: before it, or when half of it is done."""
-    numbers = itertools.count(1)  # No number is passed over, whatever thread or finalizer calls.
+    """Ends this process at its n-th call that can change a file: before it, or after half of it."""
+    numbers = itertools.count(1)  # `count` is atomic: threads and finalizers call too.
 
     def wrap(name):
         original = getattr(os, name)
@@ -222,7 +222,7 @@ def die_at(step, halfway):
                     if halfway:
                         do_half(name, original, args, keywords)
                 finally:
-                    os._exit(9)  # Even if the call itself fails, as one that is tried for its speed may.
+                    os._exit(9)  # Even if the call itself fails, as optional fast paths may.
             return original(*args, **keywords)
 
         return call
@@ -233,7 +233,7 @@ def die_at(step, halfway):
 
 
 def scenario(path, sharded, compression, step, halfway, report):
-    """Begins, flushes, closes, resumes what was closed and what was not, in as few calls as possible."""
+    """Begins, flushes, closes, resumes a closed and an unclosed dataset, in few calls."""
     die_at(step, halfway)
     for closes in (True, False, True):
         writer = (
@@ -257,7 +257,7 @@ def scenario(path, sharded, compression, step, halfway, report):
 @pytest.mark.parametrize('compression', [(), COMPRESSED], ids=['plain', 'zstd'])
 @pytest.mark.parametrize('halfway', [False, True], ids=['before', 'within'])
 def test_death_at_every_call(tmp_path, sharded, compression, halfway):
-    step, every = random.Random(str(tmp_path)).randrange(1, 10), 9  # The slow test takes all.
+    step, every = random.Random(str(tmp_path)).randrange(1, 10), 9  # The slow test takes all steps.
     while die_and_check(tmp_path, sharded, compression, step, halfway):
         step += every
     assert step > 100
@@ -274,7 +274,7 @@ def test_death_at_every_call_and_once_more(tmp_path, sharded, compression, halfw
 
 
 def die_and_check(tmp_path, sharded, compression, step, halfway, again=None):
-    """Returns whether the child died before it was through."""
+    """Returns whether the child was killed before its end."""
     path = tmp_path / str(step)
     safe = done = 0
     for at in (step, again):
@@ -287,7 +287,7 @@ def die_and_check(tmp_path, sharded, compression, step, halfway, again=None):
         if at == step:
             first = status
         done = check(path, max(safe, done))
-    # Another writer goes on.
+    # Another writer resumes.
     with open_writer(path, sharded, compression) as writer:
         assert len(writer) == done
         append(writer, len(writer), None)

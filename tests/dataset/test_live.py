@@ -1,4 +1,4 @@
-"""Readers beside a writer: what they see is whole, grows, and never changes."""
+"""Readers beside a writer: the datapoints they see are whole, become more, and never change."""
 
 import os
 import random
@@ -61,7 +61,7 @@ print('done', flush=True)
 
 
 def see(path, seen):
-    """Opens, compares everything, and returns how much there is now."""
+    """Opens the dataset, compares everything, and returns its length."""
     try:
         reader = bags.open(path)
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def see(path, seen):
     except bags.CorruptError as exc:
         if seen or 'neither refs.bag' not in str(exc):
             raise
-        return 0  # Between the making of spec.json and of refs.bag, in a lone folder.
+        return 0  # Between creating spec.json and refs.bag, in a single folder.
     with reader:
         count = len(reader)
         assert count >= seen
@@ -124,10 +124,10 @@ def test_a_snapshot_outlives_close_and_resume(tmp_path):
     writer = bags.DatasetWriter(path, SPEC)
     for index in range(5):
         writer.append(row(index), flush=True)
-    before = bags.open(path)  # Its fields are not open yet ...
+    before = bags.open(path)  # Its fields are not open yet.
     text = repr(before)
     writer.append(row(5))
-    writer.close()  # ... and now their limits are elsewhere.
+    writer.close()  # Moves the limits to another place.
     with bags.DatasetWriter(path, SPEC, resume=True) as writer:
         writer.append(row(6))
         assert list(before) == list(map(row, range(5)))
@@ -193,7 +193,7 @@ def test_a_lock_holds_between_processes_and_dies_with_its_own(tmp_path, kit):
 
 @pytest.mark.skipif(not hasattr(os, 'fork'), reason='children are forked')
 def test_a_forked_child_holds_no_lock(tmp_path):
-    """A data loader forked while a dataset is written must not keep the next writer out."""
+    """A data loader forked while a dataset is written must not block the next writer."""
     writer = bags.DatasetWriter(tmp_path / 'a', {'id': 'int(8)'})
     source, sink = os.pipe()
     child = os.fork()
@@ -212,12 +212,12 @@ def test_a_forked_child_holds_no_lock(tmp_path):
 
 
 def test_a_large_record_is_not_taken_for_limits_while_it_is_written(tmp_path):
-    """Zeros, or numbers that rise, at the end of an unfinished record look like the limits of a bag."""
+    """Zeros or rising numbers at the end of an unfinished record look like the limits of a bag."""
     path = tmp_path / 'a'
     seen = []
 
     class Film:
-        """A file that has readers look at the dataset while it is being copied."""
+        """A file; readers check the dataset while it is copied."""
 
         def __init__(self, pattern):
             self.data, self.position = pattern, 0
@@ -266,7 +266,7 @@ def test_an_empty_dataset_is_readable_at_once(tmp_path):
             assert reader.batch([])['id'].tolist() == []
         writer.append(row(0))
         time.sleep(1.05)
-        writer.append(row(1))  # A second has passed, so this flushes both.
+        writer.append(row(1))  # More than a second has passed, so this flushes both.
         with bags.open(path) as reader:
             assert list(reader) == [row(0), row(1)]
         writer.close()

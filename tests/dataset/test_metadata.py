@@ -1,4 +1,4 @@
-"""Metadata beside the data: written, read, changed, and what views make of it."""
+"""Metadata of datasets: written, read, changed, and returned by views."""
 
 import json
 

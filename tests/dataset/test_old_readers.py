@@ -1,4 +1,4 @@
-"""Readers that stay open while writers resume, truncate, close and are killed keep all that they know of."""
+"""Open readers keep returning the same values while writers resume, truncate, close and are killed."""
 
 import os
 import random
@@ -61,14 +61,14 @@ def child(work):
     try:
         yield
     finally:
-        os.write(sink, b'.')  # Not by closing it: other children have it open.
+        os.write(sink, b'.')  # Closing the pipe would not suffice: other children have it open.
         os.close(sink)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     assert code == 0
 
 
 def hold(path, ready, **options):
-    """Opens and reads a dataset, and reads it again when the block beside has ended: nothing has changed."""
+    """Opens and reads a dataset, and reads it again after the block: nothing has changed."""
 
     def work(stop):
         with bags.open(path, **options) as reader:
@@ -83,7 +83,7 @@ def hold(path, ready, **options):
 
 @contextmanager
 def held(path):
-    """Has readers hold a dataset that other writers change in the block."""
+    """Keeps readers open on a dataset that other writers change in the block."""
     source, ready = os.pipe()
     with hold(path, ready), hold(path, ready, mapped=False):
         os.read(source, 1)
@@ -151,7 +151,7 @@ def test_a_reader_outlives_a_bag_that_keeps_fewer(tmp_path, placement):
 
 
 def campaign(folder, seed, steps):
-    """Writers that are killed at random moments, or close; readers of each state are open for some steps."""
+    """Writers that are killed at random moments, or close; readers of each state stay open for some steps."""
     chance = random.Random(seed)
     path = os.path.join(folder, str(seed))
     source, ready = os.pipe()

@@ -1,4 +1,4 @@
-"""Mode 'overwrite': the old dataset or the new one is there, whole, whenever its writer is killed."""
+"""Mode 'overwrite': the old or the new dataset is there, whole, whenever its writer is killed."""
 
 import itertools
 import os
@@ -25,7 +25,7 @@ def write(path, way, first, count=30, fail_at=None, **options):
 
 
 def first_of(path):
-    """The first number of a dataset, which must be whole."""
+    """Returns the first number of a dataset, and checks that the dataset is whole."""
     rows = list(bags.open(path))
     first = rows[0]['id']
     assert rows == [{'id': number, 'text': f'text {number}'} for number in range(first, first + 30)]
@@ -37,7 +37,7 @@ def first_of(path):
 @pytest.mark.parametrize(('old', 'new'), list(itertools.product(WAYS, WAYS)))
 def test_overwrite(tmp_path, old, new):
     path = tmp_path / 'd'
-    write(path, new, 0, mode='overwrite')  # There may be none.
+    write(path, new, 0, mode='overwrite')  # Nothing to overwrite.
     assert first_of(path) == 0
     shutil.rmtree(path)
     write(path, old, 0)
@@ -94,7 +94,7 @@ def test_what_is_not_overwritten(tmp_path):
 
 @pytest.mark.parametrize('way', WAYS)
 def test_open_readers_never_mix_old_and_new(tmp_path, way):
-    """What they have open they read on; what they open later is refused."""
+    """Files they have open stay readable; opening others raises an error."""
     path = tmp_path / 'd'
     write(path, way, 0)
     reader, other = bags.open(path), bags.open(path)
@@ -159,7 +159,7 @@ def test_leftovers_of_a_killed_overwrite(tmp_path):
     write(path, 'shards', 0)
     for name in ('.d.0123abcd.new', '.d.4567cdef.old'):
         write(tmp_path / name, 'shards', 500)
-    (tmp_path / '.e.0123abcd.new').mkdir()  # Of another one.
+    (tmp_path / '.e.0123abcd.new').mkdir()  # A temporary folder of another dataset.
     found = bags.verify(path, notes=True)
     assert [os.path.basename(note.path) for note in found] == ['.d.0123abcd.new', '.d.4567cdef.old']
     with bags.DatasetWriter(tmp_path / 'd', SPEC, mode='overwrite') as writer:
@@ -222,6 +222,6 @@ def test_a_sharded_dataset_in_place_of_a_shard_is_refused(tmp_path, name):
             bags.copy(tmp_path / 'a', tmp_path / 'a' / name, mode=mode)
     assert bags.open(tmp_path / 'a').column('id').tolist() == list(range(10))
     assert len(list((tmp_path / 'a').iterdir())) == 3
-    for number in range(2):  # Datasets may be named by numbers.
+    for number in range(2):  # Names of datasets may be numbers.
         bags.copy(tmp_path / 'a', tmp_path / 'many' / str(number))
     assert len(bags.open(tmp_path / 'many/1')) == 10

@@ -1,4 +1,4 @@
-"""A path means what it meant when it was given."""
+"""A path keeps its meaning after the working directory changes."""
 
 import os
 import pickle

@@ -1,4 +1,4 @@
-"""Every way to read, over every form that a dataset has, against a list of dicts."""
+"""Every way to read, over every form that a dataset has, compared with a list of dicts."""
 
 # ruff: noqa: B023 - functions made in a loop are called in it
 
@@ -32,7 +32,7 @@ class Case(NamedTuple):
 
 
 def build(kit, root, form, compression):
-    """Returns the path or the dataset, and the rows it should have; keeps what must stay open."""
+    """Returns a path or a dataset, its rows, and objects that must stay alive."""
     rows = [kit.make_row(index) for index in range(COUNT)]
     options = {'compression': compression}
     if form in ('folder', 'slice'):
@@ -102,7 +102,7 @@ def case(request, kit, tmp_path_factory):
 
 @pytest.fixture
 def same(case, kit):
-    """Compares what was read with what it should be."""
+    """Compares a value that was read with the expected one."""
 
     def check(found, expected):
         found = kit.to_bytes(found) if case.raw else found
@@ -164,7 +164,7 @@ SELECTIONS = [
 
 
 def pick(values, name, items, spec):
-    """What a selection should give of a datapoint's field."""
+    """Returns what a selection should give of a datapoint's field."""
     if items is True or values is None:
         return values
     if isinstance(items, slice):
@@ -221,7 +221,7 @@ def test_selections_that_are_none(case):
 
 
 def expected_column(values, name, case):
-    """The column a batch should have, from the values of its datapoints."""
+    """Returns the column a batch should have, from the values of its datapoints."""
     kind = case.spec[name]
     fixed = {'flag': '?', 'id': '<i8', 'score': '<f4', 'small': '<u2', 'grid': '<f4'}
     items = {'frames': ('<u1', (2,)), 'nums': ('<i2', ()), 'points': ('<f8', ())}
@@ -271,8 +271,8 @@ def test_batches_of_every_column(case, kit):
                 check_column(column, expected_column(values, name, case), kit)
     if not case.raw:
         batch = case.dataset.batch([0, 1], 'id')
-        batch['id'][:] = 7  # The batch's own memory,
-        assert case.dataset[0]['id'] == case.rows[0]['id']  # not the file's.
+        batch['id'][:] = 7  # A batch has its own memory,
+        assert case.dataset[0]['id'] == case.rows[0]['id']  # not that of the file.
 
 
 @pytest.mark.parametrize('selection', SELECTIONS, ids=repr)
@@ -695,7 +695,7 @@ def test_datasets_of_others(kit, name):
 
 
 def simple(value):
-    """Arrays and numpy numbers as Python's own."""
+    """Converts arrays and numpy numbers to Python values."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, dict):
@@ -800,12 +800,12 @@ def test_a_sequence_of_fixed_size_is_one_array_in_a_row(tmp_path, kit, compressi
     order = random.Random(0).sample(range(len(rows)), 200)
     for index, row in zip(order, dataset.__getitems__(order), strict=True):
         assert kit.equal(row, rows[index])
-        for _ in range(2):  # Verifies the limits, then trusts them.
+        for _ in range(2):  # The first read checks the limits, the second does not.
             assert kit.equal(dataset[index], rows[index])
         found = dataset[index, {'array': [-1, 0] if index % 7 else [], 'int': slice(None, None, -2)}]
         assert kit.equal(found['array'], rows[index]['array'][[-1, 0] if index % 7 else []])
         assert found['int'].tolist() == rows[index]['int'][::-2].tolist()
-        dataset[index]['array'][:] = 9  # A copy, which can be written to.
+        dataset[index]['array'][:] = 9  # A copy, which is writable.
     windows = bags.windows(dataset, 'array', 4, 2)
     row, start = windows.origin(5)
     assert kit.equal(windows[5]['array'], rows[row]['array'][start : start + 4])

@@ -18,7 +18,7 @@ NUMBERS = st.integers(0, MISSING)
 
 
 def entries_of(spec, row):
-    """The row as the msgpack array that a refs record is."""
+    """Returns the row as the msgpack array of a refs record."""
     numbers = iter(row)
     return [[next(numbers), next(numbers)] if kind.sequence else next(numbers) for kind in spec.values()]
 
@@ -57,7 +57,7 @@ def test_rows_of_other_writers(given_):
     form = RefsFormat(spec)
     for row in rows:
         assert form.unpack(msgpack.packb(entries_of(spec, row))) == row
-        # Bags 0.x has a sequence without items as an empty array.
+        # Bags 0.x writes a sequence without items as an empty array.
         entries = [
             [] if isinstance(entry, list) and not entry[1] else entry for entry in entries_of(spec, row)
         ]

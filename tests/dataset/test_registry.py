@@ -1,4 +1,4 @@
-"""Arguments, binding and fixed sizes: what holds for every type."""
+"""Arguments, binding and fixed sizes, for every type."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_functions_of_the_user_get_bytes_and_their_arguments():
     calls = []
     table = {**decoders, 'depth': lambda *args: calls.append(args), 'png': lambda *args: calls.append(args)}
     bind_decoder('depth', ('a', '2'), table)(memoryview(b'xy'))
-    bind_decoder('png', ('5',), table)(bytearray(b'xy'))  # Not ours, so its argument is not ours to check.
+    bind_decoder('png', ('5',), table)(bytearray(b'xy'))  # A user's decoder, so its argument is not checked.
     assert calls == [(b'xy', 'a', '2'), (b'xy', '5')]
     assert type(calls[0][0]) is type(calls[1][0]) is bytes
     assert bind_encoder('depth', ('3',), {'depth': lambda value, *args: (value, args)})(7) == (7, ('3',))

@@ -1,4 +1,4 @@
-"""What is read often is read in quicker ways, past refs and limits known by then: the same comes out."""
+"""Repeated reads skip checks of refs and limits that were checked before; their results stay equal."""
 
 import numpy as np
 import pytest
@@ -88,7 +88,7 @@ def check_batches(dataset, expected, chosen):
 
 @pytest.mark.parametrize('changed', [None, shuffled, one_differs, first_and_last, later, shared])
 def test_runs_of_datapoints_stay_the_same(tmp_path, changed):
-    """In any order, in blocks looked at before or not, in the same call as others or by themselves."""
+    """In any order, in blocks read before or not, in one call with others or alone."""
     refs = np.repeat(np.arange(COUNT)[:, None], 3, axis=1)
     if changed:
         changed(refs)
@@ -106,7 +106,7 @@ def test_runs_of_datapoints_stay_the_same(tmp_path, changed):
                 check_batches(dataset, expected, np.arange(start, stop))
                 check_batches(dataset, expected, range(stop - 1, start, -1))
                 run = np.arange(start, stop)
-                rng.shuffle(run[1:-1])  # Begins and ends as a run does.
+                rng.shuffle(run[1:-1])  # The first and the last are those of a run.
                 check_batches(dataset, expected, run)
                 if turn % 2:
                     check_batches(dataset, expected, rng.integers(0, COUNT, 100))

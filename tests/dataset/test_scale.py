@@ -1,4 +1,4 @@
-"""Many shards within few descriptors and maps, and many rows without copies of whole tables."""
+"""Many shards with few descriptors and maps, and many rows without copies of whole tables."""
 
 import os
 import pickle
@@ -87,7 +87,7 @@ def test_ten_thousand_shards(tmp_path, kit):
     with bags.open(tmp_path) as reader:
         assert (len(reader), reader.shards) == (3 * shards, shards)
         opened = usage()
-        assert opened[0] - before[0] < 50  # Nothing is held open that was not read.
+        assert opened[0] - before[0] < 50  # Files that were not read are not open.
         assert opened[1] - before[1] < 100
         read_all_over(reader, shards, kit, 400)
         descriptors, maps = usage()
@@ -97,7 +97,7 @@ def test_ten_thousand_shards(tmp_path, kit):
         assert reader.lengths('c').tolist() == [0, 1, 2] * shards
         assert reader.batch(range(len(reader)), 'a')['a'].sum() == 3 * shards
     after = usage()
-    assert after[0] - before[0] < 50  # And all is let go of at the end.
+    assert after[0] - before[0] < 50  # All files are closed at the end.
 
 
 @LINUX
@@ -132,7 +132,7 @@ def test_writers_let_go_of_their_files(tmp_path, kit):
 
 
 def large_dataset(path, rows):
-    """Writes a folder of two fields as its bytes, without appending each row: id is the row, tag its half."""
+    """Writes the files of a dataset of two fields, without appending rows: id is the row, tag its half."""
     path.mkdir()
     (path / 'spec.json').write_text('{"id": "int(8)", "tag": "uint(2)[]"}')
     piece = 1 << 20
@@ -159,7 +159,7 @@ def large_dataset(path, rows):
 
 
 def count_calls(work):
-    """Counts calls of C functions while something is done: those of numpy, mmap, struct, zstandard ..."""
+    """Counts calls of C functions during `work`: those of numpy, mmap, struct, zstandard ..."""
     count = 0
 
     def profile(frame, event, arg):
@@ -179,7 +179,7 @@ def check_large(path, rows):
     with bags.open(path) as reader:
         assert len(reader) == rows
         reader.batch([0, rows - 1])
-        for _ in range(12):  # Blocks of limits may be looked over on their first uses.
+        for _ in range(12):  # Blocks of limits may be checked on their first reads.
             order = chance.integers(0, rows, 256)
             reader.batch(order)
         tracemalloc.start()
@@ -231,5 +231,5 @@ def test_a_batch_is_a_constant_number_of_calls(tmp_path):
     for rows in (20_000, 500_000):
         large_dataset(tmp_path / str(rows), rows)
         calls.append(calls_of_batches(tmp_path / str(rows), [32, 256, 2048, 20_000]))
-    # Some more while blocks of limits are looked over, but none a row.
+    # Some more for checks of blocks of limits, but not one a row.
     assert max(map(max, calls)) < 500, calls

@@ -133,7 +133,7 @@ def test_nothing_in_it_is_trusted(dataset, far, change):
     path.write_text(json.dumps(found))
     with pytest.raises((CorruptError, SpecError), match=r'shards\.json'):
         bags.open(f'far:{dataset}')
-    assert len(bags.open(dataset)) == 40  # Where a listing costs nothing, it counts.
+    assert len(bags.open(dataset)) == 40  # Local folders are listed, and the index is not read.
 
 
 @pytest.mark.parametrize('data', [b'', b'{', b'[' * 100_000, b'null', b'\xff'])
@@ -185,7 +185,7 @@ def test_a_cached_dataset_reads_the_same_and_asks_for_nothing_twice(dataset, far
     check(cached(far, dataset, tmp_path))
     assert not far.asked
     assert not far.opened
-    # With an index, each shard that is touched is listed, and there is a look behind the last.
+    # With an index: a listing of each shard that is read, and a request for one more shard.
     assert len(far.requests) <= (8 if indexed else 3)
 
 
@@ -198,7 +198,7 @@ def test_only_the_fields_that_are_read_are_fetched(dataset, far, tmp_path):
 def test_a_single_folder_and_a_bag(dataset, far, tmp_path):
     reader = cached(far, dataset / '000001', tmp_path)
     assert [datapoint['id'] for datapoint in reader] == list(range(7, 14))
-    far.everything = True  # The reader opens the paths of the storage.
+    far.everything = True  # Readers of bags open other paths of the store.
     records = bags.bag.Reader(f'far:{dataset}/000001/text.bag', cache=tmp_path / 'cache')
     assert records[0] == row(7)['text'].encode()
     opened = len(far.opened)
@@ -222,6 +222,6 @@ def test_readers_with_a_cache_are_pickled(dataset, far, tmp_path):
 
     reader = cached(far, dataset, tmp_path)
     data = pickle.dumps(reader)
-    far.everything = True  # Its paths are those of the storage.
+    far.everything = True  # Its paths are those of the store.
     check(pickle.loads(data))
     assert isinstance(pickle.loads(data)._store, CachedStore)

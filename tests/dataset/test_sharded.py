@@ -1,4 +1,4 @@
-"""Datasets of many folders: numbers, sizes, shares of workers, and folders that are not there yet."""
+"""Datasets of many folders: numbers, sizes, shares of workers, and folders that do not exist yet."""
 
 import json
 import os
@@ -297,7 +297,7 @@ def test_a_writer_knows_a_lock_per_share(tmp_path):
 
 
 def test_numbers_beyond_int64_stay_numbers(tmp_path):
-    """Integers without a size, of a length of their own: those of one shard fit int64, of one not."""
+    """The type 'int' without a size: the integers of one shard fit int64, those of the other do not."""
     for number, value in enumerate([5, 2**63 + 1]):
         path = tmp_path / 'a' / f'{number:06}'
         with bags.DatasetWriter(

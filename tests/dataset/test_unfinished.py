@@ -1,4 +1,4 @@
-"""A dataset whose writer ended early says so, until a writer finishes it."""
+"""A dataset whose writer ended early is reported as unfinished, until a writer finishes it."""
 
 import errno
 import os
@@ -33,7 +33,7 @@ def write_until(path, options, stop, fail_at, **more):
 
 
 def is_said(path):
-    """Whether all say that it is unfinished; they must agree."""
+    """Returns whether the dataset is reported as unfinished, by all that report it."""
     dataset = bags.open(path)
     said = {
         dataset.unfinished,
@@ -128,7 +128,7 @@ def test_recover_accepts_what_is_there(tmp_path):
 
 
 class Failing:
-    """Has the n-th call of `create` and all later ones fail until it is healed."""
+    """Makes the n-th call of `create` and all later ones fail, until `heal`."""
 
     def __init__(self, monkeypatch, number, heal):
         self.left, self.heal = number, heal
@@ -185,7 +185,7 @@ def test_temporary_files_of_killed_writers(tmp_path, kind, way):
     if way == 'recover':
         bags.recover(path)
     else:
-        for start in (0, 1) if options else (0,):  # A closed shard is left alone.
+        for start in (0, 1) if options else (0,):  # Closed shards are left as they are.
             (folder if start == 0 else path) and write_until(path, options, 51 + start, None, resume=True)
         if options:
             bags.recover(path)

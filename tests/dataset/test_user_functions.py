@@ -1,4 +1,4 @@
-"""Errors of functions that users give: each raises, and says in which field and record, on every path."""
+"""Errors of functions of users: each raises, with field and record, on every path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ERRORS = [StopIteration, EOFError, OSError, KeyError, ZeroDivisionError, Runtime
 
 
 class Fails:
-    """A decoder that fails at one value; a class, so that processes can be given one."""
+    """A decoder that fails at one value; a class, so that it can be sent to processes."""
 
     def __init__(self, error: type[Exception], bad: bytes) -> None:
         self.error, self.bad = error, bad
@@ -207,7 +207,7 @@ def test_write_names_the_input(tmp_path, ids, workers):
         with pytest.raises(RuntimeError) as caught:
             bags.write(source, tmp_path / f'b{number}', {'id': 'int'}, **where)
         assert caught.value.__notes__ == [f'from the source, at input {BAD}']
-    for path in tmp_path.glob('[ab]*'):  # Without one of them if no input was written before the error.
+    for path in tmp_path.glob('[ab]*'):  # One is missing if no input was written before the error.
         assert len(bags.open(path)) <= BAD
 
 

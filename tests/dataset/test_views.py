@@ -1,4 +1,4 @@
-"""Select, concat and join beyond what test_reader.py asks of every dataset."""
+"""Select, concat and join, beyond the tests of every dataset in test_reader.py."""
 
 import pickle
 
@@ -33,7 +33,7 @@ def source(kit, tmp_path_factory):
 
 
 def rows_of(dataset):
-    """The datapoints, with lists in place of arrays."""
+    """Returns the datapoints, with lists in place of arrays."""
     return [
         {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in row.items()}
         for row in dataset
@@ -41,7 +41,7 @@ def rows_of(dataset):
 
 
 def check(dataset, rows):
-    """Compares everything a view says with a list."""
+    """Compares all methods of a view with a list."""
     assert len(dataset) == len(rows)
     assert rows_of(dataset) == rows
     assert dataset.lengths('words').tolist() == [len(r['words'] or []) for r in rows]
@@ -60,7 +60,7 @@ def check(dataset, rows):
 
 
 def grow(data, sources, rows, depth):
-    """Draws a view over views, and the list that it should be."""
+    """Draws a view over views, and the list that it should equal."""
     which = data.draw(st.integers(0, len(sources) - 1))
     dataset, expected = sources[which], rows[which]
     for _ in range(depth):

@@ -1,4 +1,4 @@
-"""What may be written, what that leaves on disk, and going on with it."""
+"""What may be written, the files on disk, and resuming."""
 
 import io
 import json
@@ -329,11 +329,11 @@ def test_resuming(tmp_path, compression):
         del writer
         assert read(path) == rows[:done]
     names = [p.name for p in path.iterdir()]
-    assert len(names) == 2 + len(SPEC)  # Nothing is left over.
+    assert len(names) == 2 + len(SPEC)  # No temporary files are left.
 
 
 def test_a_closed_dataset_that_is_resumed_stays_readable(tmp_path, kit):
-    # Records that look like limits: 0 is the end of a bag of no records at all.
+    # These records look like limits: 0 is the limit of a bag of one empty record.
     for values in ([0], [0, 0], [8, 16], [0, 8, 16, 24]):
         path = kit.fill(tmp_path / str(values), [{'id': value} for value in values], {'id': 'int(8)'})
         writer = bags.DatasetWriter(path, {'id': 'int(8)'}, resume=True)
@@ -406,7 +406,7 @@ def test_resuming_drops_refs_at_the_end_that_lead_nowhere(tmp_path):
         writer.append(row(index), flush=True)
     leave_open(writer)
     del writer
-    os.truncate(path / 'limits.text.bag', 4 * 8)  # As after a power cut.
+    os.truncate(path / 'limits.text.bag', 4 * 8)  # As after a power failure.
     with bags.DatasetWriter(path, SPEC, resume=True) as writer:
         assert len(writer) == 4
         writer.append(row(4))

@@ -1,4 +1,4 @@
-"""Real pictures, moving ones and sounds, small enough that the tests are quick."""
+"""Real images, videos and sounds, small enough for quick tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DATA = Path(__file__).parents[2] / 'examples/data'
 
 @pytest.fixture(scope='session')
 def photograph():
-    """The uint8 pixels of a photograph of the examples, by its name."""
+    """Returns the uint8 pixels of a photograph of the examples."""
     return lambda name: np.array(Image.open(DATA / f'{name}.jpg'))
 
 

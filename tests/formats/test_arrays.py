@@ -57,7 +57,7 @@ def test_fixed_array(array):
 
 @given(hnp.arrays(hnp.scalar_dtypes(), hnp.array_shapes(min_dims=1)))
 def test_same_bytes_as_granular(array):
-    if array.dtype.kind in 'mM':  # Granular cannot take these.
+    if array.dtype.kind in 'mM':  # Granular cannot store these.
         array = array.view(np.int64)
     data = encoders['array'](array)
     assert data == granular.formats.encode_array(array)

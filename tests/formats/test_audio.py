@@ -42,7 +42,7 @@ def test_flac_of_24_bits_is_exact(array):
 def test_flac_whose_samples_look_like_the_header_of_a_frame():
     array = np.zeros((4, 5), np.int32)
     array[0, 0], array[0, 2], array[3, 1] = -512, 1280, -256
-    assert b'\xff\xf8\x10\0\0\x28' in encoders['flac']((array, 48_000))  # With a CRC-8 that is right.
+    assert b'\xff\xf8\x10\0\0\x28' in encoders['flac']((array, 48_000))  # With a valid CRC-8.
     assert np.array_equal(decoders['flac'](encoders['flac']((array, 48_000)))[0], array)
 
 
@@ -107,7 +107,7 @@ def test_opus_keeps_the_sound_where_it_was(dtype, rate):
         * 0.5
     )
     assert np.abs(decoded - expected)[2000:-2000].mean() < 0.02
-    for shift in (-8, 8):  # 1/6 of a millisecond off is seen.
+    for shift in (-8, 8):  # A shift of 1/6 of a millisecond would be detected.
         shifted = np.roll(decoded, shift, axis=0)
         assert (
             np.abs(shifted - expected)[2000:-2000, 0].mean()
@@ -191,7 +191,7 @@ def test_wav_as_the_standard_library_reads_and_writes_it(sound):
         assert rate == 44_100
         assert decoded.shape == (60, 2)
         assert decoded.dtype == (np.int16 if width <= 2 else np.int32)
-        # Both in the upper bits of 32.
+        # Both widths are in the upper bits of 32.
         if width == 1:
             expected = (raw.astype(np.int64) - 128) << 24
         else:

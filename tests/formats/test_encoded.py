@@ -1,4 +1,4 @@
-"""What holds for every image, video and audio type."""
+"""Tests of every image, video and audio type."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHECKED = ('png', 'mkv', 'flac', 'opus')  # These have checksums.
 
 @pytest.fixture(scope='module')
 def records(photo, film, sound):
-    """Word → an encoded value."""
+    """By type: an encoded value."""
     audio = ((sound * 32767).astype(np.int16), 8000)
     values = dict.fromkeys(('jpeg', 'png', 'webp', 'avif'), photo[:40, :50])
     values |= dict.fromkeys(('mp4', 'webm', 'mkv'), film[:, :32, :48]) | dict.fromkeys(
@@ -202,7 +202,7 @@ def test_missing_packages_are_named(word, photo, film, sound, records, without):
     for call in (lambda: encoders[word](value.get(word, photo)), lambda: decoders[word](records[word])):
         with pytest.raises(MissingDependencyError, match=rf"{package} is needed .* 'bags\[{extra}\]'"):
             call()
-    assert encoders[word](records[word]) == records[word]  # What is encoded already needs no package.
+    assert encoders[word](records[word]) == records[word]  # Encoded values need no package.
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_png_of_16_bits_is_exact(array):
 @given(pixels((3,), (4,)))
 def test_lossless_webp_is_exact(array):
     decoded = decoders['webp'](encoders['webp'](array, 'lossless'), 'lossless')
-    if array.shape[2] == 4 and (array[:, :, 3] == 255).all():  # Nothing of the alpha channel is kept.
+    if array.shape[2] == 4 and (array[:, :, 3] == 255).all():  # A fully opaque alpha channel is not stored.
         array = array[:, :, :3]
     assert np.array_equal(decoded, array)
 
@@ -112,7 +112,7 @@ def test_pngs_of_other_modes(photo):
 
 
 def png(depth, colour, width, height, raw):
-    """A PNG made by hand, since Pillow writes no 16-bit colour."""
+    """Makes a 16-bit RGB PNG without Pillow, which cannot write one."""
 
     def chunk(kind, data):
         return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
@@ -239,7 +239,7 @@ def test_jpeg_without_the_fast_decoder_is_the_same(photo, without):
 
 @pytest.fixture
 def megabyte():
-    """A JPEG of a megabyte, all but nothing of which is the picture."""
+    """A JPEG of a megabyte, most of which is a comment."""
     comment = b'\xff\xfe' + struct.pack('>H', 60_002) + bytes(60_000)
     data = encoders['jpeg'](np.zeros((8, 8, 3), np.uint8))
     return data[:2] + 17 * comment + data[2:]
@@ -288,7 +288,7 @@ def test_jpegs_of_cameras(photo):
     cmyk = save(Image.fromarray(photo).convert('CMYK'), 'JPEG', quality=95)
     assert close(decoders['jpeg'](cmyk), photo, 4)
     exif = Image.Exif()
-    exif[0x0112] = 6  # To be turned by 90 degrees.
+    exif[0x0112] = 6  # With an orientation of 90 degrees.
     turned = save(Image.fromarray(photo), 'JPEG', quality=95, exif=exif)
     assert decoders['jpeg'](turned).shape == photo.swapaxes(0, 1).shape
     assert decoders['jpeg'](turned, 'rotate=False').shape == photo.shape
@@ -299,7 +299,7 @@ def test_jpegs_of_cameras(photo):
 
 
 def test_a_jpeg_that_ends_early_with_the_right_marker(photo):
-    pytest.importorskip('simplejpeg')  # Pillow cannot tell, and gives a picture that is half grey.
+    pytest.importorskip('simplejpeg')  # Pillow does not detect it, and returns an image that is half grey.
     data = encoders['jpeg'](photo)
     with pytest.raises(ValueError, match='remature end'):
         decoders['jpeg'](data[: len(data) // 2] + b'\xff\xd9')
@@ -339,7 +339,7 @@ def test_a_batch_of_jpegs_is_as_each_alone(photo, write):
 
 
 def camera_jpegs(photo):
-    """JPEGs of all sorts, among them some that begin alike."""
+    """Returns JPEGs of many kinds, some with equal first bytes."""
     small = Image.fromarray(photo[:96, :128])
     exif = Image.Exif()
     exif[0x010E] = 'x' * 5000
@@ -510,7 +510,7 @@ def test_image_encodes_pixels_as_png(photo):
         assert encoders['image'](pixels) == encoders['png'](pixels)
 
 
-@pytest.mark.filterwarnings('ignore')  # Pillow warns of some TIFFs, and then raises.
+@pytest.mark.filterwarnings('ignore')  # Pillow warns of some TIFFs before it raises.
 def test_an_image_that_is_cut_off_raises(photo):
     for name, (data, _) in pictures(photo).items():
         whole = decoders['image'](data)
@@ -520,7 +520,7 @@ def test_an_image_that_is_cut_off_raises(photo):
             except ValueError:
                 continue
             assert name in ('GIF, moving', 'TIFF of several pages', 'GIF', 'TIFF, LZW')
-            assert np.array_equal(found, whole), name  # What is missing is no part of the first picture.
+            assert np.array_equal(found, whole), name  # The missing bytes are not part of the first image.
 
 
 def test_what_is_no_image(photo):
@@ -553,4 +553,4 @@ def test_jpegs_at_a_reduced_size(word, tmp_path):
     for wrong in (0, -1, 65_536):
         with pytest.raises(ValueError, match='min_side'):
             bags.reduced(wrong)
-    pickle.loads(pickle.dumps(bags.reduced(9)))  # For loaders with processes.
+    pickle.loads(pickle.dumps(bags.reduced(9)))  # Loaders pickle it for worker processes.

@@ -1,4 +1,4 @@
-"""Pictures are decoded as viewers show them, whatever their EXIF orientation is."""
+"""Images are decoded as viewers show them, for each EXIF orientation."""
 
 import io
 import random
@@ -90,7 +90,7 @@ def test_damaged_exif_is_upright():
 
 
 def test_matrices():
-    """Where the matrix puts a corner of a picture is where the orientation puts it."""
+    """The matrix moves each corner of an image to where the orientation moves it."""
     numbers = np.arange(6).reshape(2, 3)
     for a, b, c, d in [(1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0), (-1, 0, 0, 1),
                        (1, 0, 0, -1), (0, 1, 1, 0), (0, -1, -1, 0)]:  # fmt: skip

@@ -121,7 +121,7 @@ def test_a_record_of_another_size_than_told_raises(word, size):
 def test_ints_without_a_size():
     assert encoders['int'](-2) == b'\xfe' + b'\xff' * 7
     assert decoders['int'](b'\xfe' + b'\xff' * 7) == -2
-    for length in (1, 2, 3, 4, 7, 9, 16):  # As Granular wrote them.
+    for length in (1, 2, 3, 4, 7, 9, 16):  # As Granular writes them.
         assert decoders['int'](b'\xff' * length) == 256**length - 1
     with pytest.raises(ValueError):
         decoders['uint'](b'\xff')

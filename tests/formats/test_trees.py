@@ -29,7 +29,7 @@ def nested(leaves, keys=TEXT):
 
 
 def marked(value):
-    """Whether a list in the value looks like an array."""
+    """Returns whether a list in the value looks like an array."""
     if isinstance(value, dict):
         return any(map(marked, value.values()))
     if isinstance(value, list):
@@ -199,7 +199,7 @@ def test_damage_raises_or_gives_a_value(word, value, data):
     with pytest.raises(ValueError):
         decoders[word](bytes(record) + (b'x' if word == 'json' else b'\xc0'))
     place = data.draw(st.integers(0, len(record) - 1))
-    if word != 'json':  # 12 is a whole number, and so is 1.
+    if word != 'json':  # In JSON, 12 cut off is a valid number: 1.
         with pytest.raises(ValueError):
             decoders[word](record[:place])
     record[place] ^= 1 << data.draw(st.integers(0, 7))

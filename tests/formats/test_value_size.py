@@ -1,4 +1,4 @@
-"""Small records that become huge values: refused by `max_size`, before memory is allocated."""
+"""Small records that decode to huge values: `max_size` refuses them before memory is allocated."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_flac_of_more_samples_than_it_announces():
         decoders['flac'](understated_flac(2_000_000))
 
 
-# In processes of their own: their peak of memory counts what libraries allocate.
+# In processes of their own, as their peak memory counts what libraries allocate.
 
 PEAK = """
 import resource, sys
@@ -160,7 +160,7 @@ print(peak() - before)
 
 
 def peak_of(directory: Path, records: list[tuple[str, bytes]], limit: int) -> int:
-    """Returns how many MB the memory of a process grows that decodes some records."""
+    """Returns by how many MB the memory of a process that decodes some records grows."""
     arguments = []
     for number, (word, record) in enumerate(records):
         (directory / str(number)).write_bytes(record)
@@ -188,7 +188,7 @@ def test_memory_stays_near_the_limit(tmp_path, word, make):
 @pytest.mark.slow
 @pytest.mark.parametrize('seed', range(8))
 def test_mutated_headers_allocate_little(seed, tmp_path):
-    """Records of which a few bytes, most of them near the beginning, have another value."""
+    """Changes a few bytes of records, most of them near the beginning."""
     generator = random.Random(seed)
     records = []
     for make in BOMBS.values():
@@ -207,7 +207,7 @@ def test_mutated_headers_allocate_little(seed, tmp_path):
 
 @pytest.fixture
 def dataset(tmp_path):
-    """The path of a dataset whose datapoint 7 has large values."""
+    """Writes a dataset whose datapoint 7 has large values, and returns its path."""
     spec = {'image': 'png', 'images': 'png[]', 'words': 'json', 'rows': 'array(uint8,1000)[]'}
     with bags.DatasetWriter(tmp_path / 'd', spec, compression=['rows']) as writer:
         for index in range(20):

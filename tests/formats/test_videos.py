@@ -23,7 +23,7 @@ def difference(first, second):
 def test_frames_come_back_in_order(word, tolerance, film):
     decoded = decoders[word](memoryview(encoders[word](film)))
     assert difference(decoded, film) < tolerance
-    # Each is most like itself.
+    # Each frame is most similar to its original.
     for index, frame in enumerate(decoded.astype(int)):
         assert np.abs(film - frame).mean(axis=(1, 2, 3)).argmin() == index
 
@@ -117,7 +117,7 @@ def test_frames_one_by_one(word, film):
     with encoders[word](frames()) as file:
         assert taken == list(range(len(film)))
         data = file.read()
-    # libx264 does not make the same bytes of the same frames twice.
+    # libx264 does not encode equal frames to equal bytes each time.
     for encoded in (data, encoders[word](list(film))):
         assert difference(decoders[word](encoded), film) < (8 if word != 'mkv' else 1e-9)
 

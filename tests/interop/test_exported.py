@@ -1,4 +1,4 @@
-"""What is exported as files or tars and imported again has the same fields, types and records."""
+"""Datasets that are exported as files or tars and imported again have the same fields, types and records."""
 
 import io
 import json

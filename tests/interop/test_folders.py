@@ -1,4 +1,4 @@
-"""Import and export of folders: nothing is changed, nothing is lost."""
+"""Import and export of folders: nothing is changed or lost."""
 
 import csv
 import io
@@ -137,7 +137,7 @@ def test_names_round_trip(tmp_path, layout):
         bags.convert(tmp_path / 'tars', tmp_path / 'again')
         bags.export(tmp_path / 'again', tmp_path / 'back', format='files')
         tree_of_tars = {name.replace('txt.txt', 'txt'): data for name, data in CASES.items()}
-        assert tree(tmp_path / 'back') == tree_of_tars  # A tar does not tell of which layout it is.
+        assert tree(tmp_path / 'back') == tree_of_tars  # A tar does not record the layout.
         plain = bags.convert(source, tmp_path / 'plain', layout=layout, spec={'__extensions__': None})
         assert '__extensions__' not in plain.spec
 
@@ -185,7 +185,7 @@ def test_a_damaged_file_is_named_or_skipped(name, tmp_path):
     done = bags.convert(source, tmp_path / 'out', on_error='skip')
     assert [Path(file).name for file, _ in done.skipped] == [name]
     assert done.datapoints == len(files) - 1
-    # An interrupted import continues, also after a skipped file.
+    # An interrupted import resumes, also after a skipped file.
     (source / name).unlink()
     if good is not None:
         again = bags.convert(source, tmp_path / 'raised', resume=True, spec=None)
@@ -338,7 +338,7 @@ def test_truncated_media_are_found(tmp_path, monkeypatch):
         'c.mp4': (DATA / 'bunny.mp4').read_bytes(),
         'd.png': bytes(bags.encoders['png'](np.zeros((9, 9, 3), np.uint8))),
     }
-    for most in (1 << 24, 1):  # Read as a whole, or left where they are.
+    for most in (1 << 24, 1):  # Read as a whole, or streamed.
         monkeypatch.setattr('bags.interop.folders.STREAMED_BYTES', most)
         for share in (0.02, 0.5, 0.999):
             for name, data in whole.items():
@@ -391,7 +391,7 @@ def test_video_and_audio_get_the_extension_of_their_format(tmp_path):
 
 
 def mixed():
-    """Pictures of several formats by their usual names, and a PNG that is called a JPEG."""
+    """Images of several formats with their usual names, and a PNG that is named as a JPEG."""
     image = Image.open(DATA / 'cat.jpg').resize((40, 30))
     files = {}
     for name in ('jpg', 'jpeg', 'png', 'webp', 'gif', 'bmp', 'tiff'):
@@ -473,7 +473,7 @@ def test_sequences_of_numbers_become_one_array(tmp_path):
     assert np.load(tmp_path / 'out' / '000000000.frames.npy').shape == (3, 2)
     assert np.load(tmp_path / 'out' / '000000000.odd.npy').tolist() == [-1, 7]
     assert np.load(tmp_path / 'out' / '000000001.actions.npy').shape == (0,)
-    assert not (tmp_path / 'out' / '000000001.frames.npy').exists()  # It is missing.
+    assert not (tmp_path / 'out' / '000000001.frames.npy').exists()  # The value is missing.
 
 
 def test_a_field_names_the_exported_files(tmp_path):
@@ -565,7 +565,7 @@ def test_metadata_without_file_names_is_a_file(tmp_path):
 
 
 def test_all_that_cannot_be_imported_is_a_bags_error(tmp_path):
-    """Damaged files of every type that has a format of files."""
+    """Damages files of every type that has a file format."""
     chance = random.Random(0)
     names = ('cat.jpg', 'bunny.mp4', 'austen-2.flac')
     files = {name.rpartition('.')[2]: (DATA / name).read_bytes() for name in names}
@@ -610,7 +610,7 @@ def test_metadata_of_a_dataset_are_exported_and_imported(format, tmp_path):
 
 
 def test_a_metadata_file_that_is_none(tmp_path):
-    """A list is a file like others; an object with a fact that is invalid is named."""
+    """A JSON list is a file of data; an object with invalid metadata is an error that names the key."""
     (tmp_path / 'in').mkdir()
     (tmp_path / 'in/a.txt').write_text('a')
     (tmp_path / 'in/metadata.json').write_text('[1]')

@@ -1,4 +1,4 @@
-"""What all sources have in common."""
+"""Tests that hold for all sources."""
 
 import subprocess
 import sys

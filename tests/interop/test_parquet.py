@@ -1,4 +1,4 @@
-"""Export as Parquet: types and values come back, and Hugging Face's datasets finds its features."""
+"""Export as Parquet: types and values are kept, and Hugging Face's datasets finds its features."""
 
 import json
 from pathlib import Path

@@ -171,7 +171,7 @@ def test_damaged_tars_are_read_up_to_the_damage(tmp_path):
 
 
 def test_a_tar_cut_off_anywhere_or_changed_is_an_error(tmp_path):
-    """Also between two files, or within a header, which tarfile takes for the end."""
+    """Also between two files, or within a header, where tarfile reports the end."""
     path = tmp_path / '0.tar'
     with tarfile.open(path, 'w', format=tarfile.USTAR_FORMAT) as tar:
         for index in range(4):
@@ -188,7 +188,7 @@ def test_a_tar_cut_off_anywhere_or_changed_is_an_error(tmp_path):
     with pytest.raises(bags.SourceError, match=r'0\.tar: .*at byte 3072'):
         bags.convert(path, tmp_path / 'out')
     done = bags.convert(path, tmp_path / 'out', on_error='skip')
-    assert (done.datapoints, len(done.skipped)) == (1, 1)  # The second may have lost a file.
+    assert (done.datapoints, len(done.skipped)) == (1, 1)  # The second datapoint may lack a file.
 
 
 @pytest.mark.parametrize('form', ['gz', 'bz2', 'xz'])

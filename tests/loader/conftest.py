@@ -1,4 +1,4 @@
-"""What the tests of loaders share: a dataset, scripts that start processes, and how batches compare."""
+"""Shared by the tests of loaders: a dataset, scripts that start processes, and comparison of batches."""
 
 import os
 import subprocess
@@ -101,16 +101,16 @@ def dataset(tmp_path_factory, kit, rows):
 
 @pytest.fixture
 def script(dataset, kit, tmp_path):
-    """Runs code as a script of its own, whose functions processes find as those of `__main__`."""
+    """Runs code as a script of its own, so that processes find its functions in `__main__`."""
 
     def run(code, *args, functions='', guard=True, timeout=120):
-        """Returns the exit code, what it printed, and its errors."""
+        """Returns the exit code, the output, and the errors."""
         path = tmp_path / 'script.py'
         head, body = textwrap.dedent(HEAD) + textwrap.dedent(functions), textwrap.dedent(code)
         if guard:
             body = f"if __name__ == '__main__':\n{textwrap.indent(body, '    ')}"
         path.write_text(f'{head}\n{body}')
-        # To files: who reads a pipe waits for all that have it open, and a process that is left would be one.
+        # To files: a pipe ends only when all processes have closed it, also one that was left running.
         with open(tmp_path / 'out', 'w+') as out, open(tmp_path / 'errors', 'w+') as error:
             done = subprocess.run(
                 [sys.executable, '-W', 'error', str(path), dataset.directory, *map(str, args)],
@@ -123,7 +123,7 @@ def script(dataset, kit, tmp_path):
                 timeout=timeout,
             )
         printed, errors = (tmp_path / 'out').read_text(), (tmp_path / 'errors').read_text()
-        sys.stderr.write(errors)  # For pytest to show, should a test fail.
+        sys.stderr.write(errors)  # Shown by pytest if a test fails.
         return done.returncode, printed, errors
 
     return run

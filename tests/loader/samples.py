@@ -1,4 +1,4 @@
-"""The dataset that loaders are tested on."""
+"""The dataset on which loaders are tested."""
 
 import numpy as np
 

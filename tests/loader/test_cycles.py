@@ -1,10 +1,10 @@
-"""Iterators that are started and left, in every way and many times: nothing of them stays."""
+"""Iterators that are started and abandoned in every way: no memory, thread or file remains."""
 
 import sys
 
 import pytest
 
-# Starts an iterator, and leaves it in one of several ways.
+# Starts an iterator, and abandons it in one of several ways.
 CYCLE = """
     def cycle(number, **options):
         how = ('unused', 'some', 'closed', 'fails', 'cycle', 'all', 'interrupted')[number % 7]

@@ -1,4 +1,4 @@
-"""Each iteration over a loader is the next epoch, whatever became of the one before."""
+"""Each iteration over a loader is the next epoch, however the one before ended."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ def ids(batches):
 
 
 def epochs_of(dataset, count, **options):
-    """The order of the first epochs, each read by itself."""
+    """Returns the order of the first epochs, each read by itself."""
     found = []
     for epoch in range(count):
         loader = bags.Loader(dataset, 103, **options)
@@ -87,7 +87,7 @@ def test_an_endless_loader_does_not_repeat_what_it_gave(dataset):
 
 @pytest.mark.parametrize('epochs', [1, 3])
 def test_a_loaded_state_goes_on_where_it_was(dataset, epochs):
-    """Then come the next epochs, also where the state is that of a finished iteration."""
+    """The next epochs follow, also if the state is that of a finished iteration."""
     expected = epochs_of(dataset, 12)
     for iteration in (0, 2):
         for taken in range(11 * epochs + 1):
@@ -109,7 +109,7 @@ def test_a_loaded_state_goes_on_where_it_was(dataset, epochs):
                 assert begun + ids(resumed) == whole[0]
             if taken == 5:
                 assert ids(resumed) == whole[1]
-            # An iterator that is at its end stays there; the next one is the next epoch.
+            # A finished iterator stays finished; the next iterator is the next epoch.
             again = iter(bags.Loader(dataset, 10, epochs=epochs))
             again.load_state_dict(state)
             assert begun + ids(again) == whole[0]
@@ -149,7 +149,7 @@ def test_a_mask_in_every_batch_on_several_ranks(dataset):
     assert all(batch['_mask'].dtype == bool for batch in batches)
     counted = np.concatenate([batch['id'][batch['_mask']] for batch in batches])
     assert sorted(counted.tolist()) == list(range(COUNT))
-    # Also where the rank is given later.
+    # Also if the rank is given later.
     (first, *_) = bags.Loader(dataset, 20).on_rank(1, 2)
     assert first['_mask'].all()
 
@@ -171,7 +171,7 @@ def test_fewer_datapoints_than_a_batch(dataset):
 
 @pytest.mark.parametrize('runs', [40, pytest.param(3000, marks=pytest.mark.slow)])
 def test_random_runs(dataset, runs):
-    """Left, resumed on other ranks with other batch sizes, and set to epochs: each datapoint as expected."""
+    """Iterations that are abandoned, resumed on other ranks with other batch sizes, and set to epochs."""
     few = dataset[:23]
     expected = []
     for epoch in range(60):

@@ -1,4 +1,4 @@
-"""Loaders: the same batches for any workers, and after resuming anywhere."""
+"""Loaders: the same batches for any number of workers, and after resuming at any step."""
 
 import functools
 import gc
@@ -33,7 +33,7 @@ def parts(column):
 
 
 def same(a, b):
-    """Whether two streams of batches are equal, bit by bit."""
+    """Returns whether two streams of batches are equal, bit by bit."""
     a, b = list(a), list(b)
     assert len(a) == len(b)
     for one, other in zip(a, b, strict=True):
@@ -212,7 +212,7 @@ def test_large_arrays_stay_the_consumers_own(tmp_path, kit, options):
     dataset = bags.open(kit.fill(tmp_path / 'x', rows, {'x': 'array(float32,300000)'}))
     loader, held = bags.Loader(dataset, 2, shuffle=False, epochs=4, **options), []
     for number, batch in enumerate(loader):
-        if number % 3 != 1:  # Memory of the others is used again.
+        if number % 3 != 1:  # Memory of the other batches is reused.
             held.append((number, batch['x'][:, ::2] if number % 2 else batch['x']))
     for number, array in held:
         assert (array == np.array([[2 * number % 12], [2 * number % 12 + 1]])).all()
@@ -315,10 +315,10 @@ def test_states_of_other_runs_are_refused(dataset, tmp_path, kit):
             bags.Loader(other, 7).load_state_dict(state)
     with pytest.raises(ValueError, match='of another dataset'):
         bags.Loader(bags.select(dataset, range(COUNT - 1, -1, -1)), 7).load_state_dict(state)
-    # A copy of it is the same dataset, with other shards too.
+    # A copy counts as the same dataset, also with other shards.
     copy = bags.open(kit.fill(tmp_path / 'copy', map(make_row, range(COUNT)), SPEC))
     bags.Loader(copy, 9).load_state_dict(state)
-    # But its shards are another order, if that goes by shards.
+    # But not for an order by shards.
     state = bags.Loader(dataset, 7, shuffle='shards').state_dict()
     shards = bags.open(kit.fill(tmp_path / 'shards', map(make_row, range(COUNT)), SPEC, shard_length=41))
     assert shards.shards == dataset.shards
@@ -428,7 +428,7 @@ def test_an_error_keeps_no_loader(dataset, workers, where):
 
 @pytest.mark.parametrize('workers', [0, 2])
 def test_ctrl_c_loses_no_batch(dataset, workers):
-    """One that comes while a batch is made: what is asked for next is that batch."""
+    """If it interrupts the making of a batch, the next batch is that one."""
     chance, done = random.Random(0), []
 
     def transform(batch):
@@ -491,7 +491,7 @@ def test_a_transform_that_returns_nothing(dataset):
         next(iter(bags.Loader(dataset, 10, transform=lambda batch: None)))
 
 
-# What is left behind.
+# Abandoned iterators.
 
 
 def test_an_unclosed_iterator_does_not_keep_a_process_running(kit, dataset):

@@ -1,4 +1,4 @@
-"""Invalid options are refused when the loader is made, in one short sentence."""
+"""Invalid options are refused when the loader is created, in one short sentence."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_invalid_options(dataset, options, error, match):
     with pytest.raises(error, match=match) as caught:
         bags.Loader(dataset, **{'batch_size': 4, **options})
     assert len(str(caught.value)) < 400
-    assert 'nums' not in str(caught.value) or error is KeyError  # No list of all that the dataset is.
+    assert 'nums' not in str(caught.value) or error is KeyError  # The message does not list all fields.
 
 
 @pytest.mark.parametrize('view', ['empty', 'select', 'windows', 'concat'])
@@ -83,7 +83,7 @@ def test_nothing_to_load(dataset, tmp_path, kit, view):
 
 
 def test_an_empty_shard(tmp_path, kit, rows):
-    """One folder without datapoints among others; and datapoints that do not suffice for all hosts."""
+    """One folder without datapoints among others; and too few datapoints for all hosts."""
     spec = {'id': 'int(8)'}
     for worker, count in enumerate((3, 0, 4)):
         with bags.ShardedDatasetWriter(tmp_path / 'x', spec, shard_start=worker, shard_step=3) as writer:

@@ -1,4 +1,4 @@
-"""Batches of bins: what a loader makes of a sampler whose positions hold several datapoints."""
+"""Batches of bins: a loader with a sampler whose positions hold several datapoints."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Batches are made ahead: alone or several a task, by workers that end with the process that started them."""
+"""Batches are made ahead, one or several a task, by workers that end with the process that started them."""
 
 import signal
 
@@ -35,7 +35,7 @@ def test_tasks_take_as_many_batches_as_are_made_in_their_time():
 
 @pytest.mark.parametrize('how', ['idle', 'stuck', 'forked'])
 def test_workers_end_with_a_process_that_is_killed(script, how):
-    """Also in the midst of a batch; and where another process has the other ends of their pipes."""
+    """Also in the middle of a batch, and while another process has the other ends of their pipes."""
     code = f"""
         batches = iter(loader(transform=stuck if {how == 'stuck'} else slow))
         if {how != 'stuck'}:

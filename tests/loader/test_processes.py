@@ -1,4 +1,4 @@
-"""Batches made by processes: the same as those of threads, and errors that come at once."""
+"""Batches made by processes: the same as those of threads; errors are raised at once."""
 
 import pytest
 
@@ -97,7 +97,7 @@ def test_errors_arrive_and_nothing_stays(script):
 
 
 def test_children_of_a_worker_do_not_hide_that_it_was_killed(script):
-    """They have its pipes, which so stay open: what tells is the system."""
+    """The children inherit its pipes, which stay open: the operating system reports its end."""
     functions = """
         def forks(batch):
             if 50 in batch['id']:
@@ -132,7 +132,7 @@ def test_children_of_a_worker_do_not_hide_that_it_was_killed(script):
 
 @pytest.mark.parametrize('large', [False, True])
 def test_a_script_without_a_guard_is_told_so(script, large):
-    """Also where there is more to be sent to a process than a pipe holds."""
+    """Also if the message to a process is longer than a pipe's buffer."""
     code = f"""
         view = bags.select(dataset, np.arange({10**5 if large else 100}) % 100)
         for batch in bags.Loader(view, 7, workers=1, processes=True):
@@ -144,7 +144,7 @@ def test_a_script_without_a_guard_is_told_so(script, large):
 
 
 def test_processes_end_with_a_program_that_ignores_signals(script):
-    """They do not take that over: what ends them when it ends is SIGTERM."""
+    """Workers do not inherit that: SIGTERM ends them when the program ends."""
     code = """
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})

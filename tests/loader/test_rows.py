@@ -1,4 +1,4 @@
-"""Map-style datasets of any origin: the loader makes columns of their rows."""
+"""Map-style datasets of any kind: the loader makes columns of their rows."""
 
 import itertools
 import threading
@@ -11,7 +11,7 @@ import bags
 
 
 class Pairs:
-    """As datasets of PyTorch are, whose rows are tuples."""
+    """Like a dataset of PyTorch, whose rows are tuples."""
 
     def __init__(self, count=50):
         self.count = count
@@ -29,7 +29,7 @@ class Pairs:
 
 
 class Together(Pairs):
-    """Whose rows are read with one call."""
+    """A dataset whose rows are read with one call."""
 
     def __getitem__(self, index):
         raise NotImplementedError
@@ -172,7 +172,7 @@ def test_errors(rows, options, error, match):
 @pytest.mark.parametrize('workers', [0, 2])
 @pytest.mark.parametrize('where', ['__getitem__', 'transform', 'collate', 'to_device'])
 def test_stop_iteration_is_an_error(workers, where):
-    """Of a user's function: it would end the loop as if the epoch were complete."""
+    """If raised by a user's function: it would end the loop as if the epoch were complete."""
 
     def fails(value):
         if where == '__getitem__' or 30 in value[1]:

@@ -1,4 +1,4 @@
-"""The stream of batches is the same, bit by bit: however they are made, and wherever a run was killed."""
+"""Streams of batches are equal, bit by bit: however they are made, and wherever a run was killed."""
 
 import itertools
 import random
@@ -8,7 +8,7 @@ import pytest
 
 import bags
 
-# Datasets and views, all of their fields; and a mark of what is in a batch, bit by bit.
+# Datasets and views, with all of their fields; and a digest of a batch, bit by bit.
 VIEWS = """
     import hashlib
 
@@ -78,7 +78,7 @@ KINDS = [{'workers': 2}, {'workers': 2, 'processes': True}, {'workers': 4}, {'wo
 @pytest.mark.parametrize('name', ['dataset', 'select, concat, join', 'windows'])
 @pytest.mark.parametrize('times', [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_killed_run_resumes_in_another_process(script, tmp_path, name, times):
-    """Killed after a random number of steps, several times; each time it resumes with other workers."""
+    """A run is killed after a random number of steps, several times, and resumes with other workers."""
     code = """
         name, times, left, options = sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), json.loads(sys.argv[5])
         view = views_of(dataset)[name]
@@ -129,7 +129,7 @@ def view(request, dataset, tmp_path_factory):
 
 
 def rows_of(batches):
-    """Datapoints of batches, each with all its columns."""
+    """Splits batches into datapoints, each with all its columns."""
     return [
         {name: repr(column[place]) for name, column in batch.items()}
         for batch in batches
@@ -139,7 +139,7 @@ def rows_of(batches):
 
 @pytest.mark.parametrize('hosts', [1, 2, 3])
 def test_ranks_together_take_the_epoch_of_one(view, hosts):
-    """In its order too, where all of their batches are whole."""
+    """Also in the same order, as long as all batches are whole."""
     options = {'epochs': 1, 'last_batch': 'partial', 'seed': 5}
     single = rows_of(bags.Loader(view, 6, **options))
     assert len(single) == len(view)

@@ -1,4 +1,4 @@
-"""Which positions ranks take: together all of them, in order, for any world size."""
+"""Which positions ranks read: together all of them, in order, for any world size."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ def hosts_of(run, epochs, begin=START):
 
 
 def taken(schedule):
-    """Positions by epoch and step."""
+    """Returns positions by epoch and step."""
     found = schedule.steps(range(schedule.total))
     return [(step.epoch, list(range(step.start, step.stop))) for step in found]
 
@@ -57,7 +57,7 @@ def test_ranks_take_the_whole_epoch(run, epochs):
 
 @given(RUNS, st.data())
 def test_after_any_step_the_first_positions_are_taken(run, data):
-    # Where hosts may take different numbers of steps, they are in different epochs after the first.
+    # If hosts may take different numbers of steps, they are in different epochs after the first.
     hosts = hosts_of(run, 1 if run['last_batch'] == 'partial' else 2)
     done = data.draw(st.integers(0, min(steps.total for steps in hosts)))
     if not done:

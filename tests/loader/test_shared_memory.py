@@ -1,4 +1,4 @@
-"""Batches through shared memory: equal, with arrays of their own, and nothing stays open."""
+"""Batches in shared memory: equal, with arrays of their own, and all segments are closed."""
 
 import gc
 import os
@@ -34,7 +34,7 @@ def test_batches_are_equal_and_own_their_arrays(arrays):
     columns = {f'{number}': chance.integers(0, 99, chance.integers(0, 40)) for number in range(arrays)}
     columns |= {'text': ['x' * 100_000], 'ragged': bags.Ragged(np.zeros((0, 3)), np.zeros(1, np.int64))}
     transport = SharedMemoryTransport()
-    found = [transport.decode(transport.encode(columns)) for _ in range(5)]  # Into the same memory again.
+    found = [transport.decode(transport.encode(columns)) for _ in range(5)]  # Reuses the same memory.
     assert transport.decode(transport.encode({})) == {}
     for batch in found:
         assert batch['text'] == columns['text']

@@ -1,11 +1,11 @@
-"""Ctrl-C ends a program and its workers, wherever it finds them."""
+"""Ctrl-C ends a program and its workers, at any moment."""
 
 import signal
 
 import pytest
 
-# Raises SIGINT at one of the lines that are run while an iterator is made; tells whether it came to that
-# line, and whether no iterator came of it.
+# Raises SIGINT at one of the lines that run while an iterator is created; returns whether that line ran,
+# and whether the iterator was not created.
 INTERRUPTED = """
     def interrupted(make, line):
         count = 0
@@ -121,7 +121,7 @@ def test_ctrl_c_ends_all(script):
 
 
 def test_ctrl_c_of_a_terminal_is_seen_by_the_program_alone(script):
-    """It goes to all processes of a group: also to workers that have only just been started."""
+    """All processes of a group receive it: also workers that have just been started."""
     code = """
         os.setpgid(0, 0)
         seen = []

@@ -1,4 +1,4 @@
-"""Datapoints that cannot be read: an error after which the iterator goes on, or left out."""
+"""Datapoints that cannot be read: an error after which the iterator continues, or skipped."""
 
 import itertools
 import re
@@ -17,7 +17,7 @@ SKIP = {'on_error': 'skip', 'shuffle': False}
 
 @pytest.fixture(scope='module')
 def damaged(tmp_path_factory):
-    """Whose JPEGs at some datapoints cannot be decoded."""
+    """Writes a dataset in which some JPEGs cannot be decoded."""
     path = tmp_path_factory.mktemp('damaged') / 'x'
     good = encode_jpeg(np.zeros((8, 8, 3), np.uint8))
     with bags.DatasetWriter(path, {'id': 'int', 'image': 'bytes'}) as writer:
@@ -32,7 +32,7 @@ def ids(batches):
 
 
 class Rows:
-    """Datapoints of a user's own."""
+    """A user's own dataset."""
 
     def __len__(self):
         return COUNT
@@ -116,7 +116,7 @@ def test_after_an_error_the_iterator_goes_on(damaged, workers):
             batch = next(batches, None)
         except bags.DecodeError as exc:
             errors.append(exc.datapoint)
-            # Until then, the state is that before the batch that failed.
+            # Before that, the state is the one before the batch that failed.
             assert batches.state_dict()['consumed'] == 5 * (len(found) + len(errors) - 1)
             continue
         if batch is None:
@@ -187,7 +187,7 @@ def test_datapoints_to_leave_out(dataset, workers):
         [index for index in batch if index not in gone] for batch in whole
     ]
     assert loader.skipped == []
-    # A run that is resumed without some datapoints has the same batches but for these.
+    # A resumed run that skips some datapoints has the same batches without them.
     first = bags.Loader(dataset, 8, fields='id', seed=1, workers=0)
     next(iter(first))
     loader.load_state_dict(first.state_dict())
@@ -249,7 +249,7 @@ def test_a_transform_of_single_datapoints(dataset, workers):
     assert batches[0]['text'][0] == f'text {batches[0]["id"][0]}'
     noise = np.concatenate([batch['noise'] for batch in batches])
     assert len(set(noise.tolist())) == 2 * COUNT
-    # The random numbers are those of the position, for any batch size and hosts.
+    # Random numbers depend on the position, not on the batch size or the hosts.
     assert noise.tolist() == np.concatenate([batch['noise'] for batch in run(7)]).tolist()
     ranks = [run(5, rank=rank, world_size=2, last_batch='partial') for rank in range(2)]
     both = np.concatenate([batch['noise'] for step in zip(*ranks, strict=True) for batch in step])

@@ -1,4 +1,4 @@
-"""The datapoints of a step, from the state of a run."""
+"""The datapoints of a step, found from the state of a run."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Fixtures: a sharded dataset, and a remote store for paths behind `far:`."""
+"""Fixtures: a sharded dataset, and a remote store for paths that begin with `far:`."""
 
 from tests.dataset.remote_dataset import dataset, far
 

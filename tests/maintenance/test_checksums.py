@@ -1,4 +1,4 @@
-"""Checksums of records find a flipped bit anywhere in a dataset, and stay with it."""
+"""Checksums of records detect a flipped bit anywhere in a dataset, and are kept with it."""
 
 import os
 
@@ -30,7 +30,7 @@ def files(path):
 
 
 def flip_every_bit(path, step=1):
-    """Returns the bits of a dataset whose damage `verify` does not find."""
+    """Returns the bits of a dataset whose damage `verify` does not detect."""
     missed = []
     for file in files(path):
         data = file.read_bytes()
@@ -104,7 +104,7 @@ def test_readers_compare_when_asked(tmp_path):
     errors = everything(path)
     assert len(errors) == 10
     assert all('note.bag' in str(exc) and 'differs from its checksum' in str(exc) for exc in errors)
-    assert [reader['note'] for reader in bags.open(path)][2] != row(2)['note']  # Not asked for.
+    assert [reader['note'] for reader in bags.open(path)][2] != row(2)['note']  # Not checked by default.
 
 
 def test_readers_say_when_there_are_none(tmp_path):
@@ -161,7 +161,7 @@ def test_what_a_killed_overwrite_leaves_is_removed(tmp_path):
     writer.write(b'one')
     writer.flush()
     with bag.Writer(path, mode='append'):
-        assert len(list(tmp_path.glob('*.xxh3'))) == 1  # It is at work.
+        assert len(list(tmp_path.glob('*.xxh3'))) == 1  # It is being written.
     del writer
     bag.Writer(path, mode='append').close()
     assert [file.name for file in tmp_path.iterdir()] == ['a.bag']

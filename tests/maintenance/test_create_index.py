@@ -1,4 +1,4 @@
-"""Writing the index of a field of keys: what it accepts, and what becomes of the file."""
+"""Writing the index of a field of keys: accepted fields, and changes of the file."""
 
 import os
 

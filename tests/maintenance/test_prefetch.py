@@ -1,4 +1,4 @@
-"""Prefetching fills the cache of a remote dataset with what is asked for, and with nothing else."""
+"""Prefetching fills the cache of a remote dataset with the requested data, and with nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bags.recover` closes what a killed writer left."""
+"""`bags.recover` closes what a killed writer left open."""
 
 import os
 import subprocess
@@ -75,7 +75,7 @@ def test_a_writer_that_was_killed_before_it_made_the_refs(tmp_path):
     path = tmp_path / 'x'
     code = f'import bags, os; writer = bags.DatasetWriter({str(path)!r}, {{"id": "int"}}); os._exit(0)'
     subprocess.run([sys.executable, '-c', code], check=True)
-    for name in ('refs.bag', 'id.bag', 'limits.id.bag'):  # Made after the limits of the refs, in this order.
+    for name in ('refs.bag', 'id.bag', 'limits.id.bag'):  # Created after the limits of the refs.
         (path / name).unlink()
     (done,) = bags.recover(path)
     assert done.action == 'closed'

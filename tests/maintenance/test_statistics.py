@@ -1,4 +1,4 @@
-"""Statistics beside those of numpy, kept beside the data, and normalization by them."""
+"""Statistics compared with those of numpy, stored beside the data, and normalization with them."""
 
 import pickle
 import re
@@ -189,7 +189,7 @@ def test_normalize(path):
 
 @pytest.mark.parametrize('shape', [(4, 1), (4, 3), (1,), ()], ids=str)
 def test_values_of_another_shape_are_not_normalized(tmp_path, shape):
-    """NumPy would repeat some of them."""
+    """NumPy would broadcast some of them."""
     with bags.DatasetWriter(tmp_path / 'a', {'state': 'array(float32,2)'}) as writer:
         writer.append({'state': np.zeros(2, 'f4')})
     normalize = bags.normalize(bags.statistics(tmp_path / 'a'))

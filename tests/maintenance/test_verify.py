@@ -1,4 +1,4 @@
-"""`bags.verify` finds every change that makes a dataset inconsistent, and nothing else."""
+"""`bags.verify` reports every change that makes a dataset inconsistent, and nothing else."""
 
 import os
 import random
@@ -67,7 +67,7 @@ def ends_of(data):
 
 
 def is_consistent(path):
-    """Whether limits and refs can be right: where records begin and end, of frames, PNGs and fixed sizes."""
+    """Returns whether limits and refs are consistent with the records: frames, PNGs and fixed sizes."""
     sizes = {'flag': 1, 'id': 8, 'nums': 4}
     try:
         counts = {}
@@ -160,7 +160,7 @@ def test_changes_to_frames_and_pictures(whole, tmp_path):
         changed(hurt / name, chance, 'records')
         found = damage(hurt, decode=True)
         if not found:
-            # A frame can be changed to another one of the same record.
+            # A changed frame may decode to the same record.
             assert [to_list(each) for each in bags.open(hurt)] == [to_list(each) for each in bags.open(whole)]
             continue
         seen += 1

@@ -1,4 +1,4 @@
-"""Makes videos of every kind, whose pictures say which frame they are."""
+"""Makes videos of every kind, whose frames show their numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BITS = 12
 
 
 def picture(number, height=HEIGHT, width=WIDTH):
-    """A frame with its number in 12 black and white blocks, on which any codec agrees."""
+    """Returns a frame that shows its number as 12 black and white blocks, which any codec keeps."""
     frame = np.full((height, width, 3), 16, np.uint8)
     for bit in range(BITS):
         if number >> bit & 1:
@@ -28,7 +28,7 @@ def picture(number, height=HEIGHT, width=WIDTH):
 
 
 def number_of(frame):
-    """Reads the number that is in a frame."""
+    """Reads the number that a frame shows."""
     height, width = frame.shape[:2]
     number = 0
     for bit in range(BITS):
@@ -41,7 +41,7 @@ def number_of(frame):
 
 def film(codec='libx264', count=120, format='mp4', *, times=None, options=None, size=(HEIGHT, WIDTH),
          muxing=None, numbers=None, pix_fmt='yuv420p', audio=False, draw=picture):  # fmt: skip
-    """A video as bytes: frames of 1/25 s, or at `times` in milliseconds."""
+    """Returns a video as bytes: frames of 1/25 s, or at `times` in milliseconds."""
     file = io.BytesIO()
     with av.open(file, 'w', format=format, options=muxing or {}) as container:
         stream = container.add_stream(codec, rate=25, options=options or {})
@@ -69,9 +69,9 @@ def film(codec='libx264', count=120, format='mp4', *, times=None, options=None, 
 
 
 def several(format, videos=(), audios=()):
-    """A file of videos of (codec, fps, frames, size, first number), and of audios of (codec, rate, Hz).
+    """Returns a file of videos (codec, fps, frames, size, first number) and audios (codec, rate, Hz).
 
-    Of each sound there are two seconds.
+    Each audio stream lasts two seconds.
     """
     file = io.BytesIO()
     with av.open(file, 'w', format=format) as container:
@@ -99,7 +99,7 @@ def several(format, videos=(), audios=()):
 
 
 def deep(values, pix_fmt, codec='ffv1', format='matroska', options=None):
-    """Frames of uint16 as they are, shape (time, height, width) or (time, height, width, 3)."""
+    """Returns the stored frames as uint16, shape (time, height, width) or (time, height, width, 3)."""
     file = io.BytesIO()
     with av.open(file, 'w', format=format) as container:
         stream = container.add_stream(codec, rate=25, options=options or {})
@@ -119,7 +119,7 @@ def x264(**options):
 
 
 def remuxed(data, format, *, skip=0, stop=None, shift=0, muxing=None):
-    """The packets of a video in another container: without the first `skip`, or later by `shift` ticks."""
+    """Copies the packets of a video to another container, `shift` ticks later or without the first `skip`."""
     file = io.BytesIO()
     with (
         av.open(io.BytesIO(data)) as source,
@@ -149,7 +149,7 @@ def box(kind, content):
 
 
 def with_edits(data, *edits):
-    """An MP4 whose header comes last, with other edits: milliseconds, first time or -1, rate."""
+    """Returns an MP4 whose header is at its end, with other edits: milliseconds, first time or -1, rate."""
     table = struct.pack('>II', 0, len(edits))
     table += b''.join(
         struct.pack('>Iii', duration, first, int(rate * 0x10000)) for duration, first, rate in edits
@@ -168,7 +168,7 @@ def with_edits(data, *edits):
 
 
 def decoded(data):
-    """All frames and their times, by decoding everything."""
+    """Returns all frames and their times, by decoding everything."""
     with av.open(io.BytesIO(data)) as container:
         stream = container.streams.video[0]
         frames = list(container.decode(stream))
@@ -177,7 +177,7 @@ def decoded(data):
 
 
 class Counting(io.BytesIO):
-    """A file that knows which bytes of it were read."""
+    """A file that records which of its bytes were read."""
 
     def __init__(self, data):
         super().__init__(data)
@@ -191,7 +191,7 @@ class Counting(io.BytesIO):
 
 
 class Source:
-    """What a handle opens: bytes, by a file that counts."""
+    """The source of a lazy video or audio: bytes, in a file that records reads."""
 
     name = 'a film'
     is_remote = True
@@ -228,7 +228,7 @@ PARTS = {'g': '24', 'bf': '2'}
 
 @functools.cache
 def varied():
-    """Times in milliseconds, at varying distances."""
+    """Returns times in milliseconds, at varying distances."""
     chance = random.Random(0)
     return np.cumsum([0, *(chance.choice([7, 10, 33, 40, 100]) for _ in range(119))]).tolist()
 

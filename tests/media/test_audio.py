@@ -31,7 +31,7 @@ def sound(rate, seconds=2.3):
 
 def write(codec, format, rate=44_100, seconds=2.3, bit_rate=None, options=None, layout='stereo'):
     file = io.BytesIO()
-    # With this delay, MPEG-TS holds several packets of audio in one of its own.
+    # With this delay, a packet of MPEG-TS holds several packets of audio.
     with av.open(file, 'w', format=format, options={'max_delay': '700000'}) as container:
         stream = container.add_stream(codec, rate=rate, layout=layout, options=options or {})
         if bit_rate:
@@ -210,7 +210,7 @@ def test_seconds():
 
 
 def band(samples, rate, low, high):
-    """The energy in each quarter of a second between two frequencies."""
+    """Returns the energy in each quarter of a second between two frequencies."""
     blocks = samples[: len(samples) // (rate // 4) * (rate // 4)].reshape(-1, rate // 4, samples.shape[1])
     spectrum = np.abs(np.fft.rfft(blocks, axis=1)) ** 2
     return spectrum[:, low // 4 : high // 4].sum(axis=1)
@@ -393,7 +393,7 @@ def test_what_is_cut_off(kind):
             assert np.allclose(audio[:count], samples[:count], atol=3e-5)
             assert np.allclose(audio.between(0, 0.1), samples[:4800], atol=3e-5)
         return
-    assert kind in ('MP3', 'FLAC')  # An MP3 may end anywhere.
+    assert kind in ('MP3', 'FLAC')  # A part of an MP3 is a valid MP3.
     assert np.array_equal(found[:-3000], samples[: len(found)][:-3000])
 
 

@@ -1,4 +1,4 @@
-"""Clips: every frame of the source in one of them, whatever the source is."""
+"""Clips: every frame of the source is in one of them, for any source."""
 
 import io
 import pickle
@@ -19,7 +19,7 @@ QUIET = 'log-level=none:scenecut=0:keyint=10'
 
 
 def picture(number):
-    """A frame that says by blocks of black and white which it is: uint8, shape (64, 64, 3)."""
+    """Returns a frame that shows its number as black and white blocks: uint8, shape (64, 64, 3)."""
     frame = np.full((64, 64, 3), 40, np.uint8)
     for bit in range(BITS):
         frame[8:56, 2 + 10 * bit : 12 + 10 * bit] = 255 * (number >> bit & 1)
@@ -27,7 +27,7 @@ def picture(number):
 
 
 def numbers(frames):
-    """What frames say that they are."""
+    """Returns the numbers that frames show."""
     return [
         sum(int(f[32, 4 + 10 * bit : 10 + 10 * bit].mean() > 128) << bit for bit in range(BITS))
         for f in frames
@@ -101,7 +101,7 @@ def test_copies_are_cut_at_the_nearest_key_frames(sources, name):
     if 'open' not in name:
         assert [clip.frames for clip in clips] == [20, 10, 20]
     assert [number for frames in decoded(clips) for number in numbers(frames)] == list(range(COUNT))
-    if name != 'mpeg4':  # Whose first packet gets the header in front.
+    if name != 'mpeg4':  # In MPEG-4, the first packet gets the header in front.
         assert [part for clip in clips for part in packets(clip)] == packets(sources[name])
 
 
@@ -235,7 +235,7 @@ def test_what_is_cut_off_gives_the_clips_before(sources, name, size):
     st.randoms(use_true_random=False),
 )
 def test_plans_take_every_frame_once(groups, size, gop, copy, chance):
-    """Of groups of pictures, some open: with frames that are shown before their key frame."""
+    """Of groups of pictures, some open: they have frames that are shown before their key frame."""
     times, keys = [], []
     for number, length in enumerate(groups):
         start = len(times)

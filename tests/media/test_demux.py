@@ -1,4 +1,4 @@
-"""Files of several streams: one is chosen once, and all can be read."""
+"""Files of several streams: one is chosen for a reader, and all can be read."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_every_stream_is_read(name, tmp_path):
         audio = Audio(data, stream=stream.index)
         assert (audio.rate, frequency(audio)) == (rate, hertz)
         assert audio.duration == pytest.approx(2, abs=0.1)
-    # Without a choice, all of it is one stream.
+    # Without a choice, all frames are from one stream.
     if videos:
         first = number_of(Video(data)[0])
         assert [number_of(frame) for frame in Video(data)] == list(range(first, first + len(Video(data))))

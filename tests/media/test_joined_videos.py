@@ -1,4 +1,4 @@
-"""Videos as one video have the methods of a video, with the same results."""
+"""Several videos as one video have the methods of a video, with the same results."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_videos_of_different_sizes():
 
 
 def test_a_fork_while_lengths_are_found_does_not_hang():
-    """In a child, threads of the parent that were finding lengths are gone, and what they held stays."""
+    """Threads of the parent do not exist in a child, and locks that they held stay locked."""
     begun, go = threading.Event(), threading.Event()
     parent = os.getpid()
 
@@ -124,7 +124,7 @@ def test_a_fork_while_lengths_are_found_does_not_hang():
     begun.wait(60)
     child = multiprocessing.get_context('fork').Process(target=lambda: os._exit(len(video)))
     with warnings.catch_warnings():
-        warnings.simplefilter('ignore', DeprecationWarning)  # Of a fork beside threads, by Python 3.12.
+        warnings.simplefilter('ignore', DeprecationWarning)  # Python 3.12 warns of forks beside threads.
         child.start()
     child.join(60)
     go.set()

@@ -38,7 +38,7 @@ from tests.media.samples import (
 
 
 def asked(chance, count):
-    """What a video may be asked for."""
+    """Requests to a video."""
     first = chance.randrange(count)
     return chance.choice(
         [
@@ -209,7 +209,7 @@ def test_deep_colours_on_request(tmp_path):
 
 
 def rotated(degrees, mirrored=False):
-    """A film with a display matrix, in MP4."""
+    """Returns an MP4 with a display matrix."""
     matrix = {0: (1, 0, 0, 1), 90: (0, 1, -1, 0), 180: (-1, 0, 0, -1), 270: (0, -1, 1, 0)}[degrees]
     a, b, c, d = (value << 16 for value in matrix)
     data = bytearray(film(options=x264(), count=48))
@@ -299,7 +299,7 @@ def test_indices():
             video[wrong]
 
 
-# What is read.
+# Which bytes are read.
 
 
 def test_creating_one_reads_nothing():
@@ -312,7 +312,7 @@ def test_creating_one_reads_nothing():
 
 @functools.cache
 def long_film():
-    """Ten seconds of 2 Mbit/s, as often as it takes for ten minutes: the same packets again and again."""
+    """Returns ten minutes of video: the packets of ten seconds of 2 Mbit/s, repeated."""
     chance = np.random.default_rng(0)
     noise = chance.integers(0, 255, (8, 256, 256, 3), np.uint8)
     file = io.BytesIO()
@@ -361,7 +361,7 @@ def test_a_slice_reads_its_group_of_pictures_alone():
     assert np.array_equal(*before)
     assert np.array_equal(middle, before[0])
     assert abs(first.count - last.count) < 1 << 16
-    # Once more: nothing of the header, and no byte twice.
+    # The next read reads nothing of the header, and no byte twice.
     count, reads = source.count, len(source.files[0].ranges)
     video[7710:7726]
     assert source.count - count < count
@@ -413,7 +413,7 @@ def test_handles_of_a_dataset(tmp_path):
             assert np.array_equal(video[30:40], frames[30:40])
         unopened = reader[1]['one']
         assert reader[0, {'few': [1]}]['few'][0].shape == (5, 96, 128, 3)
-    # It holds on to the file.
+    # Each keeps the file open.
     assert np.array_equal(unopened[[3, 1]], frames[[3, 1]])
     for video in (unopened, row['packed']):
         again = pickle.loads(pickle.dumps(video.options(color='gray')))
@@ -473,7 +473,7 @@ def test_a_fork_opens_its_own(tmp_path):
 
 
 def descriptors(path):
-    """How many descriptors this process has of a file: others come and go with what earlier tests had."""
+    """Returns how many descriptors of a file this process has; earlier tests may close others meanwhile."""
     found = 0
     for name in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd') else ():
         with contextlib.suppress(OSError):
@@ -508,7 +508,7 @@ def test_nothing_leaks(tmp_path):
         gc.enable()
 
 
-# What is damaged.
+# Damaged files.
 
 
 def test_not_a_video(tmp_path):
@@ -575,7 +575,7 @@ def test_a_file_that_was_cut_off_gives_what_is_there(format):
         with bags.remux(whole) as file:
             whole = file.read()
     frames = decoded(whole)[0]
-    # In the middle of the pictures, wherever the header is.
+    # In the middle of the frames, wherever the header is.
     short = whole[: (len(whole) + max(whole.find(b'mdat'), 0)) // 2]
     video = Video(short)
     seen = []

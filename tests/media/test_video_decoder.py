@@ -1,4 +1,4 @@
-"""Frames by their numbers are those of a full decode: over codecs, their options and containers."""
+"""Frames by number equal those of a full decode: over codecs, their options and containers."""
 
 import random
 
@@ -77,7 +77,7 @@ def is_short(codec, _, format):
 
 
 def noisy(number, height, width):
-    """A picture that says its number, with noise that moves, so that codecs use all they have."""
+    """Returns a frame that shows its number, with moving noise, so that codecs use all their tools."""
     chance = np.random.default_rng(number)
     moving = np.roll(np.random.default_rng(0).integers(0, 64, (height, width, 3), np.uint8), 3 * number, 1)
     return picture(number, height, width) // 2 + moving + chance.integers(0, 24, (height, width, 3), np.uint8)
@@ -93,12 +93,12 @@ def made(codec, options, format, count):
         codec, count, 'mov' if edits else format, options=options, draw=noisy,
         pix_fmt=PIXELS.get(codec, 'yuv420p'),
     )  # fmt: skip
-    # A pause, then from a frame within a group of pictures to one within another.
+    # A pause, then from a frame within one group of pictures to a frame within another.
     return with_edits(data, (400, -1, 1), (40 * (count - 40), 512 * 17, 1)) if edits else data
 
 
 def check(data, chance, alone, groups):
-    """Compares frames alone, in pairs and in lists with a full decode; each error and difference counts."""
+    """Compares frames alone, in pairs and in lists with a full decode; counts errors and differences."""
     frames, times = decoded(data)
     video, wrong = Video(data), {}
     assert len(video) == len(frames)
@@ -139,7 +139,7 @@ def test_every_frame_of_every_kind(kind):
 
 
 class Garbage(Source):
-    """A source whose packets are read into buffers with garbage behind them, as any memory has."""
+    """A source whose packets are read into buffers with garbage after them, as in any memory."""
 
     def open(self):
         return GarbageFile(self)
@@ -159,7 +159,7 @@ class GarbageFile(Counting):
 
 @pytest.mark.parametrize('options', [MPEG4, {**MPEG4, 'bf': '2'}, {'g': '12', 'bf': '4', 'flags': '+qpel'}])
 def test_decoders_do_not_read_past_a_packet(options):
-    """What is behind a packet made about 1 frame in 100 of MPEG-4 look damaged."""
+    """The bytes after a packet made about 1 frame in 100 of MPEG-4 look damaged."""
     data = film('mpeg4', 300, 'mp4', options=options, draw=noisy, size=(96, 160))
     frames, _ = decoded(data)
     source = Garbage(data)
@@ -171,7 +171,7 @@ def test_decoders_do_not_read_past_a_packet(options):
 
 
 def test_h264_in_avi_is_in_the_order_of_presentation():
-    """AVI stores no times: libavformat gives packets those of decoding."""
+    """AVI stores no presentation times: libavformat gives packets their decoding times."""
     video = Video(film(format='avi', options=x264()))
     assert [round(time * 25) for time in video.timestamps - video.timestamps[0]] == list(range(120))
     assert [number_of(video[k]) for k in range(120)] == list(range(120))

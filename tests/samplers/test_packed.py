@@ -37,7 +37,7 @@ def test_each_datapoint_is_in_one_bin_and_no_bin_exceeds_a_budget(data):
     else:
         sampler = Packed(dict(zip('abc', budgets)), dict(zip('abc', lengths)), seed)  # noqa: B905
     check(sampler, budgets, lengths)
-    # With one budget, at most two bins could go into one.
+    # With one budget, at most one bin is less than half full.
     if count == 1 and len(sampler) > 1:
         assert len(sampler) <= 2 * lengths[0].sum() / budgets[0] + 1
 
@@ -64,7 +64,7 @@ def test_orders_depend_on_nothing_but_seed_epoch_and_position():
     assert whole(make(6), 0) != orders[0]
     assert repr(make(6)) != repr(sampler) == repr(make())
     assert repr(sampler).startswith("Packed({'tokens': 256, 'images': 9}, 500 lengths #")
-    # The bins of another epoch hold others, not only in another order.
+    # The bins of another epoch hold other datapoints, not only in another order.
     sets = [set(map(frozenset, orders[epoch])) for epoch in (0, 1)]
     assert len(sets[0] & sets[1]) < len(sampler) / 4
 
@@ -74,15 +74,15 @@ def test_bins_are_full():
     assert Packed(8, [2] * 16).fill == 1
     assert Packed({'a': 8, 'b': 4}, {'a': [2] * 16, 'b': [0] * 15 + [2]}).fill == {'a': 1, 'b': 0.125}
     assert len(Packed(10, [6, 6, 4, 4, 3, 3, 2, 2])) == 3
-    # Those of length 0 are spread over the bins.
+    # Datapoints of length 0 are distributed over the bins.
     assert max(map(len, whole(Packed(10, [10] * 50 + [0] * 100), 0))) == 3
     assert len(Packed(10, [0] * 5)) == 1
     assert len(Packed(10, [])) == 0
     assert len(Packed(10**30, [3, 4])) == 1
-    # The skewed to one budget meet those skewed to the other.
+    # Datapoints that are large in one budget are combined with those large in the other.
     halves = Packed({'a': 10, 'b': 10}, {'a': [9, 1] * 50, 'b': [1, 9] * 50})
     assert halves.fill == {'a': 1, 'b': 1}
-    # And bins have them in no order of lengths.
+    # The lengths in a bin are unordered.
     falls = [np.diff(np.arange(100)[part]) for part in whole(Packed(1000, np.arange(100)), 0)]
     assert 0.3 < np.mean(np.concatenate(falls) < 0) < 0.7
 

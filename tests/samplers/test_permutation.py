@@ -1,4 +1,4 @@
-"""Permutations: bijections, each as likely as others, of any length and at once."""
+"""Permutations: bijections, each equally likely, for any length, vectorized."""
 
 import math
 from collections import Counter
@@ -60,7 +60,7 @@ def test_no_length():
             permuted(np.arange(0), length)
 
 
-# Statistics: of fixed seeds, so that they hold always or never.
+# Statistics with fixed seeds, so that the results are always the same.
 
 
 @pytest.mark.parametrize('length', [2, 3, 4])
@@ -81,7 +81,7 @@ def test_looks_random(length):
         assert abs(np.corrcoef(found, np.arange(count))[0, 1]) < bound
         for lag in (1, 2, math.isqrt(length) % count or 1):
             assert abs(np.corrcoef(found[lag:], found[:-lag])[0, 1]) < bound
-        # Epochs and seeds that follow one another have nothing in common.
+        # Consecutive epochs and seeds are independent.
         other = permuted(np.arange(count), length, seed, 1) / length
         assert abs(np.corrcoef(found, other)[0, 1]) < bound
         third = permuted(np.arange(count), length, seed + 1, 0) / length
@@ -94,7 +94,7 @@ def test_any_index_is_equally_likely_at_any_position(length):
     for position in (0, length - 1):
         found = [int(permuted(np.array([position]), length, seed)[0]) for seed in range(600)]
         counts = np.bincount(np.array(found) * cells // length, minlength=cells)
-        assert ((counts - 60) ** 2 / 60).sum() < 35  # 9 degrees of freedom: once in 10,000.
+        assert ((counts - 60) ** 2 / 60).sum() < 35  # 9 degrees of freedom: exceeded once in 10,000.
 
 
 @pytest.mark.parametrize('length', [1, 3, 1000, 10**12])

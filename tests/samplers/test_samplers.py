@@ -120,7 +120,7 @@ def test_proportions_of_mixtures_are_exact(lengths, data, shuffle):
         for start in range(0, len(order), int(cycle)):
             counts = np.bincount(owners[start : start + int(cycle)], minlength=len(lengths))
             assert (counts * sum(weights) == np.array(weights) * cycle).all()
-    # Of each dataset, every datapoint once before any comes again, over epochs too.
+    # Every datapoint of each dataset comes once before any comes again, also across epochs.
     orders = [sampler.take(epoch, np.arange(len(sampler))) for epoch in range(2)]
     whole = np.concatenate(orders)
     for owner, length in enumerate(lengths):
@@ -149,7 +149,7 @@ def test_draws_follow_the_weights():
     assert counts[[0, 3, 4, 6]].tolist() == [0, 0, 0, 0]
     expected = weights / weights.sum() * len(sampler)
     assert (np.abs(counts - expected) <= 5 * np.sqrt(expected + 1)).all()
-    # Draws of any scale, whose sum would be infinite, and of any numbers.
+    # Weights of any scale, also with an infinite sum, and of any type.
     for same in (weights * 1e307, (weights * 2).astype('f4'), weights / 7):
         found = Weighted(same, 3, samples=1000).take(5, np.arange(1000))
         assert found.tolist() == sampler.take(5, np.arange(1000)).tolist()
@@ -196,7 +196,7 @@ def test_a_mixture_that_changes():
     constant = Mixture([1000, 1000], {5: [3, 1]}, samples=300, shuffle=False)
     assert np.bincount(constant.take(7, np.arange(300)) // 1000).tolist() == [225, 75]
     assert repr(constant) == 'Mixture([1000, 1000], {5: [3, 1]}, shuffle=False, samples=300)'
-    # In many small parts: the cycles of all together are bounded.
+    # In many small parts: the number of cycles is bounded.
     falling = Mixture([10, 10], {at: [1 - at / 3001, 1] for at in range(0, 3000, 10)}, samples=3000)
     assert 0.28 < (falling.take(0, np.arange(3000)) < 10).mean() < 0.33
 
@@ -212,7 +212,7 @@ def test_batches_of_similar_length():
         32 * shuffled[start : start + 32].max() for start in range(0, len(lengths), 32)
     )
     assert padding < before / 10
-    # Short and long batches come in no order.
+    # Short and long batches are unordered.
     means = [batch.mean() for batch in batches]
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3
     assert Counter(len(batch) for batch in batches) == {32: 312, 23: 1}

@@ -1,4 +1,4 @@
-"""Clips as one video, frames asked of a reader, and windows of frames: the pictures say which they are."""
+"""Clips as one video, frames requested from a reader, and windows of frames, which show their numbers."""
 
 import io
 import pickle
@@ -40,7 +40,7 @@ def numbers(frames):
 
 
 def write(count=COUNT, format='mp4', codec='libx264', options=(('g', '10'), ('bf', '2')), start=1000):
-    """A video of uneven frames, from one second on."""
+    """Returns a video of frames at uneven times, from one second on."""
     file = io.BytesIO()
     with av.open(file, 'w', format=format) as container:
         stream = container.add_stream(codec, rate=25, options=dict(options))

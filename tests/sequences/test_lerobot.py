@@ -26,7 +26,7 @@ def recording(tmp_path_factory):
 @pytest.mark.parametrize('every', ['image', 'state'])
 @pytest.mark.parametrize('actions', [bags.times(0.0, 0.4, rate=FPS, fill='exact'), bags.steps(0, 5)])
 def test_samples_are_those_of_lerobot(recording, every, actions):
-    """Frames, states and actions, and what is padded, also where a window leaves its episode."""
+    """Frames, states and actions, and the padding, also where a window exceeds its episode."""
     golden = np.load(GOLDEN / 'samples.npz')
     view = bags.windows(
         recording, every=every, action=actions,

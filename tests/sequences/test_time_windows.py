@@ -1,4 +1,4 @@
-"""Windows at times and steps, beside the same found by search."""
+"""Windows at times and steps, compared with a search."""
 
 import io
 import json
@@ -60,13 +60,13 @@ def times_of(row, name):
 
 
 def find(times, wanted, fill):
-    """The item at a time and whether it is padding, by search."""
+    """Returns the item at a time and whether it is padding, by search."""
     distance = np.abs(times - wanted)
     is_pad = wanted < times[0] - 1e-6 or wanted > times[-1] + 1e-6
     if fill == 'previous':
         earlier = np.flatnonzero(times <= wanted + 1e-6)
         return (int(earlier[-1]) if len(earlier) else 0), is_pad
-    return int((distance <= distance.min() + 1e-6).argmax()), is_pad  # Of two the earlier.
+    return int((distance <= distance.min() + 1e-6).argmax()), is_pad  # Of two equally near, the earlier.
 
 
 def expected(row, moment, name, span):
@@ -267,7 +267,7 @@ def test_times_that_cannot_be(tmp_path, times, text):
 
 
 def film(seed, seconds):
-    """A recording with a jitter of 3 ms around 30 frames a second, and its times."""
+    """Returns a recording with a jitter of 3 ms around 30 frames a second, and its times."""
     av = pytest.importorskip('av')
     chance = np.random.default_rng(seed)
     count = int(seconds * 30)
@@ -343,7 +343,7 @@ def test_frames_and_samples(films, padding):
 
 @pytest.mark.parametrize('word', ['video', 'mp4[]'])
 def test_a_video_keeps_its_first_time(tmp_path, word):
-    """Clips of a sequence follow each other from 0 on."""
+    """The first clip of a sequence begins at 0."""
     data = media.film(times=range(480, 1480, 40), count=25)
     with bags.DatasetWriter(tmp_path / 'x', {'camera': word, 'mark': 'int(8)[]'}) as writer:
         writer.append({'camera': [data] if word == 'mp4[]' else data, 'mark': range(200)})
@@ -359,7 +359,7 @@ def test_a_video_keeps_its_first_time(tmp_path, word):
 
 
 def test_windows_without_items(tmp_path):
-    """A datapoint that lacks one stream is refused, left out, or filled with zeros."""
+    """A datapoint without one of the streams is refused, skipped, or filled with zeros."""
     spec = {'camera': 'int(4)[]', 'touch': 'array(float32,2)[]?'}
     facts = {'fields': {'camera': {'rate': 10}, 'touch': {'rate': 20}}}
     with bags.DatasetWriter(tmp_path / 'x', spec, metadata=facts) as writer:

@@ -1,4 +1,4 @@
-"""Windows by time of random recordings, beside a search through all items, in milliseconds."""
+"""Windows by time of random recordings, compared with a search through all items, in milliseconds."""
 
 import math
 import pickle
@@ -22,7 +22,7 @@ SPEC = {
 
 @st.composite
 def recordings(draw):
-    """Datapoints, and the times of the items of each field in milliseconds."""
+    """Returns datapoints, and the times of the items of each field in milliseconds."""
     offset = draw(st.sampled_from([0, 0, 40, -500, 1_700_000_000_000]))
     period, start = draw(st.sampled_from([1, 5, 20])), draw(st.sampled_from([0, 7, 40]))
     rows, times = [], []
@@ -63,7 +63,7 @@ def spans(draw, name):
 
 
 def take(times, values, moment, span, *, by_index):
-    """The values of a window and which of them are padding, by search."""
+    """Returns the values of a window and which of them are padding, by search."""
     if isinstance(span, bags.Steps):
         first = by_index if by_index is not None else int((times < moment).sum())
         places = range(first + span.start, first + span.stop)
@@ -98,7 +98,7 @@ def take(times, values, moment, span, *, by_index):
 
 
 def expected(rows, times, chosen, every, padding, stride, bounds, offset):
-    """The windows: datapoint, anchor, and what each field has; None where there can be none."""
+    """Returns the windows: datapoint, anchor, and the values of each field; None if no window exists."""
     found = []
     for index, (row, when) in enumerate(zip(rows, times, strict=True)):
         if isinstance(every, str):
@@ -216,7 +216,7 @@ def check(root, case):
                 values = [
                     np.zeros(shapes[name]) if pad else value for value, pad in zip(values, pads, strict=True)
                 ]
-            # Times of now in seconds have seven decimals in float64.
+            # Unix times in seconds have seven decimals in float64.
             exact = 1e-6 if offset < 1e9 else 2e-3
             np.testing.assert_allclose(batch[name][position], np.array(values), rtol=exact, atol=exact)
             np.testing.assert_array_equal(batch[name][position], one[name])

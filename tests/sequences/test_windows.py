@@ -1,4 +1,4 @@
-"""Windows of sequences as datapoints, beside the same made of lists."""
+"""Windows of sequences as datapoints, compared with windows made of lists."""
 
 import pickle
 import tracemalloc
@@ -37,7 +37,7 @@ def make(index):
 
 
 def cut(rows, fields, length, stride, drop_last):
-    """What `windows` should be, and where each window comes from."""
+    """Returns the expected windows, and where each is from."""
     found = []
     for index, row in enumerate(rows):
         count = 0 if row[fields[0]] is None else len(row[fields[0]])
@@ -63,14 +63,14 @@ def sources(request, kit, tmp_path_factory):
 
 
 def plain(value):
-    """A column, or what is in it, as lists of Python's own values."""
+    """Converts a column to lists of Python values."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     return [plain(part) for part in value] if isinstance(value, list | bags.Ragged) else value
 
 
 def check(kit, view, rows):
-    """Compares all that a view says with a list."""
+    """Compares all methods of a view with a list."""
     assert len(view) == len(rows)
     assert kit.equal(list(view), rows)
     order = [*range(len(rows)), *range(len(rows))][::-3]

@@ -1,4 +1,4 @@
-"""A storage that is not local, as far as its users can tell; it notes what is asked of it."""
+"""A local store that reports itself as remote, and records the calls it receives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bags.storage.local import LocalStore
 
 
 class FarFile:
-    """A file that counts what is read of it, perhaps slowly."""
+    """A file that records its reads, with an optional delay."""
 
     def __init__(self, store, path):
         self.file = LocalStore().open(path, Hints(mapped=False))
@@ -37,7 +37,7 @@ class FarFile:
 
 
 class Far(LocalStore):
-    """A storage that is not local, as far as its users can tell."""
+    """A local store that reports itself as remote."""
 
     is_remote = True
 

@@ -1,4 +1,4 @@
-"""The cache of a remote store: what it keeps, which requests it makes, and what it survives."""
+"""The cache of a remote store: what it keeps, which requests it makes, and what happens after crashes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def put(tmp_path, name, size, seed=0):
 
 
 def held(tmp_path):
-    """The bytes of the whole copies there are."""
+    """Returns the size in bytes of all whole copies."""
     return sum(entry.stat().st_size for entry in os.scandir(tmp_path / 'cache'))
 
 
@@ -50,7 +50,7 @@ class TestWhole(FileTests):
         return CachedStore(Far(), f'{path}.cache', None).open(path, Hints())
 
 
-# What is kept.
+# Copies.
 
 
 def test_a_whole_copy_is_a_mapped_file_and_asks_for_nothing_again(far, tmp_path):
@@ -119,7 +119,7 @@ def test_a_partial_copy_of_another_form_is_refused(tmp_path):
         PartialCopy(os.fspath(tmp_path / 'x'), 100)
 
 
-# Room.
+# Eviction.
 
 
 def test_what_was_used_longest_ago_goes(far, tmp_path):
@@ -260,7 +260,7 @@ def child(folder, delay):
 
 
 def check_after_kill(tmp_path, seed):
-    """Two processes share a cache; one is killed: the other, and one that comes after, read all rightly."""
+    """Two processes share a cache and one is killed: the other, and a later one, read correct bytes."""
     chance = random.Random(seed)
     paths = [
         put(tmp_path, f'f{number}', chance.randrange(1, 2 * CHUNK_SIZE), seed=number) for number in range(2)
@@ -322,7 +322,7 @@ def replace_while_readers_are_killed(tmp_path, seed, kills):
         victim.wait()
     deadline = time.monotonic() + 60
     while not any(os.path.getsize(output.name) for output in outputs) and time.monotonic() < deadline:
-        time.sleep(0.01)  # On a busy machine none has begun to read yet.
+        time.sleep(0.01)  # On a busy machine, wait until one has begun to read.
     for reader in readers:
         reader.kill()
         reader.wait()
@@ -363,7 +363,7 @@ def test_a_killed_download_is_gone_on_with(tmp_path):
     assert [entry.name for entry in copies.iterdir() if entry.name.endswith('.part')] == []
 
 
-# What readers make of it.
+# Readers with a cache.
 
 
 def test_options_take_names(tmp_path):

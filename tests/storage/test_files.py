@@ -1,6 +1,6 @@
-"""One class of tests that every kind of file passes, and what only some of them promise.
+"""One class of tests for every kind of file, and tests of the differences between them.
 
-Another backend is one more subclass of `FileTests`, with its own `place` and `open`.
+A further backend is one more subclass of `FileTests`, with its own `place` and `open`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def arrays(ranges):
 
 
 class FileTests:
-    """What any `File` does. Subclasses say where a file is put and how it is opened."""
+    """Tests of any `File`. Subclasses say where a file is put and how it is opened."""
 
     @pytest.fixture(scope='class')
     @classmethod
@@ -221,7 +221,7 @@ class TestDirect(FileTests):
 
 
 class TestDirectRefused(FileTests):
-    """A file system that does not take `O_DIRECT`."""
+    """A file system without `O_DIRECT`."""
 
     @pytest.fixture(autouse=True, scope='class')
     @classmethod
@@ -236,7 +236,7 @@ class TestDirectRefused(FileTests):
 
 
 class TestDirectRefusedLater(FileTests):
-    """A device that takes no read with the alignment."""
+    """A device that refuses reads with the alignment."""
 
     @pytest.fixture(autouse=True, scope='class')
     @classmethod
@@ -332,7 +332,7 @@ def test_no_file():
             LocalStore().open('/nowhere/at/all', hints)
 
 
-# Where files are.
+# Paths and URLs.
 
 
 @pytest.mark.parametrize('form', ['{}', 'file://{}', '/posix:{}', 'posix:{}'])
@@ -480,7 +480,7 @@ def test_a_lock_on_a_file_that_was_removed_since_is_refused(store, tmp_path, mon
 @few
 @given(data=st.data())
 def test_what_is_written_in_few_or_many_calls(tmp_path_factory, data):
-    """Of any buffers, whatever fits one call, also if the system takes less of it."""
+    """Buffers of any size and number, also if the system writes a part of them."""
     path = os.fspath(tmp_path_factory.mktemp('written') / 'x')
     most, vectors = data.draw(st.integers(1, 100)), data.draw(st.integers(1, 8))
     pwritev = os.pwritev

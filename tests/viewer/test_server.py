@@ -133,7 +133,7 @@ def test_errors(dataset, tmp_path, server, built):
 
 
 def test_a_dataset_on_a_web_server(dataset):
-    """Of which nothing is listed: this one serves its files like any other."""
+    """A plain web server lists no files; here a second viewer serves them."""
     dataset.rename(dataset.parent / 'plain')
     with (
         ViewServer(dataset.parent / 'plain') as web,

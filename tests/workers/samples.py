@@ -67,7 +67,7 @@ def exits_at_7(number):
 
 
 class DiesAt:
-    """Kills its process at some tasks: always, or while a file is not there."""
+    """Kills its process at some tasks: always, or while a file does not exist."""
 
     def __init__(self, numbers, flag=None):
         self.numbers, self.flag = numbers, flag

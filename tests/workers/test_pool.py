@@ -1,4 +1,4 @@
-"""The pool of workers: results in order or as they are done, bounded, and with errors where they belong."""
+"""The pool of workers: results in order or as completed, bounded, and errors at their tasks."""
 
 import gc
 import os
@@ -71,7 +71,7 @@ def test_ahead_bounds_what_is_begun_and_not_yielded():
             until = time.monotonic() + 30
             while len(taken) < 12 and time.monotonic() < until:
                 time.sleep(0.01)
-            time.sleep(0.3)  # More would be taken now.
+            time.sleep(0.3)  # Time in which more tasks would be taken.
         return number
 
     with WorkerPool(work, 3) as pool:
@@ -134,7 +134,7 @@ def test_errors_come_in_their_place(options):
             assert 'in a worker process:\nTraceback' in error.value.__notes__[-1]
             assert 'in fails_at_7' in error.value.__notes__[-1]
     with WorkerPool(samples.fails_at_7, **options) as pool:
-        outcomes = list(pool.run(range(20)))  # Who takes the error goes on.
+        outcomes = list(pool.run(range(20)))  # Outcomes with errors do not end the run.
     assert [outcome.task for outcome in outcomes if outcome.error is not None] == [7]
     assert [outcome.task for outcome in outcomes] == list(range(20))
 

@@ -1,4 +1,4 @@
-"""Workers that are processes: none is left behind, and those that die lose no task."""
+"""Workers that are processes: none is left running, and those that die lose no task."""
 
 import multiprocessing
 import os
@@ -97,7 +97,7 @@ def test_functions_of_an_interactive_session_are_refused(kit):
 
 @pytest.mark.parametrize('size', [100, 300_000])
 def test_large_tasks_results_and_payloads(size):
-    """Of more than pipes hold, both ways at once."""
+    """Larger than the buffers of pipes, in both directions."""
     tasks = [bytes([number]) * size for number in range(20)]
     assert results_of(samples.size_of, tasks) == [size] * 20
     assert results_of(bytes.upper, [b'a' * size] * 20) == [b'A' * size] * 20
@@ -160,7 +160,7 @@ def script(tmp_path, kit):
     def run(*args, guard="if __name__ == '__main__':"):
         path = tmp_path / 'script.py'
         path.write_text(textwrap.dedent(SCRIPT) + f'\n{guard}\n    main()\n')
-        # Output to files: a pipe ends only when all that have it open have ended.
+        # Output to files: a pipe ends only when all processes have closed it.
         with open(tmp_path / 'out', 'w+') as out, open(tmp_path / 'errors', 'w+') as errors:
             done = subprocess.run(
                 [sys.executable, str(path), *args],

@@ -37,7 +37,7 @@ def padded_rows(items):
 
 
 def make_hdf5():
-    """ALOHA has a file an episode, its pictures as JPEG; robomimic a group an episode."""
+    """ALOHA has one file an episode, with images as JPEG; robomimic has one group an episode."""
     import h5py
 
     rng = np.random.default_rng(0)
@@ -163,7 +163,7 @@ def make_hf():
     data.save_to_disk(GOLDEN / 'hf/saved', num_shards=2)
     few = data.select([0]).select_columns(['id', 'label'])
     datasets.DatasetDict({'train': few, 'test': few}).save_to_disk(GOLDEN / 'hf/splits')
-    # With what the library itself reads from the files.
+    # With the values that the library itself reads from the files.
     found = datasets.load_dataset('parquet', data_dir=str(GOLDEN / 'hf/hub/data'), split='train')
     assert found.features == data.features
     found = found.cast_column('audio', Audio(decode=False)).cast_column('video', Video(decode=False))
@@ -172,7 +172,7 @@ def make_hf():
 
 
 def as_text(value):
-    """Bytes as a digest, and times and decimals as text."""
+    """Converts bytes to a digest, and times and decimals to text."""
     return hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else str(value)
 
 
@@ -192,7 +192,7 @@ def film(seed):
 
 
 def make_lerobot():
-    """Episodes that share files: colour, depth and pictures; and what LeRobot returns for each frame.
+    """Episodes that share files: colour, depth and images; and what LeRobot returns for each frame.
 
     Made with `lerobot[dataset]` 0.6.1; the same as version 2.1 by `split`.
     """

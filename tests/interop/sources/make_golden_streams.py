@@ -29,7 +29,7 @@ def picture(seed, format, shape=(8, 9, 3)):
 
 
 def plain(value):
-    """Returns a value as JSON has it: bytes in base64, arrays as dtype, shape and elements."""
+    """Converts a value to JSON: bytes in base64, arrays as dtype, shape and elements."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -111,7 +111,7 @@ def make_litdata():
             'nested': {'a': i, 'b': [i, f'{i}']},
         }  # fmt: skip
 
-    def row(i):  # LitData has rows of texts and numbers in Arrow.
+    def row(i):  # LitData stores rows of texts and numbers in Arrow.
         return {'id': i, 'text': f'tëxt {i}', 'tags': ['a'] * i, 'facts': {'x': i / 3, 'y': [f'{i}']}}
 
     for name, options in (
@@ -158,7 +158,7 @@ def episodes(count):
 
 
 def make_tfds():
-    """RLDS episodes of two splits."""
+    """Writes RLDS episodes of two splits."""
     import etils.epath
     import tensorflow_datasets as tfds
 
@@ -207,7 +207,7 @@ def make_tfds():
     ]
     write_expected(GOLDEN / 'tfds', found)
     Path(builder.data_dir).rename(GOLDEN / 'tfds')
-    (GOLDEN / 'tfds' / 'dataset_info.json').unlink()  # Says nothing of the types.
+    (GOLDEN / 'tfds' / 'dataset_info.json').unlink()  # This file has no types.
     shutil.rmtree(GOLDEN / 'made')
 
 

@@ -1,4 +1,4 @@
-"""What tests of streaming formats share: values that their own readers gave."""
+"""Shared by the tests of streaming formats: the values that their own readers returned."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ GOLDEN = Path(__file__).parent / 'golden'
 
 
 def expected(name):
-    """Returns what a format's own reader gave for a sample; see make_golden_streams.py."""
+    """Returns what a format's own reader returned for a sample; see make_golden_streams.py."""
 
     def restored(value):
         if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, and datasets of Hugging Face: every value is what its own library reads."""
+"""Parquet and Arrow files, and datasets of Hugging Face: values equal those of the format's library."""
 
 import datetime as dt
 import decimal
@@ -38,7 +38,7 @@ def digest(data):
 
 
 def as_expected(name, value):
-    """A value of a field as the script of the golden samples writes it."""
+    """Returns a value of a field as the script of the golden samples writes it."""
     if name == 'raw':
         return digest(value)
     if name == 'when':
@@ -53,7 +53,7 @@ def as_expected(name, value):
 @pytest.mark.parametrize('source', ['hub', 'hub/data', 'hub/data/train-*.parquet', 'saved'])
 def test_values_of_a_dataset_of_hugging_face(source, tmp_path):
     done = bags.convert(GOLDEN / source, tmp_path / 'out')
-    # Statistics of Parquet do not tell an empty list from none.
+    # Statistics of Parquet do not distinguish an empty list from a missing one.
     assert done.spec == SPEC | ({} if source == 'saved' else {'nested': 'array(int64,?)[]?'})
     with bags.open(tmp_path / 'out') as dataset:
         assert len(dataset) == len(EXPECTED)
@@ -312,7 +312,7 @@ def test_damaged_files(tmp_path):
         bags.convert(source, tmp_path / 'out')
     done = bags.convert(source, tmp_path / 'out', on_error='skip')
     assert (done.datapoints, len(done.skipped)) == (200, 1)
-    (source / '1.parquet').write_bytes(b'PAR1' + bytes(30) + data[34:])  # The pages, but not the footer.
+    (source / '1.parquet').write_bytes(b'PAR1' + bytes(30) + data[34:])  # The pages are damaged.
     with pytest.raises(bags.SourceError, match=r'1.parquet, rows 0 to 99: cannot be read as parquet: '):
         bags.convert(source, tmp_path / 'other')
     (tmp_path / 'old.feather').write_bytes(b'FEA1....')
@@ -321,7 +321,7 @@ def test_damaged_files(tmp_path):
 
 
 def overwrite(path, place, data):
-    """Changes bytes of a file by a new one: the old one may be mapped. Returns the content before."""
+    """Overwrites bytes in a new file, as the old one may be mapped. Returns the content before."""
     whole = path.read_bytes()
     path.unlink()
     path.write_bytes(whole[:place] + data + whole[place + len(data) :])
@@ -332,13 +332,13 @@ def overwrite(path, place, data):
 def test_a_damaged_part_of_a_file_is_skipped(name, tmp_path):
     table = pa.table({'id': range(6), 'text': [f'text {index} of a row' for index in range(6)]})
     path = tmp_path / name
-    if name == 'x.parquet':  # Of 2 rows each, as the batches of the others.
+    if name == 'x.parquet':  # In groups of 2 rows, like the batches of the others.
         pq.write_table(table, path, row_group_size=2, write_page_checksum=True, compression='none')
         whole = overwrite(path, path.read_bytes().index(b'text 2 of a row'), b'other')
     else:
         with (ipc.new_stream if name == 'x.arrow' else ipc.new_file)(path, table.schema) as writer:
             writer.write_table(table, max_chunksize=2)
-        # The ends of the texts of the second batch: an offset far outside of the file.
+        # The ends of the texts in the second batch: an offset far outside the file.
         ends = np.array([15, 30], '<i4').tobytes()
         place = path.read_bytes().index(ends, path.read_bytes().index(ends) + 1)
         whole = overwrite(path, place, b'\xff\xff\xff\x7f')

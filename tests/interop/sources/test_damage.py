@@ -1,4 +1,4 @@
-"""Every source, cut off or with changed bytes: what is left is imported, or an error names the file."""
+"""Every source, cut off or with changed bytes: the valid part is imported, or an error names the file."""
 
 import random
 import shutil
@@ -38,14 +38,14 @@ def changed(data, rng):
 
 
 def attempt(source, target, **options):
-    """Returns what an import made, or its error."""
+    """Returns the result of an import, or None, and its error."""
     try:
         return bags.convert(source, target, progress=False, **options), None
     except bags.SourceError as error:
         return None, error
 
 
-@pytest.mark.filterwarnings('ignore:coroutine:RuntimeWarning')  # Of zarr, when a group is damaged.
+@pytest.mark.filterwarnings('ignore:coroutine:RuntimeWarning')  # From zarr, for a damaged group.
 @pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
 @pytest.mark.parametrize('sample', SAMPLES, ids=lambda path: path.name)
 def test_damage_is_named_skipped_and_resumed_after(sample, tmp_path):
@@ -57,14 +57,14 @@ def test_damage_is_named_skipped_and_resumed_after(sample, tmp_path):
     for number in range(CHANGES):
         file, target = rng.choice(files), tmp_path / f'out {number}'
         whole = file.read_bytes()
-        file.unlink()  # Of a file that is mapped, the content would change.
+        file.unlink()  # Writing in place would change a mapped file.
         file.write_bytes(changed(whole, rng))
         done, error = attempt(source, tmp_path / f'some {number}', on_error='skip')
-        if error is not None:  # Nothing is left, or what describes the rest is damaged.
+        if error is not None:  # Nothing is valid, or the metadata of the source is damaged.
             assert sample.name in error.name or error.name in str(file)
         else:
             assert all(sample.name in name and detail for name, detail in done.skipped)
-            # An index may say that there is less.
+            # A damaged index may list fewer datapoints.
             assert done.skipped or done.datapoints == count or file.suffix == '.json'
         done, error = attempt(source, target)
         file.unlink()

@@ -1,4 +1,4 @@
-"""HDF5 files of ALOHA and robomimic: every value is what h5py gives."""
+"""HDF5 files of ALOHA and robomimic: every value equals that of h5py."""
 
 import shutil
 from pathlib import Path

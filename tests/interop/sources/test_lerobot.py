@@ -1,4 +1,4 @@
-"""LeRobot datasets: every value is what LeRobot's reader gives, and packets of videos are as they are."""
+"""LeRobot datasets: values equal those of LeRobot's reader, and packets of videos are unchanged."""
 
 import io
 import json
@@ -34,7 +34,7 @@ def packets(file):
 
 
 def depth_in_mm(codes):
-    """What LeRobot does with the codes of depth by default: 12 bits, on a logarithmic scale."""
+    """Converts codes of depth as LeRobot does by default: 12 bits, on a logarithmic scale."""
     low, high = np.log(0.01 + 3.5), np.log(10 + 3.5)
     metres = np.exp(codes.astype(np.float32) * ((high - low) / 4095) + low) - 3.5
     return np.rint(np.clip(metres, 0.01, 10) * 1000)
@@ -53,7 +53,7 @@ def test_values_are_those_of_lerobot(tmp_path, path):
             assert found['episode_index'] == index
             assert found['tasks'] == ['push' if index else 'pull']
             for field in ('action', 'done', 'matrix', 'observation.state', 'task_index', 'timestamp'):
-                # LeRobot returns float32 for float64.
+                # LeRobot converts float64 to float32.
                 values = np.asarray(found[field]).astype(expected[field].dtype)
                 assert np.array_equal(values, expected[field][start:stop]), field
             rows = pq.read_table(V3 / 'data/chunk-000/file-000.parquet')['matrix'][start:stop]
@@ -64,9 +64,7 @@ def test_values_are_those_of_lerobot(tmp_path, path):
             depth = found['observation.images.depth']
             assert depth.dtype == np.uint16
             shown = expected['observation.images.depth'][start:stop, 0]
-            assert (
-                np.abs(depth_in_mm(depth[:][..., 0]) - shown).max() <= 1
-            )  # Of rounding: float32, and torch.
+            assert np.abs(depth_in_mm(depth[:][..., 0]) - shown).max() <= 1  # Rounding of float32 by torch.
             front = found['observation.images.front'][:].astype(int)
             assert np.abs(front - expected['observation.images.front'][start:stop]).max() <= 2
             assert np.allclose(found['observation.images.front'].timestamps, np.arange(count) / 10)

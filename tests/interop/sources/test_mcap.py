@@ -1,4 +1,4 @@
-"""Recordings of ROS: every value is what the reader of the MCAP library gives."""
+"""Recordings of ROS: every value equals that of the MCAP library's reader."""
 
 import contextlib
 import io
@@ -133,7 +133,7 @@ def test_not_a_recording(tmp_path):
 
 
 def test_code_in_names_and_definitions_is_not_run(tmp_path):
-    """rosbags makes Python of the types that a recording defines, and runs that."""
+    """rosbags generates Python code from the types that a recording defines, and runs it."""
     ran = tmp_path / 'ran'
     code = f'open({str(ran)!r}, "w")'
     names = [f'a/msg/B:\n  x={code}\nclass C', f"a/msg/B'+{code}+'", f'a/msg/B"""\n{code}\n"""', 'a/msg/B']

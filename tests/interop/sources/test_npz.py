@@ -1,4 +1,4 @@
-"""Files of NumPy: every value is what numpy.load gives."""
+"""Files of NumPy: every value equals that of numpy.load."""
 
 import shutil
 import zipfile

@@ -76,7 +76,7 @@ def test_records_skipped_before_those_written_were_durable_are_read_again(tmp_pa
     (tmp_path / 'a.tfrecord').write_bytes(data)
     with pytest.raises(bags.SourceError, match='record 4'):
         bags.convert(tmp_path / 'a.tfrecord', tmp_path / 'out')
-    log = tmp_path / 'out/source.json'  # As a crash leaves it that loses datapoints before the skipped one.
+    log = tmp_path / 'out/source.json'  # As after a crash that loses datapoints before the skipped one.
     log.write_text(json.dumps(json.loads(log.read_text()) | {'state': {'skipped': [[5, 'a', 'b', 1]]}}))
     (tmp_path / 'a.tfrecord').write_bytes(RECORDS.read_bytes())
     done = bags.convert(tmp_path / 'a.tfrecord', tmp_path / 'out', resume=True)
@@ -105,7 +105,7 @@ def test_records_that_are_no_examples(tmp_path):
     assert open_source(path).spec == {'record': 'bytes'}
     _, found = converted(path, tmp_path / 'out', spec={'record': 'json'})
     assert found[3] == {'record': {'number': 3}}
-    path.write_bytes(record(bytes(559_903)))  # Begins as a file of gzip does.
+    path.write_bytes(record(bytes(559_903)))  # Begins like a gzip file.
     assert open_source(path).count == 1
 
 

@@ -1,4 +1,4 @@
-"""Replay buffers in Zarr: every value is what zarr gives."""
+"""Replay buffers in Zarr: every value equals that of zarr."""
 
 from pathlib import Path
 
