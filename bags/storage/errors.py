@@ -140,6 +140,7 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
     response = XML_ERROR.search(text)
     if response is not None:
         text = ' '.join(response.groups())
+    reason = ' '.join(text.split())[:300]
     if isinstance(exc, FileNotFoundError):
         return error_for_status(path, 404, text)
     if isinstance(exc, known.PermissionDeniedError | known.UnauthenticatedError):
@@ -149,16 +150,13 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
     if NO_RANGE.search(text):
         return no_ranges_error(path)
     if FSSPEC_CAN.search(text):
-        reason = ' '.join(text.split())[:300]
-        return UnsupportedError(
-            path, f"{reason}; set the storage option client='fsspec' to read such responses"
-        )
+        reason += "; set the storage option client='fsspec' to read such responses"
+        return UnsupportedError(path, reason)
     if isinstance(exc, known.NotSupportedError) or NO_HEADER.search(text):
-        return UnsupportedError(path, ' '.join(text.split())[:300])
+        return UnsupportedError(path, reason)
     if isinstance(exc, PermissionError | FileExistsError | TypeError | AttributeError):
         return exc
     if NO_CREDENTIALS.search(text):
-        reason = ' '.join(text.split())[:300]
         return PermissionError(errno.EACCES, f'no credentials (anon=True needs none): {reason}', path)
     if REDIRECT.search(text):
         return error_for_status(path, 301, text)
@@ -166,7 +164,6 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
     if status is not None:
         return error_for_status(path, int(next(filter(None, status.groups()))), text)
     timed_out, cause = bool(TIMEOUT.search(details)), SYSTEM_ERROR.search(details)
-    reason = ' '.join(text.split())[:300]
     if cause is not None:
         reason += f': {cause[1]}'
     elif timed_out:
