@@ -15,13 +15,13 @@ from bags.bag.options import LimitsPlacement, WriterKeywords, WriterOptions, mer
 from bags.bag.temporary_files import remove_leftovers
 from bags.bag.zstd import Zstd, codec_for
 from bags.storage import store_for
+from bags.storage.range_file import read_pieces
 from bags.validation import as_record
 
 __all__ = ['Writer']
 
 JOIN_BYTES = 1 << 12
 """Mean size of buffers below which joining them takes less time than a vectored write."""
-READ_BYTES = 1 << 22
 
 
 class Writer:
@@ -144,13 +144,9 @@ class Writer:
     def _compressed(self, codec: Zstd, file: BinaryIO, size: int) -> Iterator[Chunk]:
         if not size:
             return
-        stream, remaining = codec.compressor().compressobj(size), size
-        while remaining:
-            data = file.read(min(READ_BYTES, remaining))
-            if not data:
-                raise EOFError(f'{getattr(file, "name", file)}: expected {remaining} more bytes, got none')
-            remaining -= len(data)
-            part = stream.compress(data)
+        stream = codec.compressor().compressobj(size)
+        for piece in read_pieces(file, size):
+            part = stream.compress(piece)
             yield [part], len(part)
         part = stream.flush()
         yield [part], len(part)
