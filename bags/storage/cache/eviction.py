@@ -70,9 +70,15 @@ class CacheSpace:
 
     def _list(self) -> None:
         begun = time.monotonic()
-        found = sorted(_list_entries(self.folder))
+        found = []
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):
+                    stat = entry.stat()
+                    # The `st_size` of a file that is being downloaded is its final size.
+                    found.append(CachedEntry(stat.st_mtime_ns, stat.st_size, entry.path))
         self.total = sum(entry.size for entry in found)
-        self._oldest = collections.deque(found)
+        self._oldest = collections.deque(sorted(found))
         now = time.monotonic()
         self._next_listing = now + MIN_LISTING_INTERVAL * (now - begun)
 
@@ -87,33 +93,18 @@ class CacheSpace:
         return True
 
 
-def _list_entries(folder: str) -> list[CachedEntry]:
-    found = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            try:
-                stat = entry.stat()
-            except FileNotFoundError:
-                continue
-            # The `st_size` of a file that is being downloaded is its final size.
-            found.append(CachedEntry(stat.st_mtime_ns, stat.st_size, entry.path))
-    return found
-
-
 def _remove(entry: CachedEntry) -> bool:
     """Removes a file unless it was used since the listing, or is in use."""
     try:
         if os.stat(entry.path).st_mtime_ns != entry.used:
             return False
         lock = PathLock(entry.path)
+        try:
+            os.unlink(entry.path)
+        finally:
+            lock.release()
     except OSError:
         return False
-    try:
-        os.unlink(entry.path)
-    except OSError:
-        return False
-    finally:
-        lock.release()
     return True
 
 

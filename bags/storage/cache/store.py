@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import warnings
@@ -117,7 +118,8 @@ class CachedStore:
                 return None
         except FileNotFoundError:
             return None
-        _touch(copy)
+        with contextlib.suppress(OSError):  # The folder belongs to another user, or is read-only.
+            os.utime(copy)  # It is used now.
         file.path, file.version = path, stat.version
         return file
 
@@ -167,11 +169,3 @@ class CachedStore:
         raise ValueError(f'{args[0]}: a cache is for reading')
 
     create = resume = clone = replace = rename = remove = make_folder = remove_folder = lock = _refuse
-
-
-def _touch(path: str) -> None:
-    """Marks a copy as used now."""
-    try:
-        os.utime(path)
-    except OSError:
-        pass  # The folder belongs to another user, or is read-only.
