@@ -71,13 +71,7 @@ class RefsFormat:
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
-        count = len(spec)
-        if count < 1 << 4:
-            header = bytes([0x90 | count])
-        elif count < 1 << 16:
-            header = b'\xdc' + count.to_bytes(2, 'big')
-        else:
-            header = b'\xdd' + count.to_bytes(4, 'big')
+        header = msgpack.Packer().pack_array_header(len(spec))
         self.places: dict[str, int] = {}
         """Position of each field's first integer in a row."""
         self.tags: list[bytes] = []
