@@ -94,11 +94,9 @@ def _thumbnail(dataset: Readable, row: int, field: str) -> str:
         if not kind.sequence and (size := _size(dataset, row, field)) > MAX_BYTES:
             return f'{size:,} bytes'
         return note + escape(_as_text(dataset[row, shown][field], is_sequence=kind.sequence))
-    except ValueError as exc:
-        if kind.optional and not isinstance(exc, BagsError):
-            return 'None'
-        return escape(f'{type(exc).__name__}: {exc}'[:MAX_TEXT])
     except Exception as exc:  # Shown in place of the value.
+        if kind.optional and isinstance(exc, ValueError) and not isinstance(exc, BagsError):
+            return 'None'
         return escape(f'{type(exc).__name__}: {exc}'[:MAX_TEXT])
 
 
