@@ -11,9 +11,9 @@ import numpy as np
 from bags.dataset.registry import decoders, fixed_dtype
 from bags.dataset.selection import AUDIO_WORDS, IMAGE_WORDS, VIDEO_WORDS
 from bags.dataset.spec import FieldType, type_texts
-from bags.errors import MissingDependencyError
 from bags.formats.arrays import array_type, is_small_float
 from bags.formats.scalars import int_size
+from bags.validation import import_optional
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,16 +50,8 @@ Shape = tuple[int, ...]
 
 
 def import_pyarrow() -> Any:
-    """Returns the package pyarrow.
-
-    Raises:
-        MissingDependencyError: It is not installed.
-    """
-    try:
-        import pyarrow as pa
-    except ImportError as exc:
-        raise MissingDependencyError('pyarrow', 'arrow') from exc
-    return pa
+    """Returns the package pyarrow; raises MissingDependencyError if it is not installed."""
+    return import_optional('pyarrow', 'arrow')
 
 
 def stores_location(kind: FieldType, media: Media) -> bool:
