@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bags.dataset.arrow_types import import_pyarrow
-from bags.interop.source import Collecting, reading
+from bags.interop.source import Collecting, find_filesystem, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,11 +35,9 @@ def open_table(path: str, storage_options: Mapping[str, Any], *, to_scan: bool =
     Raises:
         SourceError: The file cannot be read.
     """
-    import fsspec
-
     pa = import_pyarrow()
     with reading(path, 'Parquet or Arrow'):
-        fs, inside = fsspec.core.url_to_fs(path, **storage_options)
+        fs, inside = find_filesystem(path, storage_options)
         if 'file' in fs.protocol:
             file = pa.memory_map(inside) if to_scan else pa.OSFile(inside)
         else:

@@ -25,6 +25,7 @@ from bags.interop.exported import Exported
 from bags.interop.extensions import field_of, split_key, split_name, type_of, written_extensions
 from bags.interop.files import Entry, FileSource, check_columns, checked_value, group_exported
 from bags.interop.metadata import Metadata, join, read_metadata
+from bags.interop.source import find_filesystem
 from bags.validation import one_of
 
 __all__ = ['FolderSource', 'find_layout', 'group', 'is_file', 'list_files']
@@ -46,9 +47,7 @@ _EPISODE = re.compile(
 
 def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> list[str]:
     """Returns the paths of the files below a folder, without hidden files and linked folders."""
-    import fsspec
-
-    fs, path = fsspec.core.url_to_fs(root, **(storage_options or {}))
+    fs, path = find_filesystem(root, storage_options)
     path = path.rstrip('/')
     found: dict[str, dict[str, Any]] = fs.find(path, detail=True)
     names = [
@@ -61,9 +60,7 @@ def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> l
 
 def is_file(path: str, storage_options: Mapping[str, Any] | None = None) -> bool:
     """Returns whether a path is a file."""
-    import fsspec
-
-    fs, inside = fsspec.core.url_to_fs(path, **(storage_options or {}))
+    fs, inside = find_filesystem(path, storage_options)
     found: bool = fs.isfile(inside)
     return found
 
@@ -79,12 +76,10 @@ class FolderSource(FileSource):
         storage_options: Mapping[str, Any] | None = None,
         exported: Exported | None = None,
     ) -> None:
-        import fsspec
-
         if layout is not None:
             one_of('layout', layout, LAYOUTS)
         self.root = root
-        self._fs, self._path = fsspec.core.url_to_fs(root.rstrip('/') or '/', **(storage_options or {}))
+        self._fs, self._path = find_filesystem(root.rstrip('/') or '/', storage_options)
         self._metadata = Metadata()
         if exported is not None:
             super().__init__('folder', 'exported', exported)

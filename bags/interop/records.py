@@ -14,7 +14,7 @@ from bags.dataset.registry import bind_decoder, encoders
 from bags.dataset.spec import parse_type
 from bags.errors import BagsError, SourceError, SpecError
 from bags.interop.files import MEDIA_FORMATS, checked_value
-from bags.interop.source import RECORD_ENCODERS, Damaged, Source, reading
+from bags.interop.source import RECORD_ENCODERS, Damaged, Source, find_filesystem, reading
 
 __all__ = [
     'Bytes',
@@ -133,9 +133,7 @@ def read_blocks(
 
 def open_file(path: str, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:
     """Opens a file or URL to read; local files with `open`, which is faster than fsspec."""
-    import fsspec
-
-    fs, inner = fsspec.core.url_to_fs(path, **(storage_options or {}))
+    fs, inner = find_filesystem(path, storage_options)
     if 'file' in fs.protocol:
         return open(inner, 'rb')
     file: BinaryIO = fs.open(inner, 'rb')
@@ -144,9 +142,7 @@ def open_file(path: str, storage_options: Mapping[str, Any] | None = None) -> Bi
 
 def size_of(path: str, storage_options: Mapping[str, Any] | None = None) -> int | None:
     """Returns the size of a file in bytes, or None if it does not exist."""
-    import fsspec
-
-    fs, inner = fsspec.core.url_to_fs(path, **(storage_options or {}))
+    fs, inner = find_filesystem(path, storage_options)
     try:
         return int(fs.size(inner))
     except FileNotFoundError:

@@ -19,6 +19,7 @@ __all__ = [
     'Collecting',
     'Damaged',
     'Source',
+    'find_filesystem',
     'list_paths',
     'name_fields',
     'reading',
@@ -94,13 +95,19 @@ class Source(abc.ABC):
         return str(entry)
 
 
-def list_paths(paths: Iterable[str], storage_options: Mapping[str, Any] | None = None) -> list[str]:
-    """Expands globs in paths and URLs; returns sorted paths."""
+def find_filesystem(path: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+    """Returns the fsspec file system of a path or URL, and the path in it."""
     import fsspec
 
+    fs, inside = fsspec.core.url_to_fs(path, **(storage_options or {}))
+    return fs, inside
+
+
+def list_paths(paths: Iterable[str], storage_options: Mapping[str, Any] | None = None) -> list[str]:
+    """Expands globs in paths and URLs; returns sorted paths."""
     files: list[str] = []
     for each in paths:
-        fs, path = fsspec.core.url_to_fs(each, **(storage_options or {}))
+        fs, path = find_filesystem(each, storage_options)
         is_glob = any(letter in path for letter in '*?[') and not fs.exists(path)
         found = sorted(fs.glob(path)) if is_glob else [path]
         files += found if 'file' in fs.protocol else map(fs.unstrip_protocol, found)

@@ -9,6 +9,8 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
+from bags.interop.source import find_filesystem
+
 __all__ = ['Target']
 
 
@@ -20,10 +22,8 @@ class Target:
     """
 
     def __init__(self, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None) -> None:
-        import fsspec
-
         self.path = os.fspath(path)
-        self._fs, self._root = fsspec.core.url_to_fs(self.path, **(storage_options or {}))
+        self._fs, self._root = find_filesystem(self.path, storage_options)
         if self._fs.exists(self._root) and self._fs.ls(self._root):
             raise FileExistsError(errno.EEXIST, 'something is there already', self.path)
         self._fs.makedirs(self._root, exist_ok=True)

@@ -21,7 +21,8 @@ from bags.interop.exported import Exported
 from bags.interop.extensions import LABELS, field_of, split_key, written_extensions_in_tar
 from bags.interop.files import Entry, FileSource, Kind, check_columns, checked_value, group_exported
 from bags.interop.metadata import INTEGER, NAMES, Metadata, join, read_metadata
-from bags.interop.source import Collecting, list_paths
+from bags.interop.records import open_file
+from bags.interop.source import Collecting, find_filesystem, list_paths
 
 __all__ = ['TarSource', 'is_tar']
 
@@ -145,12 +146,7 @@ class TarSource(FileSource):
 
     def _members(self, tar: str) -> Iterator[tuple[str, Any]]:
         """Yields the name of each file in a tar, with its start and size, or its content if compressed."""
-        import fsspec
-
-        with (
-            fsspec.open(tar, 'rb', **self.storage_options) as file,
-            tarfile.open(fileobj=file) as members,
-        ):
+        with open_file(tar, self.storage_options) as file, tarfile.open(fileobj=file) as members:
             is_compressed = members.fileobj is not file  # Whatever the name of the tar.
             while (member := members.next()) is not None:
                 members.members = []  # type: ignore[attr-defined]  # Else it keeps all members.
@@ -188,9 +184,7 @@ class TarSource(FileSource):
         data: bytes
         try:
             if ':' in tar:
-                import fsspec
-
-                fs, path = fsspec.core.url_to_fs(tar, **self.storage_options)
+                fs, path = find_filesystem(tar, self.storage_options)
                 data = fs.cat_file(path, start=start, end=start + size)
             else:  # The same in a third of the time.
                 with open(tar, 'rb') as file:

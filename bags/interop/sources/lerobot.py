@@ -18,7 +18,7 @@ from bags.errors import SourceError
 from bags.interop.arrays import type_of_arrays
 from bags.interop.arrow_files import open_table
 from bags.interop.records import read_json, size_of
-from bags.interop.source import Damaged, Source, name_fields, reading
+from bags.interop.source import Damaged, Source, find_filesystem, name_fields, reading
 from bags.media.remux import copy_frames
 from bags.media.video_decoder import VideoDecoder, open_video
 
@@ -57,11 +57,9 @@ class LeRobotSource(Source):
     """The episodes of a LeRobot dataset of version 2 or 3."""
 
     def __init__(self, root: str, storage_options: Mapping[str, Any] | None = None) -> None:
-        import fsspec
-
         root = root.rstrip('/')
         self._storage_options = dict(storage_options or {})
-        self._fs, self._root = fsspec.core.url_to_fs(root, **self._storage_options)
+        self._fs, self._root = find_filesystem(root, storage_options)
         self._decoders = functools.lru_cache(KNOWN_VIDEOS)(self._open_video)
         info = self._info = read_json(f'{root}/{INFO}', dict, storage_options)
         version = str(info.get('codebase_version'))
