@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from typing import Annotated, Any, Literal
 
 import typer
@@ -24,7 +23,8 @@ from bags.cli.output import answer, plural
 
 __all__ = ['export', 'import_']
 
-Layout = enum.StrEnum('Layout', 'FILES STEMS CLASSES EPISODES')
+Layout = Literal['files', 'stems', 'classes', 'episodes']
+Format = Literal['webdataset', 'files', 'parquet', 'lerobot']
 
 
 def import_(
@@ -119,20 +119,13 @@ def _print(json: bool, facts: dict[str, Any]) -> None:
     )
 
 
-class Format(enum.StrEnum):
-    WEBDATASET = 'webdataset'
-    FILES = 'files'
-    PARQUET = 'parquet'
-    LEROBOT = 'lerobot'
-
-
 def export(
     path: Path,
     target: Annotated[str, argument('TARGET', 'A new or empty folder.')],
     format: Annotated[
         Format,
         typer.Option(help='webdataset for tars, files for a folder of files, parquet, lerobot for LeRobot.'),
-    ] = Format.WEBDATASET,
+    ] = 'webdataset',
     fields: Fields = None,
     shard_size: Annotated[
         str, typer.Option(metavar='BYTES', help='Size of a full tar or Parquet file.')
@@ -160,6 +153,6 @@ def export(
         count, names, size = len(dataset), parse_fields(fields, dataset.spec), parse_byte_count(shard_size)
         if key is not None:
             check_field(key, dataset.spec)
-        files = bags.export(dataset, target, format=format.value, fields=names, shard_size=size, key=key)
+        files = bags.export(dataset, target, format=format, fields=names, shard_size=size, key=key)
     counted = f'{plural(count, "datapoint")}, {plural(files, "file")}'
     answer(json, {'datapoints': count, 'files': files}, counted)
