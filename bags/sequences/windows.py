@@ -48,13 +48,9 @@ class Windows(WindowsView):
         if not self._video_fields:
             anchors.layout()  # Raises for sequences of different lengths; reads no records.
 
-    def _stretches(self, indices: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """Returns datapoints, first items and numbers of items of windows."""
-        rows, starts, _ = self._anchors.places_of(indices)
-        return rows, starts, np.minimum(self._anchors.layout().counts[rows] - starts, self._length)
-
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
-        rows, starts, counts = self._stretches(indices)
+        rows, starts, _ = self._anchors.places_of(indices)
+        counts = np.minimum(self._anchors.layout().counts[rows] - starts, self._length)
         below = dict(selection)
         for name, items in selection.items():
             if name in self._video_fields:
