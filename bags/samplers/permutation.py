@@ -74,9 +74,8 @@ def permuted(positions: Int64s, length: int, *words: int) -> Int64s:
 
 def hashed(positions: Int64s, length: int, *words: int) -> Int64s:
     """Returns an index in range(length) for each position, drawn with replacement."""
-    first, second = keys_from(2, *words)
     mixed = positions.astype(np.uint64)
-    for key in (first, second):
+    for key in keys_from(2, *words):
         mixed ^= key
         mixed *= FACTOR_1
         mixed ^= mixed >> HALF_BITS
