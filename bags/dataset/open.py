@@ -48,8 +48,8 @@ def open(
         directory: The folder: str, path or URL. Several are joined: later ones add or replace fields, as in
             `bags.join([...], replace=True)`.
         decoders: The functions by word; `bags.decoders` unless given. A mapping is the whole set.
-        cache_index: On an object store, read limits as a whole at open and keep them, instead of in blocks
-            when they are needed.
+        cache_index: Read limits that are not mapped, as on an object store, as a whole at open and keep them,
+            instead of in blocks when they are needed.
         raw: Return undecoded records, as buffers that may alias the files, instead of values.
         shard_start, shard_step: Read the shards `shard_start`, `shard_start + shard_step`, … only, so that
             each of `shard_step` workers reads a separate part.
@@ -108,9 +108,6 @@ class _KnownDecoders(dict[str, Any]):
 
     def __missing__(self, word: str) -> Any:
         return _undecoded
-
-    def get(self, word: str, default: Any = None) -> Any:
-        return self[word]
 
 
 def _undecoded(data: Any, *_args: str) -> bytes:
