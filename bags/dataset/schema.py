@@ -6,11 +6,10 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bags.bag.zstd import Buffer
 from bags.dataset import registry
 from bags.dataset.refs import RefsFormat
 from bags.dataset.spec import FieldType, Spec, load_spec
@@ -79,8 +78,7 @@ def _decoder_for(kind: FieldType, function: Callable[..., Any], max_value_size: 
         decoder.max_items = max_value_size // decoder.length
     is_text = function is registry.decoders['utf8']
     if is_text:
-        # Its records are bytes; this is the fastest way.
-        decoder.decode = cast('Callable[[Buffer], Any]', bytes.decode)
+        decoder.decode = bytes.decode  # Its records are bytes; this is the fastest way.
     is_copy = is_text or decode is bytes
     small = fixed and decoder.length <= SMALL
     decoder.accepts_view = registry.is_built_in(function) and not is_copy and not small
