@@ -292,12 +292,6 @@ class _Shard:
         self._dataset = dataset
         self._number = number
 
-    def __len__(self) -> int:
-        return self._dataset._lengths_of_shards[self._number]
-
-    def __repr__(self) -> str:
-        return repr(self._dataset._readers[self._number])
-
     @property
     def _folder(self) -> Folder:
         return self._dataset._folder(self._dataset._shards[self._number])
