@@ -217,32 +217,26 @@ class Folder:
             if name.endswith(('.bag', '.bagz')) and self.store.stat(self.store.join(self.path, name)).size:
                 raise CorruptError(path, None, f'is empty, but {name} is not')
 
-    def bag_path(self, field: str) -> str:
-        """Returns the path of a field's bag.
+    def open_bag(self, field: str) -> BagFile:
+        """Opens the bag of a field.
 
         Raises:
-            CorruptError: There is no bag, or there are two.
+            CorruptError: There is no bag, there are two, or it is damaged.
         """
+        options = self.options
+        if self.granular:
+            options = merge(ReaderOptions, options, {'limits_placement': LimitsPlacement.IDX})
         suffix = bag_suffix(self.path, field, self.names)
         if suffix is None:
             # It may have been created since the folder was listed.
             self.names = names_in(self.store, self.path)
             suffix = bag_suffix(self.path, field, self.names)
+        path = self.store.join(self.path, field + (suffix or '.bag'))
         if suffix is None:
-            raise CorruptError(self.path, None, f'field {field!r}: has neither {field}.bag nor {field}.bagz')
-        return self.store.join(self.path, field + suffix)
-
-    def open_bag(self, field: str) -> BagFile:
-        options = self.options
-        if self.granular:
-            options = merge(ReaderOptions, options, {'limits_placement': LimitsPlacement.IDX})
-        try:
-            path = self.bag_path(field)
-        except CorruptError:
-            if not self._has_begun or self.names & {f'{field}.bag', f'{field}.bagz'}:
-                raise
+            if not self._has_begun:
+                detail = f'field {field!r}: has neither {field}.bag nor {field}.bagz'
+                raise CorruptError(self.path, None, detail)
             # The writer has not created it yet: there are no datapoints and no records.
-            path = self.store.join(self.path, f'{field}.bag')
             empty = MemoryFile(path, b'')
             return BagFile(path, empty, empty, 0, 0, 0, None, False)
         if options.checksum and not self.store.exists(checksums_name(path)):
