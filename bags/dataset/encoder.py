@@ -17,11 +17,7 @@ __all__ = ['Encoder', 'bind_encoders', 'close_files', 'collect']
 
 
 class Encoder:
-    """Encodes datapoints of a spec.
-
-    Raises:
-        SpecError: A word has no encoder, or the arguments of a built-in type are invalid.
-    """
+    """Encodes datapoints of a spec. Raises the errors of `bind_encoders`."""
 
     def __init__(self, types: Spec, encoders: Mapping[str, Callable[..., Any]] | None) -> None:
         self._types = types

@@ -154,14 +154,7 @@ def dump_key_index(dataset: Any, field: str, advance: Callable[[int], None] | No
 
 
 class KeyIndex:
-    """The index of a field's keys.
-
-    Args:
-        file: The file.
-
-    Raises:
-        CorruptError: It is damaged.
-    """
+    """The index of a field's keys, in a file. Raises CorruptError if it is damaged."""
 
     def __init__(self, file: File) -> None:
         self.path, self._file = file.path, file
