@@ -88,18 +88,15 @@ def _thumbnail(dataset: Readable, row: int, field: str) -> str:
         if kind.word in (*IMAGE_WORDS, *VIDEO_WORDS, *AUDIO_WORDS):
             return note + _media(dataset, row, field, kind.word)
         shown = {field: range(MAX_ITEMS)} if kind.sequence else field
-        if not kind.sequence and (size := _size(dataset, row, field)) > MAX_BYTES:
-            return f'{size:,} bytes'
+        if not kind.sequence:
+            with dataset.file(row, field) as file:
+                if (size := file.seek(0, io.SEEK_END)) > MAX_BYTES:
+                    return f'{size:,} bytes'
         return note + escape(_as_text(dataset[row, shown][field], is_sequence=kind.sequence))
     except Exception as exc:  # Shown in place of the value.
         if kind.optional and isinstance(exc, ValueError) and not isinstance(exc, BagsError):
             return 'None'
         return escape(f'{type(exc).__name__}: {exc}'[:MAX_TEXT])
-
-
-def _size(dataset: Readable, row: int, field: str) -> int:
-    with dataset.file(row, field) as file:
-        return file.seek(0, io.SEEK_END)
 
 
 def _media(dataset: Readable, row: int, field: str, word: str) -> str:
