@@ -70,18 +70,16 @@ def _size(fixed: Any) -> int:
 def _decoder_for(kind: FieldType, function: Callable[..., Any], max_value_size: int) -> Decoder:
     functions = {kind.word: function}
     fixed = registry.fixed_dtype(kind.word, kind.args, functions)
-    decode = registry.bind_decoder(kind.word, kind.args, functions, max_value_size)
+    decode: Any = registry.bind_decoder(kind.word, kind.args, functions, max_value_size)
     if getattr(function, 'lazy', False):
         return Decoder(decode, None, False, lazy=True)
-    decoder = Decoder(None if decode is bytes else decode, fixed, False)
+    if function is registry.decoders['utf8']:
+        decode = bytes.decode  # Its records are bytes; this is the fastest way.
+    is_copied = decode in (bytes, bytes.decode) or (fixed and _size(fixed) <= SMALL)
+    accepts_view = registry.is_built_in(function) and not is_copied
+    decoder = Decoder(None if decode is bytes else decode, fixed, accepts_view)
     if decoder.length:
         decoder.max_items = max_value_size // decoder.length
-    is_text = function is registry.decoders['utf8']
-    if is_text:
-        decoder.decode = bytes.decode  # Its records are bytes; this is the fastest way.
-    is_copy = is_text or decode is bytes
-    small = fixed and decoder.length <= SMALL
-    decoder.accepts_view = registry.is_built_in(function) and not is_copy and not small
     return decoder
 
 
