@@ -62,11 +62,7 @@ class BlockTable:
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             start, stop, _ = index.indices(len(self.values))
-            blocks = (
-                np.arange(start // BLOCK_ENTRIES, -(-stop // BLOCK_ENTRIES))
-                if start < stop
-                else np.empty(0, np.int64)
-            )
+            blocks = np.arange(start // BLOCK_ENTRIES, -(-stop // BLOCK_ENTRIES) if start < stop else 0)
         else:
             blocks = np.unique(np.asarray(index) % max(1, len(self.values)) // BLOCK_ENTRIES)
         missing = blocks[self.missing[blocks]]
