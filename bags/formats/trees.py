@@ -143,17 +143,13 @@ def _unpack_counted(data: Buffer, max_size: int, list_hook: Callable[[list[Any]]
 
     def counted_dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
         count(DICT_SIZE + PAIR_SIZE * len(pairs))
-        return _with_keys(pairs)
+        return {_hashable(key): value for key, value in pairs}
 
     count(len(data))
     limits = {'max_array_len': max_size // ITEM_SIZE, 'max_map_len': max_size // PAIR_SIZE}
     hooks = {'list_hook': counted_list, 'object_pairs_hook': counted_dict}
     # The lengths are limited too, as a list is allocated before its hook is called.
     return msgpack.unpackb(data, strict_map_key=False, **hooks, **limits)
-
-
-def _with_keys(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    return {_hashable(key): value for key, value in pairs}
 
 
 def _hashable(key: Any) -> Any:
