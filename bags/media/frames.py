@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, SupportsIndex, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -103,12 +103,6 @@ class FrameSequence(ABC):
         """Frames per second, on average."""
         times = self._times()
         return len(times.starts) / times.duration if times.duration else 0.0
-
-    @overload
-    def __getitem__(self, key: SupportsIndex) -> Pixels: ...
-
-    @overload
-    def __getitem__(self, key: Any) -> Pixels: ...
 
     def __getitem__(self, key: Any) -> Pixels:
         """Decodes frames.
