@@ -300,11 +300,9 @@ def _pixels(image: Any, rotate: bool = True) -> Pixels:
 
 def _save(value: Any, format: str, channels: Sequence[int], **options: Any) -> bytes:
     """Encodes an array or a PIL image with Pillow, if it has one of the numbers of channels."""
-    try:
-        from PIL import Image
-    except ImportError as exc:
-        raise MissingDependencyError('pillow', 'images') from exc
-    _plugin(format)
+    _plugin(format)  # Registers the format; Pillow may be missing.
+    from PIL import Image
+
     array = _pixels(value) if isinstance(value, Image.Image) else as_array(value)
     array = array.astype(array.dtype.newbyteorder('='), copy=False)
     if array.dtype != np.uint8 and not (format == 'PNG' and array.dtype == np.uint16):
