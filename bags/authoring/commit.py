@@ -11,15 +11,14 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from bags.bag.temporary_files import remove_tree
 from bags.dataset.encoder import bind_encoders
 from bags.dataset.field_writer import Compression, field_compressions
 from bags.dataset.listing import shard_numbers
 from bags.dataset.spec import check_names, parse_spec
 from bags.storage import Store
 
-__all__ = ['begin', 'check_absent', 'check_options', 'commit', 'remove_folder', 'shard_names']
-
-PREFIX = '.unfinished-'
+__all__ = ['begin', 'check_absent', 'check_options', 'commit', 'shard_names']
 
 
 def check_options(
@@ -49,7 +48,7 @@ def shard_names(count: int) -> list[str]:
 
 def begin(store: Store, folder: str) -> str:
     """Creates a temporary folder in the folder of the outputs, and returns its path."""
-    path = store.join(folder, f'{PREFIX}{uuid.uuid4().hex}')
+    path = store.join(folder, f'.unfinished-{uuid.uuid4().hex}')
     store.make_folder(path)
     return path
 
@@ -67,7 +66,7 @@ def commit(store: Store, unfinished: str, moves: Iterable[tuple[str, str]]) -> N
     """
     for path, target in moves:
         _move(store, path, target)
-    remove_folder(store, unfinished)
+    remove_tree(store, unfinished)
 
 
 def _move(store: Store, path: str, target: str) -> None:
@@ -99,14 +98,3 @@ def _names(store: Store, path: str) -> list[str] | None:
         return store.names(path) or None
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def remove_folder(store: Store, folder: str) -> None:
-    """Removes a folder and its content."""
-    for name in _names(store, folder) or ():
-        path = store.join(folder, name)
-        if _names(store, path) is None and store.exists(path):
-            store.remove(path)
-        else:
-            remove_folder(store, path)
-    store.remove_folder(folder)

@@ -64,10 +64,9 @@ def remove_tree(store: Store, path: str) -> None:
     """Removes a file, or a folder with its content, if it exists."""
     try:
         names = store.names(path)
-    except FileNotFoundError:
-        return
-    except NotADirectoryError:
-        store.remove(path)
+    except (FileNotFoundError, NotADirectoryError):
+        if store.exists(path):
+            store.remove(path)
         return
     for name in names:
         remove_tree(store, store.join(path, name))

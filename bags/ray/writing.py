@@ -11,7 +11,8 @@ from typing import Any
 from ray.data import Datasink
 from ray.data.block import BlockAccessor
 
-from bags.authoring.commit import begin, check_absent, check_options, commit, remove_folder, shard_names
+from bags.authoring.commit import begin, check_absent, check_options, commit, shard_names
+from bags.bag.temporary_files import remove_tree
 from bags.dataset.field_writer import Compression
 from bags.dataset.sharded_writer import GB
 from bags.dataset.spec import parse_spec
@@ -130,5 +131,5 @@ class DatasetSink(Datasink):  # type: ignore[misc]
         """Removes the temporary folder as far as possible: tasks may still be running."""
         if self._unfinished is not None:
             with contextlib.suppress(OSError):
-                remove_folder(self._store()[0], self._unfinished)
+                remove_tree(self._store()[0], self._unfinished)
             self._unfinished = None
