@@ -28,7 +28,7 @@ from bags.interop.metadata import Metadata, join, read_metadata
 from bags.interop.source import find_filesystem
 from bags.validation import one_of
 
-__all__ = ['FolderSource', 'find_layout', 'group', 'is_file', 'list_files']
+__all__ = ['FolderSource', 'find_layout', 'group', 'list_files']
 
 STREAMED_BYTES = 1 << 24
 """Local videos and audio of this size or more are copied without loading them into memory."""
@@ -56,13 +56,6 @@ def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> l
         if name != path and (facts['type'] == 'file' or (facts.get('islink') and not fs.isdir(name)))
     ]
     return sorted(name for name in names if not any(part.startswith('.') for part in name.split('/')))
-
-
-def is_file(path: str, storage_options: Mapping[str, Any] | None = None) -> bool:
-    """Returns whether a path is a file."""
-    fs, inside = find_filesystem(path, storage_options)
-    found: bool = fs.isfile(inside)
-    return found
 
 
 class FolderSource(FileSource):

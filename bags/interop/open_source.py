@@ -15,9 +15,9 @@ from bags.errors import CorruptError, SourceError, SpecError
 from bags.interop.exported import EXPORT, read_exported
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
-from bags.interop.folders import FolderSource, is_file, list_files
+from bags.interop.folders import FolderSource, list_files
 from bags.interop.records import open_file
-from bags.interop.source import Source, list_paths
+from bags.interop.source import Source, find_filesystem, list_paths
 from bags.interop.webdataset import TarSource, is_tar
 from bags.validation import import_optional, one_of
 
@@ -161,7 +161,8 @@ def _open(
         source = TarSource(tars or paths, storage_options, exported)
     elif not names and exported is None:
         known = ', '.join(dict.fromkeys(pattern for each in FORMATS.values() for pattern in each.files))
-        if is_file(root, storage_options):
+        fs, inside = find_filesystem(root, storage_options)
+        if fs.isfile(inside):
             raise SourceError(root, f'expected a folder, *.tar, or one of {known}; format= names another')
         detail = f'no files to import; expected a folder of files, *.tar, or one of {known}'
         raise FileNotFoundError(errno.ENOENT, detail, root)
