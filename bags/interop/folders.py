@@ -113,11 +113,10 @@ class FolderSource(FileSource):
             raise SourceError(self.root, str(exc)) from exc
 
     def entries(self, start: int = 0) -> Iterator[Entry]:
-        if self.exported is not None:
-            found_groups = itertools.islice(self._groups, start, None)
-            yield from (Entry(self.root, key, files, {}, {}) for key, files in found_groups)
-            return
         for key, found in itertools.islice(self._groups, start, None):
+            if self.exported is not None:
+                yield Entry(self.root, key, found, {}, {})
+                continue
             files = {self.rename(field): file for field, file in found.items()}
             columns = join(map(str, files.values()), self._metadata)
             if self._has_labels:
