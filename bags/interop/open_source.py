@@ -34,39 +34,36 @@ class Format(NamedTuple):
     folder with the marker."""
     files: tuple[str, ...]
     """Patterns of file names, in lower case."""
+    packages: tuple[str, ...] = ()
+    extra: str = ''
+    """The extra that installs the packages."""
     marker: str | None = None
     """Path of the file that identifies a folder of this format.
 
     Without a marker, a folder has this format if all its files match.
     """
-    packages: tuple[str, ...] = ()
-    extra: str = ''
-    """The extra that installs the packages."""
 
 
 FORMATS: dict[str, Format] = {
-    'mds': Format('mds', ('*.mds', '*.mds.*'), 'index.json'),
-    'litdata': Format('litdata', ('*.bin',), 'index.json'),
-    'tfrecord': Format('tfrecord', ('*.tfrecord*', '*.tfrec'), None, ('google_crc32c',), 'tfrecord'),
+    'mds': Format('mds', ('*.mds', '*.mds.*'), marker='index.json'),
+    'litdata': Format('litdata', ('*.bin',), marker='index.json'),
+    'tfrecord': Format('tfrecord', ('*.tfrecord*', '*.tfrec'), ('google_crc32c',), 'tfrecord'),
     'array_record': Format(
-        'array_record', ('*.array_record*', '*.arrayrecord*'), None, ('array_record',), 'array-record'
+        'array_record', ('*.array_record*', '*.arrayrecord*'), ('array_record',), 'array-record'
     ),
     'bagz': Format('bagz', ('*.bagz', '*.bag')),
-    'lerobot': Format('lerobot', ('*.parquet',), 'meta/info.json', ('av', 'pyarrow'), 'lerobot'),
-    'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf'), None, ('h5py',), 'hdf5'),
-    'zarr': Format('zarr', ('*.zarr', '*.zarr.zip'), None, ('zarr',), 'zarr'),
+    'lerobot': Format('lerobot', ('*.parquet',), ('av', 'pyarrow'), 'lerobot', 'meta/info.json'),
+    'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf'), ('h5py',), 'hdf5'),
+    'zarr': Format('zarr', ('*.zarr', '*.zarr.zip'), ('zarr',), 'zarr'),
     'npz': Format('npz', ('*.npz',)),
-    'parquet': Format(
-        'arrow', ('*.parquet', '*.parq', '*.pq', 'dataset_infos.json'), None, ('pyarrow',), 'hf'
-    ),
+    'parquet': Format('arrow', ('*.parquet', '*.parq', '*.pq', 'dataset_infos.json'), ('pyarrow',), 'hf'),
     'arrow': Format(
         'arrow',
         ('*.arrow', '*.feather', '*.ipc', 'state.json', 'dataset_info.json', 'dataset_dict.json'),
-        None,
         ('pyarrow',),
         'hf',
     ),
-    'mcap': Format('mcap', ('*.mcap', '*.db3', '*.bag', 'metadata.yaml'), None, ('rosbags',), 'mcap'),
+    'mcap': Format('mcap', ('*.mcap', '*.db3', '*.bag', 'metadata.yaml'), ('rosbags',), 'mcap'),
 }
 """Formats by name, in the order in which they are tried."""
 _BESIDE = ('readme*', 'license*', '*.md', '_success', 'features.json', 'dataset_info.json', '*.labels.txt')
@@ -184,7 +181,7 @@ def _fits(format: str, name: str) -> bool:
 def _format_of(names: list[str], paths: list[str]) -> str:
     """Returns the format of a source by its paths, or by the files in its folder."""
     own = [name for name in names if not any(fnmatch.fnmatchcase(name.lower(), each) for each in _BESIDE)]
-    for format, (_, _, marker, *_) in FORMATS.items():
+    for format, (*_, marker) in FORMATS.items():
         if marker is None:
             found = all(_fits(format, path) for path in paths) or (
                 own and all(_fits(format, name) for name in own)
