@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from ray.data.extensions import ArrowPythonObjectArray, ArrowTensorArray, ArrowVariableShapedTensorArray
 
+from bags.dataset.arrow_types import MEDIA
 from bags.dataset.base import Dataset
 from bags.dataset.batch import Column, Ragged
 from bags.dataset.columns import read_column, read_stored
@@ -30,12 +31,6 @@ from bags.indexing import Int64s
 
 __all__ = ['as_datapoint', 'to_table']
 
-STORED = (
-    'jpeg', 'jpg', 'png', 'webp', 'avif', 'image', 'mp4', 'webm', 'mkv', 'video', 'wav', 'flac', 'opus',
-    'audio',
-)  # fmt: skip
-"""Words of the types whose values are passed to Ray as the bytes of their files."""
-
 
 def to_table(dataset: Dataset, indices: Int64s, fields: tuple[str, ...]) -> pa.Table:
     """Reads datapoints as a block of Ray.
@@ -44,8 +39,8 @@ def to_table(dataset: Dataset, indices: Int64s, fields: tuple[str, ...]) -> pa.T
         TypeError: A value does not have the type of its field, e.g. because of `raw=True`.
     """
     types = dataset._types
-    stored = [name for name in fields if types[name].word in STORED]
-    values = [name for name in fields if types[name].word not in STORED]
+    stored = [name for name in fields if types[name].word in MEDIA]
+    values = [name for name in fields if types[name].word not in MEDIA]
     columns = {
         **dataset._read(indices, dict.fromkeys(values, True), read_column),
         **dataset._read(indices, dict.fromkeys(stored, True), read_stored),
@@ -68,7 +63,7 @@ def _convert(kind: FieldType, column: Column) -> pa.Array:
     if found is None:
         return ArrowPythonObjectArray.from_objects([*column])
     element, shape = found
-    is_frames = kind.word in STORED and any(isinstance(value, np.ndarray) for value in column)
+    is_frames = kind.word in MEDIA and any(isinstance(value, np.ndarray) for value in column)
     if is_frames or (shape and not kind.optional and not (kind.sequence and -1 in shape)):
         if isinstance(column, np.ndarray):
             return ArrowTensorArray.from_numpy(_native(column))
@@ -93,7 +88,7 @@ def _convert(kind: FieldType, column: Column) -> pa.Array:
 
 def _element_type(kind: FieldType) -> tuple[pa.DataType, tuple[int, ...]] | None:
     """Returns the Arrow type of the elements of a field and the shape of its arrays; None if it has none."""
-    if kind.word in STORED or kind.word == 'bytes':
+    if kind.word in MEDIA or kind.word == 'bytes':
         return pa.large_binary(), ()
     if kind.word == 'utf8':
         return pa.large_string(), ()

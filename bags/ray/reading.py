@@ -81,6 +81,7 @@ class DatasetSource(Datasource):  # type: ignore[misc]
         self._dataset, self._all_fields = dataset, fields
         self._projection_map: dict[str, str] | None = None
         """The columns that `select_columns` asks for; set by Ray."""
+        self._samples: dict[tuple[str, ...], tuple[int, pa.Schema]] = {}
 
     @property
     def _fields(self) -> tuple[str, ...]:
@@ -94,10 +95,6 @@ class DatasetSource(Datasource):  # type: ignore[misc]
 
     def estimate_inmemory_data_size(self) -> int:
         return self._sample(self._fields)[0]
-
-    @functools.cached_property
-    def _samples(self) -> dict[tuple[str, ...], tuple[int, pa.Schema]]:
-        return {}
 
     def _sample(self, fields: tuple[str, ...]) -> tuple[int, pa.Schema]:
         """Returns the size of all datapoints as blocks, estimated from a few of them, and the schema."""
