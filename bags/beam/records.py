@@ -150,12 +150,10 @@ class BagSink(FolderSink):
         return Output(path, writer, lambda value: writer.write(encode(value)))
 
     def moves(self, path: str, target: str) -> list[tuple[str, str]]:
-        limits = (
-            [(limits_name(path), limits_name(target))]
-            if WriterOptions(**self._options).limits_placement is LimitsPlacement.SEPARATE
-            else []
-        )
-        return [*limits, (path, target)]
+        moves = [(path, target)]
+        if WriterOptions(**self._options).limits_placement is LimitsPlacement.SEPARATE:
+            moves.insert(0, (limits_name(path), limits_name(target)))
+        return moves
 
     def display_data(self) -> dict[str, Any]:
         path = f'{os.path.join(self._folder, self._stem)}@{"*" if self._shards is None else self._shards}'
