@@ -134,15 +134,9 @@ def _has_dtype(array: Any) -> bool:
 def _type_of(name: str, array: Any) -> str:
     """Returns the type of the elements along the first dimension of an array."""
     dtype = np.dtype(array.dtype)
-    known = dtype.kind in 'biufcmMSU' or is_small_float(dtype)
-    if dtype.hasobject or not known or not dtype.itemsize:
-        expected = 'an array of bool, numbers, times or strings of a fixed size'
-        raise SpecError(name, expected, str(dtype))
-    if (
-        not array.shape[1:]
-        and dtype.kind in 'biuf'
-        and not (dtype.kind == 'f' and dtype.itemsize not in (4, 8))
-    ):
+    if not (dtype.kind in 'biufcmMSU' or is_small_float(dtype)) or not dtype.itemsize:
+        raise SpecError(name, 'an array of bool, numbers, times or strings of a fixed size', str(dtype))
+    if not array.shape[1:] and dtype.kind in 'biuf' and (dtype.kind != 'f' or dtype.itemsize in (4, 8)):
         words = {'b': 'bool', 'i': f'int({dtype.itemsize})', 'u': f'uint({dtype.itemsize})'}
         return words.get(dtype.kind, f'float({dtype.itemsize})')
     text = dtype.str[1:] if dtype.kind in 'SU' else dtype.newbyteorder('=').name
