@@ -12,6 +12,7 @@ import numpy as np
 from bags.authoring.copy_plan import Planner, copied_type
 from bags.authoring.copy_records import ChunkReader, ComputedFields, has_checksums
 from bags.bag.limits import ENTRY
+from bags.dataset.address import Source
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.encoder import Encoder
 from bags.dataset.field_writer import Compressed, Compression, field_compressions
@@ -109,19 +110,19 @@ def copy(
     workers = at_least_or_none('workers', workers, 1) or os.cpu_count() or 1
     new, functions = _added(add)
     names = [name for name in select_whole(fields, source._types, 'copy') if name not in new]
-    stored = {name: _stored_as(source, name) for name in names}
-    types = {name: copied_type(source._types[name], unsigned) for name, (_, unsigned) in stored.items()}
+    firsts = _first_sources(source, names)
+    types = {
+        name: copied_type(source._types[name], name in firsts and firsts[name].unsigned) for name in names
+    }
     spec = {name: kind.text for name, kind in sorted({**types, **new}.items())}
     every = parse_spec(spec)
-    compressions, recompressed = _compressions(
-        compression, every, {name: compressed for name, (compressed, _) in stored.items()}
-    )
+    compressions, recompressed = _compressions(compression, every, firsts)
     skips = on_error == 'skip'
     computed = None
     if new:
         computed = ComputedFields(source, new, functions, Encoder(new, encoders), batch_size)
     if checksum is None:
-        checksum = any(_has_checksums(source, name) for name in names)
+        checksum = any(has_checksums(first.bag) for first in firsts.values())
     reader = ChunkReader(
         source, types, compressions, recompressed, skips, workers if skips else 1, computed, checksum
     )
@@ -191,30 +192,23 @@ def _added(add: Any) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]
     return types, {name: function for name, (_, function) in pairs.items()}
 
 
-def _has_checksums(dataset: Dataset, field: str) -> bool:
-    ranges = dataset._record_ranges(np.arange(1), field) if len(dataset) else None
-    return ranges is not None and has_checksums(ranges.sources[0].bag)
-
-
-def _stored_as(dataset: Dataset, field: str) -> tuple[Compressed | None, bool]:
-    """Returns the compression of the first record of a field, and whether its integers are unsigned."""
-    ranges = dataset._record_ranges(np.arange(1), field) if len(dataset) else None
-    if ranges is None:
-        return None, False
-    source = ranges.sources[0]
-    codec = source.bag.codec
-    if codec is None:
-        return None, source.unsigned
-    dictionary = codec.options.dictionary
-    return Compressed(trained=bool(dictionary), dictionary=dictionary), source.unsigned
+def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, Source]:
+    """Returns the source of the first record of each field, if there is one and it is in a bag."""
+    found = {name: dataset._record_ranges(np.arange(min(1, len(dataset))), name) for name in fields}
+    return {name: ranges.sources[0] for name, ranges in found.items() if ranges is not None}
 
 
 def _compressions(
-    compression: Compression, spec: Spec, stored: Mapping[str, Compressed | None]
+    compression: Compression, spec: Spec, firsts: Mapping[str, Source]
 ) -> tuple[dict[str, Compressed], set[str]]:
     """Returns the compression of the copy, and the fields that are always compressed again."""
+    stored = {}
+    for name, first in firsts.items():
+        if first.bag.codec is not None:
+            dictionary = first.bag.codec.options.dictionary
+            stored[name] = Compressed(trained=bool(dictionary), dictionary=dictionary)
     if compression is None:
-        return {name: how for name, how in stored.items() if how is not None}, set()
+        return stored, set()
     asked = field_compressions(compression, spec)
     again = set()
     for name, how in asked.items():
