@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -283,10 +282,7 @@ def _read_values(dataset: Dataset, indices: Int64s, field: str) -> tuple[list[Ru
     kind = dataset._types[field]
     if not kind.sequence:
         return _joined(dataset._records(indices, field, None), False)
-    counts = dataset._lengths(indices, field)
-    items = spread(np.zeros(len(counts), np.int64), counts)
-    records = iter(dataset._records(np.repeat(indices, counts), field, items))
-    entries: list[Any] = [list(itertools.islice(records, count)) for count in counts.tolist()]
+    entries: list[Any] = list(dataset._item_records(indices, field))
     if kind.optional:
         empty = dataset._rows(indices, {field: range(0)})
         entries = [None if row[field] is None else entry for row, entry in zip(empty, entries, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from bags.bag.bag_file import BagFile
 from bags.bag.sharding import Concatenated
 from bags.concurrency import map_concurrently
-from bags.dataset.batch import Column, join_columns, take
+from bags.dataset.batch import Column, join_columns, spread, take
 from bags.dataset.columns import read_records, read_values
 from bags.dataset.field import Field
 from bags.dataset.folder import Folder
@@ -224,6 +225,13 @@ class Addressable(abc.ABC):
         asked = True if items is None else PerRowItems(items, np.ones(len(items), np.int64))
         found: Any = self._read(indices, {field: asked}, read_records)[field]
         return list(found)
+
+    def _item_records(self, indices: Int64s, field: str) -> list[list[Any]]:
+        """Returns the undecoded records of each sequence; none for a missing one."""
+        counts = self._lengths(indices, field)
+        items = spread(np.zeros(len(counts), np.int64), counts)
+        records = iter(self._records(np.repeat(indices, counts), field, items))
+        return [list(itertools.islice(records, count)) for count in counts.tolist()]
 
     def _lengths(self, indices: Int64s, field: str) -> Int64s:
         """Returns the number of items of each sequence, without reading records."""

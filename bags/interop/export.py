@@ -227,13 +227,7 @@ def _contents(dataset: Dataset, field: str, indices: Int64s) -> list[Any]:
             return [list(map(_as_npy, items or ())) for items in values]
         as_file = _as_npy if kind.sequence or kind.word == 'array' else _as_text
         return [None if value is None else as_file(value) for value in values]
-    if not kind.sequence:
-        return dataset._records(indices, field, None)
-    counts = dataset._lengths(indices, field)
-    rows = np.repeat(indices, counts)
-    items = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    records = iter(dataset._records(rows, field, items))
-    return [list(itertools.islice(records, count)) for count in counts.tolist()]
+    return dataset._item_records(indices, field) if kind.sequence else dataset._records(indices, field, None)
 
 
 def _as_npy(value: Any) -> bytes:
