@@ -37,7 +37,9 @@ class ZarrSource(ArraySource):
                 if ENDS in arrays:
                     rows = _rows_of_episodes(arrays)
                     episodes += [Episode(path, 'data', rows=each) for each in rows]
-                    end, count = rows[-1][1] if rows else 0, _length(arrays)
+                    end = rows[-1][1] if rows else 0
+                    lengths = (array.shape[0] for name, array in arrays.items() if name.startswith('data/'))
+                    count = max(lengths, default=0)
                     if end < count:
                         notes.append(
                             f'{path}: rows {end} to {count - 1} are left out: {ENDS} ends before them'
@@ -97,11 +99,6 @@ def _check(arrays: Mapping[str, Any]) -> None:
         about = {key: value for key, value in array.metadata.to_dict().items() if key != 'attributes'}
         if 'pickle' in str(about):
             raise ValueError(f'{name}: expected values that are not pickled')
-
-
-def _length(arrays: Mapping[str, Any]) -> int:
-    """Returns the length of the longest array of a replay buffer."""
-    return max((array.shape[0] for name, array in arrays.items() if name.startswith('data/')), default=0)
 
 
 def _rows_of_episodes(arrays: Mapping[str, Any]) -> list[tuple[int, int]]:
