@@ -52,19 +52,13 @@ def read_features(
     path = f'{folder}/features.json'
     if size_of(path, storage_options) is None:
         return None
-
-    def parse(content: Any) -> tuple[dict[str, ExampleColumn], Metadata]:
-        return _fields(list(_leaves(content, '', 0)), folder, storage_options, notes)
-
-    return read_json(path, parse, storage_options)
+    return read_json(path, lambda content: _fields(content, folder, storage_options, notes), storage_options)
 
 
 def _fields(
-    leaves: list[tuple[ExampleColumn, Mapping[str, Any]]],
-    folder: str,
-    storage_options: Mapping[str, Any] | None,
-    notes: list[str],
+    content: Any, folder: str, storage_options: Mapping[str, Any] | None, notes: list[str]
 ) -> tuple[dict[str, ExampleColumn], Metadata]:
+    leaves = list(_leaves(content, '', 0))
     short = {column.key: column.key.removeprefix('steps/').replace('/', '.') for column, _ in leaves}
     if len(set(short.values())) < len(short):
         short = {key: key.replace('/', '.') for key in short}
