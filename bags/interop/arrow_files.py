@@ -125,8 +125,7 @@ class _Arrow:
 
     def scan(self, damaged: list[tuple[str, str]]) -> tuple[dict[int, int], set[str]]:
         parts, with_nulls = {}, set()
-        count = self._reader.num_record_batches if not self._is_stream else None
-        for number in itertools.count() if count is None else range(count):
+        for number in itertools.count() if self._is_stream else range(self._reader.num_record_batches):
             found = len(damaged)
             after = ' and those after it' * self._is_stream
             with Collecting(damaged), reading(f'{self._path}, record batch {number}{after}', 'Arrow'):
