@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from json import dumps
 from typing import Annotated, Any
 
 import typer
@@ -34,8 +36,6 @@ def info(path: Path, json: Json = False) -> None:
 
     Example: bags info episodes
     """
-    import dataclasses
-
     import bags
 
     found = bags.info(path)
@@ -80,8 +80,6 @@ def _print_dataset(found: Any) -> None:
 
 def _print_metadata(metadata: dict[str, Any]) -> None:
     """Prints a line for each key, and for each key of a field: `state.rate  200`."""
-    from json import dumps
-
     fields = {
         f'{name}.{key}': fact
         for name, facts in metadata.get('fields', {}).items()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import os
+import shutil
+import sys
 from collections.abc import Iterator
 from typing import Annotated, Any, BinaryIO
 
@@ -101,8 +105,6 @@ def _show_datapoints(path: str, rows: str, fields: str | None, save: str | None)
 
 
 def _show_records(path: str, rows: str, save: str | None) -> Iterator[Description]:
-    import io
-
     import bags
     from bags.cli.values import show_file
 
@@ -134,9 +136,6 @@ def _save_media(folder: str, dataset: Any, index: int, names: list[str]) -> list
 
 def _save_file(folder: str, stem: str, file: BinaryIO) -> str:
     """Saves a record with the extension of its format; returns its path."""
-    import os
-    import shutil
-
     from bags.formats.signatures import EXTENSIONS, HEAD_BYTES, identify
     from bags.storage import store_for
 
@@ -163,15 +162,13 @@ def cat(
 
     Example: bags cat episodes 12 'words[0]'
     """
-    import base64
-    import shutil
-    import sys
-
     with _open_record(path, index, field, item) as file:
         if not json:
             shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
             sys.stdout.buffer.flush()
             return
+        import base64
+
         from bags.cli.values import media_info
 
         facts = media_info(file)
@@ -181,8 +178,6 @@ def cat(
 
 
 def _open_record(path: str, index: int, field: str, item: int | None) -> Any:
-    import io
-
     import bags
     from bags.cli.values import open_to_show
     from bags.maintenance.location import locate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated, Any
 
 import typer
@@ -29,8 +30,6 @@ def verify(
 
     Example: bags verify episodes --decode
     """
-    import dataclasses
-
     import bags
     from bags.dataset.schema import Decoders
     from bags.maintenance.location import locate
@@ -63,8 +62,6 @@ def recover(path: Path, json: Json = False) -> None:
 
     Example: bags recover episodes
     """
-    import dataclasses
-
     from bags.maintenance.recover import recover_each
 
     done: list[dict[str, Any]] = []

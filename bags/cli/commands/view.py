@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import urllib.parse
 from typing import Annotated
 
 import typer
@@ -31,7 +34,6 @@ def view(
     if export is not None:
         _export(path, export, json=json)
         return
-    import sys
     import webbrowser
 
     from bags.viewer.server import ViewServer
@@ -49,9 +51,6 @@ def view(
 
 
 def _export(path: str, folder: str, *, json: bool) -> None:
-    import os
-    import urllib.parse
-
     from bags.maintenance.location import locate
     from bags.viewer.page import export_page
 
