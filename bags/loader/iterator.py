@@ -200,11 +200,5 @@ class LoaderIterator(Iterator[Any]):
         self._progress.delivered, self._failed_steps, self._is_closed = 0, 0, False
 
     # The names Grain uses.
-
-    def get_state(self) -> State:
-        """Returns `state_dict()`."""
-        return self.state_dict()
-
-    def set_state(self, state: State) -> None:
-        """Calls `load_state_dict(state)`."""
-        self.load_state_dict(state)
+    get_state = state_dict
+    set_state = load_state_dict
