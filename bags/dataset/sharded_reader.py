@@ -87,6 +87,7 @@ class ShardedDatasetReader(Dataset):
         if (shard_start, shard_step) != (0, 1):
             shard_start = at_least('shard_start', shard_start, 0)
             shard_step = at_least('shard_step', shard_step, 1)
+        inode = None if store.is_remote else _inode(path)
         if listed is None:
             listed = (list_remote_shards if store.is_remote else list_local_shards)(store, path)
         if not listed.shards:
@@ -111,6 +112,8 @@ class ShardedDatasetReader(Dataset):
                 self._types, self._lengths_of_shards = self._inspect_shards()
             except FileNotFoundError as exc:
                 raise _missing_file(exc) from exc
+        if inode is not None and _inode(path) != inode:
+            raise CorruptError(path, None, 'was replaced by another while it was opened: open it again')
         return self
 
     def _set_store(self, store: Store) -> None:
@@ -322,6 +325,13 @@ def _open_shard(folder: Folder, decoders: Decoders) -> DatasetReader:
         return DatasetReader.__new__(DatasetReader)._over(folder, decoders)
     except FileNotFoundError as exc:
         raise _missing_file(exc) from exc
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None
 
 
 def _missing_file(exc: FileNotFoundError) -> CorruptError:

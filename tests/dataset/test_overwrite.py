@@ -10,6 +10,7 @@ import signal
 import pytest
 
 import bags
+from bags.dataset import sharded_reader
 
 SPEC = {'id': 'int(4)', 'text': 'utf8'}
 WAYS = {'folder': {}, 'shards': {'shard_length': 10}}
@@ -225,3 +226,20 @@ def test_a_sharded_dataset_in_place_of_a_shard_is_refused(tmp_path, name):
     for number in range(2):  # Names of datasets may be numbers.
         bags.copy(tmp_path / 'a', tmp_path / 'many' / str(number))
     assert len(bags.open(tmp_path / 'many/1')) == 10
+
+
+def test_a_dataset_that_is_replaced_while_it_is_opened(tmp_path, monkeypatch):
+    path = tmp_path / 'd'
+    write(path, 'shards', 0)
+    listing = sharded_reader.list_local_shards
+
+    def listed_before_the_swap(store, directory):
+        found = listing(store, directory)
+        write(path, 'shards', 100, mode='overwrite')
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sharded_reader, 'list_local_shards', listed_before_the_swap)
+        with pytest.raises(bags.CorruptError, match='was replaced by another while it was opened'):
+            bags.open(path)
+    assert first_of(path) == 100
