@@ -144,7 +144,10 @@ class ShardedDatasetWriter(BaseWriter):
             last, path = shards[-1]
             self._find_dictionaries(path)
             names = store.names(path)
-            self._checksum = self._checksum or f'refs.bag{SUFFIX}' in names
+            # The last shard has none yet if its writer was killed early.
+            self._checksum = self._checksum or any(
+                store.exists(store.join(shard, f'refs.bag{SUFFIX}')) for shard in (path, shards[0][1])
+            )
             if store.is_remote or ('refs.bag' in names and 'limits.refs.bag' not in names):
                 self._number = last + self._step
                 self._marked = path if MARK in names else None

@@ -224,3 +224,17 @@ def test_missing_checksums_of_refs_are_damage(tmp_path):
     (found,) = bags.verify(tmp_path / 'a')
     assert os.path.basename(found.path) == 'refs.bag'
     assert 'has no checksums' in found.detail
+
+
+def test_a_last_shard_without_checksums_does_not_end_them(tmp_path):
+    """A writer that is killed while it begins a shard leaves empty bags without checksums."""
+    path = tmp_path / 'a'
+    with bags.ShardedDatasetWriter(path, SPEC, shard_length=3, checksum=True) as writer:
+        for index in range(3):
+            writer.append(row(index))
+    bags.DatasetWriter(path / '000001', SPEC).close()
+    with bags.ShardedDatasetWriter(path, SPEC, shard_length=3, resume=True) as writer:
+        for index in range(3, 5):
+            writer.append(row(index))
+    assert list(bags.open(path)) == list(map(row, range(5)))
+    assert (path / '000002' / 'refs.bag.xxh3').exists()
