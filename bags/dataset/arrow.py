@@ -139,12 +139,14 @@ def _as_arrow(column: Any, kind: FieldType, media: Media) -> pa.Array:
 def _items(values: npt.NDArray[Any] | list[Any], kind: FieldType, media: Media) -> pa.Array:
     """Converts values to an Arrow array. No value may be missing."""
     pa = import_pyarrow()
+    found = shape_of(kind)
+    if isinstance(values, np.ndarray) and found is None and kind.word == 'array':
+        values = list(values)  # Windows of a video, whose type has no shape.
     if isinstance(values, np.ndarray):
         return _nest(values.reshape(-1), len(values), values.shape[1:], [])
     wanted = item_type(kind, media)
     if stores_location(kind, media):
         return pa.array(values, wanted)
-    found = shape_of(kind)
     if found is None and kind.word not in ('array', *INTEGERS):
         return pa.array(values, pa.binary()).cast(wanted)  # Checks UTF-8.
     if values and type(values[0]) in (bytes, memoryview):  # From a reader with `raw=True`.

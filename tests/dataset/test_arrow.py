@@ -415,3 +415,17 @@ def test_days_that_arrow_does_not_have_are_refused(tmp_path):
         ValueError, match=r"field 'day' of type .*datapoints 0 to 0: cannot be Arrow: .*2147483648"
     ):
         bags.open(tmp_path).to_arrow().read_all()
+
+
+def test_windows_of_a_video_are_arrays(tmp_path):
+    pytest.importorskip('av')
+    facts = {'fields': {'state': {'rate': 10}}}
+    spec = {'camera': 'video(10)', 'state': 'array(float32,2)[]'}
+    with bags.DatasetWriter(tmp_path / 'a', spec, metadata=facts) as writer:
+        writer.append({'camera': np.zeros((12, 32, 32, 3), np.uint8), 'state': np.zeros((12, 2), np.float32)})
+    spans = {'camera': bags.times(-0.1, 0.0), 'state': bags.steps(0, 4)}
+    view = bags.windows(bags.open(tmp_path / 'a'), every='camera', **spans)
+    table = pa.table(view)
+    assert table.num_rows == 12
+    assert table['camera'][3].as_py()['shape'] == [2, 32, 32, 3]
+    assert bags.export(view, tmp_path / 'parquet', format='parquet') == 1
