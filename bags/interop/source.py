@@ -13,6 +13,7 @@ import numpy as np
 from bags.dataset.metadata import Metadata
 from bags.dataset.spec import NAME, is_reserved
 from bags.errors import CorruptError, MissingDependencyError, SourceError
+from bags.storage.retry import RetryPolicy
 
 __all__ = [
     'RECORD_ENCODERS',
@@ -96,10 +97,20 @@ class Source(abc.ABC):
 
 
 def find_filesystem(path: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
-    """Returns the fsspec file system of a path or URL, and the path in it."""
+    """Returns the fsspec file system of a path or URL, and the path in it.
+
+    The options are those of `bags.open`; `client` and `retries` have no effect.
+    """
     import fsspec
 
-    fs, inside = fsspec.core.url_to_fs(path, **(storage_options or {}))
+    from bags.storage.fsspec_client import filesystem_options
+
+    policy, options = RetryPolicy.from_options(storage_options or {})
+    options.pop('client', None)
+    scheme, separator, _ = path.partition('://')
+    if separator:
+        options = filesystem_options({'gcs': 'gs', 's3a': 's3'}.get(scheme, scheme), options, policy)
+    fs, inside = fsspec.core.url_to_fs(path, **options)
     return fs, inside
 
 

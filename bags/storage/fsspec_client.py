@@ -35,7 +35,7 @@ from bags.storage.obstore_options import fsspec_options
 from bags.storage.retry import RetryPolicy
 from bags.storage.upload import PART_SIZE
 
-__all__ = ['FsspecClient', 'make_filesystem']
+__all__ = ['FsspecClient', 'filesystem_options', 'make_filesystem']
 
 PACKAGES = {
     's3': ('s3fs (or obstore)', 's3'),
@@ -54,6 +54,19 @@ VERSION_KEYS = (
 CONTENT_RANGE = re.compile(r'bytes (\d{1,18})-(\d{1,18})/(\d{1,18})')
 
 
+def filesystem_options(scheme: str, options: Mapping[str, Any], policy: RetryPolicy) -> dict[str, Any]:
+    """Returns the arguments of the fsspec file system of a URL scheme."""
+    found = fsspec_options(scheme, options)
+    if scheme == 's3':
+        found['config_kwargs'] = {
+            'connect_timeout': policy.connect_timeout,
+            'read_timeout': policy.timeout,  # A single attempt is bounded by the client.
+            'max_pool_connections': policy.concurrency,
+            **(found.get('config_kwargs') or {}),
+        }
+    return found
+
+
 def make_filesystem(scheme: str, options: Mapping[str, Any], policy: RetryPolicy) -> Any:
     """Returns a new fsspec file system for a URL scheme.
 
@@ -62,15 +75,10 @@ def make_filesystem(scheme: str, options: Mapping[str, Any], policy: RetryPolicy
     """
     import fsspec
 
-    options = fsspec_options(scheme, options)
+    options = filesystem_options(scheme, options, policy)
     if scheme == 's3':
-        options['config_kwargs'] = {
-            'connect_timeout': policy.connect_timeout,
-            'read_timeout': policy.timeout,  # A single attempt is bounded by the client.
-            'max_pool_connections': policy.concurrency,
-            'retries': {'total_max_attempts': 1},  # Otherwise `with_retries` repeats 25 attempts.
-            **(options.get('config_kwargs') or {}),
-        }
+        # Otherwise `with_retries` repeats 25 attempts.
+        options['config_kwargs'].setdefault('retries', {'total_max_attempts': 1})
     try:
         # Not fsspec's cached instance, which is shared by all users of equal options.
         filesystem = fsspec.filesystem(scheme, skip_instance_cache=True, **options)

@@ -1,5 +1,6 @@
 """Folders and tars in object stores: import from them and export to them."""
 
+import numpy as np
 import pytest
 
 import bags
@@ -37,3 +38,16 @@ def test_folders_and_tars_there_and_back(place, tmp_path):
     for name in ('files', 'tars'):
         bags.convert(f'{root}/{name}', tmp_path / name, source_options=options)
         assert list(bags.open(tmp_path / name)) == rows
+
+
+def test_options_of_storage_are_those_of_open(s3, tmp_path):
+    options = {
+        'access_key_id': 'a', 'secret': 'b', 'endpoint_url': s3, 'region': 'us-east-1', 'timeout': 30,
+        'connect_timeout': 5, 'retries': 3, 'concurrency': 8, 'client': 'obstore',
+    }  # fmt: skip
+    bags.from_numpy({'id': np.arange(5)}, tmp_path / 'a')
+    with bags.open(tmp_path / 'a') as dataset:
+        for format in ('webdataset', 'files', 'parquet'):
+            bags.export(dataset, f's3://bucket/options/{format}', format=format, storage_options=options)
+            bags.convert(f's3://bucket/options/{format}', tmp_path / format, source_options=options)
+            assert sorted(bags.open(tmp_path / format).column('id').tolist()) == list(range(5))
