@@ -106,6 +106,9 @@ class ArrowSource(Source):
         for name in sorted({key for path in paths for key in _PARTITION.findall(path)} - set(schema.names)):
             self.notes.append(f'column {name!r}, which is in the names of folders, is left out')
         self._infer(schema, with_nulls)
+        if not self.spec:
+            columns = ', '.join(map(repr, schema.names)) or 'no columns'
+            raise SourceError(paths[0], f'expected a column with values, got {columns} without any')
         self.encoders = RECORD_ENCODERS
 
     def _infer(self, schema: pa.Schema, with_nulls: set[str]) -> None:

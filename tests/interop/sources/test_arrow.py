@@ -518,3 +518,11 @@ def test_names_of_other_files_of_a_dataset_are_changed(tmp_path):
     bags.convert(tmp_path / 'a.parquet', tmp_path / 'b', progress=False)
     with bags.open(tmp_path / 'b') as dataset:
         assert dataset[0] == {'_refs': 1, '_aux': 1, '_limits.x': 1, '_Refs_2': 1}
+
+
+def test_a_file_without_values_is_named(tmp_path):
+    pq.write_table(pa.table({'x': pa.nulls(3)}), tmp_path / 'a.parquet')
+    with pytest.raises(
+        bags.SourceError, match=r"a\.parquet: expected a column with values, got 'x' without any"
+    ):
+        bags.convert(tmp_path / 'a.parquet', tmp_path / 'out')
