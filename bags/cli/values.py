@@ -238,7 +238,7 @@ def _as_text(value: Any) -> str:
 def _array_text(value: np.ndarray) -> str:
     """Returns an array as `float32 (3, 224) -1.2 … 3.4`; with its numbers if there are few."""
     text = f'{value.dtype} {value.shape}'
-    if value.dtype.kind in 'biuf' and 0 < value.size <= MAX_NUMBERS_IN_TEXT:
+    if value.dtype.kind in 'biufcmM' and 0 < value.size <= MAX_NUMBERS_IN_TEXT:
         numbers = np.array2string(value, precision=4, separator=', ', threshold=MAX_NUMBERS_IN_TEXT)
         return f'{text} {" ".join(numbers.split())}'
     return text + _range_text(value)
@@ -258,9 +258,11 @@ def to_json(value: Any) -> Any:
     """Returns a value in types of JSON; numbers that JSON does not have, such as NaN, are strings."""
     if isinstance(value, np.ndarray):
         made: dict[str, Any] = {'dtype': str(value.dtype), 'shape': list(value.shape)}
-        if value.size <= MAX_NUMBERS and value.dtype.kind in 'biufU':
+        if value.size <= MAX_NUMBERS and value.dtype.kind in 'biufcmMU':
             if value.dtype.kind == 'f':  # As short as its own precision allows: 0.1, not 0.10000000149011612.
                 value = np.array([float(str(number)) for number in value.ravel()]).reshape(value.shape)
+            elif value.dtype.kind in 'mM':
+                value = value.astype(str)
             made['values'] = to_json(value.tolist())
         return made
     if isinstance(value, np.generic):

@@ -427,3 +427,16 @@ def test_statistics_without_values_as_json(tmp_path, run):
     with bags.DatasetWriter(tmp_path / 'a', {'x': 'float(4)?'}) as writer:
         writer.append({'x': None})
     assert json.loads(run('statistics', str(tmp_path / 'a'), '--json').stdout)['x']['mean'] == 'nan'
+
+
+def test_times_and_complex_numbers_are_shown(run, tmp_path):
+    with bags.DatasetWriter(
+        tmp_path / 'd', {'t': 'array(datetime64[us])', 'c': 'array(complex64,1)'}
+    ) as writer:
+        writer.append({'t': np.datetime64('2024-01-02T03:04:05', 'us'), 'c': np.full(1, 1 + 2j, 'c8')})
+    output = run('show', tmp_path / 'd', 0).output
+    assert '2024-01-02T03:04:05' in output
+    assert '1.+2.j' in output
+    output = run('show', tmp_path / 'd', 0, '--json').output
+    assert '"2024-01-02T03:04:05.000000"' in output
+    assert '(1+2j)' in output
