@@ -188,6 +188,8 @@ class RemoteStore:
         return found
 
     def make_folder(self, folder: str) -> None:
+        if not self.can_list:
+            raise UnsupportedError(folder, 'a web server is read-only')
         self._folders.add(folder)
 
     def remove_folder(self, folder: str) -> None:

@@ -236,6 +236,12 @@ def test_bags_alone(web, options):
         bag.Reader(f'{web.url}/x@*.bag', **options)
 
 
+def test_writing_is_refused(web, options):
+    with pytest.raises(OSError, match='a web server is read-only'):
+        bags.DatasetWriter(f'{web.url}/new', {'id': 'int'}, **options)
+    assert {method for method, *_ in web.requests} <= {'GET'}
+
+
 def test_names_with_spaces(web, options):
     write_folder(web.root / 'my data ü')
     for path in ('my data ü', 'my%20data%20%C3%BC'):
