@@ -160,6 +160,14 @@ MISTAKES = {
         'indices: expected several integers, got 5',
     ),
     'an index': (lambda at: bags.Index(5), TypeError, 'Index: expected records'),
+    'two columns': (lambda at: bags.open(at / 'one').column(['id']), TypeError, "field, got ['id']"),
+    'two lengths': (lambda at: bags.open(at / 'one').lengths(['words']), TypeError, "field, got ['words']"),
+    'a filter': (
+        lambda at: bags.filter(bags.open(at / 'one'), 3),
+        TypeError,
+        'a function of a datapoint, got 3',
+    ),
+    'a span': (lambda at: bags.windows(bags.open(at / 'one'), 'words', strid=1), TypeError, "field 'strid'"),
 }
 
 

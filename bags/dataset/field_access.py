@@ -107,6 +107,7 @@ class FieldAccess(Addressable):
 
     def column(self, field: str) -> Any:
         """Returns the values of a field of all datapoints, as `batch` returns them."""
+        self._expect_name(field)
         return self.batch(range(len(self)), field)[field]
 
     def lengths(self, field: str) -> Int64s:
@@ -250,7 +251,12 @@ class FieldAccess(Addressable):
             raise TypeError(f'find_many: expected several keys, got {keys!r:.80}')
         return find_keys(self, field, keys)
 
+    def _expect_name(self, field: Any) -> None:
+        if not isinstance(field, str):
+            raise TypeError(f'field: expected the name of a field, got {field!r:.80}')
+
     def _expect(self, field: str, *, is_sequence: bool) -> None:
+        self._expect_name(field)
         select_fields(field, self._types)
         if self._types[field].sequence != is_sequence:
             what, instead = ('a sequence', 'field()') if is_sequence else ('a plain', 'items()')

@@ -207,6 +207,8 @@ def filter(
     check_dataset('filter', dataset)
     workers = at_least_or_none('workers', workers, 1) or CPU_COUNT
     selection = select_fields(fields, dataset._types)
+    if not callable(function):
+        raise TypeError(f'filter: expected a function of a datapoint, got {function!r:.80}')
 
     def choose(start: int) -> Int64s:
         indices = np.arange(start, min(start + DATAPOINTS_AT_ONCE, len(dataset)))

@@ -194,8 +194,10 @@ def _as_ragged(column: Any) -> Ragged:
     filled = [array for array in present if array.size]
     if len({array.shape[1:] for array in filled}) > 1:
         raise StackError([None if array is None else array.shape for array in arrays])
-    if not all(array.ndim for array in present):
-        raise TypeError('expected sequences, got single numbers')
+    for array in present:
+        if not array.ndim:
+            what = 'numbers' if array.dtype.kind in 'biufc' else f'values, such as {array.item()!r:.40}'
+            raise TypeError(f'expected sequences, got single {what}')
     counts = np.array([0 if array is None else len(array) for array in arrays], np.int64)
     values = np.concatenate(filled or present) if present else np.empty(0)
     return Ragged(values, offsets_of(counts))

@@ -92,7 +92,9 @@ def times(
     if rate is not None:
         rate = positive('times: rate', rate, 'items per second')
         if len(found) != 2 or found[1] < found[0]:
-            raise ValueError(f'times: rate divides a range: expected its start and stop, got {offsets}')
+            raise ValueError(
+                f'times: rate divides a range: expected its start and a stop not before it, got {offsets}'
+            )
         count = math.floor((found[1] - found[0]) * rate + 1e-6) + 1
         if count > MAX_OFFSETS:
             raise ValueError(f'times: expected at most {MAX_OFFSETS} items, got {count}')

@@ -122,6 +122,9 @@ def windows(
             has none. When a window is read: times do not increase, or no item is within the tolerance.
     """
     check_dataset('windows', dataset)
+    for name, span in spans.items():
+        if name not in dataset._types and not isinstance(span, Times | Steps):
+            raise TypeError(f'windows: no option or field {name!r}')
     stride = at_least('stride', stride, 1)
     if every is not None:
         given = {**(fields if isinstance(fields, Mapping) else {}), **spans}

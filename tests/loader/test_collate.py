@@ -24,6 +24,8 @@ def test_pad():
         bags.pad([np.ones((2, 3)), np.ones((2, 4))])
     with pytest.raises(TypeError, match='single numbers'):
         bags.pad([1, 2])
+    with pytest.raises(TypeError, match="expected sequences, got single values, such as 'x'"):
+        bags.pad(['x'])
 
 
 @pytest.mark.parametrize(
