@@ -13,6 +13,7 @@ import numpy.typing as npt
 from bags.bag.checksums import Checksums, digests_of
 from bags.bag.limits import ENTRY, BlockTable, describe_invalid, invalid_ranges
 from bags.bag.options import ReaderOptions
+from bags.bag.slicer import make_slicer
 from bags.bag.verified import VerifiedBlocks, as_slice
 from bags.bag.zstd import Buffer, Zstd
 from bags.concurrency import cached_attribute
@@ -106,9 +107,9 @@ class BagFile:
         """The fastest function from an index to a record as bytes."""
         bag = copy.copy(self)
         if bag.codec is not None and bag.is_mapped:
-            return _slicer(bag, bag.view, bag.record, bag.codec.decode)
+            return make_slicer(bag, bag.view, bag.record, bag.codec.decode)
         if bag.codec is None and bag.file.buffer is not None and sys.byteorder == 'little':
-            return _slicer(bag, bag.file.buffer, bag.record)
+            return make_slicer(bag, bag.file.buffer, bag.record)
         return bag.record
 
     @cached_attribute
@@ -117,7 +118,7 @@ class BagFile:
         bag = copy.copy(self)
         if not bag.is_mapped or bag.codec is not None:
             return bag.get if bag.view is None else bag.record_view
-        return _slicer(bag, bag.view, bag.record_view)
+        return make_slicer(bag, bag.view, bag.record_view)
 
     def ends_view(self) -> memoryview:
         """Returns the mapped table of ends as a memoryview of unsigned integers.
@@ -333,45 +334,3 @@ class BagFile:
             self.ends.max()
         else:
             self.ends = np.asarray(self.ends[0 : self.count])
-
-
-def _slicer(
-    bag: BagFile, buffer: Any, record: Callable[[int], Any], decode: Callable[[Any], bytes] | None = None
-) -> Callable[[int], Any]:
-    """Returns the fastest function from an index to a record; `record` handles unusual cases and errors.
-
-    A closure, because a record of 100 bytes takes 0.2 us, and each attribute or call would add to it.
-    """
-    ends, count, end, sums = bag.ends_view(), bag.count, bag.end, bag.checksums
-    digest: Any = None if sums is None else sums.digest
-    values: Any = None if sums is None else sums.values
-
-    def get(index: int) -> Any:
-        if 0 < index < count:
-            start, stop = ends[index - 1], ends[index]
-            if start <= stop <= end:
-                return buffer[start:stop]
-        return record(index)
-
-    def get_decoded(index: int) -> Any:
-        if 0 < index < count:
-            start, stop = ends[index - 1], ends[index]
-            if start <= stop <= end:
-                try:
-                    return decode(buffer[start:stop])  # type: ignore[misc]
-                except ValueError:
-                    pass
-        return record(index)
-
-    def get_checked(index: int) -> Any:
-        if 0 < index < count:
-            start, stop = ends[index - 1], ends[index]
-            if start <= stop <= end:
-                data = buffer[start:stop]
-                if digest(data) == values[index + 1]:
-                    return data
-        return record(index)
-
-    if sums is not None:
-        return record if values is None else get_checked
-    return get if decode is None else get_decoded
