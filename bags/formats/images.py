@@ -300,7 +300,7 @@ def _pixels(image: Any, rotate: bool = True) -> Pixels:
 
 def _save(value: Any, format: str, channels: Sequence[int], **options: Any) -> bytes:
     """Encodes an array or a PIL image with Pillow, if it has one of the numbers of channels."""
-    _plugin(format)  # Registers the format; Pillow may be missing.
+    _plugin(format)  # Registers the format; raises if Pillow is missing.
     from PIL import Image
 
     array = _pixels(value) if isinstance(value, Image.Image) else as_array(value)

@@ -79,7 +79,7 @@ def export(
         fields: Names of fields; all unless given.
         shard_size, shard_length: Bytes and datapoints at which a tar or Parquet file is full.
         progress: Show a bar: True, False, or None for on terminals.
-        storage_options: As in `bags.open`, for a URL.
+        storage_options: As in `bags.open`, for a URL; `client` and `retries` have no effect.
         key: A field of texts or integers that names the files instead of `__key__`, and is not exported as
             files; not for Parquet.
 

@@ -89,7 +89,7 @@ def open_source(
         format: Name of a format in docs/import.md; detected by the names of files unless given.
         layout: Layout of a folder of media: 'files', 'stems', 'classes' or 'episodes'; detected unless given.
         spec: Changes to the spec: a type by field, or None to leave a field out.
-        storage_options: As in `bags.open`, for a URL.
+        storage_options: As in `bags.open`, for a URL; `client` and `retries` have no effect.
         on_error: 'raise' refuses damaged files, 'skip' leaves them out, but keeps the datapoints of a tar
             before the damage.
 

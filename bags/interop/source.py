@@ -14,6 +14,7 @@ from bags.dataset.metadata import Metadata
 from bags.dataset.spec import NAME, is_reserved
 from bags.errors import CorruptError, MissingDependencyError, SourceError
 from bags.storage.retry import RetryPolicy
+from bags.storage.urls import SCHEMES
 
 __all__ = [
     'RECORD_ENCODERS',
@@ -109,7 +110,7 @@ def find_filesystem(path: str, storage_options: Mapping[str, Any] | None) -> tup
     options.pop('client', None)
     scheme, separator, _ = path.partition('://')
     if separator:
-        options = filesystem_options({'gcs': 'gs', 's3a': 's3'}.get(scheme, scheme), options, policy)
+        options = filesystem_options(SCHEMES.get(scheme, scheme), options, policy)
     fs, inside = fsspec.core.url_to_fs(path, **options)
     return fs, inside
 
