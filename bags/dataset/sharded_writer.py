@@ -144,10 +144,8 @@ class ShardedDatasetWriter(BaseWriter):
             last, path = shards[-1]
             self._find_dictionaries(path)
             names = store.names(path)
-            # The last shard has none yet if its writer was killed early.
-            self._checksum = self._checksum or any(
-                store.exists(store.join(shard, f'refs.bag{SUFFIX}')) for shard in (path, shards[0][1])
-            )
+            checksums = store.join(shards[0][1], f'refs.bag{SUFFIX}')  # The last shard may not have them yet.
+            self._checksum = self._checksum or f'refs.bag{SUFFIX}' in names or store.exists(checksums)
             if store.is_remote or ('refs.bag' in names and 'limits.refs.bag' not in names):
                 self._number = last + self._step
                 self._marked = path if MARK in names else None
