@@ -194,7 +194,9 @@ def _added(add: Any) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]
 
 def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, Source]:
     """Returns the source of the first record of each field, if there is one and it is in a bag."""
-    found = {name: dataset._record_ranges(np.arange(min(1, len(dataset))), name) for name in fields}
+    if not len(dataset):
+        return {}
+    found = {name: dataset._record_ranges(np.arange(1), name) for name in fields}
     return {name: ranges.sources[0] for name, ranges in found.items() if ranges is not None}
 
 
