@@ -6,11 +6,12 @@ FREETHREADED ?=
 ARGS ?=
 
 BIN := .venv/bin
+CHECK_VERSION := import sys; sys.exit(sys.version_info < (3, 11) and "bags needs Python 3.11 or newer: make PYTHON=…")
 # Quiet, except for errors.
 PIP := -m pip install -qq --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow demo bench bench-remote bench-tables docs flows layers test-adapters test-cloud test-freethreaded viewer test-viewer dist clean
+.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers test-adapters test-cloud test-freethreaded viewer test-viewer dist clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -27,8 +28,11 @@ format: .venv/ready ## formats the code
 	$(BIN)/ruff check --quiet --fix
 	$(BIN)/ruff format --quiet
 
-slow: .venv/ready ## the slow tests
-	$(BIN)/pytest -m slow $(ARGS)
+slow: .venv/ready ## the tests marked slow, which CI runs too
+	$(BIN)/pytest -n auto --maxprocesses 8 -m 'slow and not campaign' $(ARGS)
+
+campaigns: .venv/ready ## the tests marked campaign, which take minutes each
+	$(BIN)/pytest -n auto --maxprocesses 8 -m campaign $(ARGS)
 
 # The tests of local files over object stores, except for what only local files can do; then tests/cloud. Two pairs of
 # a store and a client run all of them, the other two pairs a part.
@@ -39,10 +43,11 @@ test-cloud: .venv/ready ## the tests of bags and datasets with an S3 and a GCS s
 	  $(BIN)/pytest -q -n auto --maxprocesses 8 --storage $$storage $(CLOUD) $(ARGS) || exit 1; done
 	for storage in s3-fsspec gs-obstore; do \
 	  $(BIN)/pytest -q -n auto --maxprocesses 8 --storage $$storage $(CLOUD_PART) $(ARGS) || exit 1; done
-	$(BIN)/pytest -n auto --maxprocesses 8 -m 'slow or not slow' tests/cloud $(ARGS)
+	$(BIN)/pytest -n auto --maxprocesses 8 -m 'not campaign' tests/cloud $(ARGS)
 
-demo: .venv/ready ## writes and reads a small dataset of real media, and draws out/contact-sheet.png
-	$(BIN)/python examples/demo.py
+demo: .venv-demo/ready ## writes and reads a small dataset of real media, and draws out/contact-sheet.png
+	@echo 'running examples/demo.py'
+	@.venv-demo/bin/python examples/demo.py
 
 bench: .venv-bench/ready ## measures bags beside its peers (ARGS=--quick); see benchmarks/README.md
 	.venv-bench/bin/python -m benchmarks $(ARGS)
@@ -93,16 +98,24 @@ layers: .venv/ready ## writes the packages and modules into CONTRIBUTING.md
 	$(BIN)/python -m tests.test_contributing
 
 clean: ## removes environments, caches and outputs
-	rm -rf .venv .venv-adapters .venv-bench .venv-docs .venv-freethreaded .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
+	rm -rf .venv .venv-adapters .venv-bench .venv-demo .venv-docs .venv-freethreaded .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
 	rm -rf viewer/node_modules viewer/tests/out bags/viewer/static
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # An environment is rebuilt when pyproject.toml changes; the file `ready` marks it as complete.
 .venv/ready: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bags needs Python 3.11 or newer: make PYTHON=…")'
+	@$(PYTHON) -c '$(CHECK_VERSION)'
 	@echo 'making .venv'
 	@$(PYTHON) -m venv --clear .venv
 	@$(BIN)/python $(PIP) -e '.[dev]'
+	@touch $@
+
+.venv-demo/ready: pyproject.toml
+	@$(PYTHON) -c '$(CHECK_VERSION)'
+	@echo 'making .venv-demo'
+	@$(PYTHON) -m venv --clear .venv-demo
+	@echo 'installing bags with the extras images and video into it'
+	@.venv-demo/bin/python $(PIP) -e '.[images,video]'
 	@touch $@
 
 .venv-bench/ready: pyproject.toml benchmarks/requirements.txt
