@@ -30,6 +30,7 @@ import numpy as np
 from bags.formats.arrays import as_array
 from bags.formats.encoded import BufferFile, Encoded, already_encoded, decodes
 from bags.formats.ffmpeg import best_stream, import_av, open_container
+from bags.formats.flac import first_frame, max_samples, read_stream_info
 from bags.formats.scalars import MAX_VALUE_SIZE, Buffer, check_count, check_value_size, parse_int
 
 __all__ = [
@@ -56,9 +57,8 @@ OPUS_RATE = 48_000
 _LAYOUTS = ('mono', 'stereo', '3.0', 'quad', '5.0', '5.1', '6.1', '7.1')
 _FORMATS = {'int16': 's16', 'int32': 's32', 'float32': 'flt'}
 _FRAME_SAMPLES = 1 << 16
-_BLOCK_LENGTHS = np.array([0, 192, 576, 1152, 2304, 4608, 256, 65536, *(1 << n for n in range(8, 16))])
-_CHANNELS = np.array([1, 2, 3, 4, 5, 6, 7, 8, 2, 2, 2, 0, 0, 0, 0, 0])
-"""Samples at most, and channels, by their codes in the header of a FLAC frame."""
+_MAX_PLAUSIBLE_CHANNELS = 64
+"""More channels than this, and than samples, are samples of shape (channels, time)."""
 VERIFY_CHECKSUMS = {'err_detect': 'crccheck+explode'}
 """Options with which the FLAC decoder verifies the checksums of frames."""
 
@@ -76,6 +76,11 @@ def _samples_and_rate(value: Any, *dtypes: str, max_channels: int) -> tuple[Samp
     if samples.dtype.name not in dtypes:
         raise TypeError(f'expected samples of {" or ".join(dtypes)}, got {samples.dtype}')
     samples = samples[:, None] if samples.ndim == 1 else samples
+    if samples.ndim == 2 and samples.shape[1] > max(_MAX_PLAUSIBLE_CHANNELS, samples.shape[0]):
+        raise ValueError(
+            f'expected samples of shape (time, channels), got {samples.shape}, which looks like (channels, '
+            'time): pass samples.T'
+        )
     if samples.ndim != 2 or not 1 <= samples.shape[1] <= max_channels:
         raise ValueError(
             f'expected samples of shape (time, 1 to {max_channels} channels), got {samples.shape}'
@@ -128,21 +133,29 @@ def find_samples(file: BinaryIO) -> tuple[tuple[int, ...], int, int]:
     """
     form: tuple[int, ...] | None = None
     whole = file.seek(0, os.SEEK_END)
+    file.seek(4)
+    riff_stop = 8 + int.from_bytes(file.read(4), 'little')
     start = 12
     while start + 8 <= whole:
         file.seek(start)
-        kind, size = struct.unpack('<4sI', file.read(8))
+        chunk, size = struct.unpack('<4sI', file.read(8))
         start += 8
-        if kind == b'data' and size == 2**32 - 1:
-            size = whole - start  # Unknown size, as the file was written to a pipe.
+        if chunk == b'data' and form is not None and (size == 2**32 - 1 or (not size and riff_stop <= start)):
+            # The file was written to a pipe, or its writer was killed: the header is that of no samples.
+            size = whole - start
+            size -= size % max(form[4], 1)
         if start + size > whole:
             raise ValueError(f'WAV is cut off after {whole} bytes')
-        if kind == b'fmt ':
-            chunk = file.read(min(size, 40))
-            form = struct.unpack_from('<HHIIHH', chunk)
+        if chunk == b'fmt ':
+            if size < 16:
+                raise ValueError(f'WAV has a format of {size} bytes, expected at least 16')
+            fields = file.read(min(size, 40))
+            form = struct.unpack_from('<HHIIHH', fields)
             if form[0] == _EXTENSIBLE:
-                form = (*struct.unpack_from('<H', chunk, 24), *form[1:])
-        elif kind == b'data':
+                if size < 26:
+                    raise ValueError(f'WAV has an extensible format of {size} bytes, expected at least 26')
+                form = (*struct.unpack_from('<H', fields, 24), *form[1:])
+        elif chunk == b'data':
             if form is None:
                 raise ValueError('WAV has samples before their format')
             return form, start, start + size
@@ -189,28 +202,18 @@ def encode_flac(value: Any) -> Encoded:
 @decodes('FLAC')
 def decode_flac(data: Buffer, *, max_size: int = MAX_VALUE_SIZE) -> tuple[Samples, int]:
     """Decodes a FLAC. Checksums of frames and the number of samples in the header detect damage."""
-    info = int.from_bytes(data[18:26], 'big')
-    expected = info & (1 << 36) - 1
-    channels = (info >> 41 & 7) + 1
-    sample_size = channels * (2 if info >> 36 & 31 < 16 else 4)
-    check_value_size(expected * sample_size, max_size, f'{expected} samples')
+    info = read_stream_info(data)
+    expected, width = info.length, 2 if info.bits <= 16 else 4
+    check_value_size(expected * info.channels * width, max_size, f'{expected} samples')
     # The count is missing if the file was written to a pipe, and may be wrong. A packet is limited to 2 GiB.
     as_one_packet = expected > 0 and len(data) < 2**31 - 64
-    if as_one_packet and _max_samples(data) * sample_size // channels <= max_size:
+    if as_one_packet and max_samples(data) * width <= max_size:
         samples, rate = _decode_frames(data)
     else:
         samples, rate = _decode(data, 'FLAC', VERIFY_CHECKSUMS, max_size)
     if expected and len(samples) != expected:
         raise ValueError(f'FLAC is cut off or damaged: expected {expected} samples, got {len(samples)}')
     return samples, rate
-
-
-def _max_samples(data: Buffer) -> int:
-    """Returns an upper bound of the samples in a FLAC: the sum over all places where a frame may begin."""
-    values = np.frombuffer(data, np.uint8)
-    starts = np.flatnonzero((values[:-3] == 0xFF) & (values[1:-2] & 0xFE == 0xF8))
-    lengths, channels = _BLOCK_LENGTHS[values[starts + 2] >> 4], _CHANNELS[values[starts + 3] >> 4]
-    return int((lengths * channels).sum())
 
 
 def _decode_frames(data: Buffer) -> tuple[Samples, int]:
@@ -222,11 +225,7 @@ def _decode_frames(data: Buffer) -> tuple[Samples, int]:
     samples.
     """
     av = import_av()
-    start, last = 4, 0
-    while not last:
-        # A metadata block: 1 bit, whether it is the last; 7 bits, its kind; 24 bits, its length.
-        (block,) = struct.unpack_from('>I', data, start)
-        last, start = block >> 31, start + 4 + (block & 0xFFFFFF)
+    start = first_frame(data)
     context = av.CodecContext.create('flac', 'r')
     context.extradata = bytes(data[8:42])  # Stream info, always the first block.
     context.options = VERIFY_CHECKSUMS

@@ -23,13 +23,14 @@ import functools
 import operator
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 __all__ = [
     'MAX_VALUE_SIZE',
     'Buffer',
+    'Sliceable',
     'check_count',
     'check_value_size',
     'decode_bool',
@@ -60,6 +61,14 @@ __all__ = [
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Sliceable(Protocol):
+    """Bytes, or a file of which only the accessed slices are read."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, key: slice, /) -> Buffer: ...
+
 
 MAX_VALUE_SIZE = 1 << 30
 """Default of `max_value_size`, the maximum bytes of a decoded record."""

@@ -11,9 +11,10 @@ import re
 import struct
 import zlib
 from collections.abc import Callable
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
-from bags.formats.scalars import Buffer
+from bags.formats.flac import check_frames
+from bags.formats.scalars import Buffer, Sliceable
 
 __all__ = [
     'DEMUXERS',
@@ -22,7 +23,6 @@ __all__ = [
     'HEAD_BYTES',
     'IMAGES',
     'SIGNATURES',
-    'Sliceable',
     'box_header',
     'check_end',
     'check_whole',
@@ -34,13 +34,6 @@ __all__ = [
 
 HEAD_BYTES = 512
 """Bytes from the start of a file that `identify` needs."""
-
-
-class Sliceable(Protocol):
-    """Bytes, or a file of which only the accessed slices are read."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, key: slice, /) -> Buffer: ...
 
 
 _EBML = b'\x1a\x45\xdf\xa3'
@@ -176,7 +169,11 @@ def check_whole(data: Buffer, name: str) -> None:
 
 
 def check_end(data: Sliceable, name: str) -> None:
-    """Raises ValueError if an image, MP4 or QuickTime file is cut off, by the headers of its parts."""
+    """Raises ValueError if an image, MP4, QuickTime or FLAC file is cut off, by the headers of its parts.
+
+    Also if an Ogg file has streams one after the other, and if a FLAC was cut from a longer one by copying:
+    decoders disagree on their samples.
+    """
     _check(data, name, _END_CHECKS.get(name))
 
 
@@ -303,6 +300,20 @@ def _check_ogg(data: memoryview) -> None:
         raise struct.error
 
 
+def _check_one_chain(data: Sliceable) -> None:
+    """Walks the pages: those with which streams begin, which have flag 2, come before all others."""
+    start, has_begun = 0, False
+    while len(header := bytes(data[start : start + 282])) > 26 and header[:4] == b'OggS':
+        begins = bool(header[5] & 2)
+        if begins and has_begun:
+            raise ValueError(
+                f'Ogg is joined from several files: another begins at byte {start}, and decoders disagree on '
+                'the samples; expected one'
+            )
+        has_begun = has_begun or not begins
+        start += 27 + header[26] + sum(header[27 : 27 + header[26]])
+
+
 def _ogg_checksum(*parts: Buffer) -> int:
     """Returns Ogg's CRC-32: zlib's with the bits of each byte and of the result reversed, without the
     inversions before and after.
@@ -323,4 +334,5 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
 }  # fmt: skip
 _END_CHECKS: dict[str, Callable[[Any], object]] = {
     **_BOTH_CHECKS, 'JPEG': _check_jpeg, 'PNG': functools.partial(_check_png, verify=False),
+    'FLAC': check_frames, 'Ogg': _check_one_chain, 'Ogg Opus': _check_one_chain,
 }  # fmt: skip

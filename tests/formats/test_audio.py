@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 import wave
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import bags
 from bags.dataset.registry import decoders, encoders
 from bags.formats import audio
 
@@ -239,6 +241,106 @@ def test_wavs_that_are_not_right(sound):
         decoders['wav'](data[:-1])
     with pytest.raises(ValueError, match='before its samples'):
         decoders['wav'](data[: data.index(b'data')])
+
+
+def wav_header_of_no_samples(data, riff):
+    start = data.index(b'data') + 4
+    return data[:4] + struct.pack('<I', riff) + data[8:start] + bytes(4) + data[start + 4 :]
+
+
+@pytest.mark.parametrize('riff', [0, 36])
+def test_wav_of_a_killed_recorder(sound, riff):
+    pcm = (sound * 32_767).astype(np.int16)
+    data = wav_header_of_no_samples(encoders['wav']((pcm, 8000)), riff)
+    for cut in (0, 1, 3):  # The last sample may be incomplete.
+        whole = len(pcm) - bool(cut)
+        recorded = data[: len(data) - cut]
+        assert np.array_equal(decoders['wav'](encoders['wav'](recorded))[0], pcm[:whole])
+        assert np.array_equal(bags.Audio(recorded)[:], pcm[:whole].astype(np.float32) / 32_768)
+
+
+def test_wav_without_samples_before_another_chunk():
+    data = encoders['wav']((np.zeros((0, 2), np.int16), 8000))
+    assert decoders['wav'](data)[0].shape == (0, 2)
+    listed = (
+        data[:4] + struct.pack('<I', len(data) + 12 - 8) + data[8:] + b'LIST' + struct.pack('<I', 4) + b'INFO'
+    )
+    assert decoders['wav'](listed)[0].shape == (0, 2)
+
+
+@pytest.mark.parametrize('size', [0, 8, 15])
+def test_wav_with_a_short_format(sound, size):
+    data = encoders['wav']((sound, 8000))
+    start = data.index(b'fmt ')
+    short = (
+        data[: start + 4] + struct.pack('<I', size) + data[start + 8 : start + 8 + size] + data[start + 24 :]
+    )
+    with pytest.raises(ValueError, match=f'a format of {size} bytes, expected at least 16'):
+        decoders['wav'](short)
+    with pytest.raises(ValueError, match='cannot be read as WAV'):
+        len(bags.Audio(short))
+
+
+def test_wav_without_chunks():
+    for data in (b'RIFF\x04\0\0\0WAVE', b'RIFF\0\0\0\0WAVE', b'RIFF\x04\0\0\0WAVEfmt '):
+        with pytest.raises(ValueError, match='cut off'):
+            decoders['wav'](data)
+        with pytest.raises(ValueError, match='cut off'):
+            len(bags.Audio(data))
+
+
+@pytest.mark.parametrize('word', ['wav', 'flac', 'opus', 'audio'])
+@pytest.mark.parametrize('shape', [(1, 4800), (2, 4800), (64, 65)])
+def test_samples_of_channels_and_time(word, shape):
+    with pytest.raises(
+        ValueError, match=re.escape(f'{shape}, which looks like (channels, time): pass samples.T')
+    ):
+        encoders[word]((np.zeros(shape, np.int16), 48_000))
+
+
+def test_wav_of_many_channels():
+    array = np.arange(128 * 200, dtype=np.int16).reshape(200, 128)
+    assert np.array_equal(decoders['wav'](encoders['wav']((array, 8000)))[0], array)
+
+
+def cut_by_copying(data, format, first, stop):
+    """Returns the packets of a file from `first` to `stop`, as `ffmpeg -ss … -t … -c copy` writes them."""
+    file = io.BytesIO()
+    with av.open(io.BytesIO(data)) as source, av.open(file, 'w', format=format) as target:
+        stream = target.add_stream_from_template(source.streams.audio[0])
+        for number, packet in enumerate(source.demux(source.streams.audio[0])):
+            if packet.size and first <= number < stop:
+                packet.stream = stream
+                target.mux(packet)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize('word', ['flac', 'audio'])
+def test_flac_cut_by_copying_is_refused(word):
+    array = np.random.default_rng(0).integers(-9000, 9000, (40_000, 2)).astype(np.int16)
+    whole = encoders['flac']((array, 44_100))
+    with pytest.raises(ValueError, match='FLAC begins with sample 13824: it was cut from a longer file'):
+        encoders[word](cut_by_copying(whole, 'flac', 3, 9))
+    with pytest.raises(ValueError, match='FLAC is cut off: expected 40000 samples, got about 23040'):
+        encoders[word](cut_by_copying(whole, 'flac', 0, 5))
+    same = cut_by_copying(whole, 'flac', 0, 99)
+    for data in (whole, same, whole + b'TAG' + bytes(125)):
+        assert bytes(encoders[word](data)) == data
+
+
+def test_flac_of_frames_of_many_lengths():
+    for count in (1, 15, 16, 192, 255, 256, 257, 4608, 70_000):
+        for rate in (8000, 44_100, 655_350, 12_345):
+            data = encoders['flac']((np.arange(count, dtype=np.int16), rate))
+            assert bytes(encoders['flac'](data)) == data
+
+
+@pytest.mark.parametrize('word', ['opus', 'audio'])
+def test_joined_ogg_is_refused(word, sound):
+    data = encoders['opus']((sound, 48_000))
+    assert bytes(encoders[word](data)) == data
+    with pytest.raises(ValueError, match=f'joined from several files: another begins at byte {len(data)}'):
+        encoders[word](data + data)
 
 
 def test_wav_written_to_a_pipe(sound):
