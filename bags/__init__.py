@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from bags import jax as jax
     from bags import ray as ray
     from bags import torch as torch
-    from bags.authoring.copy import Copied, copy
+    from bags.authoring.copy import copy
     from bags.authoring.from_numpy import from_numpy
-    from bags.authoring.write import Written, write
+    from bags.authoring.write import write
     from bags.bag import Index, MultiIndex
     from bags.dataset.base import Dataset
     from bags.dataset.batch import Ragged
@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from bags.dataset.sharded_writer import ShardedDatasetWriter
     from bags.dataset.views import concat, filter, join, select
     from bags.dataset.writer import DatasetWriter
+    from bags.dataset.written import Skipped, Written
     from bags.formats.images import reduced
-    from bags.interop.convert import Converted, convert
+    from bags.interop.convert import convert
     from bags.interop.export import export
     from bags.loader.collate import Packed, Padded, pack, pad, stack
     from bags.loader.iterator import LoaderIterator
@@ -76,8 +77,6 @@ __all__ = [
     'BagInfo',
     'BagsError',
     'ClipSequence',
-    'Converted',
-    'Copied',
     'CorruptError',
     'Damage',
     'Dataset',
@@ -103,6 +102,7 @@ __all__ = [
     'Recovery',
     'ShardedDatasetReader',
     'ShardedDatasetWriter',
+    'Skipped',
     'SourceError',
     'SpecError',
     'StackError',
@@ -147,9 +147,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    'authoring.copy': ('Copied', 'copy'),
+    'authoring.copy': ('copy',),
     'authoring.from_numpy': ('from_numpy',),
-    'authoring.write': ('Written', 'write'),
+    'authoring.write': ('write',),
     'bag': ('Index', 'MultiIndex'),
     'dataset.base': ('Dataset',),
     'dataset.batch': ('Ragged',),
@@ -161,8 +161,9 @@ _HOMES = {
     'dataset.sharded_writer': ('ShardedDatasetWriter',),
     'dataset.views': ('concat', 'filter', 'join', 'select'),
     'dataset.writer': ('DatasetWriter',),
+    'dataset.written': ('Skipped', 'Written'),
     'formats.images': ('reduced',),
-    'interop.convert': ('Converted', 'convert'),
+    'interop.convert': ('convert',),
     'interop.export': ('export',),
     'loader.collate': ('Packed', 'Padded', 'pack', 'pad', 'stack'),
     'loader.iterator': ('LoaderIterator',),

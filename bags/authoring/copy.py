@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,32 +23,12 @@ from bags.dataset.resume import ProgressLog, resumed
 from bags.dataset.selection import Fields, select_whole
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.dataset.spec import Spec, parse_spec
+from bags.dataset.written import Skipped, Written
 from bags.progress import progress as show_progress
 from bags.validation import at_least, at_least_or_none, one_of
 from bags.workers.pool import WorkerPool
 
-__all__ = ['Copied', 'Skipped', 'copy']
-
-
-class Skipped(NamedTuple):
-    """A datapoint that was left out."""
-
-    datapoint: int
-    """Index in the source dataset."""
-    error: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Copied:
-    """The result of `copy`."""
-
-    datapoints: int
-    """Number of datapoints in the copy, including those of earlier runs."""
-    shards: int
-    size: int
-    """Bytes of the copy."""
-    skipped: list[Skipped]
-    """With `on_error='skip'`, the datapoints that were left out, and the reasons."""
+__all__ = ['copy']
 
 
 def copy(
@@ -71,7 +50,7 @@ def copy(
     workers: int | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> Copied:
+) -> Written:
     """Copies a dataset or a view of one to a new dataset.
 
     Records are copied without decoding, and compressed again only if the copy is compressed in another way.
@@ -177,7 +156,7 @@ def copy(
                 advance(chunk.stop - chunk.start, writer.size - size)
                 planned += chunk.size
                 planner.scale = (writer.size - before) / planned
-    return Copied(len(writer), writer.shards, writer.size, skipped)
+    return Written(len(writer), writer.shards, writer.size, writer.spec, skipped)
 
 
 def _added(add: Any) -> tuple[Spec, dict[str, Callable[[Mapping[str, Any]], Any]]]:

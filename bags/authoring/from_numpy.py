@@ -13,6 +13,7 @@ import numpy as np
 from bags.dataset.field_writer import Compression, Run
 from bags.dataset.resume import ProgressLog
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
+from bags.dataset.written import Written
 from bags.errors import SpecError
 from bags.formats.arrays import is_small_float
 from bags.progress import progress as show_progress
@@ -35,7 +36,7 @@ def from_numpy(
     progress: bool | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> int:
+) -> Written:
     """Writes arrays of one length to a new dataset: datapoint i has the elements at index i of each array.
 
     Arrays in files are written with little memory, however large they are.
@@ -48,9 +49,6 @@ def from_numpy(
             `ShardedDatasetWriter`.
         resume: Resume an earlier run, if there was one, with the same arrays.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
-
-    Returns:
-        The number of datapoints.
 
     Raises:
         SpecError: An array has no dimension, or a dtype that fields do not support.
@@ -99,7 +97,7 @@ def from_numpy(
                 _release_pages(array)
             advance(count, count * row_size)
             start = stop
-    return length
+    return Written(length, writer.shards, writer.size, writer.spec)
 
 
 def _open(name: str, array: Any) -> Any:

@@ -17,6 +17,7 @@ from bags.dataset.fingerprint import fingerprint
 from bags.dataset.resume import ProgressLog
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.dataset.spec import parse_spec
+from bags.dataset.written import Written
 from bags.progress import Advance
 from bags.progress import progress as show_progress
 from bags.validation import at_least_or_none
@@ -24,23 +25,12 @@ from bags.workers.outcome import Outcome, Partial
 from bags.workers.pool import WorkerPool
 from bags.workers.processes import check_main, check_sendable
 
-__all__ = ['Written', 'write']
+__all__ = ['write']
 
 MAX_HELD_BYTES = 1 << 28
 """Maximum bytes of finished records that wait for earlier ones."""
 MAX_TASKS_AHEAD = 256
 CHECKPOINT_SECONDS = 1.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Written:
-    """The result of `write`."""
-
-    datapoints: int
-    """Number of datapoints in the dataset, including those of earlier runs."""
-    shards: int
-    size: int
-    """Bytes of the dataset."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -174,7 +164,7 @@ def write(
         )
         outcomes = pool.run(inputs, ordered=ordered, ahead=MAX_TASKS_AHEAD, max_held_bytes=MAX_HELD_BYTES)
         _write_all(outcomes, inputs, writer, written, advance)
-    return Written(len(writer), writer.shards, writer.size)
+    return Written(len(writer), writer.shards, writer.size, writer.spec)
 
 
 def _size_of(datapoints: list[list[Any]]) -> int:

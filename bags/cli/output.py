@@ -6,17 +6,22 @@ import json
 import sys
 from collections.abc import Sequence
 from os import environ
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bags.dataset.written import Written
 
 __all__ = [
     'answer',
     'as_text',
     'byte_count',
+    'facts_of',
     'histogram',
     'plural',
     'print_json',
     'print_rich',
     'say',
+    'summary',
     'table',
     'with_path_as_given',
 ]
@@ -98,6 +103,24 @@ def byte_count(size: float) -> str:
 def plural(number: int, noun: str) -> str:
     """Returns a number with its noun: 1 shard, 2 shards."""
     return f'{number:,} {noun}{"" if number == 1 else "s"}'
+
+
+def summary(target: str, done: Written) -> str:
+    """Returns what was written, on one line: `out: 3 datapoints in 1 shard, 81.2 kB`."""
+    shards, size = plural(done.shards, 'shard'), byte_count(done.size)
+    return f'{target}: {plural(done.datapoints, "datapoint")} in {shards}, {size}'
+
+
+def facts_of(done: Written) -> dict[str, Any]:
+    """Returns what was written as JSON."""
+    return {
+        'datapoints': done.datapoints,
+        'shards': done.shards,
+        'bytes': done.size,
+        'spec': done.spec,
+        'skipped': [each._asdict() for each in done.skipped],
+        'notes': done.notes,
+    }
 
 
 def with_path_as_given(text: str, path: str) -> str:

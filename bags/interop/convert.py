@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from bags.dataset.registry import encoders
 from bags.dataset.resume import ProgressLog, resumed
 from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
 from bags.dataset.spec import parse_spec
+from bags.dataset.written import Skipped, Written
 from bags.errors import EncodeError, SourceError
 from bags.interop.extensions import KEY
 from bags.interop.files import Entry, FileSource
@@ -24,26 +24,13 @@ from bags.interop.source import Damaged, Source
 from bags.progress import progress as show_progress
 from bags.validation import at_least_or_none, one_of
 
-__all__ = ['Converted', 'convert']
+__all__ = ['convert']
 
 WORKERS = 4
 MAX_BATCH = 64
 """Maximum number of datapoints that are loaded at a time."""
 BATCH_BYTES = 1 << 26
 """Approximate bytes that are loaded at a time."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Converted:
-    """The result of `convert`."""
-
-    spec: dict[str, str]
-    datapoints: int
-    """Number of datapoints in the dataset, including those of an earlier run."""
-    size: int
-    """Bytes of the dataset."""
-    skipped: list[tuple[str, str]]
-    """Files, rows or records whose datapoints were left out, and the reasons."""
 
 
 def convert(
@@ -65,7 +52,7 @@ def convert(
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     source_options: Mapping[str, Any] | None = None,
-) -> Converted:
+) -> Written:
     """Imports other data as a sharded dataset: folders of media, WebDataset tars, formats of docs/import.md.
 
     Media are stored byte for byte. `open_source` shows the fields and types beforehand. In a folder, `x.jpg`
@@ -98,7 +85,7 @@ def convert(
         source = open_source(
             source, format=format, layout=layout, spec=spec, storage_options=source_options, on_error=on_error
         )
-    skipped = list(source.damaged)
+    skipped = [Skipped(*each) for each in source.damaged]
     storage: dict[str, Any] = {'filesystem': filesystem, 'storage_options': storage_options}
     with ShardedDatasetWriter(
         directory,
@@ -124,7 +111,7 @@ def convert(
             log.state['skipped'] = left_out
             if len(left_out) < len(noted):
                 log.save()
-            skipped += [(name, detail) for _, name, detail, _ in left_out]
+            skipped += [Skipped(name, detail) for _, name, detail, _ in left_out]
             entries = source.entries(start)
         loaded = _load(source, entries, workers if source.loads_in_threads else 1)
         with show_progress('importing', source.count - start, 'datapoints', show=progress) as advance:
@@ -136,13 +123,13 @@ def convert(
                 except SourceError as exc:
                     if on_error == 'raise':
                         raise
-                    skipped.append((exc.name, exc.detail))
+                    skipped.append(Skipped(exc.name, exc.detail))
                     if log is not None:  # Saved before a later datapoint is written: see `resumed`.
                         left_out.append([start, exc.name, exc.detail, length])
                         log.save()
                 start += length
                 advance(length, writer.size - before)
-    return Converted(writer.spec, len(writer), writer.size, skipped)
+    return Written(len(writer), writer.shards, writer.size, writer.spec, skipped, list(source.notes))
 
 
 def _metadata(source: Source) -> Metadata | None:
@@ -169,7 +156,7 @@ def _remaining(
     source: FileSource,
     writer: ShardedDatasetWriter,
     storage: dict[str, Any],
-    skipped: list[tuple[str, str]],
+    skipped: list[Skipped],
 ) -> Iterator[Entry]:
     """Returns the entries after the last converted one; adds earlier, unconverted ones to `skipped`."""
     writer.flush()
@@ -179,7 +166,8 @@ def _remaining(
             for entry in entries:
                 if entry.key == row[KEY]:
                     break
-                skipped.append((source.name(entry), 'not in the dataset: left out before, or added since'))
+                detail = 'not in the dataset: left out before, or added since'
+                skipped.append(Skipped(source.name(entry), detail))
             else:
                 detail = f'expected a source with its datapoint {row[KEY]!r}, to resume'
                 raise SourceError(writer.directory, detail)

@@ -17,6 +17,7 @@ from bags.dataset.columns import read_values
 from bags.dataset.metadata import METADATA, dump_metadata, metadata_of_fields, metadata_to_store
 from bags.dataset.open import open_with_known_decoders
 from bags.dataset.selection import Fields, select_whole
+from bags.dataset.written import Written
 from bags.errors import SourceError
 from bags.formats.signatures import EXTENSIONS, HEAD_BYTES, identify
 from bags.indexing import Int64s
@@ -56,7 +57,7 @@ def export(
     progress: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
     key: str | None = None,
-) -> int:
+) -> Written:
     """Writes the datapoints of a dataset as media files, with unchanged records, or as Parquet files.
 
     With the format 'lerobot', they become the episodes of a LeRobot dataset of version 3. The file names
@@ -83,9 +84,6 @@ def export(
         key: A field of texts or integers that names the files instead of `__key__`, and is not exported as
             files; not for Parquet.
 
-    Returns:
-        The number of files that were written.
-
     Raises:
         FileExistsError: The target is not empty.
         MissingDependencyError: pyarrow, for Parquet, is not installed.
@@ -111,31 +109,51 @@ def export(
         if format == 'parquet':
             raise TypeError(f'key: expected none for Parquet, whose columns are the fields, got {key!r}')
     names = select_whole(fields, dataset._types, 'export')
-    if format == 'lerobot':
-        names = [name for name in names if name not in (KEY, WRITTEN_EXTENSIONS, key)]
     with (
         Target(target, storage_options) as folder,
         show_progress('exporting', len(dataset), 'datapoints', show=progress) as advance,
     ):
-        if format == 'parquet':
-            return write_parquet(folder, dataset, names, shard_size, shard_length, advance)
         if format == 'lerobot':
-            return write_lerobot(folder, dataset, names, advance)
-        metadata = metadata_of_fields(metadata_to_store(dataset.metadata, dataset._types), names)
-        key = key or KEY
-        files = [name for name in names if name != key]
-        is_told = key == KEY and _names_tell(dataset, files)
-        if is_told:
-            files = [name for name in files if name not in (WRITTEN_EXTENSIONS, 'label')]
+            left_out = [name for name in names if name in (KEY, WRITTEN_EXTENSIONS, key)]
+            names = [name for name in names if name not in left_out]
+            folder.notes += [f'field {name!r} is left out: LeRobot numbers episodes' for name in left_out]
+            write_lerobot(folder, dataset, names, advance)
+            shards = 1
+        elif format == 'parquet':
+            shards = write_parquet(folder, dataset, names, shard_size, shard_length, advance)
         else:
-            spec = {name: dataset.spec[name] for name in names}
-            metadata = {**metadata, EXPORT: {'spec': spec, 'key': key if key in names else ''}}
-        if metadata:
-            folder.write(METADATA, dump_metadata(metadata, dataset._types))
-        samples = _samples(dataset, files, key, is_told, advance)
-        if format == 'webdataset':
-            return _write_tars(folder, samples, shard_size, shard_length)
-        return _write_files(folder, samples, is_told)
+            shards = _write_media(folder, dataset, names, key, format, shard_size, shard_length, advance)
+    spec = {name: dataset.spec[name] for name in names}
+    return Written(len(dataset), shards, folder.size, spec, notes=folder.notes)
+
+
+def _write_media(
+    folder: Target,
+    dataset: Dataset,
+    names: list[str],
+    key: str | None,
+    format: str,
+    shard_size: int,
+    shard_length: int | None,
+    advance: Advance,
+) -> int:
+    """Writes files named by keys, in tars or in a folder; returns the number of tars, or 1."""
+    metadata = metadata_of_fields(metadata_to_store(dataset.metadata, dataset._types), names)
+    key = key or KEY
+    files = [name for name in names if name != key]
+    is_told = key == KEY and _names_tell(dataset, files)
+    if is_told:
+        files = [name for name in files if name not in (WRITTEN_EXTENSIONS, 'label')]
+    else:
+        spec = {name: dataset.spec[name] for name in names}
+        metadata = {**metadata, EXPORT: {'spec': spec, 'key': key if key in names else ''}}
+    if metadata:
+        folder.write(METADATA, dump_metadata(metadata, dataset._types))
+    samples = _samples(dataset, files, key, is_told, advance)
+    if format == 'webdataset':
+        return _write_tars(folder, samples, shard_size, shard_length)
+    _write_files(folder, samples, is_told)
+    return 1
 
 
 def _names_tell(dataset: Dataset, fields: list[str]) -> bool:
@@ -247,9 +265,8 @@ def _checked(where: str, name: str) -> str:
     return name
 
 
-def _write_files(target: Target, samples: Iterator[Sample], is_told: bool) -> int:
-    """Writes the files of all datapoints; returns how many there are."""
-    count = 0
+def _write_files(target: Target, samples: Iterator[Sample], is_told: bool) -> None:
+    """Writes the files of all datapoints."""
     for key, files, is_only in samples:
         for name, data in files:
             path = file_name(key, name, is_only) if is_told else f'{escape_key(key)}.{name or "data"}'
@@ -260,14 +277,13 @@ def _write_files(target: Target, samples: Iterator[Sample], is_told: bool) -> in
             if path in target.files:
                 raise SourceError(where, f'expected a key for each datapoint, got {key!r} twice')
             target.write(path, data)
-        count += len(files)
-    return count
 
 
 def _write_tars(target: Target, samples: Iterator[Sample], shard_size: int, shard_length: int | None) -> int:
-    """Writes all files into tars; returns how many files there are."""
+    """Writes all files into tars; returns how many tars there are."""
     count = 0
     for number, first in enumerate(samples):
+        count += 1
         size = 0
         with (
             target.create(f'{number:06}.tar') as file,
@@ -280,7 +296,6 @@ def _write_tars(target: Target, samples: Iterator[Sample], shard_size: int, shar
                     member.size, member.mode = len(data), 0o644
                     tar.addfile(member, io.BytesIO(data))
                     size += len(data)
-                count += len(files)
                 if size >= shard_size or length == shard_length:
                     break
     return count

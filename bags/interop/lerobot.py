@@ -50,14 +50,13 @@ MAX_DEPTH_BITS = 12
 PIXELS = ['height', 'width', 'channels']
 
 
-def write_lerobot(target: Target, dataset: Dataset, names: list[str], advance: Advance) -> int:
-    """Writes a LeRobot dataset of some fields; returns the number of files."""
+def write_lerobot(target: Target, dataset: Dataset, names: list[str], advance: Advance) -> None:
+    """Writes a LeRobot dataset of some fields."""
     import_optional('pyarrow', 'lerobot')
     writer = _Writer(target, dataset, names)
     for index in range(len(dataset)):
         advance(1, writer.add(index))
     writer.write_meta()
-    return len(target.files)
 
 
 def _feature(name: str, dataset: Dataset) -> dict[str, Any]:

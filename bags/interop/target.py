@@ -30,6 +30,10 @@ class Target:
         self._folders = {''}
         self.files: set[str] = set()
         """Paths of written files in the folder."""
+        self.size = 0
+        """Bytes of these files."""
+        self.notes: list[str] = []
+        """Sentences about what is left out or changed."""
 
     def write(self, name: str, data: bytes) -> None:
         """Writes a file with the path `name` in the folder."""
@@ -39,6 +43,7 @@ class Target:
             self._folders.add(folder)
         self.files.add(name)
         self._fs.pipe_file(posixpath.join(self._root, name), data)
+        self.size += len(data)
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[Any]:
@@ -47,6 +52,7 @@ class Target:
         self.files |= {name, f'{name}.new'}
         with self._fs.open(f'{path}.new', 'wb') as file:
             yield file
+            self.size += file.tell()
         self._fs.mv(f'{path}.new', path)
 
     def __enter__(self) -> Self:

@@ -32,7 +32,7 @@ def arrays_of(count):
 )
 def test_arrays_are_read_back(tmp_path, options):
     arrays = arrays_of(50)
-    assert bags.from_numpy(arrays, tmp_path / 'x', **options) == 50
+    assert bags.from_numpy(arrays, tmp_path / 'x', **options).datapoints == 50
     dataset = bags.open(tmp_path / 'x')
     batch = dataset.batch(range(50))
     for name, array in arrays.items():
@@ -75,7 +75,7 @@ def test_files_are_mapped(tmp_path):
     for name in ('image', 'columns', 'label'):
         np.save(tmp_path / f'{name}.npy', arrays[name])
     paths = {name: tmp_path / f'{name}.npy' for name in ('image', 'columns')}
-    assert bags.from_numpy({**paths, 'label': str(tmp_path / 'label.npy')}, tmp_path / 'x') == 20
+    assert bags.from_numpy({**paths, 'label': str(tmp_path / 'label.npy')}, tmp_path / 'x').datapoints == 20
     batch = bags.open(tmp_path / 'x').batch([5, 3])
     assert all((batch[name] == arrays[name][[5, 3]]).all() for name in batch)
     mapped = np.load(tmp_path / 'image.npy', mmap_mode='c')
@@ -110,7 +110,7 @@ def test_memory_stays_the_same(tmp_path, kit):
 
 
 def test_arrays_without_elements(tmp_path):
-    assert bags.from_numpy({'x': np.zeros((0, 3), 'f4')}, tmp_path / 'x') == 0
+    assert bags.from_numpy({'x': np.zeros((0, 3), 'f4')}, tmp_path / 'x').datapoints == 0
     dataset = bags.open(tmp_path / 'x')
     assert (len(dataset), dataset.spec) == (0, {'x': 'array(float32,3)'})
 

@@ -72,7 +72,7 @@ def test_types_names_and_records_come_back(options, kit, tmp_path):
     metadata = {'robot': 'arm', 'fields': {'label': {'classes': ['a', 'b', 'c']}, 'nums': {'rate': 50}}}
     rows = [row(index) | kit.make_row(index) for index in range(8)]
     path = kit.fill(tmp_path / 'in', rows, SPEC | kit.SPEC, metadata=metadata)
-    files = bags.export(path, tmp_path / 'parquet', format='parquet', **options)
+    files = bags.export(path, tmp_path / 'parquet', format='parquet', **options).shards
     names = sorted(file.name for file in (tmp_path / 'parquet').iterdir())
     assert names == [f'{number:06}.parquet' for number in range(files)]
     assert files == {'': 1, 'shard_length': 3, 'shard_size': 8}[next(iter(options), '')]
@@ -109,7 +109,7 @@ def test_fields_views_and_an_empty_dataset(kit, tmp_path):
     )
     with bags.open(path) as dataset:
         bags.export(dataset[2:8:2], tmp_path / 'some', format='parquet', fields='text')
-        assert bags.export(dataset[:0], tmp_path / 'none', format='parquet') == 1
+        assert bags.export(dataset[:0], tmp_path / 'none', format='parquet').shards == 1
         with pytest.raises(TypeError, match='key: expected none for Parquet'):
             bags.export(dataset, tmp_path / 'other', format='parquet', key='id')
     assert pq.read_table(tmp_path / 'some').to_pylist() == [{'text': '2'}, {'text': '4'}, {'text': '6'}]

@@ -19,7 +19,7 @@ from bags.cli.arguments import (
     parse_fields,
 )
 from bags.cli.errors import UsageError, fail
-from bags.cli.output import answer, plural
+from bags.cli.output import answer, facts_of, plural, summary
 
 __all__ = ['export', 'import_']
 
@@ -91,9 +91,10 @@ def import_(
         raise UsageError(str(exc)) from exc
     except SourceError as exc:
         fail(f'{exc} (--skip takes what comes before the damage)' if is_tar(exc.name) else str(exc))
-    facts = {'layout': getattr(found, 'layout', found.format), 'notes': found.notes}
+    layout_found = getattr(found, 'layout', found.format)
     if dry_run:
-        _print(json, {**facts, 'datapoints': found.count, 'spec': found.spec})
+        facts = {'layout': layout_found, 'datapoints': found.count, 'spec': found.spec, 'notes': found.notes}
+        _print(json, facts)
         return
     try:
         done = convert(
@@ -101,8 +102,7 @@ def import_(
         )
     except SourceError as exc:
         fail(f'{exc} (--resume --skip continues without it)')
-    skipped = [{'file': name, 'why': detail} for name, detail in done.skipped]
-    _print(json, {**facts, 'datapoints': done.datapoints, 'spec': done.spec, 'skipped': skipped})
+    _print(json, {'layout': layout_found, 'target': target, **facts_of(done)})
 
 
 def _print(json: bool, facts: dict[str, Any]) -> None:
@@ -115,7 +115,7 @@ def _print(json: bool, facts: dict[str, Any]) -> None:
         *(f'  {field:{width}}  {kind}' for field, kind in facts['spec'].items()),
         *facts['notes'],
         *([f'{len(skipped):,} left out:'] if skipped else []),
-        *(f'  {each["file"]}: {each["why"]}' for each in skipped),
+        *(f'  {each["datapoint"]}: {each["error"]}' for each in skipped),
     )
 
 
@@ -150,9 +150,8 @@ def export(
     from bags.dataset.open import open_with_known_decoders
 
     with open_with_known_decoders(path) as dataset:
-        count, names, size = len(dataset), parse_fields(fields, dataset.spec), parse_byte_count(shard_size)
+        names, size = parse_fields(fields, dataset.spec), parse_byte_count(shard_size)
         if key is not None:
             check_field(key, dataset.spec)
-        files = bags.export(dataset, target, format=format, fields=names, shard_size=size, key=key)
-    counted = f'{plural(count, "datapoint")}, {plural(files, "file")}'
-    answer(json, {'datapoints': count, 'files': files}, counted)
+        done = bags.export(dataset, target, format=format, fields=names, shard_size=size, key=key)
+    answer(json, {'target': target, **facts_of(done)}, summary(target, done), *done.notes)

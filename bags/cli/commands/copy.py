@@ -20,7 +20,7 @@ from bags.cli.arguments import (
     parse_fields,
     select_rows,
 )
-from bags.cli.output import answer, byte_count, plural, say
+from bags.cli.output import answer, byte_count, facts_of, plural, say, summary
 
 __all__ = ['consolidate', 'copy', 'index', 'prefetch']
 
@@ -71,14 +71,7 @@ def copy(
         )
     for each in () if json else done.skipped:
         say(f'left out: datapoint {each.datapoint:,}: {each.error}', 'yellow')
-    skipped = [{'datapoint': each.datapoint, 'error': each.error} for each in done.skipped]
-    counts = {'datapoints': done.datapoints, 'shards': done.shards, 'bytes': done.size}
-    shards, size = plural(done.shards, 'shard'), byte_count(done.size)
-    answer(
-        json,
-        {'source': source, 'target': target, **counts, 'skipped': skipped},
-        f'{target}: {plural(done.datapoints, "datapoint")} in {shards}, {size}',
-    )
+    answer(json, {'source': source, 'target': target, **facts_of(done)}, *done.notes, summary(target, done))
 
 
 def consolidate(

@@ -1,0 +1,34 @@
+"""The result of the functions that write a dataset, or export one."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+__all__ = ['Skipped', 'Written']
+
+
+class Skipped(NamedTuple):
+    """A datapoint that was left out because of an error."""
+
+    datapoint: int | str
+    """Its index in the source dataset; for `convert`, the file, row or record that cannot be read."""
+    error: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """The result of `write`, `copy`, `convert`, `from_numpy` and `export`."""
+
+    datapoints: int
+    """Number of datapoints written, including those of earlier runs with `resume`."""
+    shards: int
+    """Number of shards: folders of the dataset; for `export`, tars or Parquet files, else 1."""
+    size: int
+    """Bytes written, including those of earlier runs."""
+    spec: dict[str, str]
+    """The type of each field."""
+    skipped: list[Skipped] = dataclasses.field(default_factory=list)
+    """With `on_error='skip'`, what was left out because of an error."""
+    notes: list[str] = dataclasses.field(default_factory=list)
+    """Sentences about what was left out or changed, such as renamed fields and replaced types."""
