@@ -403,6 +403,59 @@ def write_strange(folder):
     (folder / 'strange' / 'spec.json').write_text(json.dumps({name: 'utf8', **spec}))
 
 
+SOUNDS = {
+    'aac': ('adts', 'aac', 16_000),
+    'au': ('au', 'pcm_s16be', 16_000),
+    'flac': ('flac', 'flac', 22_050),
+    'm4a': ('mp4', 'aac', 32_000),
+    'mka': ('matroska', 'flac', 11_025),
+    'mp3': ('mp3', 'libmp3lame', 16_000),
+    'mp3_old': ('mp3', 'libmp3lame', 8000),
+    'ogg_flac': ('ogg', 'flac', 16_000),
+    'ogg_opus': ('ogg', 'libopus', 48_000),
+    'wav': ('wav', 'pcm_s16le', 16_000),
+}
+
+
+def write_sounds(folder):
+    """A tone of half a second in each format, and the rate of each."""
+    import av
+
+    files = {}
+    for name, (container, codec, rate) in SOUNDS.items():
+        file = io.BytesIO()
+        with av.open(file, 'w', format=container) as output:
+            stream = output.add_stream(codec, rate=rate, layout='mono')
+            tone = (np.sin(np.arange(rate // 2) * 2 * np.pi * 440 / rate) * 9000).astype(np.int16)
+            frame = av.AudioFrame.from_ndarray(tone[None], 's16', 'mono')
+            frame.sample_rate, frame.pts = rate, 0
+            output.mux([*stream.encode(frame), *stream.encode()])
+        files[name] = file.getvalue()
+    junk = b'JUNK' + struct.pack('<I', 7) + bytes(8)
+    files['wav_junk'] = files['wav'][:12] + junk + files['wav'][12:]
+    shown = {name: data for name, data in files.items() if name != 'au'}
+    with bags.DatasetWriter(folder / 'sounds', dict.fromkeys(shown, 'audio')) as writer:
+        writer.append(shown)
+    described = [
+        {'name': name, 'data': base64.b64encode(data).decode(), 'rate': SOUNDS[name.split('_junk')[0]][2]}
+        for name, data in files.items()
+    ]
+    (folder / 'sounds.json').write_text(json.dumps(described))
+
+
+def write_gaps(folder):
+    """Curves whose middle is not finite: a line over it was never measured."""
+    spec = {'inf': 'float(4)[]', 'missing': 'float(4)[]'}
+    values = np.where(np.arange(300) % 2, 1.0, -1.0).astype(np.float32)
+    gap = values.copy()
+    gap[100:200] = np.nan
+    gap[150] = 0.5
+    infinite = values.copy()
+    infinite[[10, 20]] = np.inf, -np.inf
+    with bags.DatasetWriter(folder / 'gaps', spec) as writer:
+        writer.append({'inf': infinite, 'missing': gap})
+
+
 def write_notebook(folder):
     """What notebooks show of a dataset, of a view and of a damaged dataset."""
     with bags.open(folder / 'media') as media, bags.open(folder / 'damaged') as damaged:
@@ -424,6 +477,8 @@ def main():
     write_strange(folder)
     write_formats(folder)
     write_long(folder)
+    write_sounds(folder)
+    write_gaps(folder)
     write_notebook(folder)
     write_depth(folder)
     (folder / 'pixels.json').write_text(json.dumps(write_photos(folder)))

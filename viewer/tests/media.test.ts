@@ -10,6 +10,7 @@ import {readMatroska} from '../src/media/matroska';
 import {readMp4} from '../src/media/mp4';
 import {decodeDeepPng, isDeepPng} from '../src/media/png';
 import {transform} from '../src/media/sound';
+import {soundRate} from '../src/media/sound_rate';
 import {passes} from '../src/page/filter';
 import {RangeServer} from './server';
 import {OUT} from './setup';
@@ -59,6 +60,23 @@ test('damaged headers of MP4s end in null', async () => {
     });
     expect(info === null || info.frames < 4_000_001).toBe(true);
   }
+});
+
+describe('the rate of a sound', () => {
+  const sounds = JSON.parse(readFileSync(`${OUT}values/sounds.json`, 'utf8')) as {name: string; data: string; rate: number}[];
+
+  test.each(sounds)('$name', ({data, rate}) => {
+    const bytes = Uint8Array.from(Buffer.from(data, 'base64'));
+    expect(soundRate(bytes)).toBe(rate);
+    for (let length = 0; length < Math.min(bytes.length, 300); length++) {
+      expect([null, rate]).toContain(soundRate(bytes.slice(0, length)));
+    }
+  });
+
+  test('of bytes that are no sound', () => {
+    expect(soundRate(new Uint8Array(100))).toBe(null);
+    expect(soundRate(new Uint8Array(0))).toBe(null);
+  });
 });
 
 describe('16-bit PNG', () => {

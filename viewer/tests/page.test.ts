@@ -300,6 +300,46 @@ describe('datapoint', () => {
     expect(problems).toEqual([]);
   });
 
+  test('sounds with the rate of their header', async () => {
+    await open('sounds', 'view=datapoint');
+    const rates = {
+      aac: '16,000', flac: '22,050', m4a: '32,000', mp3: '16,000', mp3_old: '8,000', ogg_flac: '16,000', ogg_opus: '48,000', wav: '16,000',
+      wav_junk: '16,000',
+    };
+    for (const [name, rate] of Object.entries(rates)) await expect.poll(() => panel(name).textContent(), {message: name}).toContain(`1 × ${rate} Hz`);
+    await shot('sounds');
+  });
+
+  test('values that are not finite are gaps', async () => {
+    await open('gaps', 'view=datapoint');
+    /** The share of columns of pixels in the middle third of the plot that the curve covers. */
+    const covered = (field: string) => panel(field).locator('canvas').first().evaluate(canvas => {
+      const {width, height} = canvas as HTMLCanvasElement;
+      const {data} = (canvas as HTMLCanvasElement).getContext('2d')!.getImageData(0, 0, width, height);
+      const left = Math.round(width * 0.42), right = Math.round(width * 0.62);
+      let columns = 0;
+      for (let x = left; x < right; x++) {
+        for (let y = 0; y < height; y++) {
+          const [red, green, blue, alpha] = data.subarray(4 * (y * width + x), 4 * (y * width + x) + 4);
+          if (alpha > 100 && Math.max(red, green, blue) - Math.min(red, green, blue) > 60) { columns += 1; break; }
+        }
+      }
+      return columns / (right - left);
+    });
+    await panel('missing').getByText('99 not finite').waitFor();
+    await panel('inf').getByText('2 not finite').waitFor();
+    await expect.poll(() => covered('inf')).toBeGreaterThan(0.9);
+    expect(await covered('missing')).toBeLessThan(0.1);
+    expect(await covered('missing')).toBeGreaterThan(0); // The value between the gaps is a point.
+    await shot('gaps');
+    await open('gaps');
+    await expect.poll(() => page.locator('.card .sparkline path').count()).toBe(2);
+    const paths = await page.locator('.card .sparkline path').evaluateAll(found => found.map(path => path.getAttribute('d')!));
+    for (const path of paths) expect(path).not.toMatch(/NaN|Infinity/);
+    expect(paths[1].match(/M/g)!.length).toBeGreaterThan(1);
+    await shot('grid-gaps');
+  });
+
   test('every type', async () => {
     await open('formats', 'view=datapoint');
     await panel('mkv_video').getByText('cannot play this video: about 10 frames of V_FFV1, 256 × 64. mpv or VLC').waitFor();

@@ -7,7 +7,8 @@ type Read = (start: number, stop: number) => Promise<Uint8Array>;
 const EBML = 0x1a45dfa3, SEGMENT = 0x18538067, CLUSTER = 0x1f43b675, INFO = 0x1549a966, TRACKS = 0x1654ae6b;
 const SCALE = 0x2ad7b1, DURATION = 0x4489;
 const TRACK = 0xae, TRACK_TYPE = 0x83, CODEC = 0x86, FRAME_DURATION = 0x23e383, VIDEO = 0xe0, WIDTH = 0xb0, HEIGHT = 0xba;
-const VIDEO_TRACK = 1;
+const AUDIO = 0xe1, SAMPLE_RATE = 0xb5;
+const VIDEO_TRACK = 1, AUDIO_TRACK = 2;
 
 const MAX_HEADER_BYTES = 1 << 18;
 const MAX_ELEMENTS = 256;
@@ -47,6 +48,21 @@ export async function readMatroska(size: number, read: Read): Promise<VideoInfo 
       frames, isCounted: false,
       times: Float64Array.from({length: frames + 1}, (_, i) => i * each / 1e9),
     };
+  }
+  return null;
+}
+
+/** Returns the samples a second of the first audio track of a whole file; null if it has none. */
+export function matroskaSoundRate(data: Uint8Array): number | null {
+  const view = new DataView(data.buffer, data.byteOffset, data.length);
+  const [, segment] = children(view, 0, data.length);
+  const tracks = segment && children(view, segment.start, segment.stop).find(({id}) => id === TRACKS);
+  for (const track of tracks ? children(view, tracks.start, tracks.stop) : []) {
+    const inside = children(view, track.start, track.stop);
+    const type = inside.find(({id}) => id === TRACK_TYPE), audio = inside.find(({id}) => id === AUDIO);
+    if (!type || !audio || numberIn(view, type, false) !== AUDIO_TRACK) continue;
+    const rate = children(view, audio.start, audio.stop).find(({id}) => id === SAMPLE_RATE);
+    return rate ? numberIn(view, rate, true) ?? null : 8000; // The default of Matroska.
   }
   return null;
 }

@@ -38,22 +38,45 @@ export async function readMp4(size: number, read: Read): Promise<VideoInfo | nul
   return null;
 }
 
+/** Returns the samples a second of the first audio track of a whole file; null if it has none with a plain header. */
+export function mp4SoundRate(data: Uint8Array): number | null {
+  const moov = children(viewOf(data), 0).find(box => box.type === 'moov');
+  const track = moov && trackOf(moov.view, 'soun');
+  if (!track) return null;
+  const rate = track.entry.getUint32(48) / 65_536;
+  return rate || track.scale;
+}
+
 function videoTrack(moov: DataView): VideoInfo | null {
+  const track = trackOf(moov, 'vide');
+  const times = track && inside(track.table, 'stts'), sizes = track && inside(track.table, 'stsz');
+  if (!track || !times || !sizes) return null;
+  const {scale, entry} = track, frames = sizes.getUint32(16);
+  if (!scale || !frames || frames > MAX_FRAMES) return null;
+  return {
+    codec: text(entry, 20), width: entry.getUint16(48), height: entry.getUint16(50), frames, isCounted: true,
+    times: frameTimes(times, frames, scale),
+  };
+}
+
+interface Track {
+  /** The box of sample tables. */
+  table: DataView;
+  /** The box of codecs. */
+  entry: DataView;
+  /** Ticks a second. */
+  scale: number;
+}
+
+/** Returns the first track with a handler: `vide` or `soun`. */
+function trackOf(moov: DataView, type: string): Track | null {
   for (const track of children(moov, 8).filter(box => box.type === 'trak')) {
     const media = inside(track.view, 'mdia');
     const handler = media && inside(media, 'hdlr');
-    if (!media || !handler || text(handler, 16) !== 'vide') continue;
+    if (!media || !handler || text(handler, 16) !== type) continue;
     const header = inside(media, 'mdhd'), information = inside(media, 'minf');
-    const table = information && inside(information, 'stbl');
-    const times = table && inside(table, 'stts'), sizes = table && inside(table, 'stsz'), entry = table && inside(table, 'stsd');
-    if (!header || !times || !sizes || !entry) continue;
-    const scale = header.getUint32(header.getUint8(8) ? 28 : 20);
-    const frames = sizes.getUint32(16);
-    if (!scale || !frames || frames > MAX_FRAMES) continue;
-    return {
-      codec: text(entry, 20), width: entry.getUint16(48), height: entry.getUint16(50), frames, isCounted: true,
-      times: frameTimes(times, frames, scale),
-    };
+    const table = information && inside(information, 'stbl'), entry = table && inside(table, 'stsd');
+    if (header && table && entry) return {table, entry, scale: header.getUint32(header.getUint8(8) ? 28 : 20)};
   }
   return null;
 }

@@ -1,6 +1,6 @@
 // Numbers over time or position, with the time cursor.
 
-import {useEffect, useRef} from 'preact/hooks';
+import {useEffect, useMemo, useRef} from 'preact/hooks';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 
@@ -22,7 +22,9 @@ export function Curve({series, times, names, clock}: Props) {
   useEffect(() => {
     const element = box.current!;
     const count = series[0]?.length ?? 0;
-    const x = times ? Array.from(times).slice(0, count) : Array.from({length: count}, (_, i) => i);
+    const kept = Array.from({length: count}, (_, i) => i).filter(i => !times || Number.isFinite(times[i]));
+    const x = times ? kept.map(i => times[i]) : kept;
+    const drawn = series.slice(0, MAX_SERIES).map(values => kept.map(i => Number.isFinite(values[i]) ? values[i] : null));
     let plot: uPlot;
     const make = () => {
       plot?.destroy();
@@ -37,13 +39,13 @@ export function Curve({series, times, names, clock}: Props) {
         legend: {show: series.length <= MAX_SERIES},
         series: [
           {label: times ? 's' : 'item'},
-          ...series.slice(0, MAX_SERIES).map((_, i) => ({
+          ...drawn.map((values, i) => ({
             label: Array.isArray(names) && typeof names[i] === 'string' ? names[i] as string : String(i),
-            stroke: color(`--s${i % 6}`), width: 1.3, dash: i < 6 ? undefined : [2 + Math.floor(i / 6) * 2, 3], points: {show: count < 40},
+            stroke: color(`--s${i % 6}`), width: 1.3, dash: i < 6 ? undefined : [2 + Math.floor(i / 6) * 2, 3], points: {show: count < 40, filter: count < 40 ? undefined : () => alone(values)},
           })),
         ],
         hooks: {draw: [place]},
-      }, [x, ...series.slice(0, MAX_SERIES).map(values => Array.from(values))], element);
+      }, [x, ...drawn], element);
       plot.over.addEventListener('click', event => {
         if (!clock || plot.select.width > 0) return;
         const position = plot.posToVal(event.offsetX, 'x');
@@ -70,9 +72,24 @@ export function Curve({series, times, names, clock}: Props) {
       plot.destroy();
     };
   }, [series, times, clock]);
+  const missing = useMemo(() => series.reduce((sum, values) => sum + countNotFinite(values), 0), [series]);
   return <div class="curve">
     <div ref={box} />
     <div class="now" ref={now} style={{display: 'none'}} />
+    {missing > 0 && <div class="faint">{missing.toLocaleString('en')} not finite</div>}
     {series.length > MAX_SERIES && <div class="faint">the first {MAX_SERIES} of {series.length}</div>}
   </div>;
+}
+
+function countNotFinite(values: ArrayLike<number>): number {
+  let count = 0;
+  for (let i = 0; i < values.length; i++) if (!Number.isFinite(values[i])) count += 1;
+  return count;
+}
+
+/** The positions of values between gaps, to which no line leads; null if there are none. */
+function alone(values: (number | null)[]): number[] | null {
+  const found: number[] = [];
+  values.forEach((value, i) => { if (value !== null && values[i - 1] == null && values[i + 1] == null) found.push(i); });
+  return found.length ? found : null;
 }

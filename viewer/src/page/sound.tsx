@@ -3,6 +3,7 @@
 import {useEffect, useRef, useState} from 'preact/hooks';
 
 import {drawSpectrogram, drawWaveform} from '../media/sound';
+import {soundRate} from '../media/sound_rate';
 import type {FieldProps} from './datapoint';
 import {bytesText} from './format';
 import {mimeOf, useBlobUrl, useLoaded} from './load';
@@ -27,6 +28,7 @@ export function SoundPanel({dataset, index, field, clock, item}: FieldProps & {i
   const now = useRef<HTMLDivElement>(null);
   const [spectral, setSpectral] = useState(true);
   const sound = decoded.state === 'ready' ? decoded.value : null;
+  const rate = data && soundRate(data);
 
   useEffect(() => {
     if (!sound) return undefined;
@@ -76,15 +78,16 @@ export function SoundPanel({dataset, index, field, clock, item}: FieldProps & {i
     </div>
     <audio ref={audio} src={url} preload="auto" controls={item !== undefined} onTimeUpdate={place} />
     <div class="controls faint">
-      {sound && <span>{sound.duration.toFixed(2)} s, {sound.numberOfChannels} × {sound.sampleRate.toLocaleString('en')} Hz</span>}
+      {sound && <span>{sound.duration.toFixed(2)} s, {sound.numberOfChannels} × {rate?.toLocaleString('en') ?? '?'} Hz</span>}
       <span>{bytesText(data.length)}</span>
       <button onClick={() => setSpectral(!spectral)}>Spectrogram</button>
     </div>
   </>;
 }
 
+/** Decodes at the rate of the file if browsers can, so that the samples shown are those stored. */
 async function decode(data: Uint8Array): Promise<AudioBuffer> {
-  const rate = data[0] === 0x52 && data.length > 28 ? new DataView(data.buffer, data.byteOffset).getUint32(24, true) : 48_000;
+  const rate = soundRate(data) ?? 0;
   const context = new OfflineAudioContext(1, 1, rate >= 3000 && rate <= 768_000 ? rate : 48_000);
   return context.decodeAudioData(data.slice().buffer);
 }

@@ -12,6 +12,7 @@ export function Sparkline({series, height = 40}: Props) {
   const shown = series.slice(0, MAX_SERIES).filter(values => values.length);
   let low = Infinity, high = -Infinity;
   for (const values of shown) for (let i = 0; i < values.length; i++) {
+    if (!Number.isFinite(values[i])) continue;
     if (values[i] < low) low = values[i];
     if (values[i] > high) high = values[i];
   }
@@ -21,9 +22,13 @@ export function Sparkline({series, height = 40}: Props) {
     <svg class="sparkline" viewBox={`0 0 ${WIDTH} ${height}`} preserveAspectRatio="none" style={{height}}>
       {shown.map((values, n) => {
         const step = Math.max(1, Math.floor(values.length / WIDTH));
-        let path = '';
+        let path = '', command = 'M';
         for (let i = 0; i < values.length; i += step) {
-          if (Number.isFinite(values[i])) path += `${path ? 'L' : 'M'}${(WIDTH * i / Math.max(1, values.length - 1)).toFixed(1)} ${y(values[i])}`;
+          const isGap = !Number.isFinite(values[i]);
+          if (!isGap) path += `${command}${(WIDTH * i / Math.max(1, values.length - 1)).toFixed(1)} ${y(values[i])}`;
+          // A line to the same point, so that a value between two gaps is visible.
+          if (!isGap && command === 'M') path += 'h0';
+          command = isGap ? 'M' : 'L';
         }
         return <path key={n} d={path} class={`series-${n % 6}`} />;
       })}
