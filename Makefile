@@ -9,6 +9,8 @@ BIN := .venv/bin
 CHECK_VERSION := import sys; sys.exit(sys.version_info < (3, 11) and "bags needs Python 3.11 or newer: make PYTHON=…")
 # Quiet, except for errors.
 PIP := -m pip install -qq --disable-pip-version-check --no-input
+# tests/durability records what a process writes.
+STRACE := [ "$$(uname)" != Linux ] || command -v strace > /dev/null || tools/debian-packages strace
 
 .DEFAULT_GOAL := help
 .PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers test-adapters test-cloud test-freethreaded viewer test-viewer dist clean
@@ -17,6 +19,7 @@ help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
 
 test: lint ## ruff, mypy, and the tests with every example in the docs (ARGS='-k limits' selects tests)
+	@$(STRACE)
 	$(BIN)/pytest -n auto --maxprocesses 8 $(ARGS)
 
 lint: .venv/ready ## ruff and mypy --strict
@@ -32,6 +35,7 @@ slow: .venv/ready ## the tests marked slow, which CI runs too
 	$(BIN)/pytest -n auto --maxprocesses 8 -m 'slow and not campaign' $(ARGS)
 
 campaigns: .venv/ready ## the tests marked campaign, which take minutes each
+	@$(STRACE)
 	$(BIN)/pytest -n auto --maxprocesses 8 -m campaign $(ARGS)
 
 # The tests of local files over object stores, except for what only local files can do; then tests/cloud. Two pairs of
