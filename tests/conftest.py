@@ -2,9 +2,11 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,11 +17,31 @@ import pytest
 import bags
 from bags.dataset import registry
 from bags.dataset.spec import parse_spec
+from tests.processor_time import ProcessorTime
 
 ROOT = Path(__file__).parent.parent
 
 # If a shell starts the tests in the background, they ignore SIGINT, which some of them send.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Temporary files are in memory if it has room for them: there, syncing a file takes no time.
+MEMORY = '/dev/shm'
+if 'TMPDIR' not in os.environ and os.path.isdir(MEMORY) and shutil.disk_usage(MEMORY).free > 4 << 30:
+    os.environ['TMPDIR'] = tempfile.tempdir = MEMORY
+
+
+@pytest.fixture(scope='session')
+def disk():
+    """A temporary folder on a disk, for tests that are about disks."""
+    folder = '/var/tmp' if os.path.isdir('/var/tmp') else None
+    with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def disk_path(disk):
+    """As `tmp_path`, but on a disk."""
+    return Path(tempfile.mkdtemp(dir=disk))
 
 
 @pytest.fixture(autouse=True)
@@ -165,13 +187,21 @@ def kit():
     )
 
 
-# The tests over object stores: pytest --storage s3-obstore tests/dataset/test_reader.py
-
-
 def pytest_addoption(parser):
     parser.addoption(
         '--storage', help='have local paths be objects: s3-obstore, s3-fsspec, gs-obstore, gs-fsspec'
     )
+    parser.addoption(
+        '--max-processor-time', type=float, help='fail if an unmarked test takes more seconds of it'
+    )
+
+
+def pytest_configure(config):
+    if config.getoption('--storage') is None:
+        config.pluginmanager.register(ProcessorTime(config.getoption('--max-processor-time')))
+
+
+# The tests over object stores: pytest --storage s3-obstore tests/dataset/test_reader.py
 
 
 def pytest_collection_modifyitems(config, items):

@@ -213,10 +213,10 @@ def test_the_readme_on_options(tmp_path, library, placement):
 
 @pytest.mark.parametrize('pattern', ['SYSTEM', 'RANDOM', 'SEQUENTIAL'])
 @pytest.mark.parametrize('policy', ['SYSTEM', 'DROP_AFTER_READ', 'DIRECT_IO'])
-def test_the_readme_of_sackli_on_hints(tmp_path, library, records, pattern, policy):
+def test_the_readme_of_sackli_on_hints(disk_path, library, records, pattern, policy):
     if not hasattr(library, 'AccessPattern'):
         pytest.skip('bagz has no hints')
-    path = write(tmp_path / 'data.bagz', records)
+    path = write(disk_path / 'data.bagz', records)
     options = library.Reader.Options(
         access_pattern=getattr(library.AccessPattern, pattern),
         cache_policy=getattr(library.CachePolicy, policy),

@@ -10,7 +10,9 @@ import gc
 import itertools
 import os
 import random
+import tempfile
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,9 +41,13 @@ class FileTests:
 
     @pytest.fixture(scope='class')
     @classmethod
-    def place(cls, tmp_path_factory):
+    def folder(cls, tmp_path_factory):
+        return tmp_path_factory.mktemp('files')
+
+    @pytest.fixture(scope='class')
+    @classmethod
+    def place(cls, folder):
         """Returns a function that stores data and returns its path."""
-        folder = tmp_path_factory.mktemp('files')
         numbers = iter(range(10_000))
 
         def place(data):
@@ -212,6 +218,11 @@ class TestDropAfterRead(FileTests):
 
 
 class TestDirect(FileTests):
+    @pytest.fixture(scope='class')
+    @classmethod
+    def folder(cls, disk):
+        return Path(tempfile.mkdtemp(dir=disk))
+
     @staticmethod
     def open(path):
         file = LocalStore().open(path, Hints(cache_policy=CachePolicy.DIRECT_IO))
@@ -264,8 +275,8 @@ class TestDirectRefusedNowAndThen(TestDirect):
             yield
 
 
-def test_an_error_in_a_thread_of_direct_reads_is_raised(tmp_path, monkeypatch):
-    path = tmp_path / 'file'
+def test_an_error_in_a_thread_of_direct_reads_is_raised(disk_path, monkeypatch):
+    path = disk_path / 'file'
     path.write_bytes(DATA)
     file = DirectFile(os.fspath(path), Hints(cache_policy=CachePolicy.DIRECT_IO))
     fill = DirectFile._fill
@@ -284,8 +295,8 @@ def test_an_error_in_a_thread_of_direct_reads_is_raised(tmp_path, monkeypatch):
     assert file.read_many(*arrays(ranges)) == [DATA[start:stop] for start, stop in ranges]
 
 
-def test_direct_reads_are_aligned(tmp_path, monkeypatch):
-    path = tmp_path / 'file'
+def test_direct_reads_are_aligned(disk_path, monkeypatch):
+    path = disk_path / 'file'
     path.write_bytes(DATA)
     file = DirectFile(os.fspath(path), Hints(cache_policy=CachePolicy.DIRECT_IO))
     if not file.alignment:
