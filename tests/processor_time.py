@@ -1,7 +1,7 @@
 """Measures the processor time of each test, and lists those that take long and are not marked `slow`.
 
-Processor time depends little on what else the machine does. That of child processes counts once they have ended;
-that of fixtures that several tests share does not count.
+Processor time depends little on what else the machine does. That of child processes counts once they have
+ended; that of fixtures that several tests share does not count.
 """
 
 import os
