@@ -10,18 +10,17 @@ while an import keeps the bytes.
 from __future__ import annotations
 
 import functools
-import gzip
 import io
 import itertools
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
-import zstandard
 
 from bags.dataset.spec import parse_type
 from bags.errors import SourceError
+from bags.interop.compressed import CODECS, Decompressed
 from bags.interop.files import checked_value
 from bags.interop.records import Record, RecordSource, array_from, open_file, size_of
 from bags.interop.source import Damaged, name_fields, reading, type_of_numbers
@@ -35,12 +34,8 @@ __all__ = [
     'split_pixels',
 ]
 
-_MAX_CHUNK_MIB = 1 << 12
-"""Maximum size of a chunk in MiB: offsets have four bytes."""
-_STREAMS: dict[str, Callable[[Any], Any]] = {
-    'zstd': lambda file: zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True),
-    'gz': lambda file: gzip.GzipFile(fileobj=file),
-}
+_MAX_CHUNK_BYTES = 1 << 32
+"""Maximum size of a chunk: offsets have four bytes."""
 _CHANNELS = {b'L': (), b'RGB': (3,), b'RGBA': (4,)}
 _FRAMES_HEAD = struct.Struct('<8s2H3I')
 _FRAME = struct.Struct('<2IQ2I')
@@ -54,7 +49,7 @@ class Chunk(NamedTuple):
     size: int | None = None
     """Bytes of the file."""
     codec: str = ''
-    """'zstd' or 'gz', optionally with ':' and a level; empty if not compressed."""
+    """A form of compression, optionally with ':' and a level; empty if not compressed."""
     level: str = 'chunk'
     """The unit of compression: the whole 'chunk', each 'batch' or each 'sample'."""
 
@@ -121,8 +116,8 @@ def _read_chunk(
     """Yields the samples of a chunk from `start` on; a chunk compressed as a whole is read into memory."""
     count, codec, level = chunk.length, chunk.codec.partition(':')[0], chunk.level
     with reading(path, 'chunk'), open_file(path, storage_options) as stored:
-        if codec and codec not in _STREAMS:
-            raise ValueError(f'expected compression {", ".join(_STREAMS)}, or none, got {codec!r}')
+        if codec and codec not in CODECS:
+            raise ValueError(f'expected compression {", ".join(CODECS)}, or none, got {codec!r}')
         file = io.BytesIO(_inflated(stored, codec)) if codec and level == 'chunk' else stored
         size = file.seek(0, 2)
         file.seek(0)
@@ -185,10 +180,13 @@ def _read_frames(
         start = stop
 
 
-def _inflated(file: Any, codec: str) -> bytes:
-    with _STREAMS[codec](file) as stream:
-        parts = iter(functools.partial(stream.read, 1 << 20), b'')
-        return b''.join(itertools.islice(parts, _MAX_CHUNK_MIB))
+def _inflated(file: BinaryIO, codec: str) -> bytes:
+    content, parts = Decompressed(file, codec), list[bytes]()
+    while part := content.read(1 << 20):
+        parts.append(part)
+        if content.tell() > _MAX_CHUNK_BYTES:
+            raise ValueError(f'expected at most {_MAX_CHUNK_BYTES} bytes')
+    return b''.join(parts)
 
 
 def numbers(dtype: str, shape: tuple[int, ...] = ()) -> Column:

@@ -64,8 +64,8 @@ def convert(
         source: A file, a folder, a list or glob of files, or the result of `open_source`.
         directory: The dataset.
         format, layout, spec: As in `open_source`.
-        on_error: 'raise' stops at the first damaged value, 'skip' leaves out its datapoint. Of a damaged tar,
-            'skip' keeps the datapoints before the damage.
+        on_error: 'raise' stops at the first damaged value, 'skip' leaves out its datapoint. Of a damaged tar
+            that is not compressed, 'skip' keeps the datapoints before the damage.
         workers: Threads that read files; 4 unless given.
         compression, checksum, shard_size, shard_length, mode, filesystem, storage_options: As in
             `ShardedDatasetWriter`.
@@ -191,13 +191,25 @@ def _load(
             return Damaged(exc)
 
     length = 1  # Grows once the size of datapoints is known.
-    while batch := list(itertools.islice(entries, length)):
+    while batch := _next_batch(source, entries, length):
         loaded = map_concurrently(load, batch, max_threads=workers)
         names = ['' if isinstance(entry, Damaged) else source.name(entry) for entry in batch]
         yield from zip(names, loaded, strict=True)
         values = [value for each in loaded if isinstance(each, dict) for value in each.values()]
         mean = sum(_size_of(value) for value in values) // len(loaded)
         length = max(1, min(2 * length, 4 * workers, MAX_BATCH, BATCH_BYTES // max(1, mean)))
+
+
+def _next_batch(source: Source, entries: Iterator[Any], length: int) -> list[Any]:
+    """Returns up to `length` entries: fewer if they are known to be large, none at the end."""
+    batch: list[Any] = []
+    size = 0
+    for entry in itertools.islice(entries, length):
+        batch.append(entry)
+        size += 0 if isinstance(entry, Damaged) else source.size(entry)
+        if size >= BATCH_BYTES:
+            break
+    return batch
 
 
 def _size_of(value: Any) -> int:

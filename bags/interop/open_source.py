@@ -91,7 +91,7 @@ def open_source(
         spec: Changes to the spec: a type by field, or None to leave a field out.
         storage_options: As in `bags.open`, for a URL; `client` and `retries` have no effect.
         on_error: 'raise' refuses damaged files, 'skip' leaves them out, but keeps the datapoints of a tar
-            before the damage.
+            that is not compressed before the damage.
 
     Raises:
         FileNotFoundError: The source does not exist.

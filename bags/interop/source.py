@@ -17,10 +17,12 @@ from bags.storage.retry import RetryPolicy
 from bags.storage.urls import SCHEMES
 
 __all__ = [
+    'MAX_EXPANDED_BYTES',
     'RECORD_ENCODERS',
     'Collecting',
     'Damaged',
     'Source',
+    'check_expanded',
     'find_filesystem',
     'list_paths',
     'name_fields',
@@ -28,6 +30,8 @@ __all__ = [
     'type_of_numbers',
 ]
 
+MAX_EXPANDED_BYTES = 1 << 30
+"""Maximum bytes of a value that its source stores in fewer: compressed, or with holes."""
 RECORD_ENCODERS = dict.fromkeys(('json', 'msgpack', 'tree'), lambda value, *_args: bytes(value))
 """Encoders for values that are already records: encoding again could change spaces or the order of keys."""
 
@@ -92,9 +96,19 @@ class Source(abc.ABC):
             SourceError: A value is damaged, or not of the type of its field.
         """
 
+    def size(self, entry: Any) -> int:
+        """Returns the bytes of a datapoint, as far as they are known before `load`."""
+        return 0
+
     def name(self, entry: Any) -> str:
         """Returns the file and the record of an entry, for error messages."""
         return str(entry)
+
+
+def check_expanded(size: int, what: str) -> None:
+    """Raises ValueError for more than `MAX_EXPANDED_BYTES`; `what` names the value."""
+    if size > MAX_EXPANDED_BYTES:
+        raise ValueError(f'expected at most {MAX_EXPANDED_BYTES} bytes for {what}, got {size}')
 
 
 def find_filesystem(path: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import errno
 import itertools
-import lzma
-import tarfile
-import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from bags.errors import SourceError
@@ -21,22 +18,27 @@ from bags.interop.exported import Exported
 from bags.interop.extensions import LABELS, field_of, split_key, written_extensions_in_tar
 from bags.interop.files import Entry, FileSource, Kind, check_columns, checked_value, group_exported
 from bags.interop.metadata import INTEGER, NAMES, Metadata, join, read_metadata
-from bags.interop.records import open_file
-from bags.interop.source import Collecting, find_filesystem, list_paths
+from bags.interop.source import Collecting, check_expanded, list_paths
+from bags.interop.tar_files import Content, Tar, content_size
 
 __all__ = ['TarSource', 'is_tar']
 
+Member = tuple[str, str, str, Content]
+"""A file of a tar: the key of its datapoint, the rest of its name, its name, and its content."""
 MAX_LABEL_BYTES = 64
 """Label files up to this size are read together with the file names, without another request."""
 
 
 def is_tar(name: str) -> bool:
     """Returns whether a file, by its name, is a tar, which may be compressed."""
-    return name.lower().endswith(('.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz'))
+    return name.lower().endswith(('.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz', '.tar.zst'))
 
 
 class TarSource(FileSource):
-    """The datapoints of WebDataset tars, one after the other; of a damaged tar, those before the damage."""
+    """The datapoints of WebDataset tars, one after the other; of a damaged tar, those before the damage.
+
+    Of a damaged tar that is compressed, there are none: its checksum does not tell where the damage begins.
+    """
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class TarSource(FileSource):
         self.tars = list_paths(tars, self.storage_options)
         if not self.tars:
             raise FileNotFoundError(errno.ENOENT, 'no tars to import', ', '.join(tars))
+        self._open = {path: Tar(path, self.storage_options, _is_label, _is_left_out) for path in self.tars}
         self._types: dict[str, dict[str, str]] = {}  # Types of table columns, by tar.
         kinds: Counter[Kind] = Counter()
         texts: set[str] = set()
@@ -62,6 +65,11 @@ class TarSource(FileSource):
                 elif known != kind:
                     expected = f'expected {known}, as in other tars'
                     raise SourceError(tar, f'column {field!r}: {expected}, got {kind}')
+        self.notes += [
+            f'{path}: {count} {members} are left out'
+            for path, tar in self._open.items()
+            for members, count in tar.left_out.items()
+        ]
         if exported is not None:
             self.count = kinds.total()
         else:
@@ -73,6 +81,7 @@ class TarSource(FileSource):
         Adds labels that are not all integers to `texts`. Reads a tar with a table of metadata twice.
         """
         kinds: Counter[Kind] = Counter()
+        found = len(self.damaged)
         with Collecting(self.damaged):
             for entry in self._entries_of(tar):
                 base = entry.key.rpartition('/')[2]
@@ -89,16 +98,17 @@ class TarSource(FileSource):
                     if not isinstance(data, bytes) or not INTEGER.fullmatch(str(data, 'latin-1').strip()):
                         texts.add(field)
             check_columns(tar, kinds)
-        return kinds
+        is_left_out = self._open[tar].is_compressed and len(self.damaged) > found
+        return Counter() if is_left_out else kinds
 
     def _metadata_of(self, tar: str) -> Metadata:
         """Returns the tables among the files of a tar: `metadata.csv` and `metadata.jsonl`."""
         names, tables = [], {}
-        for name, content in self._members(tar):
+        for name, content in self._open[tar].files():
             name = name.removeprefix('./')
             names.append(name)
             if name.rpartition('/')[2] in NAMES:
-                tables[name] = content if isinstance(content, bytes) else self._read(tar, *content)
+                tables[name] = self._open[tar].read(content)
         return read_metadata(tar, names, tables.__getitem__)
 
     def entries(self, start: int = 0) -> Iterator[Entry]:
@@ -107,6 +117,8 @@ class TarSource(FileSource):
     def _entries(self) -> Iterator[Entry]:
         damaged = dict(self.damaged)
         for tar in self.tars:
+            if tar in damaged and self._open[tar].is_compressed:
+                continue
             try:
                 yield from self._entries_of(tar)
             except SourceError as exc:
@@ -121,10 +133,10 @@ class TarSource(FileSource):
                 self._types[tar] = metadata.types
             members = (
                 (*split_key(name.removeprefix('./')), name.removeprefix('./'), content)
-                for name, content in self._members(tar)
+                for name, content in self._open[tar].files()
                 if name.removeprefix('./') not in metadata.tables
             )
-            for key, group in itertools.groupby(members, lambda member: member[0]):
+            for key, group in itertools.groupby(_bounded(members), lambda member: member[0]):
                 if self.exported is not None:
                     found = group_exported(self.exported, ((name, content) for _, name, _, content in group))
                     yield Entry(tar, key, found, {}, {})
@@ -139,62 +151,35 @@ class TarSource(FileSource):
                     files[field], extensions[field] = content, extension
                     names.append(name)
                 yield Entry(tar, key, files, join(names, metadata), written_extensions_in_tar(extensions))
-        except (tarfile.TarError, ValueError, EOFError, OSError, zlib.error, lzma.LZMAError) as exc:
+        except (ValueError, OSError) as exc:
             if isinstance(exc, FileNotFoundError | PermissionError):
                 raise
             raise SourceError(tar, str(exc)) from exc
 
-    def _members(self, tar: str) -> Iterator[tuple[str, Any]]:
-        """Yields the name of each file in a tar, with its start and size, or its content if compressed."""
-        with open_file(tar, self.storage_options) as file, tarfile.open(fileobj=file) as members:
-            is_compressed = members.fileobj is not file  # Whatever the name of the tar.
-            while (member := members.next()) is not None:
-                members.members = []  # type: ignore[attr-defined]  # Else it keeps all members.
-                if not member.isfile() or _is_left_out(member.name):
-                    continue
-                is_label = member.size <= MAX_LABEL_BYTES and member.name.rpartition('.')[2] in LABELS
-                if is_compressed or member.issparse() or is_label:
-                    found = members.extractfile(member)
-                    assert found is not None
-                    yield member.name, found.read()
-                else:
-                    yield member.name, (member.offset_data, member.size)
-            if not is_compressed:
-                # tarfile takes a damaged or incomplete header for the end.
-                file.seek(members.offset)
-                if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-                    where = f'at byte {members.offset}'
-                    raise tarfile.ReadError(f'expected a file or the end of the archive {where}, got neither')
-
     def read(self, entry: Entry, field: str, word: str) -> Any:
-        found = entry.files[field]
-        if isinstance(found, SourceError):
-            raise found
+        found, tar = entry.files[field], self._open[entry.origin]
         name = f'{entry.origin}: {entry.key}.{field}'
         if isinstance(found, list):
-            return (self._value(name, word, entry.origin, each) for each in found)
-        return self._value(name, word, entry.origin, found)
+            return (checked_value(name, word, tar.read(each)) for each in found)
+        return checked_value(name, word, tar.read(found))
 
-    def _value(self, name: str, word: str, tar: str, found: Any) -> Any:
-        return checked_value(name, word, found if isinstance(found, bytes) else self._read(tar, *found))
+    def size(self, entry: Entry) -> int:
+        files = (found if isinstance(found, list) else [found] for found in entry.files.values())
+        return sum(map(content_size, itertools.chain.from_iterable(files)))
 
-    def _read(self, tar: str, start: int, size: int) -> bytes:
-        if not size:
-            return b''  # An empty range is not valid, and object stores would return the whole file.
-        data: bytes
-        try:
-            if ':' in tar:
-                fs, path = find_filesystem(tar, self.storage_options)
-                data = fs.cat_file(path, start=start, end=start + size)
-            else:  # The same in a third of the time.
-                with open(tar, 'rb') as file:
-                    file.seek(start)
-                    data = file.read(size)
-        except OSError as exc:
-            raise SourceError(tar, f'cannot be read: {exc}') from exc
-        if len(data) != size:
-            raise SourceError(tar, f'expected {size} bytes at {start}, got {len(data)}')
-        return data
+
+def _bounded(members: Iterable[Member]) -> Iterator[Member]:
+    """Yields the files of a tar; raises ValueError for a datapoint that is stored in far fewer bytes."""
+    key, size = None, 0
+    for member in members:
+        key, size = member[0], size if member[0] == key else 0
+        size += content_size(member[3], only_expanded=True)
+        check_expanded(size, f'the files of {key!r:.200}, compressed or sparse')
+        yield member
+
+
+def _is_label(name: str, size: int) -> bool:
+    return size <= MAX_LABEL_BYTES and name.rpartition('.')[2] in LABELS
 
 
 def _is_left_out(name: str) -> bool:

@@ -1,14 +1,20 @@
 """Import and export of WebDataset tars, written and read by webdataset itself."""
 
+import bz2
+import gzip
 import io
+import lzma
 import random
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 
 import bags
+from bags.interop.open_source import open_source
 
 CAT = (Path(__file__).parents[2] / 'examples' / 'data' / 'cat.jpg').read_bytes()
 
@@ -292,3 +298,117 @@ def test_tables_that_do_not_fit_are_refused(tmp_path):
             bags.convert(tmp_path / f'{number}.tar', tmp_path / 'out')
     make_tar(tmp_path / 'other.tar', [('0.jpg', CAT), ('metadata.csv', b'other,n\n0.jpg,3\n')])
     assert bags.convert(tmp_path / 'other.tar', tmp_path / 'out').datapoints == 2
+
+
+@pytest.mark.parametrize('form', ['gz', 'bz2', 'xz', 'zst'])
+def test_a_changed_byte_of_a_compressed_tar_is_an_error(form, tmp_path):
+    chance = random.Random(form)
+    texts = [(f'{index:03}.txt', chance.randbytes(200).hex().encode()) for index in range(40)]
+    raw = make_tar(tmp_path / 'raw.tar', texts).read_bytes()
+    compress = {'gz': gzip.compress, 'bz2': bz2.compress, 'xz': lzma.compress, 'zst': zstd}[form]
+    whole, path = compress(raw), tmp_path / f'0.tar.{form}'
+    path.write_bytes(whole)
+    assert bags.convert(path, tmp_path / 'whole').datapoints == 40
+    for place in chance.sample(range(100, len(whole)), 25):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        with pytest.raises(bags.SourceError, match=r'0\.tar'):
+            open_source(path)
+        assert not open_source(path, on_error='skip').count
+    for more in (b'x', whole[:20]):
+        path.write_bytes(whole + more)
+        with pytest.raises(bags.SourceError, match=r'0\.tar'):
+            open_source(path)
+
+
+def zstd(data):
+    return zstandard.ZstdCompressor(write_checksum=True).compress(data)
+
+
+def test_of_several_compressed_tars_the_damaged_ones_are_left_out(tmp_path):
+    for number in range(3):
+        make_tar(tmp_path / f'{number}.tar.gz', [(f'{number}{i}.txt', b'x') for i in range(3)], 'w:gz')
+    damaged = tmp_path / '1.tar.gz'
+    damaged.write_bytes(damaged.read_bytes()[:-8] + bytes(8))  # The checksum and the length.
+    done = bags.convert(tmp_path, tmp_path / 'out', on_error='skip')
+    assert keys_of(tmp_path / 'out') == ['00', '01', '02', '20', '21', '22']
+    assert [name for name, _ in done.skipped] == [str(damaged)]
+
+
+def test_bytes_after_the_end_of_a_tar_are_an_error(tmp_path):
+    path = make_tar(tmp_path / '0.tar', [(f'{i}.txt', b'x' * 600) for i in range(4)])
+    whole = path.read_bytes()
+    hole = whole[:1536] + bytes(512) + whole[2048:]  # In place of the second header.
+    for data, place in ((hole, 2048), (whole + whole, len(whole)), (whole + b'x', len(whole))):
+        path.write_bytes(data)
+        with pytest.raises(bags.SourceError, match=rf'0\.tar: expected zeros .* at byte {place}$'):
+            open_source(path)
+
+
+@pytest.mark.parametrize('mode', ['w', 'w:gz'])
+def test_hard_links_have_the_content_of_their_target(mode, tmp_path):
+    with tarfile.open(tmp_path / 'a.tar', mode) as tar:
+        for name, target in (
+            ('0.txt', ''), ('0.cls', ''), ('1.txt', '0.txt'), ('1.cls', '0.cls'), ('2.txt', '1.txt'),
+            ('3.txt', 'none.txt'), ('4.txt', ''),
+        ):  # fmt: skip
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = (tarfile.LNKTYPE, target) if target else (tarfile.REGTYPE, '')
+            member.size = 0 if target else 2
+            tar.addfile(member, None if target else io.BytesIO(b'7\n'))
+        link = tarfile.TarInfo('5.txt')
+        link.type, link.linkname = tarfile.SYMTYPE, '0.txt'
+        tar.addfile(link)
+    with pytest.raises(bags.SourceError, match=r"a\.tar: 3\.txt: is a link to 'none\.txt'"):
+        bags.convert(tmp_path / 'a.tar', tmp_path / 'raised')
+    source = open_source(tmp_path / 'a.tar')
+    assert source.notes == [f'{tmp_path / "a.tar"}: 1 symbolic links are left out']
+    done = bags.convert(source, tmp_path / 'out', on_error='skip')
+    assert done.spec == {'__key__': 'utf8', 'cls': 'int(8)?', 'txt': 'utf8'}
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.column('__key__') == ['0', '1', '2', '4']
+        assert dataset.column('cls') == [7, 7, None, None]
+        assert dataset.column('txt') == ['7\n'] * 4
+
+
+def sparse_tar(path, size, files=1):
+    """Writes a tar of sparse files, of the old GNU form, whose content ends with `end`."""
+    with path.open('wb') as file:
+        for number in range(files):
+            member = tarfile.TarInfo(f'{number}.bin')
+            member.type, member.size = tarfile.GNUTYPE_SPARSE, 3
+            head = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+            head[386:410] = b'%011o\0%011o\0' % (size - 3, 3)
+            head[483:495] = b'%011o\0' % size
+            head[148:156] = b'%06o\0 ' % sum(head[:148] + b' ' * 8 + head[156:])
+            file.write(head + b'end' + bytes(509))
+        file.write(bytes(1024))
+    return path
+
+
+def test_sparse_files_are_bounded(tmp_path):
+    bags.convert(sparse_tar(tmp_path / 'a.tar', 100_000, files=2), tmp_path / 'out')
+    with bags.open(tmp_path / 'out') as dataset:
+        assert dataset.column('bin') == [bytes(99_997) + b'end'] * 2
+    with pytest.raises(bags.SourceError, match=r"b\.tar: expected at most 1073741824 bytes for '0\.bin'"):
+        open_source(sparse_tar(tmp_path / 'b.tar', 1 << 32))
+
+
+def test_many_sparse_files_take_little_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr('bags.interop.convert.BATCH_BYTES', 1 << 20)
+    path = sparse_tar(tmp_path / 'b.tar', 1 << 22, files=12)
+    small = make_tar(tmp_path / 'a.tar', [(f'a{i}.bin', b'x') for i in range(15)])
+    bags.convert(small, tmp_path / 'small')
+    tracemalloc.start()
+    bags.convert([small, path], tmp_path / 'out')
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6 << 22
+
+
+def test_a_compressed_datapoint_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr('bags.interop.source.MAX_EXPANDED_BYTES', 100_000)
+    files = [(f'{i}.{name}', bytes(40_000)) for i in range(5) for name in 'ab']
+    assert open_source(make_tar(tmp_path / 'a.tar.gz', files, 'w:gz')).count == 5
+    make_tar(tmp_path / 'b.tar.gz', [(f'0.{name}', bytes(40_000)) for name in 'abc'], 'w:gz')
+    with pytest.raises(bags.SourceError, match=r"b\.tar\.gz: expected at most 100000 bytes .* '0'"):
+        open_source(tmp_path / 'b.tar.gz')

@@ -6,14 +6,13 @@ The package `tfrecord` compares no checksum, allocates any length, and cannot be
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import sys
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bags.errors import SourceError
+from bags.interop.compressed import Decompressed, codec_of
 from bags.interop.examples import open_examples
 from bags.interop.records import open_file
 from bags.interop.source import Collecting, Damaged, Source, list_paths
@@ -52,9 +51,11 @@ def _records(
     with open_file(path, storage_options) as raw:
         head = raw.read(_HEAD)
         raw.seek(0)
+        if not head and path.lower().endswith('.gz'):
+            raise SourceError(path, 'expected gz data, got an empty file')
         # A length of 559,903 bytes begins with the same bytes as gzip.
-        is_gzip = head[:3] == b'\x1f\x8b\x08' and head[8:] != checksum(head[:8])
-        file: Any = gzip.GzipFile(fileobj=raw) if is_gzip else raw
+        codec = '' if head[8:] == checksum(head[:8]) else codec_of(head)
+        file: Any = Decompressed(raw, codec) if codec else raw
         for index in itertools.count():
             try:
                 if not (head := file.read(_HEAD)):
@@ -71,7 +72,7 @@ def _records(
                     data = file.read(length)
                 if len(end := file.read(4)) != 4:
                     raise ValueError(f'expected {length} bytes and a checksum, got the end of the file')
-            except (ValueError, EOFError, zlib.error, OSError) as exc:
+            except (ValueError, OSError) as exc:
                 detail = f'{exc}; the records from here on cannot be read'
                 raise SourceError(f'{path}, record {index}', detail) from exc
             if data is not None and end != checksum(data):

@@ -204,3 +204,11 @@ def test_an_example_without_features_has_no_values(tmp_path):
         bags.convert(tmp_path / 'a.tfrecord', tmp_path / f'{number}', progress=False)
         with bags.open(tmp_path / f'{number}') as dataset:
             assert [row['x'] for row in dataset] == [1, None, 1]
+
+
+def test_a_gzip_file_that_is_empty_or_followed_by_other_bytes_is_an_error(tmp_path):
+    whole, path = (GOLDEN / 'tfrecord-gz.tfrecord.gz').read_bytes(), tmp_path / 'a.tfrecord.gz'
+    for data in (b'', whole[:-1], whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:], whole + b'x'):
+        path.write_bytes(data)
+        with pytest.raises(bags.SourceError, match=r'a\.tfrecord\.gz'):
+            open_source(path)

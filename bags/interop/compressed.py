@@ -1,0 +1,126 @@
+"""Compressed files as streams whose checks are compared, up to the last byte of the file.
+
+The classes of the standard library compare a checksum only if a caller reads past the last byte, and the
+reader of zstandard takes the end of a file for the end of its content.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import os
+import zlib
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import zstandard
+
+from bags.interop.source import check_expanded
+
+__all__ = ['CODECS', 'Decompressed', 'codec_of']
+
+CODECS: dict[str, tuple[bytes, Callable[[], Any]]] = {
+    'gz': (b'\x1f\x8b\x08', lambda: zlib.decompressobj(wbits=31)),
+    'bz2': (b'BZh', bz2.BZ2Decompressor),
+    'xz': (b'\xfd7zXZ\0', lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=1 << 30)),
+    'zstd': (b'\x28\xb5\x2f\xfd', lambda: zstandard.ZstdDecompressor().decompressobj()),
+}
+"""The first bytes of each form of compression, and a function that returns a decompressor of one member."""
+_PADDED = ('gz', 'xz')
+"""The forms of which zeros may follow."""
+_STORED_BYTES = 1 << 12
+"""Bytes of the file that are decompressed at a time: to at most 128 MiB, of zstd."""
+_KEPT_BYTES = 1 << 10
+"""Bytes before the position to which `seek` can return."""
+
+
+def codec_of(head: bytes) -> str:
+    """Returns the form of compression of a file by its first bytes; '' for others."""
+    return next((codec for codec, (magic, _) in CODECS.items() if head.startswith(magic)), '')
+
+
+class Decompressed:
+    """The content of a compressed file, which may have several members, read in order.
+
+    The checksum of a member is compared when its last byte is read, so that content which was read before may
+    turn out to be damaged. It is whole after `finish`, and after a `read` that returns fewer bytes than asked
+    for.
+
+    Raises:
+        ValueError: The file is damaged, cut off, or followed by other bytes.
+    """
+
+    def __init__(self, file: BinaryIO, codec: str) -> None:
+        self._file, self._codec = file, codec
+        self._member: Any = None
+        self._stored = b''
+        """Bytes of the file after the current member."""
+        self._buffer = b''
+        self._position = 0
+        """Position in the buffer."""
+        self._offset = 0
+        """Position of the buffer in the content."""
+        self._ended = self._has_members = False
+
+    def tell(self) -> int:
+        return self._offset + self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Moves forward, or a few bytes back."""
+        offset += self.tell() if whence == os.SEEK_CUR else 0
+        while offset > self._offset + len(self._buffer) and self._fill():
+            pass
+        self._position = min(offset - self._offset, len(self._buffer))
+        if self._position < 0:
+            raise ValueError(f'expected a position from {self._offset} on, got {offset}')
+        return self.tell()
+
+    def read(self, size: int) -> bytes:
+        """Returns up to `size` bytes, at most 1 GiB; fewer only at the end of the content."""
+        check_expanded(size, 'a part of it')
+        parts = []
+        while True:
+            parts.append(self._buffer[self._position : self._position + size])
+            self._position += len(parts[-1])
+            size -= len(parts[-1])
+            if not size or not self._fill():
+                return b''.join(parts)
+
+    def finish(self) -> None:
+        """Reads to the end, which compares the remaining checksums."""
+        while self._fill():
+            pass
+
+    def _fill(self) -> bool:
+        """Reads more of the content, after the end of the buffer; returns whether there is more."""
+        while not self._ended:
+            if data := self._decompress():
+                kept = self._buffer[-_KEPT_BYTES:]
+                self._position += len(kept) - len(self._buffer)
+                self._offset += len(self._buffer) - len(kept)
+                self._buffer = kept + data
+                return True
+        return False
+
+    def _decompress(self) -> bytes:
+        """Returns the content of the next bytes of the file, which may be empty."""
+        stored = self._stored or self._file.read(_STORED_BYTES)
+        self._stored = b''
+        if self._member is None:
+            if self._has_members and self._codec in _PADDED and stored:
+                stored = stored.lstrip(b'\0')
+                if not stored:
+                    return b''
+            if self._has_members and not stored:
+                self._ended = True
+                return b''
+            self._member, self._has_members = CODECS[self._codec][1](), True
+        if not stored:
+            raise ValueError(f'expected the end of its {self._codec} data, got the end of the file')
+        try:
+            data: bytes = self._member.decompress(stored)
+        except (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError, EOFError) as exc:
+            raise ValueError(f'its {self._codec} data is damaged: {exc}') from exc
+        if self._member.eof:
+            self._stored, self._member = self._member.unused_data, None
+        return data
