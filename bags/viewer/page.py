@@ -1,4 +1,4 @@
-"""The page of the viewer: static files that `make viewer` builds and wheels carry."""
+"""The page of the viewer: static files, built by `make viewer`, or with the wheel if Node.js is installed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ def find_page() -> str:
     """Returns the folder of the built page.
 
     Raises:
-        FileNotFoundError: It is not built, as in a checkout of the source.
+        FileNotFoundError: It is not built, as in an editable install, or without Node.js.
     """
     if not os.path.exists(os.path.join(PAGE, 'index.html')):
-        detail = 'the page is not built: run `make viewer` (needs Node.js 20), or install a wheel'
+        detail = (
+            'the page is not built: install Node.js 20.19 or newer, then run `make viewer` in the clone of an '
+            'editable install, else `pip install --force-reinstall --no-deps CLONE`'
+        )
         raise FileNotFoundError(errno.ENOENT, detail, PAGE)
     return PAGE
 
