@@ -535,6 +535,7 @@ def main():
 
         known[name].prepare(folder)
         report('begins')
+        sys.stdin.readline()  # Whoever cuts the power syncs what is there first.
         known[name].run(folder, promise, {} if durability == 'default' else {'durability': durability})
         report('returned')
 

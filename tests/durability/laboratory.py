@@ -10,7 +10,7 @@ from tests.durability.commands import commands
 from tests.durability.file_system import FileSystem, read_tree, write_tree
 from tests.durability.recorder import record
 
-__all__ = ['Laboratory', 'Trial']
+__all__ = ['Laboratory', 'Trial', 'check']
 
 EXTREMES = [('none', 'none'), ('all', 'none'), ('all', 'holes'), ('none', 'all'), ('all', 'all')]
 """What is left of names and of bytes: nothing unsynced, names without bytes, bytes without names, all."""
@@ -94,10 +94,16 @@ class Laboratory:
         folder = os.path.join(self._states, 'state')
         write_tree(snapshot.files, folder)
         try:
-            command.check(folder, promised, done)
-        except Exception as exc:  # Errors of unexpected types are what is looked for, too.
-            where = traceback.extract_tb(exc.__traceback__)[-1]
-            return f'{type(exc).__name__}: {exc} ({os.path.basename(where.filename)}:{where.lineno})'
+            return check(command, folder, promised, done)
         finally:
             shutil.rmtree(folder)
-        return ''
+
+
+def check(command, folder, promised, done):
+    """Returns what is wrong in the folder of a command after a power cut; empty: nothing."""
+    try:
+        command.check(folder, promised, done)
+    except Exception as exc:  # Errors of unexpected types are what is looked for, too.
+        where = traceback.extract_tb(exc.__traceback__)[-1]
+        return f'{type(exc).__name__}: {exc} ({os.path.basename(where.filename)}:{where.lineno})'
+    return ''

@@ -73,7 +73,15 @@ def record(arguments, folder):
         calls = ','.join(f'?{name}' for name in (*CHANGES, *IGNORED, *REFUSED))
         command = [strace, '-f', '--seccomp-bpf', '-qq', '-v', '-y', '-xx', '-s', str(1 << 24), '-o', log]
         command += ['-e', f'trace={calls}', '-e', 'signal=none', sys.executable, '-B', *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            cwd=ROOT,
+        )
         assert done.returncode == 0, done.stderr
         with open(log) as lines:
             return Parser(str(folder)).parse(lines)
