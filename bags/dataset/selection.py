@@ -10,6 +10,7 @@ from typing import Any, SupportsIndex, cast
 import numpy as np
 
 from bags.dataset.batch import spread
+from bags.dataset.refs import MISSING
 from bags.dataset.spec import Spec
 from bags.indexing import Int64s, as_integers
 
@@ -205,13 +206,19 @@ def select_items(items: range | slice | list[int], count: int) -> range | list[i
 
 
 def select_many(items: Items, firsts: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-    """Returns the selected records of many sequences, as indices in the bag, and their number in each."""
+    """Returns the selected records of many sequences, as indices in the bag, and their number in each.
+
+    A missing sequence has none, also if `items` is a list.
+
+    Raises:
+        IndexError: A position in a list is out of range of a sequence that is not missing.
+    """
     assert not isinstance(items, FrameSelection)
     if isinstance(items, PerRowItems):
         items.expect_within(counts)
         return np.repeat(firsts, items.counts) + items.places, items.counts
     parts = [
-        first + np.asarray(select_items(items, count), np.int64)
+        first + np.asarray(select_items(items, count) if count or first != MISSING else [], np.int64)
         for first, count in zip(firsts.tolist(), counts.tolist(), strict=True)
     ]
     lengths = np.fromiter(map(len, parts), np.int64, len(parts))

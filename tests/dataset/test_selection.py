@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bags
 from bags.dataset.selection import select_fields, select_items, select_many
 from bags.dataset.spec import parse_spec
 
@@ -53,6 +54,42 @@ def test_many_sequences_at_once(items, refs):
     assert members.dtype == lengths.dtype == np.int64
     assert members.tolist() == [member for part in wanted for member in part]
     assert lengths.tolist() == list(map(len, wanted))
+
+
+@pytest.mark.parametrize('type', ['utf8[]?', 'int(4)[]?', 'array(float32,2)[]?'])
+@pytest.mark.parametrize('items', [slice(0, 1), slice(-1, None), range(1), [0], [-1], [5, 0], []], ids=repr)
+def test_items_of_a_missing_sequence_are_missing(tmp_path, items, type):
+    """However they are asked for: of a row, of a row of a view, in a batch, as rows, or raw."""
+    values = {'utf8[]?': list('abcdef'), 'int(4)[]?': np.arange(6)}.get(type, np.ones((6, 2), 'f4'))
+    with bags.DatasetWriter(tmp_path / 'a', {'x': type}) as writer:
+        for value in (values, None, values):
+            writer.append({'x': value})
+    asked = {'x': items}
+    for raw in (False, True):
+        reader = bags.open(tmp_path / 'a', raw=raw)
+        rows = [
+            reader[1, asked],
+            reader[0:3][1, asked],
+            bags.select(reader, [1])[0, asked],
+            bags.concat([reader, reader])[4, asked],
+            *bags.select(reader, [1, 1])._rows(np.arange(2), asked),
+        ]
+        assert rows == [{'x': None}] * 6
+        columns = [reader.batch([0, 1, 2], asked), bags.concat([reader, reader]).batch([3, 4, 5], asked)]
+        for column in columns:
+            assert column['x'][1] is None
+            assert len(column['x'][0]) == len(column['x'][2]) == len(reader[0, asked]['x'])
+    batches = bags.Loader(bags.open(tmp_path / 'a'), 3, fields=asked, shuffle=False)
+    assert [batch['x'][1] for batch in batches] == [None]
+
+
+def test_items_of_a_sequence_without_the_field_are_missing(tmp_path):
+    for name, spec in (('a', {'y': 'int(4)', 'x': 'utf8[]?'}), ('b', {'y': 'int(4)'})):
+        with bags.DatasetWriter(tmp_path / name, spec) as writer:
+            writer.append({'y': 1, 'x': ['a']} if 'x' in spec else {'y': 1})
+    both = bags.concat([bags.open(tmp_path / 'a'), bags.open(tmp_path / 'b')])
+    assert both[1, {'x': [0]}] == {'x': None}
+    assert both.batch([0, 1], {'x': [0]}) == {'x': [['a'], None]}
 
 
 def test_fields():
