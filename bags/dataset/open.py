@@ -36,6 +36,7 @@ def open(
     cache_index: bool = True,
     *,
     raw: bool = False,
+    replace: bool = False,
     shard_start: int = 0,
     shard_step: int = 1,
     filesystem: Any = None,
@@ -45,12 +46,14 @@ def open(
     """Opens a dataset: one folder, or a folder of shard folders.
 
     Args:
-        directory: The folder: str, path or URL. Several are joined: later ones add or replace fields, as in
-            `bags.join([...], replace=True)`.
+        directory: The folder: str, path or URL. Several of one length are joined by position, as in
+            `bags.join([...], replace=replace)`.
         decoders: The functions by word; `bags.decoders` unless given. A mapping is the whole set.
         cache_index: Read limits that are not mapped, as on an object store, as a whole at open and keep them,
             instead of in blocks when they are needed.
         raw: Return undecoded records, as buffers that may alias the files, instead of values.
+        replace: With several folders, read a field that several have from the last of them. Otherwise such a
+            field must be of integers or `utf8`, and have equal values in all of them, which are compared.
         shard_start, shard_step: Read the shards `shard_start`, `shard_start + shard_step`, … only, so that
             each of `shard_step` workers reads a separate part.
         filesystem: An fsspec file system that `directory` belongs to.
@@ -65,7 +68,8 @@ def open(
         FileNotFoundError: No such folder, or no dataset in it.
         NotADirectoryError: A file. `bags.bag.Reader` opens single bags.
         SpecError, CorruptError: Damaged, or not a dataset.
-        TypeError, ValueError: An unknown option, or one without effect here.
+        TypeError, ValueError: An unknown option, or one without effect here; several folders of different
+            lengths, or with a field of different values.
     """
     if isinstance(directory, bytes) or not isinstance(directory, str | os.PathLike | Iterable):
         raise TypeError(f'open: expected a path, or several, got {type(directory).__name__}')
@@ -86,7 +90,9 @@ def open(
         ]
         if not parts:
             raise ValueError('open: expected a path, or several, got none')
-        return join(parts, replace=True)
+        return join(parts, replace)
+    if replace:
+        raise ValueError(f'replace: has no effect on one folder, got {os.fspath(directory)!r:.80}')
     store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
     known = Decoders(decoders, raw, made.max_value_size)
     folder, shards = Folder(store, path, made), None

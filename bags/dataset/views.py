@@ -13,7 +13,7 @@ from bags.bag.sharding import Concatenated
 from bags.concurrency import CPU_COUNT, map_concurrently
 from bags.dataset.address import Absent, Address, divide_fields, group_by_part, row_of_part
 from bags.dataset.base import Datapoint, Dataset, Select, View, check_dataset
-from bags.dataset.key_index import Matches, sort_matches
+from bags.dataset.key_index import INTEGERS, KEY_TYPES, Matches, read_keys, sort_matches
 from bags.dataset.key_join import join_by_key
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.selection import Fields, Selection, select_fields
@@ -24,6 +24,9 @@ from bags.validation import at_least_or_none, one_of
 __all__ = ['Concat', 'Join', 'concat', 'filter', 'join', 'select']
 
 DATAPOINTS_AT_ONCE = 256
+KEYS_AT_ONCE = 1 << 13
+"""Number of values of a field in two datasets that are compared at once."""
+INTEGER_WORDS = {word for word, types in KEY_TYPES.items() if types is INTEGERS}
 
 Mask = npt.NDArray[np.bool_] | Sequence[bool]
 
@@ -76,7 +79,10 @@ class Concat(View):
 
 
 class Join(View):
-    """The fields of several datasets of one length, as `bags.join` returns them."""
+    """The fields of several datasets of one length, as `bags.join` returns them.
+
+    Without `replace`, a field that several datasets have must have equal values in them, which are read here.
+    """
 
     def __init__(self, datasets: Sequence[Dataset], replace: bool) -> None:
         self._replace = replace
@@ -90,10 +96,7 @@ class Join(View):
                 )
             for name in dataset._types:
                 if name in self._owners and not replace:
-                    raise ValueError(
-                        f'join: field {name!r} of dataset {number} is in an earlier one too '
-                        f'(replace=True takes the later)'
-                    )
+                    _expect_equal(name, self._owners[name], dataset, number)
                 self._owners[name] = dataset
         super().__init__(datasets, {name: self._owners[name]._types[name] for name in sorted(self._owners)})
 
@@ -139,6 +142,36 @@ class Join(View):
 
     def __repr__(self) -> str:
         return f'bags.join({self._datasets!r}, replace={self._replace})'
+
+
+def _expect_equal(field: str, first: Dataset, second: Dataset, number: int) -> None:
+    """Compares a field that two datasets have.
+
+    Raises:
+        ValueError: The values differ, or are of types that are not compared. `number` is of the second.
+    """
+    again = 'replace=True takes the later'
+    words = {first._types[field].word, second._types[field].word}
+    is_plain = not (first._types[field].sequence or second._types[field].sequence)
+    if not is_plain or not (words == {'utf8'} or words <= INTEGER_WORDS):
+        raise ValueError(f'join: field {field!r} of dataset {number} is in an earlier one too ({again})')
+    for start in range(0, len(first), KEYS_AT_ONCE):
+        rows = np.arange(start, min(start + KEYS_AT_ONCE, len(first)))
+        one, other = (
+            [key for _, keys in read_keys(dataset, field, rows, KEYS_AT_ONCE) for key in keys]
+            for dataset in (first, second)
+        )
+        if one == other:
+            continue
+        index = next(index for index, pair in enumerate(zip(one, other, strict=True)) if len({*pair}) > 1)
+        got, before = (
+            'no value' if key is None else f'{key.decode(errors="backslashreplace")!r:.80}'
+            for key in (other[index], one[index])
+        )
+        raise ValueError(
+            f'join: field {field!r} differs at datapoint {start + index}: expected {before}, as in an '
+            f'earlier dataset, got {got} in dataset {number} (on= joins by a field of keys, {again})'
+        )
 
 
 def select(
@@ -256,7 +289,8 @@ def join(
 
     Args:
         datasets: The datasets.
-        replace: Read a field that several datasets have from the last of them.
+        replace: Read a field that several datasets have from the last of them. Otherwise such a field must be
+            of integers or `utf8`; it is read now, and must have equal values in all of them.
         on: A field of type `utf8`, `bytes`, `int` or `uint` that all datasets have. Integers of different
             sizes are equal if their values are.
         how: 'inner' keeps the datapoints whose key is in all datasets. 'left' keeps all of the first; the
@@ -265,8 +299,9 @@ def join(
             their order, and for each combination of several datasets.
 
     Raises:
-        ValueError: Without `on`, the lengths differ; several datasets have a field and `replace` is not set;
-            with `on`, several datapoints of a later dataset have one key and `many` is not set.
+        ValueError: Without `on`, the lengths differ; several datasets have a field, with other values or of
+            another type, and `replace` is not set; with `on`, several datapoints of a later dataset have one
+            key and `many` is not set.
         KeyError, TypeError: With `on`, no such field, or one that cannot have keys.
         CorruptError: An index is damaged, or stale.
     """

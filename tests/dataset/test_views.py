@@ -167,7 +167,7 @@ def test_join_adds_and_replaces_fields(source, kit, tmp_path):
     assert list(both[3, ('z', 'id')].items()) == [('z', 3), ('id', 3)]
     assert list(both.batch([3], ('z', 'id'))) == ['z', 'id']
     assert both.file(3, 'text').read() == b'3'
-    assert rows_of(bags.open([base.directory, more.directory])) == wanted
+    assert rows_of(bags.open([base.directory, more.directory], replace=True)) == wanted
     back = bags.join([more, base], replace=True)
     assert [r['text'] for r in back] == [r['text'] for r in rows]
     with pytest.raises(ValueError, match='one length'):
@@ -178,6 +178,44 @@ def test_join_adds_and_replaces_fields(source, kit, tmp_path):
         bags.join([base, None])
 
 
+def write_fields(path, fields, spec):
+    with bags.ShardedDatasetWriter(path, spec, shard_length=7) as writer:
+        for values in zip(*fields.values(), strict=True):
+            writer.append(dict(zip(fields, values, strict=True)))
+    return path
+
+
+@pytest.mark.parametrize('raw', [False, True])
+@pytest.mark.parametrize(('one', 'other'), [('int(8)', 'int(4)'), ('utf8', 'utf8'), ('int(4)?', 'uint(2)')])
+def test_fields_of_several_folders_are_compared(tmp_path, one, other, raw):
+    def make(name, type, values):
+        values = list(map(str, values)) if type == 'utf8' else values
+        fields = {'id': values, name: range(len(values))}
+        return write_fields(tmp_path / name, fields, {'id': type, name: 'int(2)'})
+
+    values = list(range(3, 43))
+    paths = make('a', one, values), make('b', other, values)
+    both = bags.open(paths, raw=raw)
+    assert sorted(both.spec) == ['a', 'b', 'id']
+    assert len(both) == len(bags.join([bags.open(path) for path in paths])) == 40
+    values[17], values[30] = 1000, 1001
+    paths = paths[0], make('c', other, values)
+    with pytest.raises(
+        ValueError, match=r"'id' differs at datapoint 17: expected '20'.*got '1000'.*replace=True"
+    ):
+        bags.open(paths, raw=raw)
+    assert str(bags.open(paths, replace=True)[17, 'id']['id']) == '1000'
+
+
+def test_fields_of_other_types_are_not_compared(tmp_path):
+    paths = [write_fields(tmp_path / name, {'x': [1.0]}, {'x': 'float(8)'}) for name in 'ab']
+    with pytest.raises(ValueError, match=r"field 'x' of dataset 1 is in an earlier one too \(replace=True"):
+        bags.open(paths)
+    assert bags.open(paths, replace=True)[0] == {'x': 1.0}
+    with pytest.raises(ValueError, match='replace: has no effect on one folder'):
+        bags.open(paths[0], replace=True)
+
+
 def test_editing_with_views(source, kit, tmp_path):
     """Delete, reorder, update and add, as DESIGN says."""
     base, rows = source[0][0], source[1][0]
@@ -186,7 +224,7 @@ def test_editing_with_views(source, kit, tmp_path):
     shuffled = np.random.default_rng(0).permutation(12)
     assert [r['id'] for r in bags.select(base, shuffled)] == shuffled.tolist()
     new = kit.fill(tmp_path / 'x', [{'note': 'new'}] * 12, {'note': 'utf8?'})
-    assert {r['note'] for r in bags.open([base.directory, new])} == {'new'}
+    assert {r['note'] for r in bags.open([base.directory, new], replace=True)} == {'new'}
 
 
 def test_closing_a_view_closes_its_datasets(kit, tmp_path):
