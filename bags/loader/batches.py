@@ -118,10 +118,13 @@ class BatchMaker:
             fills = self.on_error == 'replace' or (self.mask is not None and bins is None)
             readable, chosen, batch = self._read(indices, positions, step.epoch, fills)
             if not readable.all():
-                skipped = [self.unreadable[index] for index in np.unique(indices[~readable]).tolist()]
+                if batch is None and self.mask is not None:  # Other ranks have a batch at this step.
+                    reason = self.unreadable[int(indices[0])]
+                    raise ValueError(f'none of datapoints {_listed(indices)} can be read: {reason}')
+                # Repeats are in the `skipped` of the step, and the rank, that they repeat.
+                missed = np.unique(indices[~readable & is_own]).tolist()
+                skipped = [self.unreadable[index] for index in missed]
                 if batch is None:
-                    if self.mask is not None:  # Other ranks have a batch at this step.
-                        raise ValueError(f'none of datapoints {_listed(indices)} can be read: {skipped[0]}')
                     return Made(step.epoch, None, skipped)
                 kept = slice(None) if fills else readable
                 indices, positions, is_own = chosen, positions[kept], (is_own & readable)[kept]

@@ -115,6 +115,8 @@ class LoaderIterator(Iterator[Any]):
                 self._begin_epoch(made.epoch)
             return batch  # noqa: TRY300 - here an interrupt still takes the count back
         except StopIteration:
+            progress = self._progress
+            progress.is_finished |= progress.delivered == progress.schedule.total
             self.close()
             raise
         except KeyboardInterrupt:
@@ -197,7 +199,8 @@ class LoaderIterator(Iterator[Any]):
         self._next_epoch = cursor.epoch + 1
         self._loader._begin(cursor)
         self._progress.schedule = own._replace(begin=cursor, skip=skip)
-        self._progress.delivered, self._failed_steps, self._is_closed = 0, 0, False
+        self._progress.delivered, self._progress.is_finished = 0, False
+        self._failed_steps, self._is_closed = 0, False
 
     # The names Grain uses.
     get_state = state_dict

@@ -52,8 +52,9 @@ class Loader:
         world_size: Number of processes of the run, e.g. `jax.process_count()`.
         last_batch: How to handle the last step of an epoch, if it has too few datapoints for full batches on
             all ranks. 'partial' (default on one rank): the ranks share it; their batches are smaller, and
-            some ranks may have none. 'pad' (default on several): full batches that wrap around to the
-            beginning of the epoch; every batch has a column `_mask`, False for repeats. 'drop': no last step.
+            some ranks may have none (only in the last of `epochs`). 'pad' (default on several): full batches
+            that wrap around to the beginning of the epoch; every batch has a column `_mask`, False for
+            repeats. 'drop': no last step.
         sampler: The order, instead of `shuffle`; see `bags.samplers`.
         workers: Threads or processes that make batches ahead; 0 makes each batch on demand. By default one
             for each core, or 16 threads for a remote dataset.
@@ -182,6 +183,7 @@ class Loader:
                 f'batch_size: expected at most the {most} datapoints there are{each}, got {self.batch_size} '
                 "(last_batch='partial' gives smaller batches)"
             )
+        self._schedule.check_equal_steps()
         self._mask = self.mask_column or (MASK if self.last_batch == 'pad' else None)
         if self._types is not None and self._mask in select_fields(self.fields, self._types):
             raise ValueError(f'mask_column: expected a name that is not a field, got {self._mask!r}')
@@ -333,7 +335,9 @@ class Loader:
 
     def _cursor_from(self, state: Any) -> Cursor:
         """Returns the cursor of a state, after checking that it belongs to this run."""
-        return cursor_from(state, self._state_at(Cursor()), len(self.sampler), self.epochs)
+        cursor = cursor_from(state, self._state_at(Cursor()), len(self.sampler), self.epochs)
+        self._schedule._replace(begin=cursor).check_equal_steps()
+        return cursor
 
 
 def _sampler(dataset: Dataset | RowBatches, shuffle: bool | str, seed: int) -> Sampler:

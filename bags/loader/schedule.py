@@ -81,6 +81,25 @@ class Schedule(NamedTuple):
         first, stop = self._share(rest)
         return whole + (self.last_batch == 'pad' or first < stop)
 
+    def check_equal_steps(self) -> None:
+        """Checks that all ranks are at the same step after the same number of batches, in each epoch.
+
+        The last epoch is not checked: ranks without a batch of its last step end one batch earlier.
+
+        Raises:
+            ValueError: With `last_batch='partial'`, an epoch has too few positions for its last step.
+        """
+        first, later = self.begin.epoch, self.begin.epoch + 1
+        last = None if self.epochs is None else self.begin.first + self.epochs - 1
+        for epoch, consumed in ((first, self.begin.consumed), (later, 0)):
+            rest = max(0, self.length - consumed) % (self.batch_size * self.world_size)
+            if self.last_batch == 'partial' and 0 < rest < self.world_size and (last is None or epoch < last):
+                raise ValueError(
+                    f"last_batch='partial': expected epochs=1, or a datapoint for each of {self.world_size} "
+                    f'ranks in the last step of an epoch, got {rest}: ranks without one would be a step '
+                    "ahead from then on ('pad' and 'drop' give all ranks the same steps)"
+                )
+
     def steps(self, numbers: range) -> list[Step]:
         """Returns some steps."""
         size, found = self.batch_size * self.world_size, []
@@ -153,12 +172,18 @@ class Progress:
 
     schedule: Schedule
     delivered: int = 0
+    is_finished: bool = False
+    """Whether the iteration has ended after its last step."""
 
     @property
     def cursor(self) -> Cursor:
         """Position of the run."""
+        begin, epochs = self.schedule.begin, self.schedule.epochs
+        if self.is_finished and epochs is not None:
+            # The same for all ranks, including one without any of the last positions.
+            return Cursor(begin.first + epochs, 0, begin.first)
         if not self.delivered:
-            return self.schedule.begin
+            return begin
         return self.schedule.steps(range(self.delivered - 1, self.delivered))[0].after
 
     @property

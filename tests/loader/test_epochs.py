@@ -226,3 +226,38 @@ def test_random_runs(dataset, runs):
                     loader.load_state_dict(states[0])
             else:
                 next_epoch, consumed = next_epoch + 1, 0
+
+
+def test_all_ranks_have_the_same_state(dataset):
+    """Also those without a datapoint in the last step of an epoch: 103 are 5 steps of 20, and 3."""
+    options = {'world_size': 5, 'last_batch': 'partial', 'workers': 0}
+    loaders = [bags.Loader(dataset, 4, rank=rank, **options) for rank in range(5)]
+    batches = [iter(loader) for loader in loaders]
+    for consumed in (20, 40, 60, 80, 100):
+        for each in batches:
+            next(each)
+        states = [loader.state_dict() for loader in loaders]
+        assert all(state == states[0] for state in states)
+        assert (states[0]['epoch'], states[0]['consumed']) == (0, consumed)
+    for each in batches:
+        assert len(list(each)) <= 1
+    states = [loader.state_dict() for loader in loaders]
+    assert all(state == states[0] for state in states)
+    assert (states[0]['epoch'], states[0]['consumed']) == (1, 0)
+
+
+@pytest.mark.parametrize('epochs', [None, 2])
+def test_ranks_that_would_be_at_different_steps_are_refused(dataset, epochs):
+    options = {'last_batch': 'partial', 'epochs': epochs, 'workers': 0}
+    with pytest.raises(
+        ValueError, match="last_batch='partial': expected epochs=1, or a datapoint for each of 5"
+    ):
+        bags.Loader(dataset, 4, world_size=5, **options)
+    alone = bags.Loader(dataset, 20, **options)
+    next(iter(alone))
+    # Steps of 8 leave 7 of the 103 datapoints, but 3 of the 83 that are left.
+    several = bags.Loader(dataset, 2, world_size=4, **options)
+    with pytest.raises(ValueError, match='a datapoint for each of 4 ranks .* got 3'):
+        several.load_state_dict(alone.state_dict())
+    next(iter(alone))
+    several.load_state_dict({**alone.state_dict(), 'consumed': 24})

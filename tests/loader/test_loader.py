@@ -136,7 +136,8 @@ def test_ranks_share_an_epoch(dataset, last_batch):
         alone.set_epoch(epoch)
         return list(alone)
 
-    for hosts in (1, 2, 3, 5):
+    # Of 5 hosts, two would have no datapoint in the last step, which `partial` accepts in a last epoch only.
+    for hosts in (1, 2, 3, 4 if last_batch == 'partial' else 5):
         loaders = [
             bags.Loader(dataset, 4, epochs=2, last_batch=last_batch, rank=host, world_size=hosts)
             for host in range(hosts)

@@ -43,6 +43,19 @@ class Rows:
         return {'id': index}
 
 
+@pytest.mark.parametrize('on_error', ['skip', 'replace'])
+@pytest.mark.parametrize('hosts', [2, 3, 5])
+def test_ranks_together_skip_each_datapoint_once(damaged, hosts, on_error):
+    """Also one that another rank repeats in the last step of an epoch."""
+    skipped = []
+    for rank in range(hosts):
+        options = {'on_error': on_error, 'shuffle': False, 'workers': 0}
+        loader = bags.Loader(damaged, 20, rank=rank, world_size=hosts, **options)
+        list(loader)
+        skipped += [each.datapoint for each in loader.skipped]
+    assert sorted(skipped) == sorted(BAD)
+
+
 @pytest.mark.parametrize('workers', WORKERS, ids=str)
 def test_sound_datapoints_come_once_an_epoch(damaged, workers):
     loader = bags.Loader(damaged, 8, seed=4, epochs=2, on_error='skip', **workers)
