@@ -257,7 +257,7 @@ def test_ranks_that_would_be_at_different_steps_are_refused(dataset, epochs):
     next(iter(alone))
     # Steps of 8 leave 7 of the 103 datapoints, but 3 of the 83 that are left.
     several = bags.Loader(dataset, 2, world_size=4, **options)
-    with pytest.raises(ValueError, match='a datapoint for each of 4 ranks .* got 3'):
+    with pytest.raises(ValueError, match=r'a datapoint for each of 4 ranks .* got 3'):
         several.load_state_dict(alone.state_dict())
     next(iter(alone))
     several.load_state_dict({**alone.state_dict(), 'consumed': 24})
