@@ -113,7 +113,7 @@ def _windows_of(path):
 
 TAKES = {
     'open': lambda path, to: len(bags.open(path)),
-    'open several': lambda path, to: len(bags.open([path, path])),
+    'open several': lambda path, to: len(bags.open([path, path], replace=True)),
     'fingerprint': lambda path, to: fingerprint(bags.open(path)),
     'windows': lambda path, to: _windows_of(path),
     'reader': lambda path, to: len(bags.ShardedDatasetReader(path)),
