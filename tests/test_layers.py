@@ -29,7 +29,7 @@ LAYERS = [
 PURE = [
     'bag/options.py', 'bag/sharding.py', 'dataset/batch.py', 'dataset/refs.py',
     'dataset/selection.py', 'dataset/shard_index.py', 'dataset/spec.py', 'errors.py', 'indexing.py',
-    'loader/collate.py', 'loader/schedule.py', 'media/timeline.py',
+    'loader/collate.py', 'loader/schedule.py', 'media/pictures.py', 'media/timeline.py',
     'samplers/permutation.py', 'storage/ranges.py', 'validation.py',
 ]  # fmt: skip
 OUTSIDE = {'io', 'mmap', 'pathlib', 'socket', 'shutil', 'subprocess', 'tempfile', 'threading', 'fsspec'}

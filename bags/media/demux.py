@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from dataclasses import replace
 from typing import Any, BinaryIO
@@ -13,8 +14,9 @@ from bags.formats.ffmpeg import Stream, best_stream, describe_stream, import_av,
 from bags.formats.signatures import DEMUXERS, ebml_number, identify_file
 from bags.media.mp4 import Track, find_moov, find_track
 from bags.media.packets import NO_PROBING, DemuxedPackets, Packets
+from bags.media.pictures import REORDERED_CODECS, is_b_frame, nal_length_size, split_vops
 from bags.media.source import LazyDecoder
-from bags.media.timeline import PacketTable
+from bags.media.timeline import Bools, PacketTable, are_decoding_times, in_order_packets
 
 __all__ = ['open_packets', 'streams_of']
 
@@ -28,6 +30,9 @@ PLAIN_CODECS = {
 MAX_OGG_PAGE_BYTES = 27 + 255 + 255 * 255
 MAX_SKIPPED_VOP_BYTES = 16
 """Packets of MPEG-4 up to this size may be VOPs that are not coded, which repeat a frame."""
+MAX_CHECKED_PACKETS = 64
+"""Packets of an MP4 in which B-frames are searched, in `CHECKED_RANGES` ranges over the file."""
+CHECKED_RANGES = 4
 
 
 def open_packets(file: BinaryIO, kind: str, stream: int | None = None) -> Packets:
@@ -56,9 +61,12 @@ def open_packets(file: BinaryIO, kind: str, stream: int | None = None) -> Packet
             table = track.table
             if kind == 'video':
                 table = replace(table, shown=table.shown & (table.sizes > 0))
-                return Packets(positioned(file), table, name, track.index, None, track.header)
-            if packets := _audio_packets(file, track, name):
-                return packets
+                packets = Packets(positioned(file), table, name, track.index, None, track.header)
+                if track.codec != b'mp4v' or int(table.sizes.min()) > MAX_SKIPPED_VOP_BYTES:
+                    return _checked_times(packets)
+                stream = track.index  # Of packed B-frames, a packet holds several.
+            elif audio := _audio_packets(file, track, name):
+                return audio
     return _demux(file, name, kind, stream)
 
 
@@ -119,6 +127,33 @@ def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
     return Packets(positioned(file), table, name, track.index, None, track.header)
 
 
+def _checked_times(packets: Packets) -> Packets:
+    """Returns packets with a table that says so if their times are decoding times.
+
+    The packets of a file with its sample tables are not all read: up to `MAX_CHECKED_PACKETS`, of those whose
+    order shows no B-frame, are searched for one.
+    """
+    table = packets.table
+    numbers = in_order_packets(table.times)
+    if not len(numbers):
+        return packets
+    context = packets.new_context()
+    codec = context.name
+    if codec not in REORDERED_CODECS:
+        return packets
+    length_size = nal_length_size(codec, context.extradata)
+    b_frames = np.zeros(len(table.times), bool)
+    size = MAX_CHECKED_PACKETS // CHECKED_RANGES
+    for start in np.linspace(0, max(0, len(numbers) - size), CHECKED_RANGES).astype(int).tolist():
+        run = numbers[start : start + size]
+        run = run[run < run[0] + size]
+        for number, packet in enumerate(packets.read(int(run[0]), int(run[-1]) + 1), int(run[0])):
+            b_frames[number] = is_b_frame(codec, bytes(packet), length_size)
+        if are_decoding_times(table.times, b_frames):
+            return replace(packets, table=replace(table, one_frame_each=False, timed=False))
+    return packets
+
+
 def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None) -> Packets:
     """Reads the file once and records the packets of a stream.
 
@@ -129,6 +164,8 @@ def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None) -> Pa
     file.seek(0)
     whole = BorrowedFile(file)
     rows: list[tuple[Any, ...]] = []
+    packed: list[int] = []  # Rows of packed B-frames, for each of which an empty packet follows.
+    is_packed = False
     shift: int | None = None  # Bytes from `packet.pos` to the packet; -1 if it is not stored as one range.
     truncation = _find_truncation(whole, name)
     try:
@@ -137,6 +174,7 @@ def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None) -> Pa
             index, is_reordered = stream.index, bool(getattr(stream.codec_context, 'has_b_frames', 0))
             codec = stream.codec_context.name
             time_base = stream.time_base.numerator, stream.time_base.denominator
+            length_size = nal_length_size(codec, stream.codec_context.extradata)
             for packet in container.demux(stream):
                 if not packet.size:
                     continue
@@ -148,16 +186,41 @@ def _demux(file: BinaryIO, name: str, kind: str, stream_index: int | None) -> Pa
                     shift = _find(whole, packet, data, shift)
                 shown = not packet.is_discard and (codec != 'vp8' or bool(data[0] & 0x10))
                 times = packet.pts, packet.dts, packet.duration
-                rows.append((packet.pos, packet.size, *times, packet.is_keyframe, shown, _skips(packet)))
+                starts = split_vops(data) if codec == 'mpeg4' else [0]
+                if packed and len(starts) == 1 and packet.size <= MAX_SKIPPED_VOP_BYTES:
+                    row = packed.pop(0)
+                    rows[row] = (*rows[row][:2], *times, *rows[row][5:])
+                    continue
+                for begin, end in itertools.pairwise([*starts, packet.size]):
+                    if begin:
+                        is_packed = True
+                        packed.append(len(rows))
+                    rows.append(
+                        (
+                            None if packet.pos is None else packet.pos + begin,
+                            end - begin,
+                            *times,
+                            packet.is_keyframe and not begin,
+                            shown,
+                            is_b_frame(codec, data[begin:end], length_size),
+                            _skips(packet),
+                        )
+                    )
     except av.FFmpegError as exc:
         if not rows:
             raise ValueError(f'cannot be read as {name}: {exc}') from exc
         truncation = truncation or f'damaged after packet {len(rows) - 1}: {exc}'
     if not rows:
         raise ValueError(truncation or f'expected {kind}, got no packet of it')
-    table = _table(rows, codec, shift or 0, time_base, truncation)
-    if name == 'AVI' and is_reordered and codec in ('h264', 'hevc'):
-        table = replace(table, one_frame_each=False, timed=False)  # The times are decoding times.
+    if is_packed and shift == -1:
+        raise ValueError(f'the B-frames of MPEG-4 are packed, and the {name} does not store packets whole')
+    table, b_frames = _table(rows, codec, shift or 0, time_base, truncation)
+    if (
+        is_packed
+        or are_decoding_times(table.times, b_frames & table.shown)
+        or (name == 'AVI' and is_reordered and codec in ('h264', 'hevc'))
+    ):
+        table = replace(table, one_frame_each=False, timed=False)
     return (DemuxedPackets if shift == -1 else Packets)(positioned(file), table, name, index, codec)
 
 
@@ -167,9 +230,14 @@ def _table(
     shift: int,
     time_base: tuple[int, int],
     truncation: str | None,
-) -> PacketTable:
-    """Returns the table of packets: rows of offset, size, pts, dts, duration, key, shown, skips."""
-    offsets, sizes, times, decoded, durations, keys, shown, skips = map(list, zip(*rows, strict=True))
+) -> tuple[PacketTable, Bools]:
+    """Returns the table of packets, and which are B-frames.
+
+    Rows are offset, size, pts, dts, duration, key, shown, B-frame, skips.
+    """
+    offsets, sizes, times, decoded, durations, keys, shown, b_frames, skips = map(
+        list, zip(*rows, strict=True)
+    )
     timed = None not in times
     one_frame_each = timed and len(set(times)) == len(times)
     if codec == 'mpeg4':
@@ -182,7 +250,7 @@ def _table(
     if not timed:
         others = decoded if None not in decoded else range(len(rows))
         times = [other if time is None else time for time, other in zip(times, others, strict=True)]
-    return PacketTable(
+    table = PacketTable(
         np.array([-1 if offset is None else offset for offset in offsets], np.int64) + max(shift, 0),
         np.array(sizes, np.int64),
         np.array(times, np.int64),
@@ -195,6 +263,7 @@ def _table(
         truncation=truncation,
         skips=np.array(skips, np.int64),
     )
+    return table, np.array(b_frames, bool)
 
 
 def _find(file: BorrowedFile, packet: Any, data: bytes, shift: int | None) -> int:

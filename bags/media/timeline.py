@@ -22,7 +22,17 @@ import numpy.typing as npt
 
 from bags.indexing import Int64s
 
-__all__ = ['Bools', 'PacketTable', 'Run', 'Timeline', 'make_timeline', 'plan']
+__all__ = [
+    'Bools',
+    'PacketTable',
+    'Run',
+    'Timeline',
+    'are_decoding_times',
+    'in_order_packets',
+    'make_timeline',
+    'monotonic',
+    'plan',
+]
 
 Bools = npt.NDArray[np.bool_]
 
@@ -48,7 +58,7 @@ class PacketTable:
     one_frame_each: bool = True
     """Whether every presented packet is known to hold exactly one frame."""
     timed: bool = True
-    """Whether all presentation times are known; else `times` are decoding times."""
+    """Whether `times` are presentation times; else they are decoding times, and frames follow the decoder."""
     truncation: str | None = None
     """What is missing at the end of the file; None if nothing is."""
     skips: Int64s | None = None
@@ -149,6 +159,32 @@ def _starts(packets: Int64s, keys: Int64s, ranks: Int64s) -> Int64s:
     leading = (number >= 0) & (ranks[packets] < ranks[keys[number]])
     number = number - leading
     return np.where(number >= 0, keys[number], 0)
+
+
+def in_order_packets(times: Int64s) -> Int64s:
+    """Returns the packets that are presented after all earlier ones, as are those before and after them.
+
+    No packet of a video with B-frames is, unless its times are decoding times: each B-frame is presented
+    before an earlier packet.
+    """
+    latest = np.maximum.accumulate(times)
+    is_last = np.concatenate([[True], times[1:] > latest[:-1]])[: len(times)]
+    return np.flatnonzero(is_last[:-2] & is_last[1:-1] & is_last[2:]) + 1
+
+
+def are_decoding_times(times: Int64s, b_frames: Bools) -> bool:
+    """Returns whether the times of packets are decoding times, since a B-frame is presented after all earlier
+    packets, one of which it must precede.
+    """
+    latest = np.maximum.accumulate(times)
+    return bool((b_frames[1:] & (times[1:] > latest[:-1])).any())
+
+
+def monotonic(ticks: Int64s) -> Int64s:
+    """Returns times that increase: those that do not become one tick later than the time before them."""
+    numbers = np.arange(len(ticks))
+    found: Int64s = np.maximum.accumulate(ticks - numbers) + numbers
+    return found
 
 
 def plan(timeline: Timeline, frames: Int64s) -> Iterator[Run]:

@@ -19,7 +19,7 @@ from bags.formats.pixels import FrameKind, PixelConverter, PixelOptions, Pixels,
 from bags.indexing import Int64s
 from bags.media.demux import open_packets
 from bags.media.packets import Packets
-from bags.media.timeline import PacketTable, Timeline, make_timeline, plan
+from bags.media.timeline import PacketTable, Timeline, make_timeline, monotonic, plan
 
 __all__ = ['VideoDecoder', 'open_video']
 
@@ -227,6 +227,6 @@ def _timeline_by_decoding(table: PacketTable, decoded: list[int]) -> Timeline:
     # A frame may continue in the packets before that of the next frame.
     holders = np.append(np.flatnonzero(shown), stop)
     stops = holders[np.searchsorted(holders, timeline.packet_of_frame, 'right')]
-    ticks = table.times[found] if table.timed else np.sort(table.times[found])
+    ticks = monotonic(table.times[found] if table.timed else np.sort(table.times[found]))
     last = int(table.durations[found[-1]]) if len(found) else 0
     return replace(timeline, stops=stops, ticks=ticks, end=int(ticks[-1]) + last if len(found) else 0)

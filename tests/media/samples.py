@@ -288,3 +288,62 @@ KINDS = {
 def example(kind):
     data = KINDS[kind]()
     return data, *decoded(data)
+
+
+def with_decoding_times(data, format, after=0):
+    """Copies a video to another container, with decoding times as presentation times from a packet on."""
+    file = io.BytesIO()
+    with av.open(io.BytesIO(data)) as source, av.open(file, 'w', format=format) as target:
+        stream = source.streams.video[0]
+        copy = target.add_stream_from_template(stream, opaque=True)
+        for number, packet in enumerate(source.demux(stream)):
+            if packet.size:
+                if format == 'avi':  # Its only time of a packet is its number.
+                    packet.dts, packet.duration, packet.time_base = number, 1, Fraction(1, 25)
+                if number >= after:
+                    packet.pts = packet.dts
+                packet.stream = copy
+                target.mux(packet)
+    return file.getvalue()
+
+
+def packed_b_frames(format='avi', count=60, b_frames=2):
+    """Returns MPEG-4 as XviD and DivX stored it: B-frames in the packet of the frame that they refer to.
+
+    encoded    I   P   b   b   P   b   b        coded one by one
+    stored     I   Pb  b   n   Pb  b   n        n: a frame that is not coded
+    """
+    data = film('mpeg4', count, 'avi', options={'g': '12', 'bf': str(b_frames), 'b_strategy': '0'})
+    with av.open(io.BytesIO(data)) as source:
+        stream = source.streams.video[0]
+        frames = [bytes(packet) for packet in source.demux(stream) if packet.size]
+        types = [frame[frame.index(b'\0\0\1\xb6') + 4] >> 6 for frame in frames]
+        mark = b'\0\0\1\xb2DivX503b1393p'
+        # Type P, modulo 0, marker, 5 bits of the time, marker, not coded, stuffing.
+        empty = b'\0\0\1\xb6' + int('0101000011001111', 2).to_bytes(2, 'big')
+        stored, number = [], 0
+        while number < len(frames):
+            run = 1
+            while number + run < len(frames) and types[number + run] == 2:
+                run += 1
+            if run == 1:
+                stored.append(frames[number])
+            else:
+                stored += [
+                    frames[number] + frames[number + 1],
+                    *frames[number + 2 : number + run],
+                    empty,
+                ]
+            number += run
+        stored[0] = stored[0].replace(b'\0\0\1\xb6', mark + b'\0\0\1\xb6', 1)
+        file = io.BytesIO()
+        with av.open(file, 'w', format=format) as target:
+            copy = target.add_stream_from_template(stream, opaque=True)
+            for index, content in enumerate(stored):
+                packet = av.Packet(content)
+                packet.pts = packet.dts = index
+                packet.duration, packet.time_base = 1, Fraction(1, 25)
+                packet.is_keyframe = content[content.index(b'\0\0\1\xb6') + 4] >> 6 == 0
+                packet.stream = copy
+                target.mux(packet)
+    return file.getvalue()

@@ -5,7 +5,19 @@ import pytest
 
 import bags
 from bags import Audio, Video
-from tests.media.samples import number_of, several
+from tests.media.samples import (
+    HEVC,
+    PARTS,
+    SVT,
+    VPX,
+    decoded,
+    film,
+    number_of,
+    packed_b_frames,
+    several,
+    with_decoding_times,
+    x264,
+)
 
 LARGE, SMALL = (96, 128), (48, 64)
 FILES = {
@@ -110,3 +122,64 @@ def test_a_file_without_sound():
     video = Video(several('mp4', [('libx264', 25, 5, SMALL, 0)]))
     with pytest.raises(ValueError, match='expected audio, got streams: 0 video'):
         len(video.audio)
+
+
+CODED = {
+    'H.264': lambda name: film(options=x264(), format=name),
+    'H.264, open groups': lambda name: film(
+        options=x264(open_gop=1, b_pyramid='normal', bframes=5, ref=4), format=name
+    ),
+    'HEVC': lambda name: film('libx265', options=HEVC, format=name),
+    'MPEG-4': lambda name: film('mpeg4', options=PARTS, format=name),
+    'MPEG-2': lambda name: film('mpeg2video', options=PARTS, format='matroska'),
+    'VP9': lambda name: film('libvpx-vp9', options=VPX, format='webm'),
+    'AV1': lambda name: film('libsvtav1', options=SVT, format='mp4'),
+}
+CONTAINERS = {
+    'H.264': ('mp4', 'mov', 'matroska', 'mpegts', 'avi'),
+    'H.264, open groups': ('mp4', 'matroska', 'mpegts', 'avi'),
+    'HEVC': ('mp4', 'matroska', 'mpegts'),
+    'MPEG-4': ('mp4', 'matroska', 'avi'),
+    'MPEG-2': ('mp4', 'matroska', 'mpegts'),
+    'VP9': ('mp4', 'webm'),
+    'AV1': ('mp4', 'matroska'),
+}
+
+
+@pytest.mark.parametrize('after', [0, 60])
+@pytest.mark.parametrize(
+    ('codec', 'format'), [(codec, format) for codec, formats in CONTAINERS.items() for format in formats]
+)
+def test_frames_of_decoding_times_are_in_order(codec, format, after):
+    """As of `ffmpeg -c copy` from a container without presentation times; or from a packet on."""
+    source = CODED[codec]('mpegts' if format == 'avi' and 'H.264' in codec else 'mp4')
+    data = with_decoding_times(source, format, after)
+    expected = [number_of(frame) for frame in decoded(data)[0]]
+    assert expected == sorted(expected)
+    video = Video(data)
+    assert [number_of(frame) for frame in video] == expected
+    chosen = [0, 61, 7, 119, 30, 62, 3]
+    assert [number_of(frame) for frame in video[np.array(chosen) % len(video)]] == [
+        expected[number % len(expected)] for number in chosen
+    ]
+    times = video.timestamps
+    assert (np.diff(times) > 0).all()
+    for number in (2, 65):
+        assert number_of(video.at(times[number])) == expected[number]
+        assert len(video.between(times[number], times[number + 4])) == 4
+
+
+@pytest.mark.parametrize('b_frames', [1, 2, 3])
+@pytest.mark.parametrize('format', ['avi', 'matroska', 'mp4'])
+def test_packed_b_frames(format, b_frames, tmp_path):
+    data = packed_b_frames(format, b_frames=b_frames)
+    frames = decoded(data)[0]
+    video = Video(data)
+    assert np.array_equal(video[:], frames)
+    for number in range(len(frames)):
+        assert np.array_equal(video[number], frames[number])
+    assert np.allclose(np.diff(video.timestamps), 1 / 25)
+    assert number_of(video.at(video.timestamps[17] + 0.01)) == 17
+    with bags.DatasetWriter(tmp_path / 'it', {'film': 'video'}) as writer:
+        writer.append({'film': data})
+    assert bags.verify(tmp_path / 'it', decode=True) == []

@@ -58,7 +58,10 @@ def test_frames_are_those_of_decoding_everything(kind):
     video, chance = Video(data), random.Random(kind)
     assert video.shape == frames.shape
     assert len(video) == len(frames)
-    assert np.array_equal(video.timestamps, times)
+    # At the second edit, times of FFmpeg go back by 80 ms.
+    assert kind == 'two edits' or np.array_equal(video.timestamps, times)
+    assert np.allclose(video.timestamps, np.maximum.accumulate(times), atol=1e-3)
+    assert (np.diff(video.timestamps) > 0).all()
     for _ in range(25):
         key = asked(chance, len(frames))
         found = video[key]

@@ -1,0 +1,98 @@
+"""Reads the headers of pictures in packets: which pictures are B-frames, and where each begins. No I/O.
+
+A B-frame refers to a later frame, which therefore precedes it in the file:
+
+    packet               0   1   2   3        I   P   b   b
+    presented at         0   3   1   2
+    wrongly stored       0   1   2   3        decoding times: the B-frames are presented last
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+__all__ = ['REORDERED_CODECS', 'is_b_frame', 'nal_length_size', 'split_vops']
+
+REORDERED_CODECS = ('h264', 'hevc', 'mpeg4', 'mpeg1video', 'mpeg2video')
+"""Codecs that store frames in another order than they are presented in."""
+MAX_HEADER_BYTES = 24
+"""The type of a slice is among the first bytes of its header."""
+
+VOP = b'\0\0\1\xb6'
+"""The start code of a frame of MPEG-4."""
+_PICTURE = b'\0\0\1\0'
+"""The start code of a frame of MPEG-1 and MPEG-2."""
+_NAL_START = re.compile(rb'\x00\x00\x01(?=.)', re.DOTALL)
+
+
+def nal_length_size(codec: str, extradata: bytes | None) -> int:
+    """Returns the bytes of the length before each unit of H.264 and HEVC; 0 for start codes."""
+    position = {'h264': 4, 'hevc': 21}.get(codec)
+    if position is None or not extradata or extradata[0] != 1 or len(extradata) <= position:
+        return 0
+    return (extradata[position] & 3) + 1
+
+
+def is_b_frame(codec: str, data: bytes, length_size: int = 0) -> bool:
+    """Returns whether a packet holds a B-frame, as its first header says.
+
+    Args:
+        codec: The name of the codec in libavcodec. False for codecs outside `REORDERED_CODECS`.
+        data: The packet.
+        length_size: Result of `nal_length_size`.
+    """
+    if codec in ('h264', 'hevc'):
+        return any(_is_b_slice(codec, data[at : at + MAX_HEADER_BYTES]) for at in _nals(data, length_size))
+    start, bit = (VOP, 6) if codec == 'mpeg4' else (_PICTURE, 3)
+    if codec not in REORDERED_CODECS:
+        return False
+    at = data.find(start) + (4 if codec == 'mpeg4' else 5)
+    return 4 <= at < len(data) and data[at] >> bit & 7 == (2 if codec == 'mpeg4' else 3)
+
+
+def split_vops(data: bytes) -> list[int]:
+    """Returns where each frame begins in a packet of MPEG-4, the first one with the headers before it.
+
+    Packed B-frames are stored in the packet of the frame that they refer to.
+    """
+    found = [match.start() for match in re.finditer(re.escape(VOP), data)]
+    return [0, *found[1:]]
+
+
+def _nals(data: bytes, length_size: int) -> Iterator[int]:
+    """Yields the start of each unit of H.264 or HEVC."""
+    if not length_size:
+        yield from (match.end() for match in _NAL_START.finditer(data))
+        return
+    at = 0
+    while at + length_size < len(data):
+        yield at + length_size
+        at += length_size + int.from_bytes(data[at : at + length_size], 'big')
+
+
+def _is_b_slice(codec: str, unit: bytes) -> bool:
+    # Without the bytes that keep start codes from occurring in the content.
+    unit = unit.replace(b'\0\0\3', b'\0\0')
+    bits = int.from_bytes(unit.ljust(MAX_HEADER_BYTES, b'\xff'), 'big')
+    if codec == 'h264':
+        if unit[0] & 31 not in (1, 2, 5):
+            return False
+        _, at = _exp_golomb(bits, 8)  # first_mb_in_slice
+        return _exp_golomb(bits, at)[0] % 5 == 1
+    # Types from 16 on are key frames. A slice begins with 1 if it is the first of its picture.
+    if unit[0] >> 1 & 63 >= 16 or not bits >> (8 * MAX_HEADER_BYTES - 17) & 1:
+        return False
+    _, at = _exp_golomb(bits, 17)  # The number of the picture parameter set.
+    return _exp_golomb(bits, at)[0] == 0
+
+
+def _exp_golomb(bits: int, at: int) -> tuple[int, int]:
+    """Returns the Exp-Golomb number at a bit of `MAX_HEADER_BYTES` bytes, and its end."""
+    rest = 8 * MAX_HEADER_BYTES - at
+    value = bits & (1 << rest) - 1
+    zeros = rest - value.bit_length()
+    width = 2 * zeros + 1
+    if width > rest:
+        return -1, at
+    return (value >> rest - width) - 1, at + width
