@@ -119,6 +119,10 @@ class Exported:
         place = next(place for place in range(1, 2 * len(self._fields), 2) if found[place] is not None)
         return self._fields[place // 2], int(found[place + 1]) if found[place + 1] else None
 
+    def has(self, name: str) -> bool:
+        """Returns whether a file, given the part of its name after the key, belongs to a field."""
+        return bool(self._fields) and self._pattern.fullmatch(name) is not None
+
 
 def read_exported(metadata: Metadata, where: str) -> Exported | None:
     """Removes the fields of an export from its metadata and returns them; None if file names tell them.

@@ -45,17 +45,25 @@ _EPISODE = re.compile(
 )
 
 
-def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> list[str]:
-    """Returns the paths of the files below a folder, without hidden files and linked folders."""
+def list_files(root: str, storage_options: Mapping[str, Any] | None = None) -> tuple[list[str], list[str]]:
+    """Returns the paths of the files below a folder, and of empty and linked folders."""
     fs, path = find_filesystem(root, storage_options)
     path = path.rstrip('/')
-    found: dict[str, dict[str, Any]] = fs.find(path, detail=True)
-    names = [
-        name[len(path) + 1 :]
-        for name, facts in found.items()
-        if name != path and (facts['type'] == 'file' or (facts.get('islink') and not fs.isdir(name)))
-    ]
-    return sorted(name for name in names if not any(part.startswith('.') for part in name.split('/')))
+    found: dict[str, dict[str, Any]] = fs.find(path, detail=True, withdirs='file' in fs.protocol)
+    files, folders, linked = [], set(), []
+    for name, facts in found.items():
+        relative = name[len(path) + 1 :]
+        # Consoles of object stores make folders as keys that end with a slash.
+        if name.rstrip('/') == path or facts['type'] == 'directory' or relative.endswith('/'):
+            folders.add(relative.rstrip('/'))
+        elif facts['type'] == 'file' or (facts.get('islink') and not fs.isdir(name)):
+            files.append(relative)
+        else:
+            linked.append(relative)
+    above = {name[:end] for name in files + linked for end, letter in enumerate(name) if letter == '/'}
+    empty = folders - above - {''}
+    empty -= {name[:end] for name in empty for end, letter in enumerate(name) if letter == '/'}
+    return sorted(files), sorted([*empty, *linked])
 
 
 class FolderSource(FileSource):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import errno
-import fnmatch
 import importlib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NoReturn
 
 from bags.dataset.metadata import MAX_METADATA_BYTES, METADATA, Metadata, load_metadata
 from bags.errors import CorruptError, SourceError, SpecError
+from bags.interop.detect import FORMATS, Detected, detect, detect_exported, format_of, list_some
 from bags.interop.exported import EXPORT, read_exported
 from bags.interop.extensions import KEY
 from bags.interop.files import FileSource
@@ -21,53 +21,10 @@ from bags.interop.source import Source, find_filesystem, list_paths
 from bags.interop.webdataset import TarSource, is_tar
 from bags.validation import import_optional, one_of
 
-__all__ = ['FORMATS', 'SourcePath', 'open_source']
+__all__ = ['SourcePath', 'open_source']
 
 SourcePath = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
-
-class Format(NamedTuple):
-    """A format, and the library that reads it."""
-
-    module: str
-    """The module in `bags.interop.sources`. Its `open_source(paths, storage_options)` opens files, or a
-    folder with the marker."""
-    files: tuple[str, ...]
-    """Patterns of file names, in lower case."""
-    packages: tuple[str, ...] = ()
-    extra: str = ''
-    """The extra that installs the packages."""
-    marker: str | None = None
-    """Path of the file that identifies a folder of this format.
-
-    Without a marker, a folder has this format if all its files match.
-    """
-
-
-FORMATS: dict[str, Format] = {
-    'mds': Format('mds', ('*.mds', '*.mds.*'), marker='index.json'),
-    'litdata': Format('litdata', ('*.bin',), marker='index.json'),
-    'tfrecord': Format('tfrecord', ('*.tfrecord*', '*.tfrec'), ('google_crc32c',), 'tfrecord'),
-    'array_record': Format(
-        'array_record', ('*.array_record*', '*.arrayrecord*'), ('array_record',), 'array-record'
-    ),
-    'bagz': Format('bagz', ('*.bagz', '*.bag')),
-    'lerobot': Format('lerobot', ('*.parquet',), ('av', 'pyarrow'), 'lerobot', 'meta/info.json'),
-    'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf'), ('h5py',), 'hdf5'),
-    'zarr': Format('zarr', ('*.zarr', '*.zarr.zip'), ('zarr',), 'zarr'),
-    'npz': Format('npz', ('*.npz',)),
-    'parquet': Format('arrow', ('*.parquet', '*.parq', '*.pq', 'dataset_infos.json'), ('pyarrow',), 'hf'),
-    'arrow': Format(
-        'arrow',
-        ('*.arrow', '*.feather', '*.ipc', 'state.json', 'dataset_info.json', 'dataset_dict.json'),
-        ('pyarrow',),
-        'hf',
-    ),
-    'mcap': Format('mcap', ('*.mcap', '*.db3', '*.bag', 'metadata.yaml'), ('rosbags',), 'mcap'),
-}
-"""Formats by name, in the order in which they are tried."""
-_BESIDE = ('readme*', 'license*', '*.md', '_success', 'features.json', 'dataset_info.json', '*.labels.txt')
-"""Files that may lie beside those of a format, and are left out."""
 _RANGE = re.compile(r'\{(\d+)\.\.(\d+)\}')
 MAX_FILES = 1_000_000
 """Maximum number of files in a range."""
@@ -135,62 +92,74 @@ def _open(
         if not (found := list_paths(paths, storage_options)):
             raise FileNotFoundError(errno.ENOENT, 'no files to import', ', '.join(paths))
         paths = found
-    root = paths[0].rstrip('/') if len(paths) == 1 else None
-    names = [] if root is None or is_tar(root) else list_files(root, storage_options)
+    is_one = len(paths) == 1
+    root, names, others = _list(paths, storage_options)
     metadata: Metadata = {}
     content = _read_metadata(f'{root}/{METADATA}', storage_options) if METADATA in names else None
     if content and (len(names) > 1 or EXPORT in content):
         metadata = content
         names.remove(METADATA)
-    if layout is not None:
-        format = 'folder'
+    keep = layout in ('files', 'stems') or (layout is None and format == 'folder')
+    format = 'folder' if layout is not None else format
     exported = read_exported(metadata, f'{root}/{METADATA}') if layout is None else None
-    format = format or _format_of(names, paths)
-    if format in FORMATS:
-        if root is not None and names and FORMATS[format].marker is None and not _fits(format, root):
-            paths = [f'{root}/{name}' for name in names if _fits(format, name)] or [root]
-        for package in FORMATS[format].packages:
-            import_optional(package, FORMATS[format].extra)
-        module = importlib.import_module(f'bags.interop.sources.{FORMATS[format].module}')
-        source: Source = module.open_source(paths, storage_options)
-    elif format == 'webdataset' or root is None:
-        tars = [f'{root}/{name}' for name in names if is_tar(name)]
-        source = TarSource(tars or paths, storage_options, exported)
-    elif not names and exported is None:
-        known = ', '.join(dict.fromkeys(pattern for each in FORMATS.values() for pattern in each.files))
-        fs, inside = find_filesystem(root, storage_options)
-        if fs.isfile(inside):
-            raise SourceError(root, f'expected a folder, *.tar, or one of {known}; format= names another')
-        detail = f'no files to import; expected a folder of files, *.tar, or one of {known}'
-        raise FileNotFoundError(errno.ENOENT, detail, root)
-    elif names == ['index.json']:
-        raise SourceError(root, 'expected shards of MDS or LitData beside index.json, got none')
-    elif any(name.rpartition('/')[2] == 'refs.bag' for name in names):
-        raise SourceError(root, 'is a dataset already; bags.copy copies one')
+    if exported is not None:
+        chosen = detect_exported(names, exported)
+    elif names:
+        chosen = detect(root, names, format, keep=keep)
     else:
-        source = FolderSource(root, names, layout, storage_options, exported)
+        chosen = Detected(format or format_of(paths[0]) or 'folder', [], [])
+    if names:
+        paths = [f'{root}/{path}' if root and path else root or path for path in chosen.paths]
+    source: Source
+    if about := FORMATS.get(chosen.format):
+        for package in about.packages:
+            import_optional(package, about.extra)
+        source = importlib.import_module(f'bags.interop.sources.{about.module}').open_source(
+            paths, storage_options
+        )
+    elif chosen.format == 'webdataset':
+        source = TarSource(paths, storage_options, exported)
+    else:
+        if not chosen.paths and exported is None:
+            _raise_no_files(root, storage_options)
+        if not is_one:
+            raise SourceError(root or paths[0], 'expected one folder of files, or files of one format')
+        if chosen.paths == ['index.json']:
+            raise SourceError(root, 'expected shards of MDS or LitData beside index.json, got none')
+        source = FolderSource(root, chosen.paths, layout, storage_options, exported)
     source.metadata = {**source.metadata, **metadata}
+    if left_out := [*chosen.left_out, *others]:
+        source.notes.append(f'left out: {list_some(left_out)}')
     return source
 
 
-def _fits(format: str, name: str) -> bool:
-    base = name.rpartition('/')[2].lower()
-    return any(fnmatch.fnmatchcase(base, pattern) for pattern in FORMATS[format].files)
+def _list(paths: list[str], storage_options: Mapping[str, Any] | None) -> tuple[str, list[str], list[str]]:
+    """Returns a folder, and the paths in it of the files, and of empty and linked folders.
+
+    There are no files if the only path is not a folder.
+    """
+    if len(paths) == 1:
+        root = paths[0].rstrip('/')
+        return (root, [], []) if is_tar(root) else (root, *list_files(root or '/', storage_options))
+    root = paths[0].rpartition('/')[0]
+    while root and not all(path.startswith(f'{root}/') for path in paths):
+        root = root.rpartition('/')[0]
+    names, others = [], []
+    for path in paths:
+        name = (path.removeprefix(f'{root}/') if root else path).rstrip('/')
+        below, empty = ([], []) if format_of(path) else list_files(path.rstrip('/'), storage_options)
+        names += [f'{name}/{each}' for each in below] or [name]
+        others += [f'{name}/{each}' for each in empty]
+    return root, names, others
 
 
-def _format_of(names: list[str], paths: list[str]) -> str:
-    """Returns the format of a source by its paths, or by the files in its folder."""
-    own = [name for name in names if not any(fnmatch.fnmatchcase(name.lower(), each) for each in _BESIDE)]
-    for format, (*_, marker) in FORMATS.items():
-        if marker is None:
-            found = all(_fits(format, path) for path in paths) or (
-                own and all(_fits(format, name) for name in own)
-            )
-        else:
-            found = marker in names and any(_fits(format, name) for name in names)
-        if found:
-            return format
-    return 'webdataset' if all(map(is_tar, names or paths)) else 'folder'
+def _raise_no_files(root: str, storage_options: Mapping[str, Any] | None) -> NoReturn:
+    known = ', '.join(dict.fromkeys(pattern for each in FORMATS.values() for pattern in each.files))
+    fs, inside = find_filesystem(root, storage_options)
+    if fs.isfile(inside):
+        raise SourceError(root, f'expected a folder, *.tar, or one of {known}; format= names another')
+    detail = f'no files to import; expected a folder of files, *.tar, or one of {known}'
+    raise FileNotFoundError(errno.ENOENT, detail, root)
 
 
 def _read_metadata(path: str, storage_options: Mapping[str, Any] | None) -> Metadata | None:

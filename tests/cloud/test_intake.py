@@ -1,9 +1,14 @@
 """Folders and tars in object stores: import from them and export to them."""
 
+import tarfile
+import urllib.parse
+import urllib.request
+
 import numpy as np
 import pytest
 
 import bags
+from bags.interop.open_source import open_source
 
 
 @pytest.fixture(params=['s3', 'gs', 'memory'])
@@ -51,3 +56,39 @@ def test_options_of_storage_are_those_of_open(s3, tmp_path):
             bags.export(dataset, f's3://bucket/options/{format}', format=format, storage_options=options)
             bags.convert(f's3://bucket/options/{format}', tmp_path / format, source_options=options)
             assert sorted(bags.open(tmp_path / format).column('id').tolist()) == list(range(5))
+
+
+def put(root, options, key, data=b''):
+    """Writes an object of any key, which may end with a slash."""
+    if root.startswith('s3'):
+        import boto3
+
+        server = options['endpoint_url']
+        keys = {'aws_access_key_id': 'a', 'aws_secret_access_key': 'b'}
+        client = boto3.client('s3', endpoint_url=server, region_name='us-east-1', **keys)
+        client.put_object(Bucket='bucket', Key=key, Body=data)
+        client.close()
+    else:
+        query = urllib.parse.urlencode({'uploadType': 'media', 'name': key})
+        address = f'{options["endpoint_url"]}/upload/storage/v1/b/bucket/o?{query}'
+        urllib.request.urlopen(urllib.request.Request(address, data, method='POST')).close()
+
+
+@pytest.mark.parametrize('place', ['s3', 'gs'], indirect=True)
+def test_keys_that_consoles_make_for_folders_are_no_files(place, tmp_path):
+    root, options = place
+    with tarfile.open(tmp_path / '0.tar', 'w') as tar:
+        tar.add(__file__, 'a.txt')
+    for name, data in {
+        '': b'', 'cats/': b'', 'cats/0.txt': b'a', 'dogs/': b'', 'dogs/0.txt': b'b', 'none/': b'',
+    }.items():  # fmt: skip
+        put(root, options, f'intake/classes/{name}', data)
+    for name in ('', 'part/', 'part/0.tar'):
+        data = (tmp_path / '0.tar').read_bytes() if name.endswith('.tar') else b''
+        put(root, options, f'intake/shards/{name}', data)
+    found = open_source(f'{root}/classes', storage_options=options)
+    assert (found.spec, found.notes) == (
+        {'__key__': 'utf8', 'label': 'utf8', 'txt': 'utf8'}, ["left out: 'none'"],
+    )  # fmt: skip
+    assert bags.convert(found, tmp_path / 'out').datapoints == 2
+    assert open_source(f'{root}/shards', storage_options=options).format == 'webdataset'

@@ -57,7 +57,7 @@ def test_stems_with_sidecars(tmp_path):
 
 
 def test_media_of_every_format_round_trip(tmp_path):
-    files = {path.name: path.read_bytes() for path in DATA.iterdir()}
+    files = {path.name: path.read_bytes() for path in DATA.iterdir() if path.name != 'README.md'}
     done = bags.convert(DATA, tmp_path / 'out')
     assert done.spec['flac'] == 'audio?'
     assert done.spec['mp4'] == 'video?'

@@ -15,6 +15,7 @@ from bags.dataset.spec import FieldType, parse_type
 from bags.errors import SourceError
 from bags.interop.arrow_files import Table, open_table
 from bags.interop.arrow_values import values_of
+from bags.interop.detect import SPLITS
 from bags.interop.parquet import read_features, type_of_feature
 from bags.interop.records import path_beside, read_json
 from bags.interop.source import RECORD_ENCODERS, Collecting, Damaged, Source, list_paths, name_fields, reading
@@ -27,7 +28,6 @@ __all__ = ['ArrowSource', 'open_source']
 _PARTITION = re.compile(r'/([^/=]+)=[^/]*(?=/)')
 """A folder of a partitioned dataset: `label=cat`."""
 _SHARD = re.compile(r'(.+)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.\w+')
-_SPLITS = ('train', 'training', 'test', 'testing', 'validation', 'valid', 'val', 'dev', 'eval', 'evaluation')
 
 Entry = tuple[str, int, dict[str, Any]]
 """A file, a row of it, and its values by field."""
@@ -62,7 +62,7 @@ def _split_of(path: str) -> str:
     if shard := _SHARD.fullmatch(name):
         return f'{folder.rpartition("/")[2]}/{shard[1]}'
     words = re.split(r'[_.\-]', name)
-    return next((word for word in (*words, folder.rpartition('/')[2]) if word in _SPLITS), '')
+    return next((word for word in (*words, folder.rpartition('/')[2]) if word in SPLITS), '')
 
 
 def _files_of(state: str, options: Mapping[str, Any] | None) -> list[str]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from bags.errors import SourceError
+from bags.interop.arrays import natural_order
 from bags.interop.chunks import Chunk, ChunkSource, Column, numbers, split_images, split_pixels
 from bags.interop.records import array_from, path_beside, read_json
 from bags.validation import at_least
@@ -36,16 +38,26 @@ _ENCODINGS = {
 
 
 def open_source(paths: list[str], storage_options: Mapping[str, Any] | None) -> ChunkSource:
-    """Returns the source of a folder of MDS."""
-    root = paths[0].rstrip('/')
-    columns, shards = read_json(f'{root}/index.json', functools.partial(_parse, root), storage_options)
+    """Returns the source of folders of MDS, one after the other."""
+    shards: dict[str, Chunk] = {}
+    columns: list[tuple[str, Column]] = []
+    first: dict[str, Any] = {}
+    for path in sorted(paths, key=natural_order):
+        root = path.rstrip('/')
+        facts, found, chunks = read_json(
+            f'{root}/index.json', functools.partial(_parse, root), storage_options
+        )
+        if facts != (first or facts):
+            raise SourceError(f'{root}/index.json', f'expected the columns {first}, got {facts}')
+        first, columns = facts, found
+        shards |= chunks
     return ChunkSource('mds', columns, shards, storage_options)
 
 
-def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, Chunk]]:
-    """Returns the columns, and the shards by their paths."""
+def _parse(root: str, index: Any) -> tuple[dict[str, Any], list[tuple[str, Column]], dict[str, Chunk]]:
+    """Returns the facts about the columns, the columns, and the shards by their paths."""
     shards = {}
-    first = index['shards'][0]
+    first = {key: index['shards'][0][key] for key in _COLUMNS}
     for number, each in enumerate(index['shards']):
         if (each['version'], each['format']) != (2, 'mds'):
             raise ValueError(f'expected version 2 of mds, got {each["version"]} of {each["format"]!r}')
@@ -59,9 +71,9 @@ def _parse(root: str, index: Any) -> tuple[list[tuple[str, Column]], dict[str, C
         )
     columns = [
         (str(name), _column(str(name), encoding)._replace(size=size))
-        for name, encoding, size in zip(*(first[key] for key in _COLUMNS), strict=True)
+        for name, encoding, size in zip(*first.values(), strict=True)
     ]
-    return columns, shards
+    return first, columns, shards
 
 
 def _column(name: str, encoding: str) -> Column:

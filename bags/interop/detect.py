@@ -1,0 +1,344 @@
+"""Detection of the format of a source, by the names of its files.
+
+A container is a file, or a folder, of a format that holds datapoints: a tar, a Parquet file, a Zarr group. It
+is never a value itself. Other files beside containers, such as README.md, are left out.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from bags.errors import SourceError
+from bags.interop.exported import Exported
+from bags.interop.extensions import IMAGE_TYPES, split_key, split_name, type_of
+from bags.interop.webdataset import is_tar
+
+__all__ = ['FORMATS', 'SPLITS', 'Detected', 'Format', 'detect', 'detect_exported', 'format_of', 'list_some']
+
+
+class Format(NamedTuple):
+    """A format, and the library that reads it."""
+
+    module: str
+    """The module in `bags.interop.sources`. Its `open_source(paths, storage_options)` opens files, or a
+    folder with the marker."""
+    files: tuple[str, ...]
+    """Patterns of file names, in lower case."""
+    packages: tuple[str, ...] = ()
+    extra: str = ''
+    """The extra that installs the packages."""
+    marker: str | None = None
+    """Path of the file that identifies a folder of this format, with a file of the format in it."""
+    reads: tuple[str, ...] = ()
+    """Patterns of other files that the module gets."""
+    beside: tuple[str, ...] = ()
+    """Patterns of other files that belong to the format: the module reads them itself, or needs them not."""
+    is_joined: bool = False
+    """Whether several folders with the marker are one source."""
+
+
+FORMATS: dict[str, Format] = {
+    'mds': Format('mds', ('*.mds', '*.mds.*'), marker='index.json', is_joined=True),
+    'litdata': Format('litdata', ('*.bin',), marker='index.json'),
+    'tfrecord': Format(
+        'tfrecord',
+        ('*.tfrecord*', '*.tfrec'),
+        ('google_crc32c',),
+        'tfrecord',
+        beside=('features.json', 'dataset_info.json', '*.labels.txt'),
+    ),
+    'array_record': Format(
+        'array_record',
+        ('*.array_record*', '*.arrayrecord*'),
+        ('array_record',),
+        'array-record',
+        beside=('features.json', 'dataset_info.json', '*.labels.txt'),
+    ),
+    'bagz': Format('bagz', ('*.bagz', '*.bag'), beside=('limits.*',)),
+    'lerobot': Format(
+        'lerobot',
+        ('*.parquet',),
+        ('av', 'pyarrow'),
+        'lerobot',
+        'meta/info.json',
+        beside=('meta/*', 'data/*', 'videos/*', 'images/*'),
+    ),
+    'hdf5': Format('hdf5', ('*.hdf5', '*.h5', '*.hdf'), ('h5py',), 'hdf5'),
+    'zarr': Format('zarr', ('*.zarr', '*.zarr.zip'), ('zarr',), 'zarr'),
+    'npz': Format('npz', ('*.npz',)),
+    'parquet': Format(
+        'arrow', ('*.parquet', '*.parq', '*.pq'), ('pyarrow',), 'hf', beside=('dataset_infos.json',)
+    ),
+    'arrow': Format(
+        'arrow',
+        ('*.arrow', '*.feather', '*.ipc'),
+        ('pyarrow',),
+        'hf',
+        reads=('state.json',),
+        beside=('dataset_info.json', 'dataset_dict.json'),
+    ),
+    'mcap': Format(
+        'mcap',
+        ('*.mcap', '*.db3', '*.bag', '*.mcap.zstd', '*.db3.zstd'),
+        ('rosbags',),
+        'mcap',
+        'metadata.yaml',
+        is_joined=True,
+    ),
+}
+"""Formats by name, in the order in which they are tried."""
+
+SPLITS = ('train', 'training', 'test', 'testing', 'validation', 'valid', 'val', 'dev', 'eval', 'evaluation')
+"""Names of the splits of a dataset."""
+_ORDER = (*FORMATS, 'webdataset')
+_NEED_MARKER = ('mds', 'litdata', 'lerobot')
+_ZARR = ('zarr.json', '.zgroup', '.zarray', '.zmetadata')
+_JUNK = ('__macosx', 'thumbs.db', 'ehthumbs.db', 'desktop.ini', '$recycle.bin', 'system volume information',
+         'lost+found', '@eadir', '__pycache__')  # fmt: skip
+"""Files and folders of operating systems, in lower case."""
+_DOCUMENTS = ('readme', 'readme.*', 'license', 'license.*', 'licence', 'licence.*', 'license-*', 'copying',
+              'copying.*', 'notice', 'notice.*', 'citation.*', 'changelog*', 'contributing.*', 'authors*',
+              'dataset_info.json', 'dataset_infos.json', 'dataset_dict.json')  # fmt: skip
+"""Files at the top of a folder that describe it."""
+_NO_DATA = ('*.md5', '*.sha1', '*.sha256', '*.sha512', '*.crc', '*.crc32', '*.xxh3', '*.sfv', '*.asc',
+            '*.sig', 'md5sum*', 'sha*sum*', 'checksum*', 'manifest-md5.txt', 'manifest-sha*.txt', '_success',
+            '_metadata', '_common_metadata', '_started_*', '_committed_*', '*.part', '*.partial', '*.tmp',
+            '*.crdownload', '*.incomplete', '*.lock')  # fmt: skip
+"""Checksums, marks of other libraries, and files whose transfer has not ended."""
+_ARCHIVES = ('*.zip', '*.7z', '*.rar', '*.tar.zst', '*.tar.lz4')
+_MEDIA = (*IMAGE_TYPES, 'video', 'audio', 'array')
+MAX_BESIDE = 16
+"""Number of files beside containers that are not taken for datapoints themselves."""
+
+
+class Detected(NamedTuple):
+    """The format of a folder, and which of its files belong to it."""
+
+    format: str
+    """Name of a format, 'webdataset' or 'folder'."""
+    paths: list[str]
+    """What to open: paths in the folder, '' for the folder itself."""
+    left_out: list[str]
+    """Files and folders that are not imported."""
+
+
+def detect(root: str, names: Iterable[str], format: str | None = None, *, keep: bool = False) -> Detected:
+    """Detects the format of a folder.
+
+    Args:
+        root: The folder, for its name and for errors.
+        names: Paths in the folder of all files, also hidden ones.
+        format: The format, if it is known; then this only chooses the files.
+        keep: Whether documents such as README.md and checksums are datapoints of a folder of files.
+
+    Raises:
+        SourceError: The folder is a dataset of bags, or has files of several formats.
+    """
+    names = sorted(names)
+    folders = _folders(root, names)
+    rest = [name for name in names if _first_of(name, folders) is None]
+    visible = [name for name in rest if not _is_hidden(name)]
+    _check_no_dataset(root, visible)
+    if format == 'folder':
+        return _files([name for name in names if not _is_hidden(name)], names, keep=keep)
+    formats = {folder: {found} for folder, found in folders.items()}
+    formats |= {name: found for name in visible if (found := _formats_of(name))}
+    if format is not None:
+        taken = [name for name in formats if format in formats[name]]
+        if not taken and format in FORMATS and (FORMATS[format].marker or format == 'zarr'):
+            return Detected(format, [''], [])
+        return _containers(root, format, taken or visible, names, folders)
+    internal = [name for name in formats if _is_internal(name)]
+    if len(internal) < len(formats):  # E.g. the log of a Delta table, beside its files.
+        for name in internal:
+            del formats[name]
+    if not formats:
+        for name in visible:
+            if _matches(name, _ARCHIVES):
+                detail = "is an archive, which is not read: unpack it, or layout='files' stores it as bytes"
+                raise SourceError(_join(root, name), detail)
+        return _files(visible, names, keep=keep)
+    format = _common_format(root, formats)
+    taken = [name for name in formats if format in formats[name]]
+    if format in _NEED_MARKER and not folders:
+        detail = f'expected {FORMATS[format].marker} of {format} beside it, got none'
+        raise SourceError(_join(root, taken[0]), detail)
+    _check_others(root, format, taken, [name for name in visible if name not in formats])
+    return _containers(root, format, taken, names, folders)
+
+
+def format_of(path: str) -> str | None:
+    """Returns the format of a file by its name, or None if no format has such names."""
+    return min(_formats_of(path), key=_ORDER.index, default=None)
+
+
+def detect_exported(names: Iterable[str], exported: Exported) -> Detected:
+    """Chooses the tars or the files of an export."""
+    own = [name for name in sorted(names) if not _is_hidden(name)]
+    tars = [name for name in own if is_tar(name)]
+    if tars and all(is_tar(name) or _is_beside(name) for name in own):
+        return Detected('webdataset', tars, [name for name in names if name not in tars])
+    taken = [name for name in own if not _is_beside(name) or exported.has(split_key(name)[1])]
+    return Detected('folder', taken, sorted(set(names) - set(taken)))
+
+
+def list_some(names: list[str], most: int = 5) -> str:
+    """Returns the first names, and how many others there are."""
+    others = len(names) - most
+    return ', '.join(map(repr, names[:most])) + (f' and {others:,} more' if others > 0 else '')
+
+
+def _is_hidden(name: str) -> bool:
+    """Returns whether a file, by its path, is hidden, or one of an operating system."""
+    return any(part.startswith('.') or part.lower() in _JUNK for part in name.split('/'))
+
+
+def _is_beside(name: str) -> bool:
+    """Returns whether a file, by its path in a folder, describes the others and is no datapoint itself."""
+    is_text = '/' not in name and type_of(split_name(name)[1]) not in _MEDIA
+    return (is_text and _matches(name, _DOCUMENTS)) or _matches(name, _NO_DATA)
+
+
+def _folders(root: str, names: list[str]) -> dict[str, str]:
+    """Returns the folders that are a container, and their formats; none of them is in another."""
+    if root.lower().endswith('.zarr') and names:
+        return {'': 'zarr'}
+    found: dict[str, str] = {}
+    below: dict[str, set[str]] = {format: set() for format, each in FORMATS.items() if each.marker}
+    for name in names:
+        *above, base = name.split('/')
+        if any(part.startswith('.') for part in above):
+            continue
+        parents = ['/'.join(above[:depth]) for depth in range(len(above) + 1)]
+        if base in _ZARR:
+            found[parents[-1]] = 'zarr'
+        found |= {folder: 'zarr' for folder in parents if folder.lower().endswith('.zarr')}
+        for format, folders in below.items():
+            if _matches(name, FORMATS[format].files) and not _matches(name, _NO_DATA):
+                # The files of rosbag2 are in the folder itself.
+                folders.update(parents[-1:] if format == 'mcap' else parents)
+    for name in names:
+        for format, folders in below.items():
+            folder = f'/{name}'.removesuffix(f'/{FORMATS[format].marker}').removeprefix('/')
+            if folder != name and folder in folders and not _is_hidden(name):
+                found.setdefault(folder, format)
+    top: dict[str, str] = {}
+    for folder in sorted(found, key=len):
+        if _first_of(folder, top) is None:
+            top[folder] = found[folder]
+    return dict(sorted(top.items()))
+
+
+def _first_of(name: str, folders: Mapping[str, str]) -> str | None:
+    """Returns the container that a file or folder is in."""
+    parts = name.split('/')
+    above = ('/'.join(parts[:depth]) for depth in range(len(parts)))
+    return next((folder for folder in above if folder in folders), None) if folders else None
+
+
+def _is_internal(name: str) -> bool:
+    """Returns whether Hadoop's rule excludes a file: names with a leading underscore, unless `_a=1`."""
+    return any(part.startswith('_') and '=' not in part for part in name.split('/'))
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    base = name.rpartition('/')[2].lower()
+    return any(fnmatch.fnmatchcase(base, pattern) for pattern in patterns)
+
+
+def _formats_of(name: str) -> set[str]:
+    """Returns the formats that a file may have by its name."""
+    if _matches(name, (*_NO_DATA, 'limits.*')):
+        return set()
+    found = {
+        format
+        for format, each in FORMATS.items()
+        if format not in ('litdata', 'lerobot') and _matches(name, each.files)
+    }
+    return found | {'webdataset'} if is_tar(name) else found
+
+
+def _check_no_dataset(root: str, names: list[str]) -> None:
+    bases = [name.rpartition('/') for name in names]
+    specs = {folder for folder, _, base in bases if base == 'spec.json'}
+    for folder, _, base in bases:
+        if base == 'refs.bag' or (folder in specs and base.endswith(('.bag', '.bagz'))):
+            raise SourceError(_join(root, folder), 'is a dataset already; bags.copy copies one')
+
+
+def _common_format(root: str, formats: Mapping[str, set[str]]) -> str:
+    """Returns the format of all containers."""
+    common = set.intersection(*formats.values())
+    if common:
+        return min(common, key=_ORDER.index)
+    tars = {split_name(name)[0] for name, found in formats.items() if 'webdataset' in found}
+    if tars and all(split_name(name)[0] in tars for name in formats):
+        return 'webdataset'  # img2dataset writes a Parquet file about the samples beside each tar.
+    found: dict[str, list[str]] = {}
+    for name in formats:
+        found.setdefault(min(formats[name], key=_ORDER.index), []).append(name)
+    each = ' and '.join(f'{len(some):,} of {format} ({list_some(some, 1)})' for format, some in found.items())
+    wanted = ' or '.join(f'format={format!r}' for format in found)
+    raise SourceError(root, f'expected files of one format, got {each}; {wanted} takes those of one')
+
+
+def _check_others(root: str, format: str, taken: list[str], others: list[str]) -> None:
+    """Refuses a folder whose other files may be datapoints too."""
+    others = [name for name in others if not _is_beside(name)]
+    stems = {split_name(name)[0] for name in taken}
+    media = [name for name in others if type_of(split_name(name)[1]) in _MEDIA]
+    paired = [name for name in media if split_name(name)[0] in stems]
+    texts = len(others) - len(media)
+    if paired or len(media) > len(taken) or texts > max(MAX_BESIDE, len(taken)):
+        some = paired or (media if len(media) > len(taken) else others)
+        raise SourceError(
+            root,
+            f'expected files of one format, got {len(taken):,} of {format} ({list_some(taken, 1)}) and '
+            f'{len(some):,} others ({list_some(some, 1)}); format={format!r} takes only the first, '
+            "format='folder' each file as it is",
+        )
+
+
+def _files(own: list[str], names: list[str], *, keep: bool) -> Detected:
+    """Chooses the files that are datapoints."""
+    if not keep:
+        data = [name for name in own if not _is_beside(name)]
+        stems = {split_name(name)[0] for name in data}
+        # A checksum or a text that shares its name with another file is a field of the same datapoint.
+        own = [name for name in own if not _is_beside(name) or split_name(name)[0] in stems] if data else own
+    return Detected('folder', own, [name for name in names if name not in set(own)])
+
+
+def _containers(
+    root: str, format: str, taken: list[str], names: list[str], folders: Mapping[str, str]
+) -> Detected:
+    """Adds what the module of a format reads beside the containers, and finds what is left out."""
+    about = FORMATS.get(format) or Format(format, ())
+    if about.marker and len(taken) > 1:
+        splits = {part for name in taken for part in name.lower().split('/') if part in SPLITS}
+        if not about.is_joined or (format in _NEED_MARKER and len(splits) > 1):
+            detail = f'expected one dataset of {format}, got {list_some(taken)}: give the folder of one'
+            raise SourceError(root, detail)
+    reads = [name for name in names if _matches(name, about.reads) and not _is_hidden(name)]
+    own = tuple(filter(None, (about.marker, *about.files, *about.beside)))
+    left_out: dict[str, None] = {}
+    for name in names:
+        folder = _first_of(name, folders)
+        if folder is None:
+            is_own = _matches(name, about.beside)
+        elif folder in taken:
+            path = name.removeprefix(f'{folder}/').lower()
+            is_own = format == 'zarr' or any(
+                fnmatch.fnmatchcase(path, each) or fnmatch.fnmatchcase(path, f'*/{each}') for each in own
+            )
+        else:
+            name, is_own = folder, False
+        if not is_own and name not in taken and name not in reads:
+            left_out[name] = None
+    return Detected(format, taken + reads, list(left_out))
+
+
+def _join(root: str, name: str) -> str:
+    return f'{root}/{name}' if name and root else root or name
