@@ -145,6 +145,9 @@ class FileSystem:
         self._nodes.append(node)
         return node
 
+    def _nothing(self, operation):
+        pass
+
     def _create(self, operation):
         folder, name = self._find(operation.path)
         if name not in self._names[folder]:

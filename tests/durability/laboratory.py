@@ -6,9 +6,9 @@ import random
 import shutil
 import traceback
 
-from tests.durability.commands import commands
-from tests.durability.file_system import FileSystem, read_tree, write_tree
-from tests.durability.recorder import record
+from tests.durability.commands import Command, commands
+from tests.durability.file_system import FileSystem, Snapshot, read_tree, write_tree
+from tests.durability.recorder import Operation, record
 
 __all__ = ['Laboratory', 'Trial', 'check']
 
@@ -17,21 +17,44 @@ EXTREMES = [('none', 'none'), ('all', 'none'), ('all', 'holes'), ('none', 'all')
 
 
 @dataclasses.dataclass(frozen=True)
+class Run:
+    """A command that was recorded."""
+
+    command: Command
+    promised: int
+    """Number of datapoints that were promised before it began."""
+    before: dict = dataclasses.field(default_factory=dict)
+    """Files in its folder before the record: bytes by path; None for a folder."""
+    done: bool | None = None
+    """For a recovery: whether the command had returned."""
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """What a power cut left of a run."""
+
+    name: str
+    snapshot: Snapshot
+    promised: int
+    done: bool
+    """Whether the command had returned."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Trial:
     """A state, and what was wrong with it."""
 
-    command: str
-    stop: int
-    how: str
+    state: State
     error: str
     """Empty: nothing."""
 
     def __str__(self):
-        return f'{self.command}, power cut after operation {self.stop} ({self.how}): {self.error}'
+        snapshot = self.state.snapshot
+        return f'{self.state.name}, power cut after operation {snapshot.stop} ({snapshot.how}): {self.error}'
 
 
 class Laboratory:
-    """Records commands in a folder, all in one process.
+    """Records commands, all in one process.
 
     Args:
         folder: An empty folder, for the commands and the states.
@@ -40,34 +63,76 @@ class Laboratory:
     """
 
     def __init__(self, folder, names=None, durability='default'):
-        self._commands = commands()
-        self.names = list(self._commands if names is None else names)
-        self._runs, self._states = os.path.join(folder, 'runs'), os.path.join(folder, 'states')
-        os.makedirs(self._runs)
-        os.makedirs(self._states)
-        arguments = ['-m', 'tests.durability.commands', self._runs, durability, *self.names]
-        self._operations = record(arguments, self._runs)
+        known = commands()
+        self._runs = {name: Run(known[name], known[name].promised) for name in names or known}
+        self._record(str(folder), durability)
 
-    def file_system(self, name, synced=True):
-        """Returns the file system of a command, at its end; unless `synced`, as if it had synced nothing."""
-        operations = self._operations
-        if not synced:
-            operations = [each for each in operations if each.call not in ('sync', 'sync all')]
-        return FileSystem(os.path.join(self._runs, name), operations, f'{name} begins')
+    def _record(self, folder, durability):
+        self._root, self._states = os.path.join(folder, 'runs'), os.path.join(folder, 'states')
+        os.mkdir(self._root)
+        os.mkdir(self._states)
+        for name, run in self._runs.items():
+            write_tree(run.before, os.path.join(self._root, name))
+        arguments = ['-m', 'tests.durability.commands', self._root, durability, *self._runs]
+        self._operations = record(arguments, self._root)
+
+    @classmethod
+    def recoveries(cls, folder, states):
+        """Returns a laboratory in which `bags.recover` runs on states that power cuts have left."""
+        laboratory = cls.__new__(cls)
+        laboratory._runs = {}
+        for number, (state, command) in enumerate(states):
+            run = Run(command, state.promised, state.snapshot.files, state.done)
+            laboratory._runs[f'{state.name}~{number}'] = run
+        laboratory._record(str(folder), 'recover')
+        return laboratory
+
+    @property
+    def names(self):
+        return list(self._runs)
+
+    def command(self, name):
+        return self._runs[name].command
+
+    def file_system(self, name, unsynced=()):
+        """Returns the file system of a command, at its end, as if it had not made some of its syncs."""
+        root = os.path.join(self._root, name)
+        before = [Operation('mkdir' if data is None else 'create', os.path.join(root, path))
+                  for path, data in self._runs[name].before.items()]  # fmt: skip
+        before += [
+            Operation('write', os.path.join(root, path), data=data)
+            for path, data in self._runs[name].before.items()
+            if data
+        ]
+        after = [
+            each._replace(call='nothing' if number in unsynced else each.call, start=len(before) + each.start)
+            for number, each in enumerate(self._operations)
+        ]
+        return FileSystem(root, before + after, f'{name} begins')
+
+    def syncs(self, name):
+        """Returns the numbers of the syncs of a command, for `unsynced`."""
+        root, own = os.path.join(self._root, name), []
+        for number, operation in enumerate(self._operations):
+            if operation.call == 'mark' and operation.path == f'{name} begins':
+                own = []
+            elif operation.call == 'sync' and f'{operation.path}/'.startswith(f'{root}/'):
+                own.append(number)
+        return own
 
     def is_complete(self, name):
         """Returns whether replaying the record of a command gives the files that it left."""
-        return self.file_system(name).contents() == read_tree(os.path.join(self._runs, name))
+        return self.file_system(name).contents() == read_tree(os.path.join(self._root, name))
 
-    def trials(self, name, count, seed=0, synced=True):
-        """Yields trials of `count` states of a command, extremes and random ones; equal ones are left out."""
-        system, command = self.file_system(name, synced), self._commands[name]
+    def states(self, name, count, seed=0, unsynced=()):
+        """Yields `count` states of a command, extremes and random ones; equal ones are left out."""
+        system = self.file_system(name, unsynced)
         begin, end = system.marks[f'{name} begins'], system.marks[f'{name} returned']
-        promises = [(begin, command.promised)]
+        promises = [(begin, self._runs[name].promised)]
         promises += [
             (number, int(text.rpartition(' ')[2]))
             for text, number in system.marks.items()
-            if text.startswith(f'{name} promises')
+            if text.startswith(f'{name} promises ')
         ]
         chance = random.Random(f'{name} {seed}')
         extremes = [(stop, *how) for stop in range(begin, end + 1) for how in EXTREMES]
@@ -85,18 +150,21 @@ class Laboratory:
                 )
             snapshot = system.snapshot(stop, chance, names, data)
             promised = max(least for number, least in promises if number <= stop)
-            key = hash((promised, stop == end, snapshot.key))
+            done = stop == end if self._runs[name].done is None else self._runs[name].done
+            key = hash((promised, done, snapshot.key))
             if key not in tried:
                 tried.add(key)
-                yield Trial(name, stop, snapshot.how, self._try(command, snapshot, promised, stop == end))
+                yield State(name, snapshot, promised, done)
 
-    def _try(self, command, snapshot, promised, done):
-        folder = os.path.join(self._states, 'state')
-        write_tree(snapshot.files, folder)
-        try:
-            return check(command, folder, promised, done)
-        finally:
-            shutil.rmtree(folder)
+    def trials(self, name, count, **options):
+        """Yields trials of the states of a command."""
+        for state in self.states(name, count, **options):
+            folder = os.path.join(self._states, 'state')
+            write_tree(state.snapshot.files, folder)
+            try:
+                yield Trial(state, check(self.command(name), folder, state.promised, state.done))
+            finally:
+                shutil.rmtree(folder)
 
 
 def check(command, folder, promised, done):
