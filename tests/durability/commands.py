@@ -7,6 +7,7 @@ recovers what power cuts have left in the folders; their names are those of comm
 
 import contextlib
 import dataclasses
+import gc
 import io
 import os
 import shutil
@@ -242,6 +243,8 @@ def kill(path, rows, kind=bags.DatasetWriter, **options):
     for row in rows:
         writer.append(row, flush=True)
     leave_open(writer)
+    del writer
+    gc.collect()  # Its locks end with it.
 
 
 def new(path='data', count=10, kind=bags.DatasetWriter, **options):
@@ -402,7 +405,11 @@ def tar_rows():
 
 def npz_rows():
     return [
-        {'x': (np.arange(40) + index).tolist(), 'y': np.full((5, 3), index + 1.5).tolist()}
+        {
+            '__key__': str(index),
+            'x': (np.arange(40) + index).tolist(),
+            'y': np.full((5, 3), index + 1.5).tolist(),
+        }
         for index in range(3)
     ]
 
@@ -500,7 +507,9 @@ def commands():
         'edit-metadata-sharded': edited(**metadata, **SHARDS),
         'edit-consolidate': edited(bags.consolidate, os.path.isdir, (True,), **SHARDS),
         'edit-index': edited(
-            lambda path, **options: bags.create_index(path, 'id', **options), read_found, ('ValueError', 4)
+            lambda path, **options: bags.create_index(path, 'id', **options),
+            read_found,
+            ('FileNotFoundError', 4),
         ),
         'edit-statistics': edited(
             lambda path, **options: bags.statistics(path, 'id'), read_statistics, ((1, 9, 9),)
