@@ -186,6 +186,7 @@ class Proxy(LoopbackServer):
         most: The largest number of concurrent requests so far.
         awaited: Requests wait until `most` is this number, or for 10 seconds.
         before: Called before a request is forwarded, with the number of requests before it.
+        altered: Returns the body that is forwarded in place of a request's body, given method, path and body.
     """
 
     def __init__(self, upstream: str, delay: float = 0.0, seed: int = 0) -> None:
@@ -196,6 +197,7 @@ class Proxy(LoopbackServer):
         self.active = self.most = self.awaited = 0
         self.arrived = threading.Condition()
         self.before: Callable[[int], object] = int
+        self.altered: Callable[[str, str, bytes], bytes] = lambda method, path, body: body
         self.random = random.Random(seed)
         super().__init__()
 
@@ -254,6 +256,7 @@ class Proxy(LoopbackServer):
         if fault == 'reset':
             reset(handler)
             return
+        data = self.altered(handler.command, handler.path, data)
         headers = {name: value for name, value in handler.headers.items() if name.lower() not in HOPS}
         handler.upstream = handler.upstream or http.client.HTTPConnection(self.upstream, timeout=60)
         handler.upstream.request(handler.command, handler.path, data or None, headers)

@@ -118,7 +118,7 @@ def find_filesystem(path: str, storage_options: Mapping[str, Any] | None) -> tup
     """
     import fsspec
 
-    from bags.storage.fsspec_client import filesystem_options
+    from bags.storage.filesystem import filesystem_options
 
     policy, options = RetryPolicy.from_options(storage_options or {})
     options.pop('client', None)

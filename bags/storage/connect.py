@@ -94,7 +94,8 @@ class Clients:
         return reader
 
     def _make_fsspec(self) -> ObjectClient:
-        from bags.storage.fsspec_client import FsspecClient, make_filesystem
+        from bags.storage.filesystem import make_filesystem
+        from bags.storage.fsspec_client import FsspecClient
 
         filesystem = self.filesystem
         if filesystem is None:

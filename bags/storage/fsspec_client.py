@@ -18,7 +18,7 @@ from typing import Any
 
 from fsspec.asyn import sync
 
-from bags.errors import MissingDependencyError
+from bags.concurrency import cached_attribute
 from bags.storage.base import Stat
 from bags.storage.errors import (
     PreconditionError,
@@ -30,21 +30,13 @@ from bags.storage.errors import (
     map_fsspec_error,
     no_ranges_error,
 )
+from bags.storage.filesystem import ONE_ATTEMPT, copied, usable_here
 from bags.storage.object_client import ObjectClient, web_version
-from bags.storage.obstore_options import fsspec_options
 from bags.storage.retry import RetryPolicy
 from bags.storage.upload import PART_SIZE
 
-__all__ = ['FsspecClient', 'filesystem_options', 'make_filesystem']
+__all__ = ['FsspecClient']
 
-PACKAGES = {
-    's3': ('s3fs (or obstore)', 's3'),
-    'gs': ('gcsfs (or obstore)', 'gcs'),
-    'az': ('adlfs (or obstore)', 'all'),
-    'http': ('aiohttp', 'all'),
-    'https': ('aiohttp', 'all'),
-}
-"""The package that a URL scheme needs, and the extra that installs it."""
 VERSION_KEYS = (
     'generation', 'etag', 'ETag', 'e_tag', 'version', 'created', 'mtime', 'last_modified', 'LastModified',
     'Last-Modified',
@@ -52,43 +44,6 @@ VERSION_KEYS = (
 """Keys of fsspec's info about a file whose values change with its content, the most precise first."""
 
 CONTENT_RANGE = re.compile(r'bytes (\d{1,18})-(\d{1,18})/(\d{1,18})')
-
-
-def filesystem_options(scheme: str, options: Mapping[str, Any], policy: RetryPolicy) -> dict[str, Any]:
-    """Returns the arguments of the fsspec file system of a URL scheme."""
-    found = fsspec_options(scheme, options)
-    if scheme == 's3':
-        found['config_kwargs'] = {
-            'connect_timeout': policy.connect_timeout,
-            'read_timeout': policy.timeout,  # A single attempt is bounded by the client.
-            'max_pool_connections': policy.concurrency,
-            **(found.get('config_kwargs') or {}),
-        }
-    return found
-
-
-def make_filesystem(scheme: str, options: Mapping[str, Any], policy: RetryPolicy) -> Any:
-    """Returns a new fsspec file system for a URL scheme.
-
-    Raises:
-        MissingDependencyError: Its package is not installed.
-    """
-    import fsspec
-
-    options = filesystem_options(scheme, options, policy)
-    if scheme == 's3':
-        # Otherwise `with_retries` repeats 25 attempts.
-        options['config_kwargs'].setdefault('retries', {'total_max_attempts': 1})
-    try:
-        # Not fsspec's cached instance, which is shared by all users of equal options.
-        filesystem = fsspec.filesystem(scheme, skip_instance_cache=True, **options)
-    except ImportError as exc:
-        # fsspec wraps the error that names the package.
-        missing = getattr(exc.__cause__, 'name', None) or exc.name or f'the fsspec package for {scheme}'
-        raise MissingDependencyError(*PACKAGES.get(scheme, (missing, ''))) from exc
-    if scheme == 's3':
-        filesystem.retries = 1
-    return filesystem
 
 
 class FsspecClient(ObjectClient):
@@ -113,7 +68,7 @@ class FsspecClient(ObjectClient):
         super().__init__(policy)
         self.is_async = getattr(filesystem, 'async_impl', False)
         if self.is_async:
-            filesystem = _usable_here(filesystem)
+            filesystem = usable_here(filesystem)
         else:
             self.semaphore = threading.Semaphore(1)
         self.filesystem = filesystem
@@ -236,7 +191,8 @@ class FsspecClient(ObjectClient):
         if self.is_conditional:
             # Visible when it is closed; `discard` drops what was sent.
             with self.semaphore:
-                file = self.filesystem.open(self._inner(path), 'xb' if create else 'wb', block_size=PART_SIZE)
+                filesystem = self._upload_filesystem
+                file = filesystem.open(self._inner(path), 'xb' if create else 'wb', block_size=PART_SIZE)
             try:
                 for part in parts:
                     file.write(part)
@@ -268,6 +224,15 @@ class FsspecClient(ObjectClient):
                 self.delete_object(temporary)
             raise
 
+    @cached_attribute
+    def _upload_filesystem(self) -> Any:
+        """The file system for uploads in parts, which retries by itself: it alone has the parts."""
+        filesystem = self.filesystem
+        if getattr(filesystem, 'config_kwargs', {}).get('retries') != ONE_ATTEMPT:
+            return filesystem
+        retries = {'mode': 'standard', 'total_max_attempts': self.policy.retries + 1}
+        return copied(filesystem, config_kwargs={**filesystem.config_kwargs, 'retries': retries})
+
     def delete_object(self, path: str) -> None:
         self._call('rm_file', path)
 
@@ -279,17 +244,6 @@ class FsspecClient(ObjectClient):
         parent = self._inner(path).rpartition('/')[0]
         if parent and not self.is_async:  # Object stores have no folders.
             self._call('makedirs', parent, exist_ok=True)
-
-
-def _usable_here(filesystem: Any) -> Any:
-    """Returns a file system, or a copy if it belongs to another process or to an event loop of the caller."""
-    try:
-        if not filesystem.asynchronous and filesystem.loop is not None:
-            return filesystem
-    except RuntimeError:
-        pass  # Made before this process was forked.
-    options = {**filesystem.storage_options, 'asynchronous': False, 'skip_instance_cache': True, 'loop': None}
-    return type(filesystem)(*filesystem.storage_args, **options)
 
 
 async def _read_body(body: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import errno
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,9 @@ from bags.storage.retry import RetryPolicy, with_retries
 from bags.storage.upload import StreamedUpload
 
 __all__ = ['ObjectClient', 'web_version']
+
+MAX_COMPARED_BYTES = 1 << 16
+"""Bytes at the end of an object that are compared after an upload in parts."""
 
 
 def web_version(etag: str | None, modified: datetime | None) -> str:
@@ -189,14 +193,18 @@ class ObjectClient(abc.ABC):
             self.put_stream(path, counted(), create)
         except Exception as exc:
             # The last request may have succeeded, its response lost.
-            if all_sent and self._ends_with(path, size, last):
-                return
+            with contextlib.suppress(OSError):  # The error of the upload is raised instead.
+                if all_sent and self._difference(path, size, last) is None:
+                    return
             error = self.map_error(path, exc)
             if isinstance(error, PreconditionError):
                 error = FileExistsError(errno.EEXIST, 'already exists', path)
             elif isinstance(error, TransientError):
                 error = OSError(errno.EIO, error.reason, path)
             raise error from exc
+        difference = self._difference(path, size, last)
+        if difference is not None:
+            raise OSError(errno.EIO, f'the object store lost a part: {difference}', path)
 
     def _check_absent(self, path: str) -> None:
         try:
@@ -205,9 +213,10 @@ class ObjectClient(abc.ABC):
             return
         raise FileExistsError(errno.EEXIST, 'already exists', path)
 
-    def _ends_with(self, path: str, size: int, data: bytes) -> bool:
-        try:
-            head, tail = self.tail(path, len(data))
-        except OSError:
-            return False  # The error of the upload is raised instead.
-        return head.size == size and tail == data
+    def _difference(self, path: str, size: int, last: bytes) -> str | None:
+        """Compares the size and the last bytes of an object with those sent; None if they are equal."""
+        last = last[-MAX_COMPARED_BYTES:]
+        head, found = self.tail(path, len(last))
+        if head.size != size:
+            return f'expected {size} bytes after the upload, got {head.size}'
+        return None if found == last else f'its last {len(last)} bytes are not those sent'

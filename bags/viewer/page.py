@@ -19,8 +19,8 @@ def find_page() -> str:
     """
     if not os.path.exists(os.path.join(PAGE, 'index.html')):
         detail = (
-            'the page is not built: install Node.js 20.19 or newer, then run `make viewer` in the clone of an '
-            'editable install, else `pip install --force-reinstall --no-deps CLONE`'
+            'the page is not built: install Node.js 20.19 or newer, then run `make viewer` in the clone of '
+            'an editable install, else `pip install --force-reinstall --no-deps CLONE`'
         )
         raise FileNotFoundError(errno.ENOENT, detail, PAGE)
     return PAGE

@@ -4,6 +4,7 @@ import errno
 import functools
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -184,6 +185,51 @@ def test_an_upload_that_fails(s3, client, method):
         output.write([bytes(9 << 20)])
         output.close()
         assert store.stat(path).size == 9 << 20
+
+
+@pytest.mark.parametrize('lost', ['first', 'last'])
+def test_an_upload_whose_completion_loses_a_part(s3_storage, proxy, lost):
+    store, path = store_for(f'{s3_storage.root}/incomplete-{lost}.bin', None, s3_storage.through(proxy))
+    size = 40 << 20
+
+    def without_a_part(method, asked, body):
+        if method != 'POST' or 'uploadId=' not in asked:
+            return body
+        parts = re.findall(rb'<Part>.*?</Part>', body, re.DOTALL)
+        assert len(parts) > 1
+        return body.replace(parts[0 if lost == 'first' else -1], b'')
+
+    proxy.altered = without_a_part
+    output = store.create(path)
+    output.write([bytes(size)])
+    with pytest.raises(OSError, match=rf'expected {size} bytes after the upload, got.*incomplete-{lost}'):
+        output.close()
+
+
+@pytest.mark.parametrize('fault', ['refuse', 'reset'])
+@pytest.mark.parametrize('step', ['create', 'part', 'complete'])
+def test_an_upload_of_which_a_request_fails_at_first(s3_storage, proxy, step, fault):
+    store, path = store_for(f'{s3_storage.root}/{fault}-{step}.bin', None, s3_storage.through(proxy))
+    failed = []
+
+    def fail_first(_):
+        method, asked, _ = proxy.requests[-1]
+        found = (
+            'create' if asked.endswith('uploads') or 'uploads&' in asked or 'uploads=' in asked else 'part'
+        )
+        if method == 'POST' and 'uploadId=' in asked:
+            found = 'complete'
+        is_upload = method in ('POST', 'PUT') and found == step and len(failed) < 2
+        failed.extend([asked] * is_upload)
+        proxy.faults = {fault: 1.0} if is_upload else {}
+
+    proxy.before = fail_first
+    data = np.random.default_rng(0).bytes(40 << 20)
+    output = store.create(path)
+    output.write([data])
+    output.close()
+    assert len(failed) == 2
+    assert store.read(path) == data
 
 
 # Requests that object stores refuse.
