@@ -17,6 +17,7 @@ import pytest
 import bags
 from bags.dataset import registry
 from bags.dataset.spec import parse_spec
+from tests.marks import choose_slow_variants
 from tests.processor_time import ProcessorTime
 
 ROOT = Path(__file__).parent.parent
@@ -204,7 +205,9 @@ def pytest_configure(config):
 # The tests over object stores: pytest --storage s3-obstore tests/dataset/test_reader.py
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
+    choose_slow_variants(config, items)
     if config.getoption('--storage') is not None:
         from tests.cloud.local_only import is_local_only
 

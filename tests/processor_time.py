@@ -43,15 +43,15 @@ class ProcessorTime:
                 self.start = start + used() - before
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, call):
+    def pytest_runtest_makereport(self, item, call):
         report = yield
-        if call.when == 'teardown':
+        if call.when == 'teardown' and not any(mark.name in MARKS for mark in item.iter_markers()):
             report.user_properties.append((PROPERTY, used() - self.start))
         return report
 
     def pytest_runtest_logreport(self, report):
         seconds = dict(report.user_properties).get(PROPERTY, 0)
-        if seconds > LISTED_SECONDS and not MARKS & set(report.keywords):
+        if seconds > LISTED_SECONDS:
             self.long[report.nodeid] = seconds
 
     def pytest_sessionfinish(self, session):

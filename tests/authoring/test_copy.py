@@ -73,13 +73,14 @@ def view_of(kind, sources, names, chance):
 ANY = given(VIEWS, COMPRESSIONS, st.integers(0, 2**30), st.sampled_from([3000, 50_000, 1 << 25]))
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @ANY
 def test_a_copy_of_a_view_is_equal_to_it(tmp_path_factory, kit, sources, kind, compression, seed, limit):
     check_copy(tmp_path_factory, kit, sources, kind, compression, seed, limit)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @settings(max_examples=300, deadline=None)
 @ANY
 def test_copies_of_many_views(tmp_path_factory, kit, sources, kind, compression, seed, limit):
@@ -379,6 +380,7 @@ def kill_at_random(kit, tmp_path, source, times, seed):
     same(kit, bags.open(tmp_path / 'copy'), list(view))
 
 
+@pytest.mark.slow
 def test_a_killed_copy_resumes(kit, tmp_path, sources):
     kill_at_random(kit, tmp_path, sources[0]['shards'], 3, 0)
 

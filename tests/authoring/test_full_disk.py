@@ -71,6 +71,7 @@ def source(kit, tmp_path_factory):
     return str(path)
 
 
+@pytest.mark.slow(all_but='write')
 @pytest.mark.parametrize('what', [*RESUMED, 'export', 'export, files'])
 def test_a_disk_that_is_full(kit, source, tmp_path, what):
     target = str(tmp_path / 'target')

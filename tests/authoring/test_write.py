@@ -37,6 +37,7 @@ def check(path, numbers, ordered=True):
     assert found == wanted
 
 
+@pytest.mark.slow('processes, any order')
 @pytest.mark.parametrize('way', WAYS)
 def test_what_workers_write_is_what_one_would(tmp_path, way):
     options = WAYS[way]
@@ -99,6 +100,7 @@ def test_inputs_that_fill_pipes(tmp_path, size):
         assert len(dataset) == 4_000_000 // size
 
 
+@pytest.mark.slow('processes, any order')
 @pytest.mark.parametrize('way', ['alone', 'threads', 'processes', 'processes, any order'])
 def test_an_error_names_the_input_and_keeps_what_came_before(tmp_path, way):
     options = WAYS[way]
@@ -115,6 +117,7 @@ def test_an_error_names_the_input_and_keeps_what_came_before(tmp_path, way):
     check(tmp_path / 'd', range(ROWS), options.get('ordered', True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('way', ['processes', 'processes, any order'])
 def test_a_worker_that_dies(tmp_path, way, monkeypatch):
     options = WAYS[way]
@@ -176,6 +179,7 @@ STARTS_PROCESSES = {
 }
 
 
+@pytest.mark.slow(all_but='-write')
 @pytest.mark.parametrize('what', STARTS_PROCESSES)
 @pytest.mark.parametrize(
     'guard', ['', '__name__ == "__main__"', 'multiprocessing.current_process().name == "MainProcess"']
@@ -251,6 +255,7 @@ def kill_at_random(kit, tmp_path, times, seed, processes, ordered, rows):
     check(tmp_path / 'd', range(rows), ordered)
 
 
+@pytest.mark.slow(all_but='True')
 @pytest.mark.parametrize('ordered', [True, False])
 def test_a_killed_write_resumes(kit, tmp_path, ordered):
     kill_at_random(kit, tmp_path, 2, 0, False, ordered, 600)

@@ -536,6 +536,7 @@ FUZZ = """
 """
 
 
+@pytest.mark.slow(all_but='x.bag')
 @pytest.mark.parametrize('name', ['x.bag', 'x.bagz'])
 def test_a_campaign_of_random_damage(tmp_path, name):
     child = run_child(FUZZ, tmp_path, name, 300)

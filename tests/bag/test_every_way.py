@@ -230,6 +230,7 @@ FORMS = {
 }
 
 
+@pytest.mark.slow('plain, separate', 'zstd, separate')
 @pytest.mark.parametrize('form', FORMS)
 def test_every_way_to_read_what_is_damaged(tmp_path, form):
     campaign(tmp_path, *FORMS[form], range(1000, 1040))

@@ -87,6 +87,7 @@ def campaign(folder, placement, compression):
             assert reader.read() == [record(index) for index in range(count + 1)]
 
 
+@pytest.mark.slow(all_but='tail')
 @pytest.mark.skipif(not hasattr(os, 'fork'), reason='needs fork')
 @pytest.mark.parametrize('placement', PLACEMENTS)
 def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path, placement):

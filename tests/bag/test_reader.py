@@ -539,6 +539,7 @@ def test_large_records_come_one_at_a_time(tmp_path):
             assert list(reader.read_range_iter(1, 2)) == records[1:3]
 
 
+@pytest.mark.slow(all_but='bagz')
 @pytest.mark.parametrize('extension', ['bag', 'bagz'])
 def test_large_results(tmp_path, extension):
     rng = random.Random(1)

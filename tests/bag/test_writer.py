@@ -857,6 +857,7 @@ def test_a_writer_resumes_while_a_reader_opens(tmp_path, monkeypatch):
     writers[0].close()
 
 
+@pytest.mark.slow(all_but='tail-plain')
 @pytest.mark.parametrize('form', FORMS, ids='-'.join)
 def test_readers_poll_while_a_writer_works(tmp_path, form):
     path = tmp_path / 'x.bag'

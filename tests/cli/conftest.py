@@ -2,10 +2,12 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -90,6 +92,26 @@ def run():
         return result
 
     return run
+
+
+@pytest.fixture
+def run_line():
+    """Runs a line as in a shell, in this process; returns exit code, output if not in a file, and errors."""
+    app = build_app()
+
+    def run_line(line):
+        command, _, file = line.partition(' > ')
+        name, *args = shlex.split(command)
+        assert name == 'bags'
+        result = CliRunner().invoke(app, args)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        if file:
+            Path(file).write_bytes(result.stdout_bytes)
+        stdout = '' if file else result.stdout
+        return SimpleNamespace(code=result.exit_code, stdout=stdout, stderr=result.stderr)
+
+    return run_line
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import shutil
 
 import numpy as np
@@ -39,13 +38,13 @@ def test_help_has_an_example_and_json(name, run):
 
 
 @pytest.mark.parametrize(('name', 'line'), list(examples()), ids=lambda each: each)
-def test_examples_run(name, line, work, run):
+def test_examples_run(name, line, work, run_line):
     assert line.startswith(f'bags {name} ')
     if name in CREATED:
         shutil.rmtree(CREATED[name])
     # The bucket of the examples is this folder.
-    command, _, _ = line.replace('s3://bucket/', f'local://{work}/').partition(' > ')
-    assert not run(*shlex.split(command)[1:]).stderr
+    done = run_line(line.replace('s3://bucket/', f'local://{work}/'))
+    assert (done.code, done.stderr) == (0, '')
 
 
 def test_help_lists_all(run):

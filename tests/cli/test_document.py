@@ -14,7 +14,7 @@ def shape(text):
 
 
 @pytest.mark.parametrize('page', ['cli.md', 'quickstart.md'])
-def test_commands_print_what_the_document_shows(kit, tmp_path, monkeypatch, spawn, page):
+def test_commands_print_what_the_document_shows(kit, tmp_path, monkeypatch, run_line, page):
     monkeypatch.chdir(tmp_path)
     document = (kit.ROOT / 'docs' / page).read_text(encoding='utf-8')
     names = {}
@@ -24,5 +24,5 @@ def test_commands_print_what_the_document_shows(kit, tmp_path, monkeypatch, spaw
             continue
         for shown in re.split(r'^\$ ', content, flags=re.MULTILINE)[1:]:
             line, _, expected = shown.partition('\n')
-            printed = spawn(f'PYTHONIOENCODING=utf-8 {line}', check=False).stdout.decode()
+            printed = run_line(line).stdout
             assert shape(printed) == shape(expected), f'{line}\n{printed}'

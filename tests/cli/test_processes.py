@@ -71,6 +71,7 @@ def in_terminal(command, environment, columns):
     return shown.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != 'linux', reason='the end of a terminal differs')
 def test_on_a_terminal(work, environment):
     command = [sys.executable, '-m', 'bags', 'info', 'episodes']
@@ -84,6 +85,7 @@ def test_on_a_terminal(work, environment):
         assert max(len(line.split('\x1b')[0]) for line in lines) <= columns
 
 
+@pytest.mark.slow
 def test_ascii_output_without_unicode(work, spawn):
     for line in ('bags info episodes', 'bags show episodes 0'):
         assert spawn(f'PYTHONIOENCODING=ascii {line}').stdout.isascii()

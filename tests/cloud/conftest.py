@@ -45,16 +45,19 @@ def make_storage(request, name):
     return Storage(f'gs://bucket/{client}', options, url)
 
 
-STORAGES = ['memory', 's3-obstore', 's3-fsspec', 'gs-obstore', 'gs-fsspec']
+# The second client runs with `make test-cloud`.
+CLIENTS = ['obstore', pytest.param('fsspec', marks=pytest.mark.slow)]
+S3 = ['s3-obstore', pytest.param('s3-fsspec', marks=pytest.mark.slow)]
+GCS = ['gs-obstore', pytest.param('gs-fsspec', marks=pytest.mark.slow)]
 
 
-@pytest.fixture(scope='module', params=STORAGES)
+@pytest.fixture(scope='module', params=['memory', *S3, *GCS])
 def storage(request):
     """Every object store in turn."""
     return make_storage(request, request.param)
 
 
-@pytest.fixture(scope='module', params=['s3-obstore', 's3-fsspec'])
+@pytest.fixture(scope='module', params=S3)
 def s3_storage(request):
     """S3 through both clients, for tests that count requests."""
     return make_storage(request, request.param)

@@ -19,14 +19,14 @@ import bags
 from bags import bag
 from bags.errors import CorruptError
 from bags.storage import Hints, store_for
-from tests.cloud.conftest import make_storage
+from tests.cloud.conftest import CLIENTS, GCS, S3, make_storage
 from tests.servers import Proxy
 from tests.storage.test_files import DATA, arrays
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope='module', params=['s3-obstore', 's3-fsspec', 'gs-obstore', 'gs-fsspec'])
+@pytest.fixture(scope='module', params=[*S3, *GCS])
 def far_storage(request):
     """S3 and GCS, each through both clients."""
     return make_storage(request, request.param)
@@ -68,6 +68,7 @@ def many_ranges(s3):
         yield file, proxy, lambda: direct.replace(path, DATA[::-1])
 
 
+@pytest.mark.slow
 def test_many_ranges_at_a_time(many_ranges):
     file, proxy, _ = many_ranges
     expected = [DATA[start:stop] for start, stop in RANGES]
@@ -84,6 +85,7 @@ def test_many_ranges_at_a_time(many_ranges):
         assert file.read_many(*arrays(RANGES)) == expected
 
 
+@pytest.mark.slow('100', '199')
 @pytest.mark.parametrize('when', [0, 1, 100, len(RANGES) - 1])
 def test_an_object_that_changes_while_many_ranges_are_read(many_ranges, when):
     file, proxy, change = many_ranges
@@ -156,7 +158,7 @@ def test_an_object_that_appears_while_a_large_one_is_sent(far_storage):
 
 
 @pytest.mark.parametrize('method', ['POST', 'PUT'])
-@pytest.mark.parametrize('client', ['obstore', 'fsspec'])
+@pytest.mark.parametrize('client', CLIENTS)
 def test_an_upload_that_fails(s3, client, method):
     with Proxy(s3) as proxy:
         options = {'key': 'a', 'secret': 'b', 'client': client, 'endpoint_url': proxy.url}

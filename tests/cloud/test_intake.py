@@ -23,6 +23,7 @@ def place(request):
     return 'gs://bucket/intake', {'token': 'anon', 'project': 't', 'endpoint_url': url}
 
 
+@pytest.mark.slow('s3')
 def test_folders_and_tars_there_and_back(place, tmp_path):
     root, options = place
     (tmp_path / 'in').mkdir()

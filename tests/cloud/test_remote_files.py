@@ -221,6 +221,7 @@ def test_a_reader_goes_on_in_a_forked_child(storage, records):
         assert reader[3] == records[3]
 
 
+@pytest.mark.slow('s3-obstore')
 @pytest.mark.skipif(not hasattr(os, 'fork'), reason='needs fork')
 def test_forked_workers_read_a_dataset_that_the_parent_has_read(storage):
     if storage.root.startswith('memory'):

@@ -259,6 +259,7 @@ def recordings(s3_storage, tmp_path_factory):
     return root, bags.open(local)
 
 
+@pytest.mark.slow
 def test_windows_take_a_round_for_each_field(recordings, s3_storage, proxy):
     root, local = recordings
     spans = {
@@ -318,6 +319,7 @@ def test_finding_a_key(folder, s3_storage, proxy):
     assert dataset.find('text', make_row(11)['text']) == 11
 
 
+@pytest.mark.slow('s3-obstore')
 def test_keys_on_every_storage(storage, tmp_path):
     root, options = f'{storage.root}/keys', {'storage_options': storage.options}
     films = [{'id': f'film {n}', 'title': f'title {n}'} for n in range(30)]

@@ -37,6 +37,7 @@ def write(path, rows, **options):
             writer.append(row(index))
 
 
+@pytest.mark.slow
 def test_requests_and_what_they_bring(server, storage, tmp_path):
     path = 's3://bucket/counted'
     write(path, range(80), **storage)

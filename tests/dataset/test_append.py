@@ -126,6 +126,7 @@ def test_values_that_do_not_fit(tmp_path, flush, compression):
     check(tmp_path / 'a', range(done))
 
 
+@pytest.mark.slow('compression1')
 @pytest.mark.parametrize('compression', [(), tuple(SPEC)])
 def test_failures_after_much_was_written(tmp_path, compression):
     """Items so large that buffers are written to disk before the item that fails."""
@@ -240,6 +241,7 @@ def test_special_floats_are_kept(tmp_path):
         assert [str(r['x']) for r in reader] == ['inf', '-inf', 'nan', '-0.0']
 
 
+@pytest.mark.slow('append', 'append and flush')
 @pytest.mark.parametrize('call', ['append', 'append and flush', 'flush', 'close'])
 def test_ctrl_c_at_any_line_leaves_whole_datapoints(tmp_path, call):
     spec = {'id': 'int(8)', 'text': 'utf8', 'words': 'utf8[]'}

@@ -134,6 +134,7 @@ def dataset(request, kit, tmp_path):
             yield opened
 
 
+@pytest.mark.slow('shards')
 def test_every_type_has_the_values_of_batch(dataset):
     table = pa.table(dataset)
     table.validate(full=True)
@@ -296,6 +297,7 @@ print(*sorted(name for name in opened if name.endswith('.bag')))
 """
 
 
+@pytest.mark.slow(all_but='*fields0')
 @pytest.mark.parametrize(('query', 'fields'), [
     ("dataset.to_arrow('score').read_all()", ['score']),
     ("polars.DataFrame(dataset.to_arrow('score'))", ['score']),
@@ -349,6 +351,7 @@ print(rows, peak - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists('/proc/self/status'), reason='needs /proc')
 def test_a_million_rows_in_constant_memory(kit, tmp_path):
     count = 10_000

@@ -353,6 +353,7 @@ def test_without_damage(whole, kit):
 # Cut off.
 
 
+@pytest.mark.slow('zstd-*', 'plain-refs')
 @pytest.mark.parametrize('name', sorted([*SPEC, 'refs', 'spec']))
 def test_cut_off_at_every_length(hurt, kit, name):
     (file,) = [p for p in hurt.iterdir() if p.name.split('.')[0] == name]
@@ -366,6 +367,7 @@ def test_cut_off_at_every_length(hurt, kit, name):
     file.write_bytes(data)
 
 
+@pytest.mark.slow('zstd-*', 'plain-refs')
 @pytest.mark.parametrize('name', sorted([*SPEC, 'refs']))
 def test_longer_than_it_was(hurt, kit, name):
     (file,) = [p for p in hurt.iterdir() if p.name.split('.')[0] == name]
@@ -380,6 +382,7 @@ def test_longer_than_it_was(hurt, kit, name):
 # Overwritten.
 
 
+@pytest.mark.slow('zstd-*', 'plain-refs')
 @pytest.mark.parametrize('name', sorted([*SPEC, 'refs', 'spec']))
 def test_every_byte_overwritten(hurt, kit, name):
     overwrite(hurt, kit, name, [0xFF], False)
@@ -433,6 +436,7 @@ def test_runs_of_bytes_overwritten(hurt, kit, seed):
         file.write_bytes(data)
 
 
+@pytest.mark.slow(all_but='plain-1')
 @pytest.mark.parametrize('seed', range(2))
 def test_files_of_noise(hurt, kit, seed):
     chance = random.Random(seed)

@@ -50,6 +50,7 @@ def shared(refs):
     refs[:, 2] //= 4
 
 
+@pytest.mark.slow('*-shared', '*-later', '*-shuffled', '*-first_and_last')
 @pytest.mark.parametrize('changed', [None, shuffled, one_differs, first_and_last, later, shared])
 @pytest.mark.parametrize('optional', [False, True])
 def test_rows_and_batches_stay_the_same(tmp_path, changed, optional):

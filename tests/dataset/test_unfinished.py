@@ -217,6 +217,7 @@ def kill_writers(kit, path, kind, times, seed):
     assert not is_said(path)
 
 
+@pytest.mark.slow(all_but='folder')
 @pytest.mark.parametrize('kind', KINDS)
 def test_killed_writers(tmp_path, kit, kind):
     kill_writers(kit, tmp_path / 'd', kind, 3, 0)

@@ -169,6 +169,7 @@ def peak_of(directory: Path, records: list[tuple[str, bytes]], limit: int) -> in
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
+@pytest.mark.slow(all_but='msgpack-*')
 @pytest.mark.parametrize(
     ('word', 'make'),
     [

@@ -67,6 +67,7 @@ def assert_same(first, other):
         assert records(first, name) == records(other, name), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('options', [{}, {'shard_length': 3}, {'shard_size': 100_000}])
 def test_types_names_and_records_come_back(options, kit, tmp_path):
     metadata = {'robot': 'arm', 'fields': {'label': {'classes': ['a', 'b', 'c']}, 'nums': {'rate': 50}}}

@@ -85,6 +85,7 @@ def test_an_endless_loader_does_not_repeat_what_it_gave(dataset):
     assert ids([next(iter(loader))]) == expected[1][:10]
 
 
+@pytest.mark.slow(all_but='1')
 @pytest.mark.parametrize('epochs', [1, 3])
 def test_a_loaded_state_goes_on_where_it_was(dataset, epochs):
     """The next epochs follow, also if the state is that of a finished iteration."""

@@ -207,6 +207,7 @@ def test_arrays_are_the_consumers_own(dataset):
     assert dataset[0]['x'].tolist() == [0, 0, 0, 0]
 
 
+@pytest.mark.slow('options2')
 @pytest.mark.parametrize('options', [{'workers': 0}, {'workers': 3}, {'workers': 1, 'processes': True}])
 def test_large_arrays_stay_the_consumers_own(tmp_path, kit, options):
     rows = [{'x': np.full(300_000, index, 'float32')} for index in range(12)]
@@ -264,6 +265,7 @@ def test_augmentation_is_the_same_in_every_run(dataset):
 # Resuming.
 
 
+@pytest.mark.slow(all_but='3')
 @pytest.mark.parametrize('workers', [0, 3])
 def test_a_run_resumes_at_any_step(dataset, workers):
     options = {'epochs': 3, 'transform': augment, 'workers': workers}

@@ -43,6 +43,7 @@ def test_batches_hold_bins_and_say_where_each_datapoint_is_from(dataset, rows):
         assert np.bincount(batch['_bin'], lengths).max() <= 9
 
 
+@pytest.mark.slow('options1')
 @pytest.mark.parametrize('options', [{'workers': 3}, {'workers': 2, 'processes': True}])
 def test_any_workers_make_the_same(dataset, options):
     expected = [*stream(dataset, packed(dataset))]
@@ -52,6 +53,7 @@ def test_any_workers_make_the_same(dataset, options):
         assert (one['nums'].values == other['nums'].values).all()
 
 
+@pytest.mark.slow('<lambda>-[123]')
 @pytest.mark.parametrize('hosts', [1, 2, 3])
 @pytest.mark.parametrize('make', [packed, lambda dataset: samplers.Weighted(np.arange(103) % 5, 1)])
 def test_any_hosts_share_the_same_positions_and_resume_at_any_step(dataset, hosts, make):

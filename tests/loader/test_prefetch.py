@@ -33,6 +33,7 @@ def test_tasks_take_as_many_batches_as_are_made_in_their_time():
     assert next(tasks).stop == PLAN_STEPS
 
 
+@pytest.mark.slow(all_but='idle')
 @pytest.mark.parametrize('how', ['idle', 'stuck', 'forked'])
 def test_workers_end_with_a_process_that_is_killed(script, how):
     """Also in the middle of a batch, and while another process has the other ends of their pipes."""

@@ -5,6 +5,7 @@ import pytest
 HINT = "expected `if __name__ == '__main__':` around this, as each worker process imports the script"
 
 
+@pytest.mark.slow
 def test_processes_make_the_batches_that_threads_do(script):
     code = """
         options = dict(epochs=2, transform=augment)
@@ -31,6 +32,7 @@ def test_processes_make_the_batches_that_threads_do(script):
     assert script(code) == (0, 'done\n', '')
 
 
+@pytest.mark.slow
 def test_errors_arrive_and_nothing_stays(script):
     code = """
         def error_of(batches):

@@ -39,6 +39,7 @@ class Together(Pairs):
         return [Pairs.__getitem__(self, index) for index in indices]
 
 
+@pytest.mark.slow('options2-*')
 @pytest.mark.parametrize('kind', [Pairs, Together])
 @pytest.mark.parametrize('options', [{'workers': 0}, {'workers': 3}, {'workers': 1, 'processes': True}])
 def test_tuples(kind, options):

@@ -55,6 +55,7 @@ VIEWS = """
 """
 
 
+@pytest.mark.slow
 def test_any_number_and_kind_of_workers(script):
     code = """
         for name, view in views_of(dataset).items():

@@ -354,6 +354,7 @@ def test_a_damaged_part_of_a_file_is_skipped(name, tmp_path):
     assert bags.convert(path, tmp_path / 'out', resume=True).datapoints == 6
 
 
+@pytest.mark.slow(all_but='x.feather')
 @pytest.mark.parametrize('name', ['x.feather', 'x.arrow'])
 def test_changed_bytes_of_arrow_do_not_end_the_process(name, kit, tmp_path):
     table = pa.table({'text': ['a', 'bc'] * 8, 'lists': [[1], []] * 8, 'kind': pa.array(['x', 'y'] * 8)})
@@ -393,6 +394,7 @@ bags.convert(source, sys.argv[2], shard_length=100)
 """
 
 
+@pytest.mark.slow(all_but='x.parquet')
 @pytest.mark.parametrize('name', WRITERS)
 def test_a_killed_import_resumes(name, kit, tmp_path):
     table = pa.table({'id': range(1000), 'text': [f'text {index}' for index in range(1000)]})
@@ -417,6 +419,7 @@ with open('/proc/self/status') as status:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path('/proc/self/status').exists(), reason='needs /proc')
 @pytest.mark.parametrize('name', ['x.parquet', 'x.arrow'])
 def test_memory_is_flat_in_the_size_of_the_source(name, kit, tmp_path):

@@ -45,6 +45,7 @@ def attempt(source, target, **options):
         return None, error
 
 
+@pytest.mark.slow('robomimic.hdf5', 'recording.mcap')
 @pytest.mark.filterwarnings('ignore:coroutine:RuntimeWarning')  # From zarr, for a damaged group.
 @pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
 @pytest.mark.parametrize('sample', SAMPLES, ids=lambda path: path.name)
@@ -92,6 +93,7 @@ bags.convert(source, sys.argv[2], shard_length=1, workers=1, progress=False)
 """
 
 
+@pytest.mark.slow(all_but='npz')
 @pytest.mark.parametrize(
     'sample',
     [*(GOLDEN / name for name in ('aloha', 'litdata-batch', 'litdata-rows', 'mds-zstd', 'npz', 'tfds')),
@@ -102,6 +104,7 @@ def test_a_killed_import_resumes(sample, kit, tmp_path):
     kill_and_resume(sample, kit, tmp_path)
 
 
+@pytest.mark.slow(all_but='webdataset')
 @pytest.mark.parametrize('format', ['files', 'webdataset', 'parquet', 'recordings'])
 def test_a_killed_import_of_several_files_resumes(format, kit, tmp_path):
     if format == 'recordings':

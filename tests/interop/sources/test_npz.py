@@ -52,6 +52,7 @@ def test_a_damaged_file(tmp_path):
     assert (done.datapoints, len(done.skipped)) == (2, 1)
 
 
+@pytest.mark.slow(all_but='savez')
 @pytest.mark.parametrize('save', [np.savez, np.savez_compressed])
 def test_large_arrays_are_read_in_parts(save, tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (500, 200, 200, 3), np.uint8)  # 60 MB

@@ -148,6 +148,7 @@ def test_values_of_another_kind_are_named(tmp_path):
             open_source(path)
 
 
+@pytest.mark.slow
 def test_an_import_that_is_killed_resumes(tmp_path):
     source, target = tmp_path / 'a.tfrecord', tmp_path / 'out'
     source.write_bytes(RECORDS.read_bytes() * 1000)
