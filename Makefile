@@ -44,9 +44,9 @@ CLOUD = $(shell $(BIN)/python -c 'from tests.cloud.local_only import FILES; prin
 CLOUD_PART = $(shell $(BIN)/python -c 'from tests.cloud.local_only import PART; print(*PART)')
 test-cloud: .venv/ready ## the tests of bags and datasets with an S3 and a GCS server, through obstore and fsspec
 	for storage in s3-obstore gs-fsspec; do \
-	  $(BIN)/pytest -q -n auto --maxprocesses 8 --storage $$storage $(CLOUD) $(ARGS) || exit 1; done
+	  $(BIN)/pytest -q -n auto --maxprocesses 8 -m 'not campaign' --storage $$storage $(CLOUD) $(ARGS) || exit 1; done
 	for storage in s3-fsspec gs-obstore; do \
-	  $(BIN)/pytest -q -n auto --maxprocesses 8 --storage $$storage $(CLOUD_PART) $(ARGS) || exit 1; done
+	  $(BIN)/pytest -q -n auto --maxprocesses 8 -m 'not campaign' --storage $$storage $(CLOUD_PART) $(ARGS) || exit 1; done
 	$(BIN)/pytest -n auto --maxprocesses 8 -m 'not campaign' tests/cloud $(ARGS)
 
 demo: .venv-demo/ready ## writes and reads a small dataset of real media, and draws out/contact-sheet.png

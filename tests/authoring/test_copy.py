@@ -385,7 +385,7 @@ def test_a_killed_copy_resumes(kit, tmp_path, sources):
     kill_at_random(kit, tmp_path, sources[0]['shards'], 3, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_copy_killed_at_many_moments(kit, tmp_path, sources):
     kill_at_random(kit, tmp_path, sources[0]['shards'], 20, 1)
 

@@ -261,7 +261,7 @@ def test_a_killed_write_resumes(kit, tmp_path, ordered):
     kill_at_random(kit, tmp_path, 2, 0, False, ordered, 600)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize('processes', [True, False])
 @pytest.mark.parametrize('ordered', [True, False])
 def test_killed_at_many_moments(kit, tmp_path, processes, ordered):

@@ -20,7 +20,7 @@ from bags import bag
 few = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 """Settings of hypothesis."""
 many = settings(few, max_examples=400)
-"""Settings of hypothesis for tests marked slow."""
+"""Settings of hypothesis for tests marked campaign."""
 
 DICTIONARY = b'a photo of thing number {"row": "caption"} ' * 20
 PLACEMENTS = ('tail', 'separate', 'starts')

@@ -305,7 +305,7 @@ def test_random_files(folder, data, placement, name, access):
     check_random_bytes(folder, data, placement, name, access)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @many
 @given(**combination)
 def test_random_files_thoroughly(folder, data, placement, name, access):
@@ -544,7 +544,7 @@ def test_a_campaign_of_random_damage(tmp_path, name):
     assert int(child.stdout.split()[1]) > 100
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize('name', ['x.bag', 'x.bagz'])
 def test_a_long_campaign_of_random_damage(tmp_path, name):
     child = run_child(FUZZ, tmp_path, name, 30_000, timeout=1200)

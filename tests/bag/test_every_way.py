@@ -236,7 +236,7 @@ def test_every_way_to_read_what_is_damaged(tmp_path, form):
     campaign(tmp_path, *FORMS[form], range(1000, 1040))
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize('form', FORMS)
 def test_every_way_to_read_what_is_damaged_thoroughly(tmp_path, form):
     campaign(tmp_path, *FORMS[form], range(2000))
@@ -284,7 +284,7 @@ def test_every_way_to_read_shards_of_which_one_is_damaged(tmp_path, layout):
     shards(tmp_path, layout, range(25))
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize('layout', ['concatenated', 'interleaved'])
 def test_every_way_to_read_shards_of_which_one_is_damaged_thoroughly(tmp_path, layout):
     shards(tmp_path, layout, range(1000))

@@ -38,7 +38,7 @@ def test_any_sequence_of_records(records):
     check(records, records)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @many
 @given(st.lists(st.binary(max_size=2)))
 def test_any_sequence_of_records_thoroughly(records):

@@ -155,7 +155,7 @@ def test_slices_of_slices_and_any_indices(specs, combination, first, second, cho
     check_selections(specs, combination, first, second, chosen)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @many
 @given(**selections)
 def test_slices_of_slices_and_any_indices_thoroughly(specs, combination, first, second, chosen):

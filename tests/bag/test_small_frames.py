@@ -117,7 +117,7 @@ def test_a_frame_that_is_damaged(seed, place, byte, kind):
     check(seed, place, byte, kind)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_frames_that_are_damaged_many_times():
     rng = random.Random(7)
     for _ in range(60_000):

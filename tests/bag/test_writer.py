@@ -168,7 +168,7 @@ class TestWriting(Writing.TestCase):
     settings = settings(few, stateful_step_count=30)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 class TestWritingThoroughly(Writing.TestCase):
     settings = many
 

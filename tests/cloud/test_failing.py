@@ -32,7 +32,7 @@ def far_storage(request):
     return make_storage(request, request.param)
 
 
-@pytest.mark.parametrize('reads', [300, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize('reads', [300, pytest.param(10_000, marks=pytest.mark.campaign)])
 def test_a_network_that_fails_now_and_then(s3_storage, proxy, reads):
     path = f'{s3_storage.root}/faulty.bin'
     data = DATA[:200_000]

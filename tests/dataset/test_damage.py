@@ -388,7 +388,7 @@ def test_every_byte_overwritten(hurt, kit, name):
     overwrite(hurt, kit, name, [0xFF], False)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize('name', sorted([*SPEC, 'refs', 'spec']))
 def test_every_byte_overwritten_in_many_ways(hurt, kit, name):
     overwrite(hurt, kit, name, [1, 4, 16, 128, 0xFF], False)

@@ -157,7 +157,7 @@ def test_one_shard_damaged(whole, tmp_path, kit):
     campaign(whole, tmp_path, kit, range(30))
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_one_shard_damaged_thoroughly(whole, tmp_path, kit):
     campaign(whole, tmp_path, kit, range(1500))
 

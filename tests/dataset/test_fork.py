@@ -105,7 +105,7 @@ def test_children_read_that_are_forked_beside_threads(paths):
     fork_beside_threads(paths, 12)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.filterwarnings('ignore:.*fork:DeprecationWarning')
 def test_many_children_read_that_are_forked_beside_threads(paths):
     fork_beside_threads(paths, 60)

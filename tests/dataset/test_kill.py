@@ -156,7 +156,7 @@ def test_sigkill_at_random_moments(tmp_path, sharded, compression):
     kill_often(tmp_path / 'a', sharded, compression, 16)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize('sharded', [False, True], ids=['folder', 'shards'])
 @pytest.mark.parametrize('compression', [(), COMPRESSED], ids=['plain', 'zstd'])
 @pytest.mark.parametrize('seed', range(5))
@@ -263,7 +263,7 @@ def test_death_at_every_call(tmp_path, sharded, compression, halfway):
     assert step > 100
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize('sharded', [False, True], ids=['folder', 'shards'])
 @pytest.mark.parametrize('compression', [(), COMPRESSED], ids=['plain', 'zstd'])
 @pytest.mark.parametrize('halfway', [False, True], ids=['before', 'within'])

@@ -192,7 +192,7 @@ def test_readers_outlive_writers(tmp_path):
     campaign(tmp_path, 0, 12)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize('seed', range(1, 7))
 def test_readers_outlive_many_writers(tmp_path, seed):
     campaign(tmp_path, seed, 60)

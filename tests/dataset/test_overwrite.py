@@ -149,7 +149,7 @@ def test_killed_while_overwriting(tmp_path, kit, way):
     kill_while_overwriting(kit, tmp_path, 3, 0, way)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize('way', WAYS)
 def test_killed_at_many_moments_while_overwriting(tmp_path, kit, way):
     kill_while_overwriting(kit, tmp_path, 60, 1, way)

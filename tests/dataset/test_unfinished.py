@@ -223,7 +223,7 @@ def test_killed_writers(tmp_path, kit, kind):
     kill_writers(kit, tmp_path / 'd', kind, 3, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize('kind', KINDS)
 def test_many_killed_writers(tmp_path, kit, kind):
     kill_writers(kit, tmp_path / 'd', kind, 40, 1)

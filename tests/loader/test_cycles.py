@@ -47,11 +47,11 @@ CYCLE = """
     ('kind', 'count'),
     [
         ('threads', 70),
-        ('processes', 7),
+        pytest.param('processes', 7, marks=pytest.mark.slow),
         ('inline', 70),
-        pytest.param('threads', 1000, marks=pytest.mark.slow),
-        pytest.param('processes', 1000, marks=pytest.mark.slow),
-        pytest.param('inline', 1000, marks=pytest.mark.slow),
+        pytest.param('threads', 1000, marks=pytest.mark.campaign),
+        pytest.param('processes', 1000, marks=pytest.mark.campaign),
+        pytest.param('inline', 1000, marks=pytest.mark.campaign),
     ],
 )
 def test_nothing_is_left_behind(script, kind, count):

@@ -170,7 +170,7 @@ def test_fewer_datapoints_than_a_batch(dataset):
         bags.Loader(few, 8, last_batch='drop')
 
 
-@pytest.mark.parametrize('runs', [40, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize('runs', [40, pytest.param(3000, marks=pytest.mark.campaign)])
 def test_random_runs(dataset, runs):
     """Iterations that are abandoned, resumed on other ranks with other batch sizes, and set to epochs."""
     few = dataset[:23]

@@ -77,7 +77,7 @@ KINDS = [{'workers': 2}, {'workers': 2, 'processes': True}, {'workers': 4}, {'wo
 
 
 @pytest.mark.parametrize('name', ['dataset', 'select, concat, join', 'windows'])
-@pytest.mark.parametrize('times', [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize('times', [2, pytest.param(20, marks=pytest.mark.campaign)])
 def test_a_killed_run_resumes_in_another_process(script, tmp_path, name, times):
     """A run is killed after a random number of steps, several times, and resumes with other workers."""
     code = """

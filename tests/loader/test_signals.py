@@ -36,7 +36,7 @@ INTERRUPTED = """
 
 
 @pytest.mark.parametrize('processes', [False, True])
-@pytest.mark.parametrize('times', [20, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize('times', [20, pytest.param(400, marks=pytest.mark.campaign)])
 def test_ctrl_c_while_workers_start_leaves_nothing(script, processes, times):
     code = f"""
         one = loader(processes={processes})

@@ -228,7 +228,7 @@ def test_windows_are_those_of_a_search(tmp_path_factory, case):
     check(tmp_path_factory.mktemp('random'), case)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @hypothesis.given(cases())
 @hypothesis.settings(max_examples=3000)
 def test_many_windows_are_those_of_a_search(tmp_path_factory, case):

@@ -280,7 +280,7 @@ def test_one_of_two_processes_is_killed(tmp_path):
     check_after_kill(tmp_path, seed=0)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize('seed', range(1, 25))
 def test_one_of_two_processes_is_killed_many_times(tmp_path, seed):
     check_after_kill(tmp_path, seed)
@@ -339,7 +339,7 @@ def test_no_reader_mixes_versions(tmp_path):
     replace_while_readers_are_killed(tmp_path, 0, 5)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize('seed', range(1, 5))
 def test_no_reader_mixes_versions_many_times(tmp_path, seed):
     replace_while_readers_are_killed(tmp_path, seed, 60)
