@@ -58,7 +58,7 @@ class Command:
     """A command: what was there and synced, what it does, and what it may leave."""
 
     run: Callable[..., Any]
-    """Called with the folder, a function that reports a promised number of datapoints, and options."""
+    """Called with the folder, a function that reports a promised number of datapoints, and the durability."""
     versions: list
     """The contents that may be found: the old one, if there was one, and the new one."""
     prepare: Callable[[str], object] = lambda folder: None
@@ -229,12 +229,20 @@ def fill(path, rows, kind=bags.DatasetWriter, spec=SPEC, **options):
 
 
 def flushed(path, rows, promise, kind=bags.DatasetWriter, every=3, **options):
-    """Writes rows, with a flush after every few, which with durability='flush' is a promise."""
+    """Writes rows, with a flush after every few.
+
+    With durability='flush', a flush is a promise. A shard is promised when the next one is begun.
+    """
     with kind(path, SPEC, **options) as writer:
+        shards = writer.shards
         for index, row in enumerate(rows):
-            writer.append(row, flush=index % every == every - 1)
-            if index % every == every - 1 and options.get('durability') == 'flush':
+            is_flushed = index % every == every - 1
+            writer.append(row, flush=is_flushed)
+            if is_flushed and options.get('durability') == 'flush':
                 promise(len(writer))
+            elif writer.shards > shards:
+                promise(len(writer) - 1)
+            shards = writer.shards
 
 
 def kill(path, rows, kind=bags.DatasetWriter, **options):
@@ -292,7 +300,7 @@ def overwritten(kind=bags.DatasetWriter, **options):
 def recovered(kind=bags.DatasetWriter, **options):
     rows = make_rows(0, 9)
     return Command(
-        lambda folder, promise, more: bags.recover(f'{folder}/data', **more),
+        lambda folder, promise, more: bags.recover(f'{folder}/data'),
         [rows],
         lambda folder: kill(f'{folder}/data', rows, kind, **options),
         promised=9,
@@ -308,7 +316,7 @@ def edited(edit, aspect, aspects, before=lambda path: None, kind=bags.DatasetWri
         before(f'{folder}/data')
 
     return Command(
-        lambda folder, promise, more: edit(f'{folder}/data', **more),
+        lambda folder, promise, more: edit(f'{folder}/data'),
         [rows],
         prepare,
         promised=9,
@@ -418,6 +426,11 @@ def convert_npz(folder, **options):
     bags.convert(f'{folder}/source', f'{folder}/data', **options)
 
 
+def from_numpy(folder, **options):
+    columns = {'x': np.arange(60).reshape(20, 3), 'y': np.arange(20) / 3}
+    bags.from_numpy(columns, f'{folder}/data', shard_length=8, progress=False, **options)
+
+
 def imported(make, prepare, rows):
     def redo(folder, promised):
         make(folder, resume=True)
@@ -475,7 +488,7 @@ def commands():
     """Returns all commands by name. The first part of a name is that of a group."""
     before, after = {'a': 1}, {'a': 2, 'b': [3]}
     metadata = {
-        'edit': lambda path, **options: bags.set_metadata(path, after, **options),
+        'edit': lambda path: bags.set_metadata(path, after),
         'aspect': read_metadata,
         'aspects': (before, after),
         'metadata': before,
@@ -507,16 +520,19 @@ def commands():
         'edit-metadata-sharded': edited(**metadata, **SHARDS),
         'edit-consolidate': edited(bags.consolidate, os.path.isdir, (True,), **SHARDS),
         'edit-index': edited(
-            lambda path, **options: bags.create_index(path, 'id', **options),
+            lambda path: bags.create_index(path, 'id'),
             read_found,
             ('FileNotFoundError', 4),
         ),
-        'edit-statistics': edited(
-            lambda path, **options: bags.statistics(path, 'id'), read_statistics, ((1, 9, 9),)
-        ),
+        'edit-statistics': edited(lambda path: bags.statistics(path, 'id'), read_statistics, ((1, 9, 9),)),
         'make-copy': derived(copy, prepare=prepare_copy),
         'make-write': derived(write),
         'make-convert-tar': imported(convert, prepare_tar, tar_rows()),
+        'make-numpy': imported(
+            from_numpy,
+            lambda folder: None,
+            [{'x': [3 * row, 3 * row + 1, 3 * row + 2], 'y': row / 3} for row in range(20)],
+        ),
         'make-convert-npz': imported(convert_npz, prepare_npz, npz_rows()),
     }
     for placement in PLACEMENTS:
