@@ -43,11 +43,13 @@ def create_index(
         KeyError: No such field.
         TypeError: The field is a sequence, or of another type.
         ValueError: The dataset is unfinished.
+        OSError: The dataset is on a web server.
         CorruptError: A record cannot be read.
     """
     with open_dataset(directory, filesystem=filesystem, storage_options=storage_options) as dataset:
         check_key_field(dataset, field)
         folder = dataset._index_folder()
+        folder.store.make_folder(folder.path)  # Raises for a web server before any key is read.
         if dataset.unfinished:
             detail = 'expected a finished dataset, got one that is being written, or whose writer ended early'
             raise ValueError(f'{folder.path}: {detail} (bags.recover accepts it as it is)')

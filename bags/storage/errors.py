@@ -9,6 +9,7 @@ from typing import Any
 from bags.errors import CorruptError
 
 __all__ = [
+    'FSSPEC_HINT',
     'PreconditionError',
     'RangeError',
     'StorageTimeoutError',
@@ -122,6 +123,7 @@ SYSTEM_ERROR = re.compile(r'(?:message|error): "([^"]+)"')  # Only in the detail
 REDIRECT = re.compile('redirect without LOCATION|error following redirect')
 NO_RANGE = re.compile('non-partial response|Range request not supported')  # Or the object is empty.
 NO_HEADER = re.compile('CONTENT_RANGE')
+FSSPEC_HINT = "set the storage option client='fsspec'"
 FSSPEC_CAN = re.compile('Content-Length Header missing|invalid utf-8 sequence')  # In an error page.
 NO_CREDENTIALS = re.compile(
     r'metadata endpoint|169\.254\.169\.254|metadata\.google\.internal|latest/api/token|credential',
@@ -150,7 +152,7 @@ def map_obstore_error(path: str, exc: Exception) -> Exception:
     if NO_RANGE.search(text):
         return no_ranges_error(path)
     if FSSPEC_CAN.search(text):
-        reason += "; set the storage option client='fsspec' to read such responses"
+        reason += f'; {FSSPEC_HINT} to read such responses'
         return UnsupportedError(path, reason)
     if isinstance(exc, known.NotSupportedError) or NO_HEADER.search(text):
         return UnsupportedError(path, reason)

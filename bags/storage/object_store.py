@@ -125,10 +125,12 @@ class RemoteStore:
         return RemoteFile(self.clients, path, head, tail)
 
     def create(self, path: str) -> RemoteOutput:
+        self._check_writable(path)
         return RemoteOutput(self.clients, path, True)
 
     def resume(self, path: str, size: int) -> RemoteOutput:
         """Continues a file by writing it again, beginning with its first `size` bytes."""
+        self._check_writable(path)
         output = RemoteOutput(self.clients, path, False)
         if size:
             self._copy_to(output, path, size)
@@ -149,14 +151,17 @@ class RemoteStore:
         return bytes(RemoteFile(self.clients, path, head, data).read(0, head.size))
 
     def replace(self, path: str, data: bytes) -> None:
+        self._check_writable(path)
         self.clients.writer().put(path, data, False)
 
     def rename(self, path: str, target: str) -> None:
+        self._check_writable(path)
         client = self.clients.writer()
         with_retries(client.policy, client.map_error, client.copy_object, path, target)
         self.remove(path)
 
     def remove(self, path: str) -> None:
+        self._check_writable(path)
         client = self.clients.writer()
         # Already deleted: by another process, or by an earlier attempt whose response was lost.
         with contextlib.suppress(FileNotFoundError):
@@ -188,9 +193,12 @@ class RemoteStore:
         return found
 
     def make_folder(self, folder: str) -> None:
-        if not self.can_list:
-            raise UnsupportedError(folder, 'a web server is read-only')
+        self._check_writable(folder)
         self._folders.add(folder)
+
+    def _check_writable(self, path: str) -> None:
+        if self.clients.reader().is_web:
+            raise UnsupportedError(path, 'a web server is read-only')
 
     def remove_folder(self, folder: str) -> None:
         pass  # It disappeared with the last object in it.

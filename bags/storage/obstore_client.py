@@ -12,7 +12,13 @@ from urllib.parse import unquote
 
 from bags.errors import MissingDependencyError
 from bags.storage.base import Stat
-from bags.storage.errors import TransientError, encoded_error, map_obstore_error
+from bags.storage.errors import (
+    FSSPEC_HINT,
+    TransientError,
+    UnsupportedError,
+    encoded_error,
+    map_obstore_error,
+)
 from bags.storage.object_client import ObjectClient, web_version
 from bags.storage.obstore_options import ObstoreSettings
 from bags.storage.retry import RetryPolicy
@@ -58,6 +64,8 @@ class ObstoreClient(ObjectClient):
         """Returns the obstore store of a path, and the key in it."""
         bucket, _, key = path.partition('://')[2].lstrip('/').partition('/')
         key = unquote(key) if self.is_web else key  # obstore quotes it.
+        if '//' in f'/{key}':
+            raise UnsupportedError(path, f"'//' in a key: {FSSPEC_HINT} to use such keys")
         store = self._stores.get((bucket, purpose))
         if store is None:
             store = self._stores[bucket, purpose] = self._make_store(path, bucket, purpose)

@@ -251,6 +251,21 @@ def test_no_bucket(far_storage):
         store.replace(path, b'x')
 
 
+@pytest.mark.parametrize('path', ['a//b', '/a', 'a//b//c.bag'])
+def test_keys_with_two_slashes(s3_storage, proxy, path):
+    options = s3_storage.through(proxy)
+    path = f's3://bucket/{path}'
+    if options['client'] == 'obstore':
+        for use in (bags.open, bag.Reader, bag.Writer):
+            with pytest.raises(OSError, match=r"'//' in a key: set the storage option client='fsspec'"):
+                use(path, storage_options=options)
+        assert not proxy.requests
+    elif not path.endswith('/a'):  # s3fs lists no folder of this name.
+        with bags.DatasetWriter(path, {'id': 'utf8'}, storage_options=options, mode='create') as writer:
+            writer.append({'id': 'x'})
+        assert bags.open(path, storage_options=options)[0] == {'id': 'x'}
+
+
 def test_no_key(far_storage):
     path = f'{far_storage.root}/no-such/x.bag'
     for read in (bag.Reader, bags.open):

@@ -238,8 +238,19 @@ def test_bags_alone(web, options):
 
 
 def test_writing_is_refused(web, options):
-    with pytest.raises(OSError, match='a web server is read-only'):
-        bags.DatasetWriter(f'{web.url}/new', {'id': 'int'}, **options)
+    with bags.DatasetWriter(web.root / 'texts', {'text': 'utf8'}) as writer:
+        writer.append({'text': 'a'})
+    url = f'{web.url}/texts'
+    for write in (
+        lambda: bags.DatasetWriter(f'{web.url}/new', {'id': 'int'}, **options),
+        lambda: bag.Writer(f'{web.url}/new.bag', **options),
+        lambda: bags.copy(web.root / 'texts', f'{web.url}/new', **options),
+        lambda: bags.create_index(url, 'text', **options),
+        lambda: bags.set_metadata(url, {'licence': 'CC0'}, **options),
+    ):
+        with pytest.raises(OSError, match='a web server is read-only'):
+            write()
+    assert not any(path.endswith('text.bag') and 'bytes=-65536' in rest for _, path, *rest in web.requests)
     assert {method for method, *_ in web.requests} <= {'GET'}
 
 
