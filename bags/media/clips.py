@@ -23,12 +23,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from bags.formats.ffmpeg import import_av, open_container
+from bags.formats.ffmpeg import import_av
 from bags.formats.pixels import PixelOptions
-from bags.formats.signatures import identify_file
 from bags.formats.videos import MP4, WEBM, Codec, Frames, checked_frames, parse_fps, write_frames
 from bags.indexing import Int64s
-from bags.media.remux import PacketCopier, copy_obstacle
+from bags.media.remux import FrameCopier, copy_obstacle
 from bags.media.source import FileSource, Source
 from bags.media.video import Video
 from bags.media.video_decoder import VideoDecoder, open_video
@@ -158,8 +157,9 @@ def _encode(
     """Encodes frames, each given with the ticks of its start and end."""
     file = io.BytesIO()
     count, end = write_frames(file, frames, codec, fps, time_base)
-    with _copier(FileSource(file), 0) as copier:
-        data = copier.copy(0, count, round(end * time_base / copier.time_base))
+    decoder = open_video(file)
+    with FrameCopier(decoder) as copier:
+        data = copier.copy(0, count, round(end * time_base / Fraction(*decoder.timeline.time_base)))
     return EncodedClip(data, count, copied=False)
 
 
@@ -177,7 +177,7 @@ def _cut(
 ) -> Iterator[EncodedClip]:
     with ExitStack() as opened, _errors(source):
         decoder = open_video(opened.enter_context(source.open()), stream)
-        timeline, copier = decoder.timeline, None
+        timeline, copier = decoder.timeline, opened.enter_context(FrameCopier(decoder))
         time_base = Fraction(*timeline.time_base)
         ticks = [*timeline.ticks.tolist(), max(timeline.end, int(timeline.ticks[-1]) + 1)]
         frames: Iterator[Frames] = iter(())
@@ -185,9 +185,9 @@ def _cut(
         fps = (len(timeline) / (time_base * (ticks[-1] - ticks[0]))).limit_denominator(100_000)
         for start, stop, copied in _plan(decoder, size, codec, gop, copy):
             if copied:
-                copier = copier or opened.enter_context(_copier(source, decoder.packets.stream))
-                data = copier.copy(start, stop, ticks[stop] - ticks[start])
-                yield EncodedClip(data, stop - start, copied=True)
+                yield EncodedClip(
+                    copier.copy(start, stop, ticks[stop] - ticks[start]), stop - start, copied=True
+                )
             else:
                 if start != position:
                     frames = decoder.in_order(start, functools.partial(_rgb, decoder))
@@ -215,11 +215,15 @@ def _plan(
         obstacle = f'it is {found}, not {codec}'
     if copy and obstacle:
         raise ValueError(f'cannot be copied: {obstacle}')
-    timeline, table = decoder.timeline, decoder.packets.table
+    timeline = decoder.timeline
     count = len(timeline)
     ranges = [ClipRange(start, min(start + size, count), False) for start in range(0, count, size)]
     if not obstacle:
-        ranges = plan_clips(table.times, table.keys, size, gop, copy)
+        frames = timeline.frame_of_packet
+        # Without a frame are packets of a truncated file, after the last one that is complete.
+        later = timeline.end + 1 + np.arange(len(frames))
+        times = np.where(frames >= 0, timeline.ticks[frames], later)
+        ranges = plan_clips(times, decoder.packets.table.keys, size, gop, copy)
     if timeline.truncation:
         # In the last group of pictures, frames may be missing between those that are present.
         last_key = timeline.keys[-1] if len(timeline.keys) else 0
@@ -271,15 +275,6 @@ def _clean_cuts(times: Int64s, keys: npt.NDArray[np.bool_]) -> Int64s:
     before = np.concatenate([[-1], np.maximum.accumulate(frame_of_packet)[:-1]])
     is_clean = keys & (frame_of_packet == np.arange(count)) & (before == frame_of_packet - 1)
     return np.append(np.flatnonzero(is_clean), count)
-
-
-@contextmanager
-def _copier(source: Source, stream: int) -> Iterator[PacketCopier]:
-    """Opens a source again, to copy its packets in order."""
-    with source.open() as file:
-        file.seek(0)
-        with open_container(file, identify_file(file)) as container:
-            yield PacketCopier(container, container.streams[stream])
 
 
 @contextmanager

@@ -2,45 +2,60 @@
 
 from __future__ import annotations
 
+import heapq
 import io
-import itertools
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
+from bags.concurrency import cached_attribute
+from bags.formats.encoded import BorrowedFile
 from bags.formats.ffmpeg import import_av, open_container
 from bags.formats.signatures import DEMUXERS, identify_file
 from bags.indexing import Int64s
+from bags.media.audio_decoder import open_audio
+from bags.media.demux import MAX_SKIPPED_VOP_BYTES
 from bags.media.source import FileSource
-from bags.media.video_decoder import VideoDecoder
+from bags.media.video_decoder import VideoDecoder, open_video
 
-__all__ = ['PacketCopier', 'RemuxedFile', 'copy_frames', 'copy_obstacle', 'remux']
+__all__ = ['FrameCopier', 'RemuxedFile', 'copy_frames', 'copy_obstacle', 'remux']
 
 MP4_CODECS = {'h264', 'hevc', 'vp9', 'av1', 'mpeg4', 'mjpeg'}
 """Codecs that MP4 supports, with one frame in each packet."""
+
+HEADER_CODECS = {'h264', 'hevc', 'av1'}
+"""Codecs whose header in an MP4 has all that a new header needs. That of VP9 needs the first packets."""
 
 
 class RemuxedFile(io.BufferedReader):
     """A temporary file that `remux` returned; the writer that stores it closes it."""
 
+    def __bytes__(self) -> bytes:
+        self.seek(0)
+        return self.read()
+
 
 def remux(source: Any) -> BinaryIO:
     """Copies the streams of a video to an MP4 whose header comes first, with an index of all frames.
 
-    Packets and their timestamps are unchanged. Streams other than video and audio are dropped.
+    Packets are unchanged, and so are their times, unless they are decoding times: the copy has presentation
+    times. Streams other than video and audio are dropped. The copy is opened and its frames are counted
+    before it is returned.
 
     Args:
         source: A path, bytes, or a binary file that is open at its start, and stays open.
 
     Returns:
-        A temporary file, open at its start, for a field of type `video`; closing it deletes it.
+        A temporary file, open at its start, for a field of type `video`; closing it deletes it. `bytes` of it
+        returns its content.
 
     Raises:
-        ValueError: Not a video, or a codec that MP4 does not support.
+        ValueError: Not a video, a damaged one, or one that cannot be an MP4: its codec, or hidden frames.
         MissingDependencyError: av is not installed.
     """
     # A path, since libavformat opens the output a second time to move the header to the front.
@@ -49,108 +64,188 @@ def remux(source: Any) -> BinaryIO:
         _copy_streams(file, path)
         if os.name != 'nt':
             return RemuxedFile(io.FileIO(path))  # An unlinked file exists until it is closed.
-        copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+        copy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - the caller closes it
         with open(path, 'rb') as written:
             shutil.copyfileobj(written, copy, 1 << 20)
         copy.seek(0)
-        return copy
+        return RemuxedFile(copy)
 
 
 def _copy_streams(file: BinaryIO, path: str) -> None:
     av, name = import_av(), identify_file(file)
     if name not in DEMUXERS:
         raise ValueError(f'expected a video, got {name}')
-    with open_container(file, name) as source:
+    whole = BorrowedFile(file)
+    with open_container(BorrowedFile(whole), name) as source:
         streams = [stream for stream in source.streams if stream.type in ('video', 'audio')]
-        if not any(stream.type == 'video' for stream in streams):
+        videos = {
+            stream.index: open_video(BorrowedFile(whole), stream.index)  # type: ignore[arg-type]
+            for stream in streams
+            if stream.type == 'video'
+        }
+        if not videos:
             raise ValueError('expected a video, got a file without one')
+        for video in videos.values():
+            if video.timeline.truncation:
+                raise ValueError(video.timeline.truncation)
         with av.open(path, 'w', format='mp4', options={'movflags': '+faststart'}) as target:
-            copies: dict[int, Any] = {}
-            for stream in streams:
+            copies = {stream.index: _add_copy(target, stream) for stream in streams}
+            retimed = {index: video for index, video in videos.items() if not _is_timed(video)}
+            demuxed = _shown_packets(source, [stream for stream in streams if stream.index not in retimed])
+            turns = heapq.merge(demuxed, *map(_retimed_packets, retimed.values()), key=_seconds)
+            for index, packet in turns:
+                packet.stream = copies[index]
                 try:
-                    copies[stream.index] = target.add_stream_from_template(stream)
-                except (ValueError, av.FFmpegError) as exc:
-                    codec = getattr(stream.codec_context, 'name', 'unknown')
-                    raise ValueError(
-                        f'expected {stream.type} of a codec that MP4 supports, got {codec}: {exc}'
-                    ) from exc
-            for packet in source.demux(streams):
-                if packet.size:
-                    packet.stream = copies[packet.stream.index]
                     target.mux(packet)
+                except av.FFmpegError as exc:
+                    raise ValueError(f'cannot be copied to MP4: {exc}') from exc
+    for number, index in enumerate(copies):
+        with open(path, 'rb') as written:
+            if index in videos:
+                _check_frames(written, len(videos[index].timeline), number)
+            else:
+                open_audio(written, number).close()
+
+
+def _add_copy(target: Any, stream: Any) -> Any:
+    """Adds a stream to a file, of the codec of another stream."""
+    try:
+        return target.add_stream_from_template(stream, opaque=True)
+    except (ValueError, import_av().FFmpegError) as exc:
+        codec = getattr(stream.codec_context, 'name', 'unknown')
+        raise ValueError(f'expected {stream.type} of a codec that MP4 supports, got {codec}: {exc}') from exc
+
+
+def _is_timed(video: VideoDecoder) -> bool:
+    """Returns whether the packets of a video have presentation times, all different."""
+    return video.packets.table.one_frame_each and video.packets.table.timed
+
+
+def _seconds(turn: tuple[int, Any]) -> float:
+    packet = turn[1]
+    return float((packet.dts or 0) * packet.time_base)
+
+
+def _shown_packets(source: Any, streams: list[Any]) -> Iterator[tuple[int, Any]]:
+    """Yields the stream and each packet, up to the last one that is presented."""
+    hidden: dict[int, list[Any]] = {stream.index: [] for stream in streams}
+    for packet in source.demux(streams) if streams else ():
+        if not packet.size:
+            continue
+        index = packet.stream.index
+        hidden[index].append(packet)
+        if not packet.is_discard:
+            yield from ((index, each) for each in hidden[index])
+            hidden[index] = []
+
+
+def _retimed_packets(video: VideoDecoder) -> Iterator[tuple[int, Any]]:
+    """Yields the stream and each packet of a video, with the times of frames in the order of the decoder.
+
+    Raises:
+        ValueError: Some frames are hidden between others.
+    """
+    table, frames = video.packets.table, video.timeline.frame_of_packet
+    if (table.sizes[frames < 0] > MAX_SKIPPED_VOP_BYTES).any():
+        raise ValueError('cannot be copied to MP4: some of its frames are not shown')
+    times = video.timeline.ticks[frames[frames >= 0]]
+    shown = np.sort(times)
+    decoded = iter(_decoding_times(times, shown, max(video.timeline.end, int(shown[-1]) + 1)).tolist())
+    for frame, packet in zip(frames.tolist(), video.packets.read(0, len(frames)), strict=True):
+        if frame >= 0:
+            packet.pts, packet.dts = int(video.timeline.ticks[frame]), next(decoded)
+            packet.time_base = Fraction(*table.time_base)
+            yield video.packets.stream, packet
+
+
+def _check_frames(file: BinaryIO, count: int, stream: int | None = None) -> None:
+    """Opens a written video, decodes its first frame, and counts its frames; ValueError if any is wrong."""
+    try:
+        copy = open_video(file, stream)
+        found = len(copy.timeline)
+        next(copy.frames(np.array([0])))
+    except (ValueError, import_av().FFmpegError) as exc:
+        raise ValueError(f'cannot be copied to MP4: the copy cannot be decoded: {exc}') from exc
+    if found != count:
+        raise ValueError(f'cannot be copied to MP4: {count} frames would become {found}')
 
 
 def copy_obstacle(decoder: VideoDecoder) -> tuple[str, str | None]:
     """Returns the codec of a video, and the reason why it cannot be copied to MP4; None if it can."""
     name = decoder.packets.new_context().codec
     codec = {'libdav1d': 'av1'}.get(name.name, name.canonical_name)
-    table, timeline = decoder.packets.table, decoder.timeline
+    timeline = decoder.timeline
     if codec not in MP4_CODECS:
         return codec, f'MP4 does not support {codec}'
-    if not table.one_frame_each:
-        return codec, 'not every packet is a frame with a timestamp'
     frames = timeline.frame_of_packet
-    if table.truncation and len(timeline.keys):
+    if timeline.truncation and len(timeline.keys):
         frames = frames[: timeline.keys[-1]]  # The packets after that are in no clip.
     if (frames < 0).any():
         return codec, 'some of its frames are not shown'
-    if not table.keys[0] or int(table.times.argmin()):
+    if not len(timeline.keys) or timeline.keys[0] or timeline.frame_of_packet[0]:
         return codec, 'its first frames refer to frames that are missing'
     return codec, None
 
 
-class PacketCopier:
-    """Copies the packets of a stream of a libavformat container to new files, in order."""
+def copy_frames(decoder: VideoDecoder, start: int, stop: int) -> bytes:
+    """Copies the packets of some frames to a new MP4, in which they begin at 0; as `FrameCopier.copy`."""
+    with FrameCopier(decoder) as copier:
+        return copier.copy(start, stop)
 
-    def __init__(self, container: Any, stream: Any) -> None:
-        self._stream = stream
-        self.time_base = stream.time_base
-        self._packets = (packet for packet in container.demux(stream) if packet.size)
-        self._position = 0
 
-    def copy(self, start: int, stop: int, length: int) -> bytes:
-        """Returns packets as an MP4 whose frames begin at 0.
+class FrameCopier:
+    """Copies frames of a video to new MP4 files."""
+
+    def __init__(self, decoder: VideoDecoder) -> None:
+        self._decoder = decoder
+        self._codec, self._obstacle = copy_obstacle(decoder)
+
+    @cached_attribute
+    def _template(self) -> Any:
+        """A container with the stream of the video, from which others are made."""
+        packets = self._decoder.packets
+        header = packets.header if self._codec in HEADER_CODECS else None
+        self._decoder.file.seek(0)
+        file = BorrowedFile(self._decoder.file) if header is None else io.BytesIO(header)
+        container = open_container(file, packets.name)
+        return container, container.streams[packets.stream if header is None else 0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if opened := vars(self).pop('_template', None):
+            opened[0].close()
+
+    def copy(self, start: int, stop: int, length: int | None = None) -> bytes:
+        """Returns the packets of some frames as an MP4, in which the frames begin at 0.
+
+        If the first frame is not a key frame, the packets from the key frame on are copied too; an edit list
+        of the MP4 hides their frames. The MP4 is opened, and its first frame decoded, before it is returned.
 
         Args:
-            start, stop: Packet numbers, after those of the last call.
-            length: Ticks from the first frame to the end of the last.
+            start, stop: The frames.
+            length: Ticks from the first frame to the end of the last; by default as in the video.
+
+        Raises:
+            ValueError: Packets cannot be copied, or the frames before `stop` are not without one after it.
         """
-        for _ in itertools.islice(self._packets, start - self._position):
-            pass
-        packets = list(itertools.islice(self._packets, stop - start))
-        self._position = stop
-        if len(packets) < stop - start or any(packet.is_corrupt for packet in packets):
-            raise ValueError(f'cannot read packets {start} to {stop}')
-        times = np.array([packet.pts for packet in packets])
-        return _write_packets(packets, times, int(times.min()), length, self._stream)
-
-
-def copy_frames(decoder: VideoDecoder, start: int, stop: int) -> bytes:
-    """Copies the packets of some frames to a new MP4, in which they begin at 0.
-
-    If the first frame is not a key frame, the packets from the key frame on are copied too; an edit list of
-    the MP4 hides their frames.
-
-    Raises:
-        ValueError: Packets cannot be copied, or the frames before `stop` are not without one after it.
-    """
-    _, obstacle = copy_obstacle(decoder)
-    timeline, table = decoder.timeline, decoder.packets.table
-    first = int(timeline.starts[start:stop].min())
-    last = int(timeline.packet_of_frame[start:stop].max()) + 1
-    if obstacle or int(timeline.frame_of_packet[first:last].max()) >= stop:
-        obstacle = obstacle or f'some of them refer to a frame after frame {stop - 1}'
-        raise ValueError(f'frames {start} to {stop} cannot be copied: {obstacle}')
-    packets = list(decoder.packets.read(first, last))
-    for packet in packets:
-        packet.time_base = Fraction(*table.time_base)
-    begin = int(timeline.ticks[start])
-    end = int(timeline.ticks[stop]) if stop < len(timeline) else timeline.end
-    file: Any = decoder.file if decoder.packets.header is None else io.BytesIO(decoder.packets.header)
-    file.seek(0)
-    with open_container(file, decoder.packets.name) as container:
-        stream = container.streams[0 if decoder.packets.header is not None else decoder.packets.stream]
-        return _write_packets(packets, table.times[first:last], begin, end - begin, stream)
+        timeline, obstacle = self._decoder.timeline, self._obstacle
+        first = int(timeline.starts[start:stop].min())
+        last = int(timeline.packet_of_frame[start:stop].max()) + 1
+        frames = timeline.frame_of_packet[first:last]
+        if obstacle or int(frames.max()) >= stop:
+            obstacle = obstacle or f'some of them refer to a frame after frame {stop - 1}'
+            raise ValueError(f'frames {start} to {stop} cannot be copied: {obstacle}')
+        packets = list(self._decoder.packets.read(first, last))
+        for packet in packets:
+            packet.time_base = Fraction(*timeline.time_base)
+        begin = int(timeline.ticks[start])
+        if length is None:
+            length = (int(timeline.ticks[stop]) if stop < len(timeline) else timeline.end) - begin
+        data = _write_packets(packets, timeline.ticks[frames], begin, length, self._template[1])
+        _check_frames(io.BytesIO(data), stop - start)
+        return data
 
 
 def _write_packets(packets: list[Any], times: Int64s, begin: int, length: int, stream: Any) -> bytes:
