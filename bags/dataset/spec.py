@@ -33,6 +33,8 @@ TYPE = re.compile(
     r'(?P<items>\[\])?(?P<optional>\?)?'
 )
 NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_.-]*')
+MAX_NAME_LENGTH = 200
+"""File systems accept 255 bytes, with the prefixes and suffixes of temporary files."""
 DEVICES = {'con', 'prn', 'aux', 'nul', *(f'{port}{digit}' for port in ('com', 'lpt') for digit in range(10))}
 
 
@@ -103,6 +105,8 @@ def check_names(spec: Spec) -> None:
             raise SpecError(
                 name, 'a letter or _, then letters, digits and any of _ . -, and no dot at the end', name
             )
+        if len(name) > MAX_NAME_LENGTH:
+            raise SpecError(name, f'a name of at most {MAX_NAME_LENGTH} characters, for its files', name)
         folded = name.casefold()
         if is_reserved(name):
             raise SpecError(name, 'a name other than refs, limits.… and the devices of Windows', name)

@@ -98,6 +98,7 @@ GOOD = [
     'com10',
     'null',
     'auxiliary',
+    'a' * 200,
 ]
 BAD = [
     'a.',
@@ -115,7 +116,7 @@ BAD = [
     'NUL',
     'Com1',
 ]
-BAD += ['lpt9', 'aux.txt', 'nul.a.b', 'a\n', 'a:b', 'a*', 'prn']
+BAD += ['lpt9', 'aux.txt', 'nul.a.b', 'a\n', 'a:b', 'a*', 'prn', 'a' * 201]
 
 
 @pytest.mark.parametrize('name', GOOD)
