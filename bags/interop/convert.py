@@ -41,6 +41,7 @@ def convert(
     layout: str | None = None,
     spec: Mapping[str, str | None] | None = None,
     on_error: Literal['raise', 'skip'] = 'raise',
+    encode: bool = False,
     workers: int | None = None,
     compression: Compression = None,
     checksum: bool = False,
@@ -66,6 +67,8 @@ def convert(
         format, layout, spec: As in `open_source`.
         on_error: 'raise' stops at the first damaged value, 'skip' leaves out its datapoint. Of a damaged tar
             that is not compressed, 'skip' keeps the datapoints before the damage.
+        encode: Encode media again that a copy would not serve: the episodes of a video file of LeRobot that
+            do not begin at a key frame. `notes` of the result lists them.
         workers: Threads that read files; 4 unless given.
         compression, checksum, shard_size, shard_length, mode, filesystem, storage_options: As in
             `ShardedDatasetWriter`.
@@ -85,6 +88,7 @@ def convert(
         source = open_source(
             source, format=format, layout=layout, spec=spec, storage_options=source_options, on_error=on_error
         )
+    source.encode = encode
     skipped = [Skipped(*each) for each in source.damaged]
     storage: dict[str, Any] = {'filesystem': filesystem, 'storage_options': storage_options}
     with ShardedDatasetWriter(

@@ -65,6 +65,8 @@ class Source(abc.ABC):
     damaged: list[tuple[str, str]]
     """Damaged files, which are left out, and the reasons. Without `on_error='skip'`, `open_source` raises for
     the first."""
+    encode: bool = False
+    """Whether `load` may encode media again that cannot be stored as they are."""
     loads_in_threads: bool = True
     """Whether `load` takes long enough for several threads to pay off."""
     records: Sequence[Any] = ()

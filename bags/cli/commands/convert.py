@@ -47,6 +47,10 @@ def import_(
     skip: Annotated[
         bool, typer.Option('--skip', help='Leave out datapoints with damaged files, and list these.')
     ] = False,
+    encode: Annotated[
+        bool,
+        typer.Option('--encode', help='Encode episodes of videos again that do not begin at a key frame.'),
+    ] = False,
     resume: Annotated[bool, typer.Option('--resume', help='Continue an interrupted import.')] = False,
     overwrite: Overwrite = False,
     workers: Annotated[int, typer.Option(min=1, help='Threads that read files.')] = 4,
@@ -98,7 +102,13 @@ def import_(
         return
     try:
         done = convert(
-            found, target, on_error=on_error, workers=workers, resume=resume, mode=mode_of(overwrite)
+            found,
+            target,
+            on_error=on_error,
+            encode=encode,
+            workers=workers,
+            resume=resume,
+            mode=mode_of(overwrite),
         )
     except SourceError as exc:
         fail(f'{exc} (--resume --skip continues without it)')

@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bags.errors import SourceError
+from bags.formats.pixels import PixelOptions
+from bags.formats.videos import encode_mp4
 from bags.interop.arrays import type_of_arrays
 from bags.interop.arrow_files import open_table
+from bags.interop.lerobot_frames import TOLERANCE, Part, find_frames
 from bags.interop.records import read_json, size_of
 from bags.interop.source import Damaged, Source, find_filesystem, name_fields, reading
 from bags.media.remux import copy_frames
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ['LeRobotSource', 'open_source']
-
 INFO = 'meta/info.json'
 MAX_TABLE_BYTES = 1 << 32
 """Maximum bytes of the values in a file; LeRobot begins a new file after 100 MB."""
@@ -60,7 +62,8 @@ class LeRobotSource(Source):
         root = root.rstrip('/')
         self._storage_options = dict(storage_options or {})
         self._fs, self._root = find_filesystem(root, storage_options)
-        self._decoders = functools.lru_cache(KNOWN_VIDEOS)(self._open_video)
+        self._videos = functools.lru_cache(KNOWN_VIDEOS)(self._open_video)
+        self._parts = functools.lru_cache(None)(self._find_parts)
         info = self._info = read_json(f'{root}/{INFO}', dict, storage_options)
         version = str(info.get('codebase_version'))
         if not version.startswith(('v2.', 'v3.')):
@@ -175,7 +178,8 @@ class LeRobotSource(Source):
     def entries(self, start: int = 0) -> Iterator[Episode | Damaged]:
         import pyarrow.compute as pc
 
-        columns = {name for name, field in self._fields.items() if field in self.spec} | {'episode_index'}
+        columns = {name for name, field in self._fields.items() if field in self.spec}
+        columns |= {'episode_index', 'frame_index', 'timestamp'}
         episodes = self._episodes.slice(start).to_pylist()
         for path, group in itertools.groupby(episodes, lambda facts: self._path('data_path', facts, 'data')):
             try:
@@ -186,11 +190,10 @@ class LeRobotSource(Source):
             for facts in group:
                 number = facts['episode_index']
                 rows = table.filter(pc.equal(table.column('episode_index'), number))
-                if len(rows) == facts['length']:
-                    yield Episode(number, facts, rows)
-                else:
-                    detail = f'expected {facts["length"]} rows of episode {number}, got {len(rows)}'
-                    yield Damaged(SourceError(path, detail))
+                try:
+                    yield Episode(number, facts, _in_order(rows, number, facts['length']))
+                except ValueError as exc:
+                    yield Damaged(SourceError(path, str(exc)))
 
     def load(self, entry: Episode) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -201,32 +204,84 @@ class LeRobotSource(Source):
             if feature is None or name == 'episode_index':
                 found[field] = entry.facts.get(name)
             elif feature['dtype'] == 'video':
-                found[field] = self._video(name, entry.facts)
+                found[field] = self._video(name, entry)
             else:
                 with reading(f'{self.name(entry)}, {name}', feature['dtype']):
                     found[field] = _values(entry.rows.column(name), feature)
         return found
 
-    def _video(self, name: str, facts: Mapping[str, Any]) -> bytes | str:
+    def _video(self, name: str, entry: Episode) -> bytes | str:
         """Returns the video of an episode: the path of its file, or a part of it."""
-        path = self._path('video_path', facts, f'videos/{name}', name)
-        count = facts['length']
+        path = self._path('video_path', entry.facts, f'videos/{name}', name)
         self._expect(path)
-        with reading(path, f'video of episode {facts["episode_index"]}'), self._fs.open(path, 'rb') as file:
-            decoder = self._decoders(path).over(file)
-            times = decoder.timeline.seconds(decoder.timeline.ticks)
-            begin = facts.get(f'videos/{name}/from_timestamp', times[0])
-            start = int(abs(times - begin).argmin())
-            if abs(times[start] - begin) > 0.5 / self._info['fps'] or len(times) - start < count:
-                found = f'{len(times) - start} from {times[start]} s on'
-                raise ValueError(f'expected {count} frames from {begin} s on, got {found}')
-            if len(times) > count:
-                return copy_frames(decoder, start, start + count)
-            return path if 'file' in self._fs.protocol else self._fs.cat_file(path)
+        with reading(path, f'video of episode {entry.number}'), self._fs.open(path, 'rb') as file:
+            known, ranges = self._videos(path, name)
+            found = ranges[entry.number]
+            if isinstance(found, str):
+                raise ValueError(found)
+            if len(known.timeline) == len(found):
+                return path if 'file' in self._fs.protocol else self._fs.cat_file(path)
+            why = 'it does not begin at a key frame'
+            if not self.encode or known.timeline.packet_of_frame[found.start] in known.timeline.keys:
+                try:
+                    return copy_frames(known.over(file), found.start, found.stop)
+                except ValueError as exc:
+                    if not self.encode:
+                        raise ValueError(f'{exc}; with encode=True, they are encoded again') from exc
+                    why = str(exc)
+            self.notes.append(f'{path}: episode {entry.number} is encoded again: {why}')
+            return self._encode(known.over(file), found)
 
-    def _open_video(self, path: str) -> VideoDecoder:
+    def _encode(self, decoder: VideoDecoder, frames: range) -> bytes:
+        options = PixelOptions()
+        pixels = decoder.in_order(frames.start, lambda index, frame: decoder.pixels(index, frame, options))
+        encoded: Any = encode_mp4(itertools.islice(pixels, len(frames)), str(self._info['fps']))
+        with encoded as file:
+            data: bytes = file.read()
+        return data
+
+    def _find_parts(self, name: str) -> dict[str, list[Part]]:
+        """Returns the episodes in each video file of a camera."""
+        found: dict[str, list[Part]] = {}
+        for facts in self._episodes.to_pylist():
+            times = (facts.get(f'videos/{name}/{key}_timestamp') for key in ('from', 'to'))
+            path = self._path('video_path', facts, f'videos/{name}', name)
+            found.setdefault(path, []).append(Part(facts['episode_index'], facts['length'], *times))
+        return found
+
+    def _open_video(self, path: str, name: str) -> tuple[VideoDecoder, dict[int, range | str]]:
+        """Opens a video file; returns the frames of each episode too, or why there are none."""
         with self._fs.open(path, 'rb') as file:
-            return open_video(file)
+            decoder = open_video(file)
+        times = decoder.timeline.seconds(decoder.timeline.ticks)
+        parts = self._parts(name)[path]
+        ranges = find_frames(times, parts, self._info['fps'])
+        for part in parts:
+            frames = ranges[part.number]
+            if isinstance(frames, range) and part.begin is not None and frames:
+                late = part.begin - times[frames.start]
+                if abs(late) > TOLERANCE:
+                    self.notes.append(
+                        f'{path}, episode {part.number}: from_timestamp is off by {late:.4f} s; its frames '
+                        'are counted, as the file has as many as its episodes'
+                    )
+                    break  # One note for each file.
+        return decoder, ranges
+
+
+def _in_order(rows: pa.Table, number: int, count: int) -> pa.Table:
+    """Returns the rows of an episode, in the order of the numbers of their frames."""
+    if len(rows) != count:
+        raise ValueError(f'expected {count} rows of episode {number}, got {len(rows)}')
+    if 'frame_index' not in rows.column_names:
+        return rows
+    numbers = rows.column('frame_index').to_numpy()
+    order = np.argsort(numbers, kind='stable')
+    if not np.array_equal(numbers[order], np.arange(count)):
+        raise ValueError(
+            f'episode {number}: expected each frame_index from 0 to {count - 1} once, got {numbers!r:.80}'
+        )
+    return rows if np.array_equal(order, np.arange(count)) else rows.take(order)
 
 
 def _values(column: pa.ChunkedArray, feature: Mapping[str, Any]) -> Any:

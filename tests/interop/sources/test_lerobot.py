@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import av
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -172,6 +174,169 @@ def test_rows_and_frames_that_do_not_fit(tmp_path):
     pq.write_table(pq.read_table(V2 / rows.relative_to(root)).slice(1), rows)
     with pytest.raises(bags.SourceError, match=r'1.parquet: expected 3 rows of episode 1, got 2'):
         bags.convert(root, tmp_path / 'out', resume=True)
+
+
+def frames_of(video):
+    """Returns the number that each frame shows as its brightness."""
+    return [round(float(frame.mean()) / 6) for frame in video]
+
+
+def encode(path, count, codec='libx264', **options):
+    path.parent.mkdir(parents=True)
+    with av.open(path, 'w') as container:
+        stream = container.add_stream(codec, 30, options=options)
+        stream.width = stream.height = 32
+        stream.pix_fmt = 'yuv420p'
+        for number in range(count):
+            frame = av.VideoFrame.from_ndarray(np.full((32, 32, 3), 6 * number, np.uint8), format='rgb24')
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+def make(root, lengths, begins=None, *, shown=None, left_out=(), order=None, ends=None, **options):
+    """Makes a dataset of version 3 with a video file, whose frame `i` is `i` in `state` too.
+
+    Args:
+        root: The folder.
+        lengths: The rows of each episode.
+        begins, ends: Their times in the video; those of their frames unless given.
+        shown: The frames of each episode.
+        left_out: Episodes without metadata and rows.
+        order: Order of the rows.
+        options: Of the encoder.
+    """
+    shown = shown or lengths
+    stops = np.cumsum(shown)
+    starts = (stops - shown).tolist()
+    begins = [start / 30 for start in starts] if begins is None else begins
+    if ends is None:
+        ends = [begin + length / 30 for begin, length in zip(begins, lengths, strict=True)]
+    column = {'dtype': 'int64', 'shape': [1]}
+    features = {
+        'state': column, 'cam': {'dtype': 'video', 'shape': [32, 32, 3]},
+        'timestamp': {'dtype': 'float32', 'shape': [1]},
+        **dict.fromkeys(('frame_index', 'episode_index', 'index', 'task_index'), column),
+    }  # fmt: skip
+    path = '{chunk_index:03d}/file-{file_index:03d}'
+    info = {
+        'codebase_version': 'v3.0', 'fps': 30, 'features': features,
+        'data_path': f'data/chunk-{path}.parquet', 'video_path': f'videos/{{video_key}}/chunk-{path}.mp4',
+    }  # fmt: skip
+    (root / 'meta/episodes/chunk-000').mkdir(parents=True)
+    (root / 'data/chunk-000').mkdir(parents=True)
+    (root / 'meta/info.json').write_text(json.dumps(info))
+    pq.write_table(pa.table({'task_index': [0], 'task': ['a']}), root / 'meta/tasks.parquet')
+    kept = [number for number in range(len(lengths)) if number not in left_out]
+    places = {f'{part}/{name}_index': 0 for part in ('data', 'videos/cam') for name in ('chunk', 'file')}
+    episodes = [
+        {'episode_index': number, 'length': lengths[number], 'tasks': ['a'], **places,
+         'videos/cam/from_timestamp': begins[number], 'videos/cam/to_timestamp': ends[number]}
+        for number in kept
+    ]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(episodes), root / 'meta/episodes/chunk-000/file-000.parquet')
+    rows = [
+        {'state': starts[number] + frame, 'timestamp': frame / 30, 'frame_index': frame,
+         'episode_index': number, 'index': 0, 'task_index': 0}
+        for number in kept for frame in range(lengths[number])
+    ]  # fmt: skip
+    rows = rows if order is None else [rows[row] for row in order]
+    pq.write_table(pa.Table.from_pylist(rows), root / 'data/chunk-000/file-000.parquet')
+    encode(root / 'videos/cam/chunk-000/file-000.mp4', int(stops[-1]), **{'g': '1', **options})
+    return root
+
+
+def check_frames(root, target, **options):
+    """Imports, and returns the episodes; each has a frame for each row, the one that the row describes."""
+    done = bags.convert(root, target, **options)
+    with bags.open(target) as dataset:
+        for row in dataset:
+            assert frames_of(row['cam']) == row['state'].tolist()
+            assert np.allclose(row['cam'].timestamps, np.arange(len(row['state'])) / 30)
+        return dataset.column('episode_index').tolist(), done
+
+
+LENGTHS_MADE = (8, 14, 3, 16)
+STARTS = np.array([0, 8, 22, 25]) / 30
+
+
+@pytest.mark.parametrize(
+    'begins',
+    [STARTS + np.arange(4) / 30, STARTS + 0.005 * np.arange(4), STARTS + 0.4 * np.arange(4), STARTS + 1.4,
+     STARTS - [0, 0.012, 0.02, -0.01], STARTS - np.arange(4) / 60, [None] * 4],
+)  # fmt: skip
+def test_frames_are_counted_if_the_times_of_episodes_drift(begins, tmp_path):
+    ends = [None] * 4 if begins[0] is None else None
+    root = make(tmp_path / 'in', LENGTHS_MADE, list(begins), ends=ends)
+    found, done = check_frames(root, tmp_path / 'out')
+    assert found == [0, 1, 2, 3]
+    assert (begins[0] is None) == (not any('from_timestamp is off by' in note for note in done.notes))
+
+
+@pytest.mark.parametrize(
+    ('shown', 'wrong'),
+    [
+        ((8, 15, 3, 16), {}),
+        ((8, 14, 3, 17), {}),
+        ((8, 14, 3, 15), {3: 'expected 16 frames from .* s on, got 15'}),
+        ((8, 13, 3, 16), {1: 'expected 14 frames from .* s on, got 13'}),
+        ((8, 13, 4, 16), {1: 'expected 14 frames from .* s on, got 13'}),
+        ((7, 15, 3, 16), {0: 'expected 8 frames from .* s on, got 7'}),
+    ],
+)
+def test_frames_that_are_missing_or_too_many_shift_no_others(shown, wrong, tmp_path):
+    root = make(tmp_path / 'in', LENGTHS_MADE, shown=shown)
+    found, done = check_frames(root, tmp_path / 'out', on_error='skip')
+    assert found == [number for number in range(4) if number not in wrong]
+    for (_, error), expected in zip(done.skipped, wrong.values(), strict=True):
+        assert re.search(expected, error)
+
+
+def test_times_that_drift_in_a_file_with_other_frames_are_an_error(tmp_path):
+    root = make(tmp_path / 'in', LENGTHS_MADE, list(STARTS + np.array([0, 0.0002, 0, 1 / 30])), left_out=[0])
+    found, done = check_frames(root, tmp_path / 'out', on_error='skip')
+    assert found == [2]
+    assert 'got no frame within 0.0001 s of that' in done.skipped[0].error
+    assert done.skipped[1].error.endswith('expected 16 frames from 0.8666666666666667 s on, got 15')
+
+
+def test_ends_that_name_fewer_frames_than_rows_are_an_error(tmp_path):
+    ends = [8 / 30, 21 / 30, 25 / 30, 41 / 30]
+    root = make(tmp_path / 'in', LENGTHS_MADE, ends=ends)
+    found, done = check_frames(root, tmp_path / 'out', on_error='skip')
+    assert found == [0, 2, 3]
+    assert 'expected 14 frames from 0.26666666666666666 s on, got 13' in done.skipped[0].error
+
+
+def test_deleted_episodes(tmp_path):
+    root = make(tmp_path / 'in', LENGTHS_MADE, left_out=[1])
+    assert check_frames(root, tmp_path / 'out')[0] == [0, 2, 3]
+
+
+def test_rows_pair_with_frames_by_number(tmp_path):
+    root = make(tmp_path / 'in', (5, 4), order=[8, 0, 2, 1, 7, 6, 5, 4, 3])
+    assert check_frames(root, tmp_path / 'out')[0] == [0, 1]
+    path = root / 'data/chunk-000/file-000.parquet'
+    rows = pq.read_table(path).to_pylist()
+    rows[1]['frame_index'] = 3
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    with pytest.raises(bags.SourceError, match='episode 0: expected each frame_index from 0 to 4 once'):
+        bags.convert(root, tmp_path / 'other')
+
+
+@pytest.mark.parametrize('options', [{'g': '60', 'bf': '0'}, {'g': '60', 'bf': '3', 'x264-params': 'b-adapt=0:scenecut=0'}])
+def test_episodes_that_begin_at_no_key_frame_are_encoded_again_if_asked(options, tmp_path):
+    root = make(tmp_path / 'in', LENGTHS_MADE, **options)
+    if options['bf'] == '3':
+        with pytest.raises(bags.SourceError, match='with encode=True, they are encoded again'):
+            bags.convert(root, tmp_path / 'out')
+    else:
+        assert check_frames(root, tmp_path / 'out')[0] == [0, 1, 2, 3]
+    found, done = check_frames(root, tmp_path / 'again', encode=True)
+    assert found == [0, 1, 2, 3]
+    assert sum('is encoded again: ' in note for note in done.notes) == 3 + (options['bf'] == '3')
+    with bags.open(tmp_path / 'again') as dataset:
+        for data in dataset.field('cam'):
+            assert len(packets(io.BytesIO(data))) == len(bags.Video(data))
 
 
 def test_a_killed_import_resumes(tmp_path):

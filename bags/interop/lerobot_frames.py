@@ -1,0 +1,106 @@
+"""The frames of each episode in a video file of LeRobot, which has one episode after the other. No I/O."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ['TOLERANCE', 'Part', 'find_frames']
+
+TOLERANCE = 1e-4
+"""Seconds by which a frame may be off in LeRobot (`tolerance_s`)."""
+
+Float64s = npt.NDArray[np.float64]
+
+
+class Part(NamedTuple):
+    """An episode in a video file, as the metadata describe it."""
+
+    number: int
+    length: int
+    """Number of frames."""
+    begin: float | None = None
+    """When it begins in the file, in seconds."""
+    end: float | None = None
+
+    def lacks(self, fps: float) -> float:
+        """Returns the number of frames that do not fit between begin and end; 0 if these are unknown."""
+        if self.begin is None or self.end is None:
+            return 0
+        return self.length - (self.end - self.begin) * fps
+
+
+def find_frames(times: Float64s, parts: Sequence[Part], fps: float) -> dict[int, range | str]:
+    """Finds the frames of episodes in a video file.
+
+    Counts are exact if the file has as many frames as its episodes, however far the times of episodes have
+    drifted. Otherwise frames are found by time, with the tolerance of LeRobot, and none belongs to two
+    episodes.
+
+    Args:
+        times: The time of each frame of the file in seconds, shape (n,).
+        parts: The episodes in the file.
+        fps: Frames per second.
+
+    Returns:
+        By the number of each episode: its frames, or what is wrong.
+    """
+    parts = sorted(parts, key=lambda part: part.number)
+    stops = list(itertools.accumulate(part.length for part in parts))
+    counted = [range(stop - part.length, stop) for part, stop in zip(parts, stops, strict=True)]
+    starts = [_frame_at(times, part.begin) for part in parts]
+    if stops[-1] == len(times) and _follow(parts, counted, starts, fps):
+        return {part.number: frames for part, frames in zip(parts, counted, strict=True)}
+    if len(parts) == 1 and parts[0].begin is None and len(times):  # Version 2.
+        parts, starts = [parts[0]._replace(begin=float(times[0]))], [0]
+    found: dict[int, range | str] = {}
+    for part, start in zip(parts, starts, strict=True):
+        later = [other for other in starts if other is not None and start is not None and other > start]
+        stop = min(later, default=len(times))
+        found[part.number] = _frames_by_time(times, part, start, stop, fps)
+        if start is not None and starts.count(start) > 1 and part.length:
+            found[part.number] = f'expected frames of its own, got those of another episode at {part.begin} s'
+    return found
+
+
+def _frame_at(times: Float64s, begin: float | None) -> int | None:
+    """Returns the frame at a time, within the tolerance."""
+    if begin is None or not len(times):
+        return None
+    start = int(np.abs(times - begin).argmin())
+    return start if abs(times[start] - begin) <= TOLERANCE else None
+
+
+def _follow(
+    parts: Sequence[Part], counted: Sequence[range], starts: Sequence[int | None], fps: float
+) -> bool:
+    """Returns whether the episodes of a file with as many frames as they have follow each other in it."""
+    begins = [part.begin for part in parts if part.begin is not None]
+    if begins != sorted(begins) or any(abs(part.lacks(fps)) >= 0.5 for part in parts):
+        return False
+    wanted = [frames.start for frames in counted]
+    if None in starts or starts[-1] != wanted[-1]:
+        return True  # The times of episodes have drifted.
+    # All episodes begin at a frame, and the last one where it is counted. If others do not, one of them has a
+    # frame too many, and another one lacks a frame.
+    return list(starts) == wanted
+
+
+def _frames_by_time(times: Float64s, part: Part, start: int | None, stop: int, fps: float) -> range | str:
+    """Returns the frames of an episode that begins at frame `start`, and may have those before `stop`."""
+    expected = f'expected {part.length} frames from {part.begin} s on'
+    if start is None or part.begin is None:
+        end = f'{times[-1]:.4f} s' if len(times) else 'none'
+        return f'{expected}, got no frame within {TOLERANCE} s of that; the last one is at {end}'
+    count = min(part.length, stop - start)
+    lacking = part.lacks(fps)
+    if count < part.length or lacking >= 0.5:
+        return f'{expected}, got {min(count, part.length - round(lacking))}'
+    late = np.abs(times[start : start + count] - part.begin - np.arange(count) / fps).max(initial=0)
+    if late > TOLERANCE:
+        return f'{expected}, each within {TOLERANCE} s, got one that is {late:.4f} s off'
+    return range(start, start + count)
