@@ -25,6 +25,7 @@ class ProcessorTime:
 
     def __init__(self, limit=None):
         self.limit = limit
+        self.listed = LISTED_SECONDS if limit is None else min(LISTED_SECONDS, limit)
         self.start = 0
         self.long = {}
 
@@ -51,7 +52,7 @@ class ProcessorTime:
 
     def pytest_runtest_logreport(self, report):
         seconds = dict(report.user_properties).get(PROPERTY, 0)
-        if seconds > LISTED_SECONDS:
+        if seconds > self.listed:
             self.long[report.nodeid] = seconds
 
     def pytest_sessionfinish(self, session):
@@ -62,6 +63,6 @@ class ProcessorTime:
         if not self.long:
             return
         limit = '' if self.limit is None else f'; above {self.limit:g} s the run fails'
-        terminalreporter.section(f'unmarked tests over {LISTED_SECONDS} s of processor time{limit}')
+        terminalreporter.section(f'unmarked tests over {self.listed:g} s of processor time{limit}')
         for name, seconds in sorted(self.long.items(), key=lambda item: -item[1]):
             terminalreporter.line(f'{seconds:6.1f} s  {name}')
