@@ -139,6 +139,7 @@ def test_the_storage_loses_an_object_meanwhile(s3_storage):
     assert dataset[3] == make_row(3)
 
 
+@pytest.mark.slow('s3-obstore')
 def test_writing_and_going_on(storage, kit):
     root = f'{storage.root}/written'
     fields = ('frames', 'id', 'meta', 'note', 'tags', 'text', 'words')

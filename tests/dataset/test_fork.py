@@ -100,6 +100,7 @@ def fork_beside_threads(paths, forks):
 
 
 # Python 3.12 and later warn of forks beside threads, but PyTorch forks its loaders so.
+@pytest.mark.slow
 @pytest.mark.filterwarnings('ignore:.*fork:DeprecationWarning')
 def test_children_read_that_are_forked_beside_threads(paths):
     fork_beside_threads(paths, 12)

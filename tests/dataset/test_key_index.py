@@ -61,6 +61,7 @@ def made(request, tmp_path_factory):
     return path, rows
 
 
+@pytest.mark.slow('compressed-*')
 @pytest.mark.parametrize('options', [{}, {'raw': True}, {'mapped': False}])
 def test_every_key_is_found(made, options):
     path, rows = made

@@ -150,6 +150,7 @@ def check(path, least):
     return count
 
 
+@pytest.mark.slow(all_but='plain-folder')
 @pytest.mark.parametrize('sharded', [False, True], ids=['folder', 'shards'])
 @pytest.mark.parametrize('compression', [(), COMPRESSED], ids=['plain', 'zstd'])
 def test_sigkill_at_random_moments(tmp_path, sharded, compression):
@@ -253,6 +254,7 @@ def scenario(path, sharded, compression, step, halfway, report):
         del writer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('sharded', [False, True], ids=['folder', 'shards'])
 @pytest.mark.parametrize('compression', [(), COMPRESSED], ids=['plain', 'zstd'])
 @pytest.mark.parametrize('halfway', [False, True], ids=['before', 'within'])

@@ -76,6 +76,7 @@ def test_any_number_and_kind_of_workers(script):
 KINDS = [{'workers': 2}, {'workers': 2, 'processes': True}, {'workers': 4}, {'workers': 0}]
 
 
+@pytest.mark.slow(all_but='2-dataset')
 @pytest.mark.parametrize('name', ['dataset', 'select, concat, join', 'windows'])
 @pytest.mark.parametrize('times', [2, pytest.param(20, marks=pytest.mark.campaign)])
 def test_a_killed_run_resumes_in_another_process(script, tmp_path, name, times):

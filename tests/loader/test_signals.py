@@ -35,6 +35,7 @@ INTERRUPTED = """
 """
 
 
+@pytest.mark.slow(all_but='20-False')
 @pytest.mark.parametrize('processes', [False, True])
 @pytest.mark.parametrize('times', [20, pytest.param(400, marks=pytest.mark.campaign)])
 def test_ctrl_c_while_workers_start_leaves_nothing(script, processes, times):
@@ -58,6 +59,7 @@ def test_ctrl_c_while_workers_start_leaves_nothing(script, processes, times):
     assert script(code, functions=INTERRUPTED, timeout=500) == (0, 'done\n', '')
 
 
+@pytest.mark.slow(all_but='inline')
 @pytest.mark.parametrize('kind', ['inline', 'threads', 'processes', 'shard'])
 def test_an_iterator_resumes_after_ctrl_c(script, kind):
     """With the batch that would have been next, wherever it was interrupted."""

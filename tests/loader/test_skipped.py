@@ -56,6 +56,7 @@ def test_ranks_together_skip_each_datapoint_once(damaged, hosts, on_error):
     assert sorted(skipped) == sorted(BAD)
 
 
+@pytest.mark.slow('*True*')
 @pytest.mark.parametrize('workers', WORKERS, ids=str)
 def test_sound_datapoints_come_once_an_epoch(damaged, workers):
     loader = bags.Loader(damaged, 8, seed=4, epochs=2, on_error='skip', **workers)
@@ -90,6 +91,7 @@ def test_it_resumes_at_any_step_on_any_hosts(damaged):
         assert found == [index for batch in whole for index in batch]
 
 
+@pytest.mark.slow('*True*')
 @pytest.mark.parametrize('workers', WORKERS, ids=str)
 def test_batches_without_a_sound_datapoint_are_left_out(damaged, workers):
     loader = bags.Loader(damaged, 1, **SKIP, **workers)
@@ -120,6 +122,7 @@ def test_bins_and_rows_of_others(damaged):
     assert rows.skipped[0] == (3, None, 'not readable')
 
 
+@pytest.mark.slow('*True*')
 @pytest.mark.parametrize('workers', WORKERS, ids=str)
 def test_after_an_error_the_iterator_goes_on(damaged, workers):
     loader = bags.Loader(damaged, 5, shuffle=False, **workers)
@@ -144,6 +147,7 @@ def test_after_an_error_the_iterator_goes_on(damaged, workers):
     assert list(batches) == []
 
 
+@pytest.mark.slow('*True*')
 @pytest.mark.parametrize('workers', WORKERS, ids=str)
 def test_replaced_by_the_next_datapoint_of_the_epoch(damaged, workers):
     loader = bags.Loader(damaged, 8, seed=4, epochs=2, on_error='replace', mask_column='own', **workers)
@@ -180,6 +184,7 @@ def test_replacements_are_the_same_on_any_hosts_and_after_resuming(damaged):
     assert begun + ids(resumed) == whole
 
 
+@pytest.mark.slow('*True*')
 @pytest.mark.parametrize('workers', WORKERS, ids=str)
 def test_nothing_can_replace_what_cannot_be_read(damaged, workers):
     broken = bags.select(damaged, sorted(BAD))
@@ -190,6 +195,7 @@ def test_nothing_can_replace_what_cannot_be_read(damaged, workers):
         list(bags.Loader(damaged, 2, sampler=packed, on_error='replace', **workers))
 
 
+@pytest.mark.slow('*True*')
 @pytest.mark.parametrize('workers', WORKERS, ids=str)
 def test_datapoints_to_leave_out(dataset, workers):
     out = [5, 17, -1]
@@ -252,6 +258,7 @@ def crop(row, rng):
     return {**row, 'x': row['x'][:2] + rng.integers(100), 'noise': rng.random()}
 
 
+@pytest.mark.slow('*True*')
 @pytest.mark.parametrize('workers', WORKERS, ids=str)
 def test_a_transform_of_single_datapoints(dataset, workers):
     def run(batch_size, **options):
