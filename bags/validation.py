@@ -1,41 +1,170 @@
-"""Checks of arguments: numbers, choices and records; errors name the option. Also optional packages."""
+"""Arguments: checks of numbers, choices and records, whose errors name the option; options of many functions.
+
+Options that many functions have are declared once, as a TypedDict:
+
+    class WriteOptions(TypedDict, total=False):
+        shard_length: Annotated[int | None, Option(None, positive_or_none)]
+
+A function takes them as `**options: Unpack[WriteOptions]`, and `made_from` makes a dataclass of them, whose
+fields are checked when they are set. To add an option, declare it, and use it where it takes effect.
+"""
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import importlib
-from collections.abc import Collection, Iterable
-from typing import Any
+import inspect
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, get_type_hints
 
 from bags.errors import MissingDependencyError
 
 __all__ = [
+    'Option',
+    'Options',
     'as_record',
     'at_least',
     'at_least_or_none',
+    'boolean',
+    'boolean_or_none',
     'import_optional',
     'integer',
+    'made_from',
+    'merge',
     'one_of',
+    'positive',
+    'positive_or_none',
     'refuse_unknown',
+    'unchecked',
+    'worker_count',
 ]
 
-RENAMED_SHARD_OPTIONS = {
+RENAMED = {
     'shardsize': 'shard_size (bytes) or shard_length (datapoints)',
     'shardlen': 'shard_length (datapoints)',
     'shardstart': 'shard_start',
     'shardstep': 'shard_step',
     'shard_stop': 'shard_step',
+    'overwrite': "mode='overwrite'",
 }
-"""Options of readers and writers of shards in Bags 0.x and Granular, and their replacements."""
+"""Options of Bags 0.x, Granular and other libraries, and their replacements."""
 
 
-def refuse_unknown(given: Iterable[str], known: Collection[str] = ()) -> None:
-    """Raises TypeError for an unknown option, with advice for those of other libraries."""
+class Option(NamedTuple):
+    """The declaration of an option, beside its type: `Annotated[bool, Option(False, boolean)]`."""
+
+    default: Any
+    check: Callable[[str, Any], Any]
+    """Function from the name and a value other than the default to the value as it is kept; it raises
+    TypeError or ValueError, with the name and the value."""
+
+
+class Options:
+    """Base of the dataclasses that `made_from` makes. Their fields are checked when they are set.
+
+    Raises:
+        TypeError, ValueError: Of the check of the option.
+        AttributeError: No such option.
+    """
+
+    declared: ClassVar[dict[str, Option]] = {}
+    """The declaration of each option."""
+    defaults: ClassVar[Any] = None
+    """The options with their defaults."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *positional: Any, **keywords: Any) -> None: ...
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        option = self.declared.get(name)
+        if option is None:
+            raise AttributeError(f'{type(self).__name__} has no option {name!r}')
+        object.__setattr__(self, name, value if value is option.default else option.check(name, value))
+
+
+Made = TypeVar('Made', bound=Options)
+
+
+def made_from(keywords: Any, *first: str) -> Callable[[type[Made]], type[Made]]:
+    """Returns a decorator that makes a class a dataclass with a field for each option of a TypedDict.
+
+    The fields of a base class are kept. `first` are those that come first, for positional arguments.
+    """
+
+    def make(options: type[Made]) -> type[Made]:
+        hints = get_type_hints(keywords, include_extras=True)
+        declared = {name: hints[name].__metadata__[0] for name in dict.fromkeys((*first, *hints))}
+        options.declared = options.declared | declared
+        options.__annotations__ = dict.fromkeys(declared, 'Any')
+        for name, option in declared.items():
+            setattr(options, name, option.default)
+        made = dataclasses.dataclass(options)
+        made.defaults = made()
+        return made
+
+    return make
+
+
+def merge(
+    kind: type[Made],
+    options: Made | None,
+    keywords: Mapping[str, object],
+    known: Collection[str] = (),
+    function: Callable[..., Any] | None = None,
+) -> Made:
+    """Returns a copy of `options`, or of the defaults, updated with the keyword arguments.
+
+    Args:
+        kind: The type of the options.
+        options: Of this type.
+        keywords: Options by name.
+        known: Names of the options that may be given; all unless given.
+        function: The function that has these options, whose parameters are named in errors too.
+
+    Raises:
+        TypeError: A keyword that is not an option, or an option of another type.
+        ValueError: An invalid option.
+    """
+    if options is not None and not isinstance(options, kind):
+        raise TypeError(f'options: expected {kind.__name__}, got {type(options).__name__}')
+    refuse_unknown(keywords, known or kind.declared, function)
+    merged: Made = copy.copy(options or kind.defaults)
+    for name, value in keywords.items():
+        if value is not vars(merged)[name]:
+            setattr(merged, name, value)
+    return merged
+
+
+def refuse_unknown(
+    given: Iterable[str], known: Collection[str] = (), function: Callable[..., Any] | None = None
+) -> None:
+    """Raises TypeError for an unknown option, with advice for a misspelled one and those of other libraries.
+
+    Args:
+        given: Names of options that a function got as `**options`.
+        known: Names of those that it has.
+        function: The function, whose other parameters are named in the error too.
+    """
     for name in given:
-        if name in RENAMED_SHARD_OPTIONS:
-            raise TypeError(f'unexpected option {name!r}: use {RENAMED_SHARD_OPTIONS[name]}')
-        if name not in known:
-            advice = f': expected one of {", ".join(known)}' if known else ''
-            raise TypeError(f'unexpected option {name!r}{advice}')
+        if name in known:
+            continue
+        if name in RENAMED:
+            raise TypeError(f'unexpected option {name!r}: use {RENAMED[name]}')
+        import difflib
+
+        names = list(known)
+        if function is not None:
+            variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+            parameters = inspect.signature(function).parameters.values()
+            names[:0] = [each.name for each in parameters if each.kind not in variadic]
+        similar = difflib.get_close_matches(name, names, 1)
+        advice = f'did you mean {similar[0]!r}? Expected' if similar else 'expected'
+        raise TypeError(f'unexpected option {name!r}: {advice} one of {", ".join(names)}')
 
 
 def integer(name: str, value: Any, alternative: str = '') -> int:
@@ -69,6 +198,46 @@ def at_least(name: str, value: Any, minimum: int, alternative: str = '') -> int:
 def at_least_or_none(name: str, value: Any, minimum: int) -> int | None:
     """As `at_least`, for an option that may also be None."""
     return None if value is None else at_least(name, value, minimum, ' or None')
+
+
+def positive(name: str, value: Any) -> int:
+    """Returns an integer that is at least 1; see `at_least`."""
+    return at_least(name, value, 1)
+
+
+def positive_or_none(name: str, value: Any) -> int | None:
+    """As `positive`, for an option that may also be None."""
+    return at_least_or_none(name, value, 1)
+
+
+def boolean(name: str, value: Any) -> bool:
+    """Returns True or False.
+
+    Raises:
+        TypeError: Anything else.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f'{name}: expected True or False, got {value!r:.80}')
+    return value
+
+
+def boolean_or_none(name: str, value: Any) -> bool | None:
+    """As `boolean`, for an option that may also be None."""
+    return None if value is None else boolean(name, value)
+
+
+def worker_count(workers: Any) -> int:
+    """Returns the number of workers for the option `workers`: the number of processors for None.
+
+    Raises:
+        TypeError, ValueError: Neither a positive integer nor None.
+    """
+    return positive_or_none('workers', workers) or os.cpu_count() or 1
+
+
+def unchecked(_name: str, value: Any) -> Any:
+    """Returns the value, for an option that is checked where it is used."""
+    return value
 
 
 def one_of(name: str, value: Any, choices: Iterable[str]) -> None:

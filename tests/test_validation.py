@@ -51,8 +51,10 @@ def test_options_of_other_libraries_are_refused_with_the_name_of_ours(tmp_path, 
 
 
 def test_unknown_options_are_refused(tmp_path):
-    with pytest.raises(TypeError, match=r"unexpected option 'shards'$"):
-        bags.ShardedDatasetWriter(tmp_path / 'd', SPEC, shards=1)
+    for name, similar in {'shard_sise': 'shard_size', 'checksums': 'checksum', 'encoder': 'encoders'}.items():
+        with pytest.raises(TypeError, match=f"unexpected option '{name}': did you mean '{similar}'"):
+            bags.ShardedDatasetWriter(tmp_path / 'd', SPEC, **{name: 1})
+    assert not (tmp_path / 'd').exists()
     refuse_unknown({'a': 1}, ['a', 'b'])
     with pytest.raises(TypeError, match=r"unexpected option 'c': expected one of a, b$"):
         refuse_unknown({'a': 1, 'c': 1}, ['a', 'b'])
@@ -78,6 +80,8 @@ WRONG = {
     'copy, batch_size': (lambda d, to: bags.copy(d, to, batch_size='3'), "an integer, got '3'"),
     'copy, workers': (lambda d, to: bags.copy(d, to, workers='2'), "got '2'"),
     'copy, shard_length': (lambda d, to: bags.copy(d, to, shard_length='3'), "got '3'"),
+    'copy, mode': (lambda d, to: bags.copy(d, to, mode='replace'), "'create' or 'overwrite', got 'replace'"),
+    'from_numpy, resume': (lambda d, to: bags.from_numpy([1], to, resume='yes'), "True or False, got 'yes'"),
     'copy, on_error': (lambda d, to: bags.copy(d, to, on_error='x'), "'raise' or 'skip', got 'x'"),
     'copy, add': (lambda d, to: bags.copy(d, to, add='x'), "a mapping of fields .* got 'x'"),
     'convert, workers': (lambda d, to: bags.convert('.', to, workers='2'), "got '2'"),

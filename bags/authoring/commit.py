@@ -13,26 +13,47 @@ from typing import Any
 
 from bags.bag.temporary_files import remove_tree
 from bags.dataset.encoder import bind_encoders
-from bags.dataset.field_writer import Compression, field_compressions
+from bags.dataset.field_writer import field_compressions
 from bags.dataset.listing import shard_numbers
+from bags.dataset.metadata import dump_metadata
+from bags.dataset.options import WriteOptions, WriterSettings
 from bags.dataset.spec import check_names, parse_spec
 from bags.storage import Store
+from bags.validation import merge
 
 __all__ = ['begin', 'check_absent', 'check_options', 'commit', 'shard_names']
 
 
 def check_options(
-    spec: Mapping[str, str], encoders: Mapping[str, Callable[..., Any]] | None, compression: Compression
-) -> None:
-    """Checks the arguments of `DatasetWriter` before any task is started.
+    spec: Mapping[str, str],
+    encoders: Mapping[str, Callable[..., Any]] | None,
+    options: WriteOptions,
+    function: Callable[..., Any],
+) -> WriterSettings:
+    """Checks the arguments of a function before any of its tasks is started, and returns its options.
 
     Raises:
         SpecError: The spec is invalid.
+        TypeError, ValueError: An unknown or invalid option.
     """
+    settings = merge(WriterSettings, None, options, function=function)
+    if settings.resume:
+        raise ValueError(
+            'resume: expected False: tasks write whole shards, and a run that fails leaves none to resume; '
+            'bags.concat adds the new dataset to another one'
+        )
+    if settings.mode == 'overwrite':
+        raise ValueError(
+            "mode: expected 'create', got 'overwrite': tasks on several machines cannot hold the lock of the "
+            'dataset that is replaced; write to another folder, then replace this one'
+        )
     types = parse_spec(spec)
     check_names(types)
     bind_encoders(types, encoders)
-    field_compressions(compression, types)
+    field_compressions(settings.compression, types)
+    if settings.metadata is not None:
+        dump_metadata(settings.metadata, types)
+    return settings
 
 
 def check_absent(store: Store, folder: str) -> None:

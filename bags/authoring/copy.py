@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
@@ -14,18 +14,19 @@ from bags.bag.limits import ENTRY
 from bags.dataset.address import Source
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.encoder import Encoder
-from bags.dataset.field_writer import Compressed, Compression, field_compressions
+from bags.dataset.field_writer import Compressed, field_compressions
 from bags.dataset.fingerprint import fingerprint
 from bags.dataset.metadata import metadata_to_store
 from bags.dataset.open import open as open_dataset
+from bags.dataset.options import Compression, WriteOptions, WriterSettings
 from bags.dataset.refs import RefsFormat
 from bags.dataset.resume import ProgressLog, resumed
 from bags.dataset.selection import Fields, select_whole
-from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
+from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.dataset.spec import Spec, parse_spec
 from bags.dataset.written import Skipped, Written
 from bags.progress import progress as show_progress
-from bags.validation import at_least, at_least_or_none, one_of
+from bags.validation import at_least, merge, one_of, worker_count
 from bags.workers.pool import WorkerPool
 
 __all__ = ['copy']
@@ -36,20 +37,13 @@ def copy(
     directory: str | os.PathLike[str],
     *,
     fields: Fields = None,
-    compression: Compression = None,
-    checksum: bool | None = None,
-    shard_size: int | None = 10 * GB,
-    shard_length: int | None = None,
     add: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] | None = None,
     batch_size: int = 256,
     encoders: Mapping[str, Callable[..., Any]] | None = None,
     on_error: Literal['raise', 'skip'] = 'raise',
-    resume: bool = False,
-    mode: Literal['create', 'overwrite'] = 'create',
     progress: bool | None = None,
     workers: int | None = None,
-    filesystem: Any = None,
-    storage_options: Mapping[str, Any] | None = None,
+    **options: Unpack[WriteOptions],
 ) -> Written:
     """Copies a dataset or a view of one to a new dataset.
 
@@ -60,11 +54,6 @@ def copy(
         dataset: A reader, a view, or the path of a dataset.
         directory: The folder of the copy: str, path or URL.
         fields: Names of the fields to copy; all unless given.
-        compression: As in `DatasetWriter`; unless given, that of each field of the dataset. With a level
-            other than 3, fields are compressed again even if they are compressed already.
-        checksum: Whether the copy has checksums; unless given, if the dataset has some. Records are then
-            compared with those of the dataset, and are in memory for that.
-        shard_size, shard_length: Bytes and datapoints at which a shard is full.
         add: New fields: their type, and a function from a batch to the values of its datapoints, an array or
             a list. The batch is a mapping of the dataset's fields to columns, each read when it is first
             used. A field of that name is replaced. Functions are called by one thread at a time.
@@ -72,21 +61,26 @@ def copy(
         encoders: Encoders of the new fields; `bags.encoders` unless given.
         on_error: 'raise', or 'skip' to leave out datapoints that cannot be read, and list them in the result.
             This decompresses all compressed records, and is slower.
-        resume: Resume an earlier run, if there was one, after its last datapoint.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
         workers: Number of threads that read ahead; the number of processors unless given.
-        mode, filesystem, storage_options: As in `DatasetWriter`, for the copy. It may overwrite its source.
+        **options: As in `ShardedDatasetWriter`, for the copy. `compression`: unless given, that of each field
+            of the dataset. With a level other than 3, fields are compressed again even if they are compressed
+            already. `checksum`: unless given, if the dataset has some. Records are then compared with those
+            of the dataset, and are in memory for that. `metadata`: unless given, that of the dataset.
+            `resume=True` resumes an earlier run, if there was one, after its last datapoint.
+            `mode='overwrite'` may overwrite the source.
 
     Raises:
         FileExistsError: The directory is not empty, and `resume` is not set.
         CorruptError: A record cannot be read. `resume` continues after the datapoints before it.
         ValueError: With `resume`, the directory is not a copy of this dataset.
     """
+    settings = merge(WriterSettings, None, options, function=copy)
     source = open_dataset(dataset, raw=not add) if isinstance(dataset, str | os.PathLike) else dataset
     check_dataset('copy', source)
     one_of('on_error', on_error, ('raise', 'skip'))
     batch_size = at_least('batch_size', batch_size, 1)
-    workers = at_least_or_none('workers', workers, 1) or os.cpu_count() or 1
+    workers = worker_count(workers)
     new, functions = _added(add)
     names = [name for name in select_whole(fields, source._types, 'copy') if name not in new]
     firsts = _first_sources(source, names)
@@ -95,13 +89,20 @@ def copy(
     }
     spec = {name: kind.text for name, kind in sorted({**types, **new}.items())}
     every = parse_spec(spec)
-    compressions, recompressed = _compressions(compression, every, firsts)
+    compressions, recompressed = _compressions(settings.compression, every, firsts)
     skips = on_error == 'skip'
     computed = None
     if new:
         computed = ComputedFields(source, new, functions, Encoder(new, encoders), batch_size)
+    checksum: bool | None = settings.checksum
     if checksum is None:
         checksum = any(has_checksums(first.bag) for first in firsts.values())
+    metadata = settings.metadata
+    if metadata is None:
+        metadata = metadata_to_store(source.metadata, every) or None
+    changed: WriteOptions = {
+        **options, 'compression': compressions, 'checksum': checksum, 'metadata': metadata
+    }  # fmt: skip
     reader = ChunkReader(
         source, types, compressions, recompressed, skips, workers if skips else 1, computed, checksum
     )
@@ -109,15 +110,7 @@ def copy(
         directory,
         spec,
         {kind.word: bytes for kind in every.values()},  # Never called.
-        shard_size,
-        shard_length,
-        compression=compressions,
-        checksum=checksum,
-        resume=resume,
-        metadata=metadata_to_store(source.metadata, every) or None,
-        mode=mode,
-        filesystem=filesystem,
-        storage_options=storage_options,
+        **changed,
     ) as writer:
         made_from = {
             'kind': 'copy',
@@ -125,7 +118,7 @@ def copy(
             'length': len(source),
             'fingerprint': fingerprint(source),
         }
-        log = ProgressLog(writer, made_from, resume)
+        log = ProgressLog(writer, made_from, settings.resume)
         noted = log.state.get('skipped', [])
         position, skipped = resumed(len(writer), [Skipped(*entry) for entry in noted])
         log.state['skipped'] = skipped
@@ -139,7 +132,7 @@ def copy(
 
         shard = writer._totals
         planner = Planner(
-            source, types, RefsFormat(every).stride + ENTRY, writer._is_full, shard, shard_length,
+            source, types, RefsFormat(every).stride + ENTRY, writer._is_full, shard, settings.shard_length,
             reader.load if skips else None, skip,
         )  # fmt: skip
         planned, before = 0, writer.size

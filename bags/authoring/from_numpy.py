@@ -6,18 +6,19 @@ import math
 import mmap
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from bags.dataset.field_writer import Compression, Run
+from bags.dataset.field_writer import Run
+from bags.dataset.options import WriteOptions, WriterSettings
 from bags.dataset.resume import ProgressLog
-from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
+from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.dataset.written import Written
 from bags.errors import SpecError
 from bags.formats.arrays import is_small_float
 from bags.progress import progress as show_progress
-from bags.validation import at_least_or_none
+from bags.validation import merge
 
 __all__ = ['from_numpy']
 
@@ -28,14 +29,8 @@ def from_numpy(
     arrays: Any,
     directory: str | os.PathLike[str],
     *,
-    shard_size: int | None = 10 * GB,
-    shard_length: int | None = None,
-    compression: Compression = None,
-    checksum: bool = False,
-    resume: bool = False,
     progress: bool | None = None,
-    filesystem: Any = None,
-    storage_options: Mapping[str, Any] | None = None,
+    **options: Unpack[WriteOptions],
 ) -> Written:
     """Writes arrays of one length to a new dataset: datapoint i has the elements at index i of each array.
 
@@ -45,10 +40,9 @@ def from_numpy(
         arrays: A mapping of field names to arrays, or to paths of `.npy` files, which are mapped into memory.
             Anything with a shape, a dtype and slices is an array. A single one becomes the field `data`.
         directory: The folder of the dataset: str, path or URL.
-        shard_size, shard_length, compression, checksum, filesystem, storage_options: As in
-            `ShardedDatasetWriter`.
-        resume: Resume an earlier run, if there was one, with the same arrays.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
+        **options: As in `ShardedDatasetWriter`. `resume=True` resumes an earlier run, if there was one, with
+            the same arrays.
 
     Raises:
         SpecError: An array has no dimension, or a dtype that fields do not support.
@@ -56,8 +50,8 @@ def from_numpy(
             is made from something else.
         FileExistsError: The directory is not empty, and `resume` is not set.
     """
-    shard_size = at_least_or_none('shard_size', shard_size, 1)
-    shard_length = at_least_or_none('shard_length', shard_length, 1)
+    settings = merge(WriterSettings, None, options, function=from_numpy)
+    shard_length: int | None = settings.shard_length
     fields = {
         name: _open(name, array)
         for name, array in (arrays if isinstance(arrays, Mapping) else {'data': arrays}).items()
@@ -68,22 +62,12 @@ def from_numpy(
     length = next(iter(lengths.values()), 0)
     spec = {name: _type_of(name, array) for name, array in fields.items()}
     row_size = sum(_row_size(array) for array in fields.values())
-    block = max(1, min(BLOCK_BYTES, shard_size or BLOCK_BYTES) // max(1, row_size))
+    block = max(1, min(BLOCK_BYTES, settings.shard_size or BLOCK_BYTES) // max(1, row_size))
     with (
-        ShardedDatasetWriter(
-            directory,
-            spec,
-            shard_size=shard_size,
-            shard_length=shard_length,
-            compression=compression,
-            checksum=checksum,
-            resume=resume,
-            filesystem=filesystem,
-            storage_options=storage_options,
-        ) as writer,
+        ShardedDatasetWriter(directory, spec, **options) as writer,
         show_progress('writing', length - len(writer), 'datapoints', show=progress) as advance,
     ):
-        ProgressLog(writer, {'kind': 'arrays', 'length': length, 'fields': spec}, resume)
+        ProgressLog(writer, {'kind': 'arrays', 'length': length, 'fields': spec}, settings.resume)
         start = len(writer)
         while start < length:
             stop = min(start + block, length)

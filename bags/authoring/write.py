@@ -7,20 +7,20 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from typing import Any, Literal
+from typing import Any, Unpack
 
 from bags.authoring.tasks import MAX_INPUTS, Inputs, Task, WrittenInputs
 from bags.dataset.base import Dataset
 from bags.dataset.encoder import Encoder, collect
-from bags.dataset.field_writer import Compression
 from bags.dataset.fingerprint import fingerprint
+from bags.dataset.options import WriteOptions, WriterSettings
 from bags.dataset.resume import ProgressLog
-from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
+from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.dataset.spec import parse_spec
 from bags.dataset.written import Written
 from bags.progress import Advance
 from bags.progress import progress as show_progress
-from bags.validation import at_least_or_none
+from bags.validation import merge, worker_count
 from bags.workers.outcome import Outcome, Partial
 from bags.workers.pool import WorkerPool
 from bags.workers.processes import check_main, check_sendable
@@ -73,15 +73,8 @@ def write(
     processes: bool | None = None,
     ordered: bool = True,
     encoders: Mapping[str, Callable[..., Any]] | None = None,
-    compression: Compression = None,
-    checksum: bool = False,
-    shard_size: int | None = 10 * GB,
-    shard_length: int | None = None,
-    resume: bool = False,
-    mode: Literal['create', 'overwrite'] = 'create',
     progress: bool | None = None,
-    filesystem: Any = None,
-    storage_options: Mapping[str, Any] | None = None,
+    **options: Unpack[WriteOptions],
 ) -> Written:
     """Writes a dataset with many workers, which transform and encode inputs; this process writes the records.
 
@@ -97,12 +90,10 @@ def write(
             pickled.
         ordered: Keep the order of the inputs. If False, datapoints are written in the order of completion.
             (Object stores keep the order in any case.)
-        encoders, compression, checksum: As in `DatasetWriter`. Encoders run in the workers.
-        shard_size, shard_length: Bytes and datapoints at which a shard is full.
-        resume: Resume an earlier run, if there was one, with the same inputs in the same order: no datapoint
-            is lost or written twice.
+        encoders: As in `DatasetWriter`. They run in the workers.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
-        mode, filesystem, storage_options: As in `DatasetWriter`.
+        **options: As in `ShardedDatasetWriter`. `resume=True` resumes an earlier run, if there was one, with
+            the same inputs in the same order: no datapoint is lost or written twice.
 
     Raises:
         FileExistsError: The directory is not empty, and `resume` is not set.
@@ -115,7 +106,8 @@ def write(
     dataset = source if isinstance(source, Dataset) else None
     if dataset is None and not isinstance(source, Iterable):
         raise TypeError(f'write: expected a dataset or an iterable of inputs, got {type(source).__name__}')
-    workers = at_least_or_none('workers', workers, 1) or os.cpu_count() or 1
+    settings = merge(WriterSettings, None, options, function=write)
+    workers = worker_count(workers)
     if transform is not None and not callable(transform):
         raise TypeError(f'transform: expected a function, got {transform!r}')
     parse_spec(spec)
@@ -141,14 +133,8 @@ def write(
         'fingerprint': fingerprint(dataset) if dataset is not None else None,
     }
     with contextlib.ExitStack() as stack:
-        writer = stack.enter_context(
-            ShardedDatasetWriter(
-                directory, spec, encoders, shard_size, shard_length,
-                compression=compression, checksum=checksum, resume=resume, mode=mode,
-                filesystem=filesystem, storage_options=storage_options,
-            )
-        )  # fmt: skip
-        log = ProgressLog(writer, made_from, resume)
+        writer = stack.enter_context(ShardedDatasetWriter(directory, spec, encoders, **options))
+        log = ProgressLog(writer, made_from, settings.resume)
         ordered = (ordered or writer._store.is_remote) and not log.state.get('ledger')
         written = None if ordered else WrittenInputs(log, len(writer))
         done = [(0, len(writer))] if written is None else written.done

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import os
-from collections.abc import Mapping
-from typing import Any, Literal, TypedDict, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
 from bags.storage import Store, store_for
 from bags.storage.base import AccessPattern, CachePolicy, Choice
-from bags.validation import at_least, at_least_or_none
+from bags.validation import (
+    Option,
+    Options,
+    boolean,
+    boolean_or_none,
+    made_from,
+    merge,
+    positive,
+    positive_or_none,
+    unchecked,
+)
 
 __all__ = [
     'AccessPattern',
@@ -20,14 +29,17 @@ __all__ = [
     'CompressionNone',
     'CompressionTrained',
     'CompressionZstd',
+    'GiB',
     'LimitsPlacement',
     'LimitsStorage',
     'ReaderKeywords',
     'ReaderOptions',
+    'ReadingKeywords',
     'ShardingLayout',
     'StorageKeywords',
     'WriterKeywords',
     'WriterOptions',
+    'WritingKeywords',
     'merge',
 ]
 
@@ -109,94 +121,20 @@ class CompressionTrained(CompressionZstd):
 Compression = CompressionAutoDetect | CompressionNone | CompressionZstd
 
 
-class StorageKeywords(TypedDict, total=False):
-    """Keyword arguments that select the file system or object store of a path."""
+def _choice(kind: type[Choice]) -> Callable[[str, Any], Choice]:
+    """Returns the check of an option that is a member of an enum, or its name or number."""
 
-    filesystem: Any
-    """The fsspec file system of the path."""
-    storage_options: Mapping[str, Any] | None
-    """Options of the storage behind a URL, such as credentials, retries and timeouts."""
-
-
-class ReaderKeywords(StorageKeywords, total=False):
-    """Keyword arguments of readers. Enums are also given by name, in any case, or by number."""
-
-    sharding_layout: ShardingLayout | int | Literal['concatenated', 'interleaved']
-    """The order in which the records of several shards form one sequence: 'concatenated' by default."""
-    limits_placement: LimitsPlacement | int | Literal['tail', 'separate', 'starts', 'idx']
-    """Where the limits are: 'tail' by default, after the records."""
-    compression: Compression | Literal['auto', 'none', 'zstd'] | None
-    """How records are compressed: 'auto' by default, by the name of the file."""
-    limits_storage: LimitsStorage | int | Literal['on_disk', 'in_memory']
-    """Whether limits that are not mapped are read when needed ('on_disk', the default) or at open."""
-    max_parallelism: int
-    """Maximum number of threads that one call uses to read and to decompress: 100 by default."""
-    access_pattern: AccessPattern | int | Literal['system', 'random', 'sequential']
-    """The order of reads announced to the kernel, for local files: 'system' by default, none."""
-    cache_policy: CachePolicy | int | Literal['system', 'drop_after_read', 'direct_io']
-    """How local files use the page cache: 'system' by default, as usual."""
-    read_ahead_bytes: int
-    """Bytes on disk that iterators read at a time: 1 MiB by default; 16 times as many over a network."""
-    mapped: bool
-    """Whether local files are memory-mapped (the default) or read with `pread`: for network file
-    systems, where access to a map can fault."""
-    max_record_size: int
-    """Maximum size of a record that a zstd frame may announce, in bytes: 1 GiB by default."""
-    cache: str | os.PathLike[str] | None
-    """A local folder that caches the files that are read from remote storage."""
-    cache_size: int | None
-    """Maximum size of that folder in bytes; None, the default, is unlimited."""
-    checksum: bool
-    """Compare every record that is read with its checksum (see `bags.bag.Writer`); False by default."""
-
-
-class WriterKeywords(StorageKeywords, total=False):
-    """Keyword arguments of `bags.bag.Writer`. Enums are also given by name, in any case, or by number."""
-
-    limits_placement: LimitsPlacement | int | Literal['tail', 'separate', 'starts']
-    """Where the limits are written: 'tail' by default, after the records."""
-    compression: Compression | Literal['auto', 'none', 'zstd'] | None
-    """How records are compressed: 'auto' by default, by the name of the file."""
-    max_record_size: int
-    """Maximum size of a record that is compressed, in bytes: 1 GiB by default, as in readers."""
-    buffer_size: int
-    """Bytes of records and limits that are buffered before an automatic flush: 4 MiB by default."""
-    checksum: bool
-    """Write a checksum of each record to `NAME.xxh3` beside the bag; False by default. A bag that has them
-    keeps them in mode 'append'."""
-
-
-def _set_option(options: Any, name: str, value: Any) -> None:
-    """Sets an option, checked and converted to the type of its default."""
-    field = options.__dataclass_fields__.get(name)
-    if field is None:
-        raise AttributeError(f'{type(options).__name__} has no option {name!r}')
-    default = field.default
-    if value is default:
-        pass
-    elif isinstance(default, Choice):
+    def check(name: str, value: Any) -> Choice:
         try:
-            value = type(default)(value)
+            return kind(value)
         except ValueError:
-            known = ' or '.join(repr(choice.lower()) for choice in type(default).__members__)
+            known = ' or '.join(repr(choice.lower()) for choice in kind.__members__)
             raise ValueError(f'{name}: expected {known}, got {value!r}') from None
-    elif name == 'compression':
-        value = _compression(value)
-    elif name == 'cache':
-        if not isinstance(value, str | os.PathLike):
-            raise TypeError(f'{name}: expected the path of a folder or None, got {value!r}')
-        value = os.path.abspath(os.path.expanduser(os.fspath(value)))
-    elif isinstance(default, bool):
-        if not isinstance(value, bool):
-            raise TypeError(f'{name}: expected True or False, got {value!r:.80}')
-    elif name == 'cache_size':
-        value = at_least_or_none(name, value, 1)
-    elif type(default) is int:
-        value = at_least(name, value, 1)
-    object.__setattr__(options, name, value)
+
+    return check
 
 
-def _compression(value: Any) -> Compression:
+def _compression(name: str, value: Any) -> Compression:
     if isinstance(value, Compression):
         return value
     match value.lower() if isinstance(value, str) else value:
@@ -206,68 +144,129 @@ def _compression(value: Any) -> Compression:
             return CompressionNone()
         case 'zstd':
             return CompressionZstd()
-    raise ValueError(f"compression: expected a Compression object or 'auto', 'none' or 'zstd', got {value!r}")
+    raise ValueError(f"{name}: expected a Compression object or 'auto', 'none' or 'zstd', got {value!r}")
 
 
-@dataclasses.dataclass
-class ReaderOptions:
+def _folder(name: str, value: Any) -> str:
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f'{name}: expected the path of a folder or None, got {value!r}')
+    return os.path.abspath(os.path.expanduser(os.fspath(value)))
+
+
+# Each option is declared once, with its default and check. Classes named Keywords are the types of keyword
+# arguments; the dataclasses at the end are made from them.
+
+
+class StorageKeywords(TypedDict, total=False):
+    """Keyword arguments that select the file system or object store of a path."""
+
+    filesystem: Annotated[Any, Option(None, unchecked)]
+    """The fsspec file system of the path."""
+    storage_options: Annotated[Mapping[str, Any] | None, Option(None, unchecked)]
+    """Options of the storage behind a URL, as s3fs, gcsfs or obstore call them: credentials, retries, …"""
+
+
+class ReadingKeywords(StorageKeywords, total=False):
+    """Keyword arguments of the readers of bags and of datasets."""
+
+    max_parallelism: Annotated[int, Option(100, positive)]
+    """Maximum number of threads that one call uses to read and to decompress: 100 by default."""
+    access_pattern: Annotated[
+        AccessPattern | int | Literal['system', 'random', 'sequential'],
+        Option(AccessPattern.SYSTEM, _choice(AccessPattern)),
+    ]
+    """The order of reads announced to the kernel, for local files: 'system' by default, none."""
+    cache_policy: Annotated[
+        CachePolicy | int | Literal['system', 'drop_after_read', 'direct_io'],
+        Option(CachePolicy.SYSTEM, _choice(CachePolicy)),
+    ]
+    """How local files use the page cache: 'system' by default, as usual."""
+    mapped: Annotated[bool, Option(True, boolean)]
+    """Whether local files are memory-mapped (the default) or read with `pread`: for network file
+    systems, where access to a map can fault."""
+    max_record_size: Annotated[int, Option(GiB, positive)]
+    """Maximum size of a record that a zstd frame may announce, in bytes: 1 GiB by default."""
+    cache: Annotated[str | os.PathLike[str] | None, Option(None, _folder)]
+    """A local folder that caches the files that are read from remote storage."""
+    cache_size: Annotated[int | None, Option(None, positive_or_none)]
+    """Maximum size of that folder in bytes; None, the default, is unlimited."""
+    checksum: Annotated[bool, Option(False, boolean)]
+    """Compare every record that is read with its checksum, which must have been written; False by default.
+    One that differs raises CorruptError."""
+
+
+class ReaderKeywords(ReadingKeywords, total=False):
+    """Keyword arguments of readers of bags. Enums are also given by name, in any case, or by number."""
+
+    sharding_layout: Annotated[
+        ShardingLayout | int | Literal['concatenated', 'interleaved'],
+        Option(ShardingLayout.CONCATENATED, _choice(ShardingLayout)),
+    ]
+    """The order in which the records of several shards form one sequence: 'concatenated' by default."""
+    limits_placement: Annotated[
+        LimitsPlacement | int | Literal['tail', 'separate', 'starts', 'idx'],
+        Option(LimitsPlacement.TAIL, _choice(LimitsPlacement)),
+    ]
+    """Where the limits are: 'tail' by default, after the records."""
+    compression: Annotated[
+        Compression | Literal['auto', 'none', 'zstd'] | None, Option(CompressionAutoDetect(), _compression)
+    ]
+    """How records are compressed: 'auto' by default, by the name of the file."""
+    limits_storage: Annotated[
+        LimitsStorage | int | Literal['on_disk', 'in_memory'],
+        Option(LimitsStorage.ON_DISK, _choice(LimitsStorage)),
+    ]
+    """Whether limits that are not mapped are read when needed ('on_disk', the default) or at open."""
+    read_ahead_bytes: Annotated[int, Option(1 << 20, positive)]
+    """Bytes on disk that iterators read at a time: 1 MiB by default; 16 times as many over a network."""
+
+
+class WritingKeywords(StorageKeywords, total=False):
+    """Keyword arguments of the writers of bags and of datasets."""
+
+    checksum: Annotated[bool | None, Option(None, boolean_or_none)]
+    """Write a checksum of each record, 8 bytes, to `NAME.xxh3` beside each bag. Readers with `checksum=True`
+    and `verify` compare them. None, the default: only where the bag that is appended to, the dataset that is
+    resumed, or the source of `bags.copy` has them. Those keep them with False, too, except a copy."""
+
+
+class WriterKeywords(WritingKeywords, total=False):
+    """Keyword arguments of `bags.bag.Writer`. Enums are also given by name, in any case, or by number."""
+
+    limits_placement: Annotated[
+        LimitsPlacement | int | Literal['tail', 'separate', 'starts'],
+        Option(LimitsPlacement.TAIL, _choice(LimitsPlacement)),
+    ]
+    """Where the limits are written: 'tail' by default, after the records."""
+    compression: Annotated[
+        Compression | Literal['auto', 'none', 'zstd'] | None, Option(CompressionAutoDetect(), _compression)
+    ]
+    """How records are compressed: 'auto' by default, by the name of the file."""
+    max_record_size: Annotated[int, Option(GiB, positive)]
+    """Maximum size of a record that is compressed, in bytes: 1 GiB by default, as in readers."""
+    buffer_size: Annotated[int, Option(1 << 22, positive)]
+    """Bytes of records and limits that are buffered before an automatic flush: 4 MiB by default."""
+
+
+@made_from(
+    ReaderKeywords, 'sharding_layout', 'limits_placement', 'compression', 'limits_storage', 'max_parallelism'
+)
+class ReaderOptions(Options):
     """Options of readers, documented in `ReaderKeywords`. The first five are in bagz's order."""
 
-    sharding_layout: ShardingLayout = ShardingLayout.CONCATENATED
-    limits_placement: LimitsPlacement = LimitsPlacement.TAIL
-    compression: Compression = CompressionAutoDetect()
-    limits_storage: LimitsStorage = LimitsStorage.ON_DISK
-    max_parallelism: int = 100
-    access_pattern: AccessPattern = AccessPattern.SYSTEM
-    cache_policy: CachePolicy = CachePolicy.SYSTEM
-    read_ahead_bytes: int = 1 << 20
-    mapped: bool = True
-    max_record_size: int = GiB
-    cache: str | os.PathLike[str] | None = None
-    cache_size: int | None = None
-    checksum: bool = False
-    filesystem: Any = None
-    storage_options: Mapping[str, Any] | None = None
+    if TYPE_CHECKING:
 
-    __setattr__ = _set_option
+        def __init__(self, *positional: Any, **keywords: Unpack[ReaderKeywords]) -> None: ...
 
     def store_of(self, path: str) -> Store:
         """Returns the store that a path is read from."""
         return store_for(path, self.filesystem, self.storage_options, self.cache, self.cache_size)[0]
 
 
-@dataclasses.dataclass
-class WriterOptions:
+@made_from(WriterKeywords, 'limits_placement', 'compression')
+class WriterOptions(Options):
     """Options of writers, documented in `WriterKeywords`. The first two are in bagz's order."""
 
-    limits_placement: LimitsPlacement = LimitsPlacement.TAIL
-    compression: Compression = CompressionAutoDetect()
-    max_record_size: int = GiB
-    buffer_size: int = 1 << 22
-    checksum: bool = False
-    filesystem: Any = None
-    storage_options: Mapping[str, Any] | None = None
+    if TYPE_CHECKING:
 
-    __setattr__ = _set_option
-
-
-_DEFAULTS: Any = {ReaderOptions: ReaderOptions(), WriterOptions: WriterOptions()}
-
-Options = TypeVar('Options', ReaderOptions, WriterOptions)
-
-
-def merge(kind: type[Options], options: Options | None, keywords: Mapping[str, object]) -> Options:
-    """Returns a copy of `options` updated with the keyword arguments.
-
-    Raises:
-        TypeError: A keyword that is not an option.
-    """
-    if options is not None and not isinstance(options, kind):
-        raise TypeError(f'options: expected {kind.__name__}, got {type(options).__name__}')
-    merged = copy.copy(options or _DEFAULTS[kind])
-    for name, value in keywords.items():
-        if name not in vars(merged):
-            raise TypeError(f'{name!r} is not an option; the options are: {", ".join(vars(merged))}')
-        if value is not vars(merged)[name]:
-            setattr(merged, name, value)
-    return merged
+        def __init__(self, *positional: Any, **keywords: Unpack[WriterKeywords]) -> None: ...

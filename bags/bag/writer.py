@@ -65,7 +65,9 @@ class Writer:
         self._max_size = options.max_record_size if self._codec is not None else sys.maxsize
         if mode != 'create':
             remove_leftovers(store, path)
-        self._bag = BagAppender(store, path, options.limits_placement, mode, truncate_to, options.checksum)
+        self._bag = BagAppender(
+            store, path, options.limits_placement, mode, truncate_to, bool(options.checksum)
+        )
         self._closed = False
 
     # Properties.

@@ -118,16 +118,20 @@ class FolderSink(iobase.Sink, abc.ABC):  # type: ignore[misc]
 
 
 class Output(iobase.Writer):  # type: ignore[misc]
-    """One output of a bundle: a bag or a dataset, which is full at `max_size` bytes."""
+    """One output of a bundle: a bag or a dataset, and whether one of some bytes and datapoints is full."""
 
     def __init__(
-        self, path: str, writer: Any, append: Callable[[Any], Any], max_size: int | None = None
+        self,
+        path: str,
+        writer: Any,
+        append: Callable[[Any], Any],
+        is_full: Callable[[int, int], bool] | None = None,
     ) -> None:
-        self._path, self._writer, self._max_size = path, writer, max_size
+        self._path, self._writer, self._is_full = path, writer, is_full
         self.write = append
 
     def at_capacity(self) -> bool:
-        return self._max_size is not None and self._writer.size >= self._max_size
+        return self._is_full is not None and self._is_full(self._writer.size, len(self._writer))
 
     def close(self) -> str:
         self._writer.close()

@@ -14,25 +14,17 @@ from apache_beam.transforms.display import DisplayDataItem
 from bags.authoring.commit import check_absent, check_options, shard_names
 from bags.beam.bundles import FolderSink, Output, SequenceSource
 from bags.dataset.base import Datapoint
-from bags.dataset.field_writer import Compression
-from bags.dataset.open import OpenOptions
 from bags.dataset.open import open as open_dataset
+from bags.dataset.options import OpenOptions, WriteOptions, WriterSettings
 from bags.dataset.selection import Fields, select_fields
-from bags.dataset.sharded_writer import GB
 from bags.dataset.writer import DatasetWriter
 from bags.storage import Store
-from bags.validation import at_least, refuse_unknown
+from bags.validation import refuse_unknown
 
 __all__ = ['ReadDataset', 'WriteDataset']
 
 READ_BYTES = 1 << 22  # Approximate bytes of the datapoints that are read at a time.
 MAX_READ_DATAPOINTS = 1024
-
-
-class Options(OpenOptions, total=False):
-    """Options of `bags.open`."""
-
-    raw: bool
 
 
 class ReadDataset(beam.PTransform):  # type: ignore[misc]
@@ -48,10 +40,10 @@ class ReadDataset(beam.PTransform):  # type: ignore[misc]
         self,
         directory: str | os.PathLike[str],
         fields: Fields = None,
-        **options: Unpack[Options],
+        **options: Unpack[OpenOptions],
     ) -> None:
         super().__init__()
-        refuse_unknown(options, Options.__annotations__)
+        refuse_unknown(options, OpenOptions.__annotations__, ReadDataset)
         self._source = DatasetSource(os.fspath(directory), fields, options)
 
     def expand(self, pbegin: Any) -> Any:
@@ -95,11 +87,13 @@ class WriteDataset(beam.PTransform):  # type: ignore[misc]
 
     Args:
         directory: The dataset, which must not exist: path or URL.
-        spec, encoders, compression, filesystem, storage_options: As in `bags.DatasetWriter`.
-        shard_size: Bytes at which a shard is full.
+        spec, encoders: As in `bags.DatasetWriter`.
+        **options: As in `bags.ShardedDatasetWriter`, but not `resume` and `mode='overwrite'`: the shards of a
+            pipeline that fails do not appear, and a dataset can be replaced only by one process.
 
     Raises:
         SpecError: The spec is invalid.
+        TypeError, ValueError: An unknown or invalid option.
     """
 
     def __init__(
@@ -107,30 +101,28 @@ class WriteDataset(beam.PTransform):  # type: ignore[misc]
         directory: str | os.PathLike[str],
         spec: Mapping[str, str],
         encoders: Mapping[str, Callable[..., Any]] | None = None,
-        shard_size: int = 10 * GB,
-        *,
-        compression: Compression = None,
-        filesystem: Any = None,
-        storage_options: Mapping[str, Any] | None = None,
+        **options: Unpack[WriteOptions],
     ) -> None:
         super().__init__()
-        shard_size = at_least('shard_size', shard_size, 1)
-        check_options(spec, encoders, compression)
-        self._sink = DatasetSink(
-            os.fspath(directory), shard_size, spec=dict(spec), encoders=encoders, compression=compression,
-            filesystem=filesystem, storage_options=storage_options,
-        )  # fmt: skip
+        settings = check_options(spec, encoders, options, WriteDataset)
+        self._sink = DatasetSink(os.fspath(directory), dict(spec), encoders, settings)
 
     def expand(self, datapoints: Any) -> Any:
         return datapoints | iobase.Write(self._sink)
 
 
 class DatasetSink(FolderSink):
-    """A sharded dataset as a sink; the options are those of `DatasetWriter`."""
+    """A sharded dataset as a sink."""
 
-    def __init__(self, directory: str, shard_size: int, **options: Any) -> None:
-        super().__init__(directory, options)
-        self._shard_size = shard_size
+    def __init__(
+        self,
+        directory: str,
+        spec: dict[str, str],
+        encoders: Mapping[str, Callable[..., Any]] | None,
+        settings: WriterSettings,
+    ) -> None:
+        super().__init__(directory, settings.storage)
+        self._spec, self._encoders, self._settings = spec, encoders, settings
 
     def check_absent(self, store: Store, folder: str) -> None:
         check_absent(store, folder)
@@ -139,8 +131,8 @@ class DatasetSink(FolderSink):
         return shard_names(count)
 
     def output(self, path: str) -> Output:
-        writer = DatasetWriter(path, **self._options)
-        return Output(path, writer, writer.append, self._shard_size)
+        writer = DatasetWriter(path, self._spec, self._encoders, **self._settings.of_shard())
+        return Output(path, writer, writer.append, self._settings.is_full)
 
     def display_data(self) -> dict[str, Any]:
         return {'directory': DisplayDataItem(self._folder, label='Dataset')}

@@ -11,11 +11,14 @@ import typer
 from bags.cli.errors import UsageError
 
 __all__ = [
+    'SHARD_SIZE',
     'Fields',
     'Json',
     'Overwrite',
     'Path',
     'Rows',
+    'ShardSize',
+    'Workers',
     'argument',
     'check_field',
     'mode_of',
@@ -45,6 +48,15 @@ Rows = Annotated[str, option('--rows', metavar='INDEX', help='As 10:20 or ::2; s
 Fields = Annotated[str | None, option('--fields', '-f', metavar='NAMES', help='Fields, separated by commas.')]
 Overwrite = Annotated[
     bool, typer.Option('--overwrite', help='Replace the dataset that is there, when the new one is complete.')
+]
+
+ShardSize = Annotated[str, typer.Option('--shard-size', metavar='BYTES', help='Size of a full shard.')]
+SHARD_SIZE = '10GiB'
+"""The default of the library, as text."""
+
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, show_default=False, help='Threads; one a processor by default.'),
 ]
 
 NUMBER = r'[+-]?[0-9]+'

@@ -14,13 +14,13 @@ from typing import Any, Self
 
 from bags.bag.temporary_files import remove_leftovers, remove_tree, temporary_path
 from bags.dataset.encoder import Encoder
-from bags.dataset.field_writer import Compression, field_compressions
+from bags.dataset.field_writer import field_compressions
 from bags.dataset.listing import dataset_of_shard, shard_numbers
 from bags.dataset.metadata import dump_metadata
+from bags.dataset.options import WriterSettings
 from bags.dataset.resume import is_derived, is_file_of_dataset
 from bags.dataset.spec import check_names, parse_spec, type_texts
 from bags.storage import Lock, Store, store_for
-from bags.validation import one_of
 
 __all__ = ['BaseWriter', 'remove_derived']
 
@@ -39,29 +39,24 @@ class BaseWriter(ABC):
         directory: str | os.PathLike[str],
         spec: Mapping[str, str],
         encoders: Mapping[str, Callable[..., Any]] | None,
-        compression: Compression,
-        checksum: bool,
-        resume: bool,
-        metadata: Mapping[str, Any] | None,
-        mode: str,
-        storage: dict[str, Any],
+        settings: WriterSettings,
     ) -> None:
         self._process = os.getpid()
         _open_writers[id(self)] = self
         self._types = parse_spec(spec)
         check_names(self._types)
-        self._compressions = field_compressions(compression, self._types)
+        self._compressions = field_compressions(settings.compression, self._types)
         self._metadata: dict[str, Any] | None = None
-        if metadata is not None:
-            self._metadata = json.loads(dump_metadata(metadata, self._types))
+        if settings.metadata is not None:
+            self._metadata = json.loads(dump_metadata(settings.metadata, self._types))
         self._encoder = Encoder(self._types, encoders)
-        self._checksum = checksum
-        self._storage = storage
-        self._store, self.directory = store_for(directory, **storage)
-        one_of('mode', mode, ('create', 'overwrite'))
+        self._settings = settings
+        self._checksum = bool(settings.checksum)
+        self._storage = settings.storage
+        self._store, self.directory = store_for(directory, **self._storage)
         self._replacement: Replacement | None = None
-        if mode == 'overwrite':
-            if resume:
+        if settings.mode == 'overwrite':
+            if settings.resume:
                 raise ValueError("mode: expected 'create' with resume=True, got 'overwrite'")
             self._replacement = Replacement(self._store, self.directory)
             self.directory = self._replacement.path

@@ -13,6 +13,7 @@ from bags import bag
 from bags.bag.limits import ENTRY
 from bags.bag.options import CompressionZstd, WriterOptions
 from bags.bag.zstd import MAX_TRAINING_BYTES, MIN_TRAINING_RECORDS, Zstd, train_dictionary
+from bags.dataset.options import Compression
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.spec import FieldType, Spec, parse_type
 from bags.errors import EncodeError, SpecError
@@ -20,7 +21,6 @@ from bags.errors import EncodeError, SpecError
 __all__ = [
     'MAX_RECORDS',
     'Compressed',
-    'Compression',
     'FieldWriter',
     'RefsWriter',
     'Run',
@@ -31,9 +31,6 @@ MAX_RECORDS = 0xFFFFFFFE
 """Maximum number of records in a bag of a dataset folder. The next larger number marks missing values."""
 
 DEFAULT_LEVEL = 3
-
-Compression = Iterable[str] | Mapping[str, Any] | None
-"""Names of fields, or a mapping of names to a zstd level, 'dictionary', or `('dictionary', level)`."""
 
 
 class Compressed(NamedTuple):

@@ -16,18 +16,7 @@ from bags.dataset.schema import Decoders
 from bags.dataset.sharded_reader import ShardedDatasetReader
 from bags.dataset.views import join
 
-__all__ = ['OpenOptions', 'open', 'open_with_known_decoders']
-
-
-class OpenOptions(ReadOptions, total=False):
-    """Options of `open` for adapters that open a dataset themselves."""
-
-    decoders: Mapping[str, Callable[..., Any]] | None
-    cache_index: bool
-    shard_start: int
-    shard_step: int
-    filesystem: Any
-    storage_options: Mapping[str, Any] | None
+__all__ = ['open', 'open_with_known_decoders']
 
 
 def open(
@@ -35,12 +24,9 @@ def open(
     decoders: Mapping[str, Callable[..., Any]] | None = None,
     cache_index: bool = True,
     *,
-    raw: bool = False,
     replace: bool = False,
     shard_start: int = 0,
     shard_step: int = 1,
-    filesystem: Any = None,
-    storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ReadOptions],
 ) -> Dataset:
     """Opens a dataset: one folder, or a folder of shard folders.
@@ -51,18 +37,18 @@ def open(
         decoders: The functions by word; `bags.decoders` unless given. A mapping is the whole set.
         cache_index: Read limits that are not mapped, as on an object store, as a whole at open and keep them,
             instead of in blocks when they are needed.
-        raw: Return undecoded records, as buffers that may alias the files, instead of values.
         replace: With several folders, read a field that several have from the last of them. Otherwise such a
             field must be of integers or `utf8`, and have equal values in all of them, which are compared.
         shard_start, shard_step: Read the shards `shard_start`, `shard_start + shard_step`, … only, so that
             each of `shard_step` workers reads a separate part.
-        filesystem: An fsspec file system that `directory` belongs to.
-        storage_options: Options of the object store behind a URL, as s3fs, gcsfs or obstore call them.
-        **options: `access_pattern`, `cache_policy`, `mapped`, `max_parallelism` and `max_record_size` as in
-            `bags.bag.Reader`. `max_value_size`: maximum bytes of a decoded record, 1 GiB by default
-            (SECURITY.md lists the types). `cache`: a local folder, of at most `cache_size` bytes, that keeps
-            the files that are read from an object store. `checksum=True`: compare every record that is read
-            with its checksum, which the dataset must have; one that differs raises CorruptError.
+        **options: `raw=True` returns undecoded records, as buffers that may alias the files, instead of
+            values. `filesystem`: an fsspec file system that `directory` belongs to. `storage_options`: those
+            of the object store behind a URL, as s3fs, gcsfs or obstore call them. `cache`: a local folder, of
+            at most `cache_size` bytes, that keeps the files that are read from an object store.
+            `checksum=True` compares every record that is read with its checksum, which the dataset must have;
+            one that differs raises CorruptError. `max_value_size`: maximum bytes of a decoded record, 1 GiB
+            by default (SECURITY.md lists the types). `access_pattern`, `cache_policy`, `mapped`,
+            `max_parallelism` and `max_record_size` are those of `bags.bag.Reader`.
 
     Raises:
         FileNotFoundError: No such folder, or no dataset in it.
@@ -79,11 +65,8 @@ def open(
                 part,
                 decoders,
                 cache_index,
-                raw=raw,
                 shard_start=shard_start,
                 shard_step=shard_step,
-                filesystem=filesystem,
-                storage_options=storage_options,
                 **options,
             )
             for part in directory
@@ -93,8 +76,8 @@ def open(
         return join(parts, replace)
     if replace:
         raise ValueError(f'replace: has no effect on one folder, got {os.fspath(directory)!r:.80}')
-    store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
-    known = Decoders(decoders, raw, made.max_value_size)
+    store, path, made = open_store(directory, cache_index, options, open)
+    known = Decoders(decoders, made.raw, made.max_value_size)
     folder, shards = Folder(store, path, made), None
     if store.is_remote:
         shards = list_remote_shards(store, path)
@@ -123,9 +106,6 @@ def _undecoded(data: Any, *_args: str) -> bytes:
 def open_with_known_decoders(
     directory: str | os.PathLike[str],
     undecoded: Collection[str] = (),
-    *,
-    filesystem: Any = None,
-    storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ReadOptions],
 ) -> Dataset:
     """Opens a dataset that may have types defined by its author, whose values are bytes.
@@ -133,9 +113,9 @@ def open_with_known_decoders(
     Args:
         directory: The dataset.
         undecoded: Words of built-in types whose values are bytes as well.
-        filesystem, storage_options, **options: As in `open`.
+        **options: As in `open`.
     """
     known = _KnownDecoders(
         {word: function for word, function in builtin_decoders.items() if word not in undecoded}
     )
-    return open(directory, known, filesystem=filesystem, storage_options=storage_options, **options)
+    return open(directory, known, **options)

@@ -1,77 +1,171 @@
-"""Options of `bags.open` and of the readers of datasets."""
+"""Options of `bags.open`, of the readers and writers of datasets, and of the functions that write them."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Mapping
-from typing import Any, Literal, TypedDict, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
-from bags.bag.options import LimitsStorage, ReaderOptions, merge
+from bags.bag.options import (
+    GiB,
+    LimitsStorage,
+    ReaderOptions,
+    ReadingKeywords,
+    WriterOptions,
+    WritingKeywords,
+)
 from bags.formats.scalars import MAX_VALUE_SIZE
 from bags.storage import Store, store_for
-from bags.storage.base import AccessPattern, CachePolicy
-from bags.validation import refuse_unknown
+from bags.validation import (
+    Option,
+    Options,
+    boolean,
+    made_from,
+    merge,
+    one_of,
+    positive,
+    positive_or_none,
+    unchecked,
+)
 
-__all__ = ['ReadOptions', 'open_store']
+__all__ = [
+    'SHARD_SIZE',
+    'Compression',
+    'DatasetWriteOptions',
+    'FolderOptions',
+    'OpenOptions',
+    'ReadOptions',
+    'WriteOptions',
+    'WriterSettings',
+    'open_store',
+]
+
+SHARD_SIZE = 10 * GiB
+"""Bytes at which a shard is full, by default."""
+
+Compression = Iterable[str] | Mapping[str, Any] | None
+"""Names of fields, or a mapping of names to a zstd level, 'dictionary', or `('dictionary', level)`."""
 
 
-@dataclasses.dataclass
+# Reading.
+
+
+class ReadOptions(ReadingKeywords, total=False):
+    """Options of `bags.open` and the readers of datasets."""
+
+    raw: Annotated[bool, Option(False, boolean)]
+    """Return undecoded records, as buffers that may alias the files, instead of values."""
+    max_value_size: Annotated[int, Option(MAX_VALUE_SIZE, positive)]
+    """Maximum bytes of a decoded image, video, recording or tree: 1 GiB by default. SECURITY.md lists the
+    types."""
+
+
+class OpenOptions(ReadOptions, total=False):
+    """Options of `bags.open` as keywords, for functions that open a dataset themselves."""
+
+    decoders: Mapping[str, Callable[..., Any]] | None
+    cache_index: bool
+    shard_start: int
+    shard_step: int
+
+
+@made_from(ReadOptions)
 class FolderOptions(ReaderOptions):
     """Options of the readers of bags, and those that only datasets have."""
 
-    max_value_size: int = MAX_VALUE_SIZE
+    if TYPE_CHECKING:
 
-
-DEFAULTS = FolderOptions()
-SPELLED_OUT = ('decoders', 'cache_index', 'raw', 'filesystem', 'storage_options')
-"""Options in the signature of `bags.open` and the readers, for error messages."""
-
-
-class ReadOptions(TypedDict, total=False):
-    """Options of `bags.open` and the readers for reading the bags of a dataset."""
-
-    access_pattern: AccessPattern | Literal['system', 'random', 'sequential']
-    """The order of reads announced to the kernel, for local files."""
-    cache_policy: CachePolicy | Literal['system', 'drop_after_read', 'direct_io']
-    """The use of the page cache for local files."""
-    mapped: bool
-    """Read local files through a map (the default); False reads with `pread`, for network file systems."""
-    max_parallelism: int
-    """Maximum number of threads that one call uses to read and decompress."""
-    max_record_size: int
-    """Maximum bytes of a record that a zstd frame may announce; 1 GiB unless given."""
-    max_value_size: int
-    """Maximum bytes of a decoded image, video, recording or tree; 1 GiB unless given."""
-    cache: str | os.PathLike[str] | None
-    """A local folder that keeps the files that are read from an object store."""
-    cache_size: int | None
-    """Maximum bytes of this folder; None for no limit."""
-    checksum: bool
-    """Compare every record that is read with its checksum; False unless given."""
+        def __init__(self, *positional: Any, **keywords: Unpack[ReadOptions]) -> None: ...
 
 
 def open_store(
     directory: str | os.PathLike[str],
     cache_index: bool,
-    filesystem: Any,
-    storage_options: Mapping[str, Any] | None,
-    options: Mapping[str, Any],
+    options: ReadOptions,
+    function: Callable[..., Any],
 ) -> tuple[Store, str, FolderOptions]:
     """Returns the store of a dataset, its path in the store, and the options for its bags.
+
+    Args:
+        directory: The dataset.
+        cache_index: As in `bags.open`.
+        options: Options by name.
+        function: The function that has these options, for errors.
 
     Raises:
         TypeError: Not an option of datasets.
         ValueError: An option of the cache without a cache.
     """
-    if options:
-        refuse_unknown(options, [*SPELLED_OUT, *ReadOptions.__annotations__])
-    if 'cache_size' in options and options.get('cache') is None:
+    made = merge(FolderOptions, None, options, ReadOptions.__annotations__, function)
+    if 'cache_size' in options and made.cache is None:
         raise ValueError('cache_size: has no effect without cache')
-    keywords = {**options, 'filesystem': filesystem, 'storage_options': storage_options}
-    made = cast('FolderOptions', merge(ReaderOptions, DEFAULTS, keywords))
-    store, path = store_for(directory, filesystem, storage_options, made.cache, made.cache_size)
+    store, path = store_for(directory, made.filesystem, made.storage_options, made.cache, made.cache_size)
     is_local = not store.is_remote or made.cache is not None
     if cache_index and not (is_local and made.mapped):
         made.limits_storage = LimitsStorage.IN_MEMORY
     return store, path, made
+
+
+# Writing.
+
+
+def _mode(name: str, value: Any) -> str:
+    one_of(name, value, ('create', 'overwrite'))
+    return str(value)
+
+
+class DatasetWriteOptions(WritingKeywords, total=False):
+    """Options of the writers of datasets, of one folder or of many."""
+
+    compression: Annotated[Compression, Option(None, unchecked)]
+    """Fields to compress with zstd, or a mapping of fields to levels, to 'dictionary' or to
+    `('dictionary', level)`. A dictionary is trained on the first records and saved as `FIELD.zdict`; it makes
+    many small, similar records much smaller. None compresses none; `bags.copy` keeps that of its source."""
+    resume: Annotated[bool, Option(False, boolean)]
+    """Append to the dataset in the folder, whether it was closed or not; functions continue an earlier run
+    with the same inputs. The folder may also be new."""
+    mode: Annotated[Literal['create', 'overwrite'], Option('create', _mode)]
+    """'create', or 'overwrite' to replace the dataset in a local folder: the new one is written beside it and
+    moved into place when it is complete. After an exception, the old one stays."""
+    metadata: Annotated[Mapping[str, Any] | None, Option(None, unchecked)]
+    """JSON values by name, which readers return as `metadata`; those of fields are under `'fields'`. With
+    `resume`, it replaces that of the folder, or of all shards. None keeps it; `bags.copy` and `bags.convert`
+    keep that of their source."""
+
+
+class WriteOptions(DatasetWriteOptions, total=False):
+    """Options of the functions that write datasets, which are of many folders (shards)."""
+
+    shard_size: Annotated[int | None, Option(SHARD_SIZE, positive_or_none)]
+    """Bytes at which a shard is full, 10 GiB by default; None for no limit."""
+    shard_length: Annotated[int | None, Option(None, positive_or_none)]
+    """Datapoints at which a shard is full; None, the default, for no limit."""
+
+
+@made_from(WriteOptions)
+class WriterSettings(Options):
+    """Options of writers, checked and with defaults."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **keywords: Unpack[WriteOptions]) -> None: ...
+
+    @property
+    def storage(self) -> dict[str, Any]:
+        """The options that select the store of a path."""
+        return {'filesystem': self.filesystem, 'storage_options': self.storage_options}
+
+    def is_full(self, size: int, length: int) -> bool:
+        """Returns whether a shard with these bytes and datapoints is full."""
+        return (self.shard_size is not None and size >= self.shard_size) or (
+            self.shard_length is not None and length >= self.shard_length
+        )
+
+    def of_bags(self, **changes: Any) -> WriterOptions:
+        """Returns the options of the bags of a dataset."""
+        return WriterOptions(**{name: vars(self)[name] for name in WritingKeywords.__annotations__} | changes)
+
+    def of_shard(self, **changes: Any) -> DatasetWriteOptions:
+        """Returns the options of the writer of a shard."""
+        options: Any = {name: vars(self)[name] for name in DatasetWriteOptions.__annotations__} | changes
+        return options  # type: ignore[no-any-return]

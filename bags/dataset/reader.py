@@ -43,9 +43,6 @@ class DatasetReader(Dataset):
         decoders: The functions by word; `bags.decoders` unless given. A mapping is the whole set.
         cache_index: Read limits that are not mapped as a whole at open and keep them, instead of in blocks
             when they are needed.
-        raw: Return undecoded records, as buffers that may alias the files, instead of values.
-        filesystem: An fsspec file system that `directory` belongs to.
-        storage_options: Options of the object store behind a URL.
         **options: As in `bags.open`.
 
     Raises:
@@ -60,14 +57,10 @@ class DatasetReader(Dataset):
         directory: str | os.PathLike[str],
         decoders: Mapping[str, Callable[..., Any]] | None = None,
         cache_index: bool = True,
-        *,
-        raw: bool = False,
-        filesystem: Any = None,
-        storage_options: Mapping[str, Any] | None = None,
         **options: Unpack[ReadOptions],
     ) -> None:
-        store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
-        self._over(Folder(store, path, made), Decoders(decoders, raw, made.max_value_size))
+        store, path, made = open_store(directory, cache_index, options, DatasetReader)
+        self._over(Folder(store, path, made), Decoders(decoders, made.raw, made.max_value_size))
 
     def _over(self, folder: Folder, decoders: Decoders) -> Self:
         """Makes this the reader of a folder."""

@@ -48,7 +48,7 @@ class ShardedDatasetReader(Dataset):
         decoders, cache_index: As in `DatasetReader`.
         shard_start, shard_step: Read the shards `shard_start`, `shard_start + shard_step`, … only, so that
             each of `shard_step` workers reads a separate part.
-        raw, filesystem, storage_options, **options: As in `DatasetReader`.
+        **options: As in `bags.open`.
 
     Raises:
         FileNotFoundError: No such folder, or no shard in it.
@@ -63,14 +63,10 @@ class ShardedDatasetReader(Dataset):
         cache_index: bool = True,
         shard_start: int = 0,
         shard_step: int = 1,
-        *,
-        raw: bool = False,
-        filesystem: Any = None,
-        storage_options: Mapping[str, Any] | None = None,
         **options: Unpack[ReadOptions],
     ) -> None:
-        store, path, made = open_store(directory, cache_index, filesystem, storage_options, options)
-        known = Decoders(decoders, raw, made.max_value_size)
+        store, path, made = open_store(directory, cache_index, options, ShardedDatasetReader)
+        known = Decoders(decoders, made.raw, made.max_value_size)
         self._over(store, path, made, known, None, shard_start, shard_step)
 
     def _over(

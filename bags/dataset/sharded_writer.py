@@ -6,15 +6,16 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Never
+from typing import TYPE_CHECKING, Any, Unpack
 
 from bags.bag.checksums import SUFFIX
 from bags.bag.zstd import check_dictionary
 from bags.dataset.base_writer import BaseWriter
 from bags.dataset.encoder import close_files
-from bags.dataset.field_writer import MAX_RECORDS, Compression, Run
+from bags.dataset.field_writer import MAX_RECORDS, Run
 from bags.dataset.listing import dataset_of_shard, shard_numbers
 from bags.dataset.metadata import METADATA, dump_metadata, read_metadata
+from bags.dataset.options import SHARD_SIZE, DatasetWriteOptions, WriterSettings
 from bags.dataset.reader import DatasetReader
 from bags.dataset.resume import MARK, MARK_TEXT, SOURCE, is_temporary, remove_files
 from bags.dataset.shard_index import INDEX
@@ -22,14 +23,13 @@ from bags.dataset.spec import load_spec, union
 from bags.dataset.writer import DatasetWriter, reopen
 from bags.errors import CorruptError, SpecError
 from bags.storage import store_for
-from bags.validation import at_least, at_least_or_none, refuse_unknown
+from bags.validation import at_least, merge
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = ['GB', 'ShardedDatasetWriter']
+__all__ = ['ShardedDatasetWriter']
 
-GB = 1 << 30
 MAX_DATAPOINT_RECORDS = 1 << 24
 """A shard is full if a bag has no room for this many more records, the maximum of one datapoint."""
 
@@ -45,11 +45,9 @@ class ShardedDatasetWriter(BaseWriter):
         shard_start, shard_step: Numbers of the shard folders: `shard_start`, `shard_start + shard_step`, …
             With `shard_start=w, shard_step=n` in worker w of n, each writes separate folders. Datapoints are
             in the order of the numbers.
-        compression, checksum, mode, metadata, filesystem, storage_options: As in `DatasetWriter`.
-        resume: Append to the last shard of this writer's numbers if it was not closed, else start the next
-            one. On an object store, an incomplete shard is written anew. New shards may have optional fields
-            that earlier ones do not have.
-        **renamed: Not accepted: options of other libraries raise an error with the name used here.
+        **options: As in `DatasetWriter`. `resume=True` appends to the last shard of this writer's numbers if
+            it was not closed, else starts the next one. On an object store, an incomplete shard is written
+            anew. New shards may have optional fields that earlier ones do not have.
 
     On an object store, a full shard is uploaded while the next one is filled. An error of the upload is
     raised by a later `append` or `close`, which retry when they are called again.
@@ -69,32 +67,23 @@ class ShardedDatasetWriter(BaseWriter):
         directory: str | os.PathLike[str],
         spec: Mapping[str, str],
         encoders: Mapping[str, Callable[..., Any]] | None = None,
-        shard_size: int | None = 10 * GB,
+        shard_size: int | None = SHARD_SIZE,
         shard_length: int | None = None,
         shard_start: int = 0,
         shard_step: int = 1,
-        *,
-        compression: Compression = None,
-        checksum: bool = False,
-        resume: bool = False,
-        metadata: Mapping[str, Any] | None = None,
-        mode: Literal['create', 'overwrite'] = 'create',
-        filesystem: Any = None,
-        storage_options: Mapping[str, Any] | None = None,
-        **renamed: Never,
+        **options: Unpack[DatasetWriteOptions],
     ) -> None:
-        refuse_unknown(renamed)
-        self._shard_size = at_least_or_none('shard_size', shard_size, 1)
-        self._shard_length = at_least_or_none('shard_length', shard_length, 1)
+        known = DatasetWriteOptions.__annotations__
+        settings = merge(WriterSettings, None, options, known, ShardedDatasetWriter)
+        settings.shard_size, settings.shard_length = shard_size, shard_length
         self._number = at_least('shard_start', shard_start, 0)
         self._step = at_least('shard_step', shard_step, 1)
-        if mode == 'overwrite' and self._step > 1:
+        if settings.mode == 'overwrite' and self._step > 1:
             raise ValueError("mode: expected 'create' with a shard_step, got 'overwrite'")
-        storage = {'filesystem': filesystem, 'storage_options': storage_options}
-        store, path = store_for(directory, **storage)
+        store, path = store_for(directory, **settings.storage)
         if (whole := dataset_of_shard(store, path)) is not None:
             raise FileExistsError(errno.EEXIST, f'the name is that of a shard of the dataset {whole}', path)
-        super().__init__(directory, spec, encoders, compression, checksum, resume, metadata, mode, storage)
+        super().__init__(directory, spec, encoders, settings)
         self._encoders = encoders
         self._past_shards = self._past_size = self._past_length = 0
         self._uploading: DatasetWriter | None = None
@@ -104,7 +93,7 @@ class ShardedDatasetWriter(BaseWriter):
         self._marked: str | None = None
         """The last ended shard, which has the mark until the next one has it or the dataset is finished."""
         try:
-            self._writer = self._open(resume)
+            self._writer = self._open(settings.resume)
         except BaseException:
             self._remove_folder()
             raise
@@ -191,10 +180,11 @@ class ShardedDatasetWriter(BaseWriter):
         """Starts a shard, or resumes an unfinished one."""
         path = unfinished or self._store.join(self.directory, f'{self._number:06}')
         self._store.remove(self._store.join(self.directory, INDEX))  # Out of date with the new shard.
-        writer = DatasetWriter(
-            path, self.spec, self._encoders, compression=self._compressions, checksum=self._checksum,
-            resume=unfinished is not None, metadata=self._metadata, **self._storage,
+        options = self._settings.of_shard(
+            compression=self._compressions, checksum=self._checksum, metadata=self._metadata,
+            resume=unfinished is not None, mode='create',
         )  # fmt: skip
+        writer = DatasetWriter(path, self.spec, self._encoders, **options)
         self._remove_mark()
         return writer
 
@@ -269,11 +259,7 @@ class ShardedDatasetWriter(BaseWriter):
 
     def _is_full(self, size: int, length: int, records: int) -> bool:
         """Returns whether a shard with these bytes, datapoints, and records of a field is full."""
-        return (
-            (self._shard_size is not None and size >= self._shard_size)
-            or (self._shard_length is not None and length >= self._shard_length)
-            or records >= MAX_RECORDS - MAX_DATAPOINT_RECORDS
-        )
+        return self._settings.is_full(size, length) or records >= MAX_RECORDS - MAX_DATAPOINT_RECORDS
 
     def _end_shard(self) -> None:
         """Ends the current shard, if there is one."""

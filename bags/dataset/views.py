@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.bag.sharding import Concatenated
-from bags.concurrency import CPU_COUNT, map_concurrently
+from bags.concurrency import map_concurrently
 from bags.dataset.address import Absent, Address, divide_fields, group_by_part, row_of_part
 from bags.dataset.base import Datapoint, Dataset, Select, View, check_dataset
 from bags.dataset.key_index import INTEGERS, KEY_TYPES, Matches, read_keys, sort_matches
@@ -19,7 +19,7 @@ from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.selection import Fields, Selection, select_fields
 from bags.dataset.spec import unite
 from bags.indexing import Int64s, as_indices, check_index, offsets_of
-from bags.validation import at_least_or_none, one_of
+from bags.validation import one_of, worker_count
 
 __all__ = ['Concat', 'Join', 'concat', 'filter', 'join', 'select']
 
@@ -238,7 +238,7 @@ def filter(
         Exception: Any error of the function, with a note that names the datapoint.
     """
     check_dataset('filter', dataset)
-    workers = at_least_or_none('workers', workers, 1) or CPU_COUNT
+    workers = worker_count(workers)
     selection = select_fields(fields, dataset._types)
     if not callable(function):
         raise TypeError(f'filter: expected a function of a datapoint, got {function!r:.80}')

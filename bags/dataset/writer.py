@@ -9,22 +9,23 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from bags.bag.checksums import SUFFIX
-from bags.bag.options import CompressionNone, CompressionZstd, WriterOptions
+from bags.bag.options import CompressionNone, CompressionZstd
 from bags.bag.zstd import MAX_TRAINING_BYTES, check_dictionary
 from bags.dataset.base_writer import BaseWriter, remove_derived
 from bags.dataset.encoder import close_files
-from bags.dataset.field_writer import Compressed, Compression, FieldWriter, RefsWriter, Run
+from bags.dataset.field_writer import Compressed, FieldWriter, RefsWriter, Run
 from bags.dataset.metadata import METADATA, dump_metadata
+from bags.dataset.options import DatasetWriteOptions, WriterSettings
 from bags.dataset.refs import MISSING, RefsFormat
 from bags.dataset.resume import MARK, MARK_TEXT, bag_suffix, count_complete, is_temporary, remove_files
 from bags.dataset.spec import FieldType, Spec, dump_spec, load_spec, type_texts
 from bags.errors import CorruptError, SpecError
-from bags.validation import at_least_or_none
+from bags.validation import at_least_or_none, merge
 
 __all__ = ['DatasetWriter', 'reopen']
 
@@ -44,19 +45,20 @@ class DatasetWriter(BaseWriter):
         spec: The type of each field.
         encoders: Functions by word; `bags.encoders` unless given. A mapping is the whole set. They return
             bytes, a buffer, or an open binary file, which is copied in pieces and closed.
-        compression: Fields to compress with zstd, or a mapping of fields to levels, to 'dictionary' or to
-            `('dictionary', level)`. A dictionary is trained on the first records and saved as `FIELD.zdict`;
-            it makes many small, similar records much smaller.
-        checksum: Write a checksum of each record, 8 bytes, to a file beside each bag, `FIELD.bag.xxh3`.
-            `verify` and readers with `checksum=True` compare them. With `resume`, a dataset keeps its
-            checksums.
-        resume: Append to the dataset in the folder, whether it was closed or not. The folder may also be new.
         truncate_to: With `resume`, the number of datapoints to keep; None keeps all.
-        metadata: JSON values by name, which readers return as `metadata`; those of fields are under
+        **options: `compression`: fields to compress with zstd, or a mapping of fields to levels, to
+            'dictionary' or to `('dictionary', level)`. A dictionary is trained on the first records and saved
+            as `FIELD.zdict`; it makes many small, similar records much smaller.
+            `checksum=True`: write a checksum of each record, 8 bytes, to a file beside each bag,
+            `FIELD.bag.xxh3`. `verify` and readers with `checksum=True` compare them. With `resume`, a dataset
+            keeps its checksums.
+            `resume=True`: append to the dataset in the folder, whether it was closed or not. The folder may
+            also be new.
+            `metadata`: JSON values by name, which readers return as `metadata`; those of fields are under
             `'fields'`. With `resume`, it replaces that of the folder, or of all shards; None keeps it.
-        mode: 'create', or 'overwrite' to replace the dataset in a local folder: the new one is written beside
-            it and moved into place at `close`. After an exception, the old one stays.
-        filesystem, storage_options: As in `DatasetReader`.
+            `mode='overwrite'`: replace the dataset in a local folder: the new one is written beside it and
+            moved into place at `close`. After an exception, the old one stays.
+            `filesystem`, `storage_options`: as in `bags.open`.
 
     Attributes:
         directory: Path of the folder; with `mode='overwrite'`, of the one beside it until `close`.
@@ -76,20 +78,15 @@ class DatasetWriter(BaseWriter):
         spec: Mapping[str, str],
         encoders: Mapping[str, Callable[..., Any]] | None = None,
         *,
-        compression: Compression = None,
-        checksum: bool = False,
-        resume: bool = False,
         truncate_to: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        mode: Literal['create', 'overwrite'] = 'create',
-        filesystem: Any = None,
-        storage_options: Mapping[str, Any] | None = None,
+        **options: Unpack[DatasetWriteOptions],
     ) -> None:
+        settings = merge(WriterSettings, None, options, DatasetWriteOptions.__annotations__, DatasetWriter)
+        resume: bool = settings.resume
         truncate_to = at_least_or_none('truncate_to', truncate_to, 0)
         if truncate_to is not None and not resume:
             raise ValueError(f'truncate_to: expected resume=True with it, got resume={resume!r}')
-        storage = {'filesystem': filesystem, 'storage_options': storage_options}
-        super().__init__(directory, spec, encoders, compression, checksum, resume, metadata, mode, storage)
+        super().__init__(directory, spec, encoders, settings)
         self._format = RefsFormat(self._types)
         self._fields: list[FieldWriter] = []
         """The writers of the fields, sorted by field, the order of the refs."""
@@ -150,7 +147,7 @@ class DatasetWriter(BaseWriter):
             store.remove(store.join(path, name))  # Left by a killed writer, as the folder is locked.
         store.replace(store.join(path, MARK), MARK_TEXT)
         refs_path = store.join(path, 'refs.bag')
-        options = WriterOptions(buffer_size=1 << 62, checksum=self._checksum, **self._storage)
+        options = self._settings.of_bags(buffer_size=1 << 62, checksum=self._checksum)
         spec = store.read(spec_path) if self._checksum else b''
         self._refs = RefsWriter(self._format, refs_path, options, companion=spec, mode=mode, truncate_to=keep)
         self._bags.append(self._refs)
@@ -164,11 +161,8 @@ class DatasetWriter(BaseWriter):
         store, path = self._store, self._store.join(self.directory, name)
         how = self._compressions.get(name)
         suffix = bag_suffix(self.directory, name, names) or ('.bagz' if how else '.bag')
-        options = WriterOptions(
-            compression=CompressionNone(),
-            buffer_size=MAX_BUFFERED_BYTES,
-            checksum=self._checksum,
-            **self._storage,
+        options = self._settings.of_bags(
+            compression=CompressionNone(), buffer_size=MAX_BUFFERED_BYTES, checksum=self._checksum
         )
         if suffix == '.bag':
             return FieldWriter(name, kind, path + suffix, options, mode=mode)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from bags.concurrency import map_concurrently
-from bags.dataset.field_writer import Compression
 from bags.dataset.metadata import METADATA, Metadata, dump_metadata, metadata_to_store
 from bags.dataset.open import open as open_dataset
+from bags.dataset.options import WriteOptions, WriterSettings
 from bags.dataset.registry import encoders
 from bags.dataset.resume import ProgressLog, resumed
-from bags.dataset.sharded_writer import GB, ShardedDatasetWriter
+from bags.dataset.sharded_writer import ShardedDatasetWriter
 from bags.dataset.spec import parse_spec
 from bags.dataset.written import Skipped, Written
 from bags.errors import EncodeError, SourceError
@@ -22,11 +22,10 @@ from bags.interop.files import Entry, FileSource
 from bags.interop.open_source import SourcePath, open_source
 from bags.interop.source import Damaged, Source
 from bags.progress import progress as show_progress
-from bags.validation import at_least_or_none, one_of
+from bags.validation import merge, one_of, worker_count
 
 __all__ = ['convert']
 
-WORKERS = 4
 MAX_BATCH = 64
 """Maximum number of datapoints that are loaded at a time."""
 BATCH_BYTES = 1 << 26
@@ -43,16 +42,9 @@ def convert(
     on_error: Literal['raise', 'skip'] = 'raise',
     encode: bool = False,
     workers: int | None = None,
-    compression: Compression = None,
-    checksum: bool = False,
-    shard_size: int | None = 10 * GB,
-    shard_length: int | None = None,
-    resume: bool = False,
-    mode: Literal['create', 'overwrite'] = 'create',
     progress: bool | None = None,
-    filesystem: Any = None,
-    storage_options: Mapping[str, Any] | None = None,
     source_options: Mapping[str, Any] | None = None,
+    **options: Unpack[WriteOptions],
 ) -> Written:
     """Imports other data as a sharded dataset: folders of media, WebDataset tars, formats of docs/import.md.
 
@@ -69,12 +61,11 @@ def convert(
             that is not compressed, 'skip' keeps the datapoints before the damage.
         encode: Encode media again that a copy would not serve: the episodes of a video file of LeRobot that
             do not begin at a key frame. `notes` of the result lists them.
-        workers: Threads that read files; 4 unless given.
-        compression, checksum, shard_size, shard_length, mode, filesystem, storage_options: As in
-            `ShardedDatasetWriter`.
-        resume: Continue an interrupted conversion.
+        workers: Threads that read files; the number of processors unless given.
         progress: Show a bar: True, False, or None for on terminals.
         source_options: As `storage_options`, for a source that is a URL.
+        **options: As in `ShardedDatasetWriter`. `metadata`: unless given, that of the source. `resume=True`
+            continues an interrupted conversion.
 
     Raises:
         FileNotFoundError: No source.
@@ -83,33 +74,23 @@ def convert(
         SpecError: An invalid type.
     """
     one_of('on_error', on_error, ('raise', 'skip'))
-    workers = at_least_or_none('workers', workers, 1) or WORKERS
+    settings = merge(WriterSettings, None, options, function=convert)
+    workers = worker_count(workers)
     if not isinstance(source, Source):
         source = open_source(
             source, format=format, layout=layout, spec=spec, storage_options=source_options, on_error=on_error
         )
     source.encode = encode
     skipped = [Skipped(*each) for each in source.damaged]
-    storage: dict[str, Any] = {'filesystem': filesystem, 'storage_options': storage_options}
-    with ShardedDatasetWriter(
-        directory,
-        source.spec,
-        {**encoders, **source.encoders},
-        shard_size,
-        shard_length,
-        compression=compression,
-        checksum=checksum,
-        resume=resume,
-        mode=mode,
-        metadata=_metadata(source),
-        **storage,
-    ) as writer:
+    if settings.metadata is None:
+        options = {**options, 'metadata': _metadata(source)}
+    with ShardedDatasetWriter(directory, source.spec, {**encoders, **source.encoders}, **options) as writer:
         log: ProgressLog | None = None
         if isinstance(source, FileSource) and source.key_field == KEY:
             start = len(writer)
-            entries = source.entries() if not start else _remaining(source, writer, storage, skipped)
+            entries = source.entries() if not start else _remaining(source, writer, settings.storage, skipped)
         else:
-            log = ProgressLog(writer, {'kind': source.format, 'length': source.count}, resume)
+            log = ProgressLog(writer, {'kind': source.format, 'length': source.count}, settings.resume)
             noted: list[list[Any]] = log.state.get('skipped', [])
             start, left_out = resumed(len(writer), noted, lambda entry: int(entry[3]))
             log.state['skipped'] = left_out

@@ -6,6 +6,7 @@ import io
 import itertools
 import os
 import posixpath
+import sys
 import tarfile
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.columns import read_values
 from bags.dataset.metadata import METADATA, dump_metadata, metadata_of_fields, metadata_to_store
 from bags.dataset.open import open_with_known_decoders
+from bags.dataset.options import SHARD_SIZE
 from bags.dataset.selection import Fields, select_whole
 from bags.dataset.written import Written
 from bags.errors import SourceError
@@ -28,7 +30,7 @@ from bags.interop.parquet import write_parquet
 from bags.interop.target import Target
 from bags.progress import Advance
 from bags.progress import progress as show_progress
-from bags.validation import at_least, at_least_or_none, one_of
+from bags.validation import one_of, positive_or_none
 
 __all__ = ['export']
 
@@ -52,7 +54,7 @@ def export(
     *,
     format: Literal['webdataset', 'files', 'parquet', 'lerobot'] = 'webdataset',
     fields: Fields = None,
-    shard_size: int = 1 << 30,
+    shard_size: int | None = SHARD_SIZE,
     shard_length: int | None = None,
     progress: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -78,7 +80,8 @@ def export(
         target: A folder, which must be new or empty: path or URL.
         format: 'webdataset' for tars `000000.tar`, …, 'files' for a folder of files, 'parquet' or 'lerobot'.
         fields: Names of fields; all unless given.
-        shard_size, shard_length: Bytes and datapoints at which a tar or Parquet file is full.
+        shard_size, shard_length: Bytes and datapoints at which a tar or Parquet file is full; None for no
+            limit.
         progress: Show a bar: True, False, or None for on terminals.
         storage_options: As in `bags.open`, for a URL; `client` and `retries` have no effect.
         key: A field of texts or integers that names the files instead of `__key__`, and is not exported as
@@ -100,8 +103,8 @@ def export(
             )  # fmt: skip
     check_dataset('export', dataset)
     one_of('format', format, ('webdataset', 'files', 'parquet', 'lerobot'))
-    shard_size = at_least('shard_size', shard_size, 1)
-    shard_length = at_least_or_none('shard_length', shard_length, 1)
+    shard_size = positive_or_none('shard_size', shard_size) or sys.maxsize
+    shard_length = positive_or_none('shard_length', shard_length)
     if key is not None:
         select_whole(key, dataset._types, 'key')
         if (kind := dataset._types[key]).word not in KEYS or kind.sequence:

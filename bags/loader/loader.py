@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from typing import Any, Literal, get_args
 
@@ -24,12 +23,12 @@ from bags.loader.state import Cursor, State, cursor_from
 from bags.loader.trace import indices_of_step
 from bags.samplers import Sampler, Sequential, ShardShuffled, Shuffled, shard_lengths
 from bags.samplers.orders import check_sampler
-from bags.validation import at_least, at_least_or_none, integer, one_of
+from bags.validation import at_least, at_least_or_none, integer, one_of, worker_count
 from bags.workers.processes import check_sendable
 
 __all__ = ['Loader', 'check_loader']
 
-MAX_WORKERS = 16  # Default maximum of workers, and the number of threads for a remote dataset.
+REMOTE_WORKERS = 16  # Default number of threads for a remote dataset, which mostly wait.
 
 
 class Loader:
@@ -56,8 +55,8 @@ class Loader:
             that wrap around to the beginning of the epoch; every batch has a column `_mask`, False for
             repeats. 'drop': no last step.
         sampler: The order, instead of `shuffle`; see `bags.samplers`.
-        workers: Threads or processes that make batches ahead; 0 makes each batch on demand. By default one
-            for each core, or 16 threads for a remote dataset.
+        workers: Threads or processes that make batches ahead; 0 makes each batch on demand. The number of
+            processors unless given; for a remote dataset, whose threads wait for the network, 16.
         processes: Workers are processes, for a `transform` that holds the GIL. All options must then be
             picklable, and a script needs `if __name__ == '__main__':`.
         prefetch: Maximum number of batches to make ahead. By default two for each worker, and more if a batch
@@ -128,7 +127,7 @@ class Loader:
         self.prefetch = at_least_or_none('prefetch', prefetch, 1)
         if workers is None:
             waits = getattr(dataset, 'is_remote', False) and not processes
-            workers = MAX_WORKERS if waits else min(MAX_WORKERS, os.cpu_count() or 1)
+            workers = REMOTE_WORKERS if waits else worker_count(None)
         self.workers = at_least('workers', workers, 0)
         self.processes = bool(processes)
         if last_batch is not None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.concurrency import CPU_COUNT, map_concurrently
+from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.batch import Ragged
 from bags.dataset.columns import read_values
@@ -28,7 +28,7 @@ from bags.dataset.spec import FieldType
 from bags.maintenance.accumulator import QUANTILES, Accumulator
 from bags.progress import Advance
 from bags.progress import progress as show_progress
-from bags.validation import at_least, at_least_or_none
+from bags.validation import at_least, worker_count
 
 __all__ = ['FieldStatistics', 'as_json', 'statistics']
 
@@ -103,7 +103,7 @@ def statistics(
         CorruptError, DecodeError: A record cannot be read.
     """
     samples = at_least('samples', samples, 1)
-    workers = at_least_or_none('workers', workers, 1) or CPU_COUNT
+    workers = worker_count(workers)
     if not isinstance(dataset, str | os.PathLike):
         check_dataset('statistics', dataset)
         return _compute(dataset, _numeric_fields(dataset, fields), samples, workers, progress)

@@ -10,7 +10,7 @@ from typing import Any
 
 from bags.bag.options import ReaderOptions
 from bags.bag.temporary_files import leftovers
-from bags.concurrency import CPU_COUNT, map_concurrently
+from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset
 from bags.dataset.folder import Folder
 from bags.dataset.key_index import INDEX_SUFFIX, KeyIndex
@@ -26,7 +26,7 @@ from bags.maintenance.verify_bag import Check, Damage, Finding, Note, Result
 from bags.maintenance.verify_folder import TEMPORARY, folder_checks, lone_bag_checks, missing_shards
 from bags.progress import progress as show_progress
 from bags.storage import Hints
-from bags.validation import at_least_or_none
+from bags.validation import worker_count
 
 __all__ = ['find_damage', 'verify']
 
@@ -75,7 +75,6 @@ def verify(
         raise TypeError(f'verify: expected a dataset, or the path of one or of a bag, got {source!r:.80}')
     paths = source._directories() if isinstance(source, Dataset) else [source]
     locations = [locate(path, filesystem, storage_options) for path in paths]
-    workers = at_least_or_none('workers', workers, 1)
     found = find_damage(locations, Decoders(decoders), decode, workers, progress)
     return [finding for finding in found if notes or not isinstance(finding, Note)]
 
@@ -88,7 +87,7 @@ def find_damage(
     progress: bool | None,
 ) -> Iterator[Finding]:
     """Yields damage and notes as they are found."""
-    workers = workers or CPU_COUNT
+    workers = worker_count(workers)
     steps = itertools.chain.from_iterable(_steps(location, decode, decoders) for location in locations)
     with show_progress('verifying', None, 'records', show=progress) as advance:
         while batch := list(itertools.islice(steps, STEPS_PER_WORKER * workers)):

@@ -14,8 +14,8 @@ from ray.data import Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
 from bags.dataset.base import Dataset, check_dataset
-from bags.dataset.open import OpenOptions
 from bags.dataset.open import open as open_dataset
+from bags.dataset.options import OpenOptions
 from bags.dataset.selection import Fields, select_whole
 from bags.indexing import split_by_bytes
 from bags.ray.columns import to_table
@@ -56,7 +56,7 @@ def read(
         KeyError: No such field.
         TypeError: Items of a sequence are selected, or options are given for an open dataset.
     """
-    refuse_unknown(options, OpenOptions.__annotations__)
+    refuse_unknown(options, OpenOptions.__annotations__, read)
     if isinstance(dataset, str | os.PathLike):
         store, path = store_for(dataset, options.get('filesystem'), options.get('storage_options'))
         # Workers may have another working directory.

@@ -6,20 +6,19 @@ import contextlib
 import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from ray.data import Datasink
 from ray.data.block import BlockAccessor
 
 from bags.authoring.commit import begin, check_absent, check_options, commit, shard_names
 from bags.bag.temporary_files import remove_tree
-from bags.dataset.field_writer import Compression
-from bags.dataset.sharded_writer import GB
+from bags.dataset.options import WriteOptions, WriterSettings
 from bags.dataset.spec import parse_spec
 from bags.dataset.writer import DatasetWriter
 from bags.ray.columns import as_datapoint
 from bags.storage import Store, store_for
-from bags.validation import at_least, at_least_or_none
+from bags.validation import positive_or_none
 
 __all__ = ['DatasetSink', 'write']
 
@@ -28,12 +27,9 @@ def write(
     directory: str | os.PathLike[str],
     spec: Mapping[str, str],
     encoders: Mapping[str, Callable[..., Any]] | None = None,
-    shard_size: int = 10 * GB,
     *,
     min_rows_per_shard: int | None = None,
-    compression: Compression = None,
-    filesystem: Any = None,
-    storage_options: Mapping[str, Any] | None = None,
+    **options: Unpack[WriteOptions],
 ) -> DatasetSink:
     """Returns a datasink that writes a sharded dataset: `data.write_datasink(bags.ray.write('out', spec))`.
 
@@ -43,34 +39,37 @@ def write(
 
     Args:
         directory: The dataset, which must not exist: path or URL. All nodes of a cluster must reach it.
-        spec, encoders, compression, filesystem, storage_options: As in `bags.DatasetWriter`.
-        shard_size: Bytes at which a shard is full.
+        spec, encoders: As in `bags.DatasetWriter`.
         min_rows_per_shard: Approximate number of datapoints that Ray collects for a task; by default, tasks
             get Ray's blocks of 128 MiB.
+        **options: As in `bags.ShardedDatasetWriter`, but not `resume` and `mode='overwrite'`: the shards of a
+            job that fails do not appear, and a dataset can be replaced only by one process.
 
     Raises:
         SpecError: The spec is invalid.
+        TypeError, ValueError: An unknown or invalid option.
     """
-    check_options(spec, encoders, compression)
-    shard_size = at_least('shard_size', shard_size, 1)
-    min_rows = at_least_or_none('min_rows_per_shard', min_rows_per_shard, 1)
-    storage = {'filesystem': filesystem, 'storage_options': storage_options}
-    store, path = store_for(directory, **storage)
+    settings = check_options(spec, encoders, options, write)
+    min_rows = positive_or_none('min_rows_per_shard', min_rows_per_shard)
+    store, path = store_for(directory, **settings.storage)
     # Workers may have another working directory.
     folder = os.fspath(directory) if store.is_remote else os.path.abspath(path)
-    return DatasetSink(
-        folder, shard_size, min_rows, storage, spec=dict(spec), encoders=encoders, compression=compression
-    )
+    return DatasetSink(folder, dict(spec), encoders, min_rows, settings)
 
 
 class DatasetSink(Datasink):  # type: ignore[misc]
-    """A sharded dataset as a sink; the options are those of `DatasetWriter`."""
+    """A sharded dataset as a sink."""
 
     def __init__(
-        self, folder: str, shard_size: int, min_rows: int | None, storage: dict[str, Any], **options: Any
+        self,
+        folder: str,
+        spec: dict[str, str],
+        encoders: Mapping[str, Callable[..., Any]] | None,
+        min_rows: int | None,
+        settings: WriterSettings,
     ) -> None:
-        self._folder, self._shard_size, self._min_rows = folder, shard_size, min_rows
-        self._storage, self._options = storage, options
+        self._folder, self._spec, self._encoders = folder, spec, encoders
+        self._min_rows, self._settings = min_rows, settings
         self._unfinished: str | None = None
         """The temporary folder of a running job."""
 
@@ -82,7 +81,7 @@ class DatasetSink(Datasink):  # type: ignore[misc]
         return self._min_rows
 
     def _store(self) -> tuple[Store, str]:
-        return store_for(self._folder, **self._storage)
+        return store_for(self._folder, **self._settings.storage)
 
     def on_write_start(self, schema: Any = None) -> None:
         store, folder = self._store()
@@ -92,7 +91,7 @@ class DatasetSink(Datasink):  # type: ignore[misc]
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> list[str]:
         """Writes blocks as shards, and returns their paths in the temporary folder."""
-        types, paths = parse_spec(self._options['spec']), []
+        types, paths = parse_spec(self._spec), []
         with contextlib.ExitStack() as shard:
             writer = None
             for block in blocks:
@@ -101,7 +100,7 @@ class DatasetSink(Datasink):  # type: ignore[misc]
                         writer = shard.enter_context(self._new_shard())
                         paths.append(writer.directory)
                     writer.append(as_datapoint(row, types))
-                    if writer.size >= self._shard_size:
+                    if self._settings.is_full(writer.size, len(writer)):
                         shard.close()
                         writer = None
         return paths
@@ -110,7 +109,7 @@ class DatasetSink(Datasink):  # type: ignore[misc]
         store, _ = self._store()
         assert self._unfinished is not None
         path = store.join(self._unfinished, uuid.uuid4().hex)
-        return DatasetWriter(path, **self._options, **self._storage)
+        return DatasetWriter(path, self._spec, self._encoders, **self._settings.of_shard())
 
     def on_write_complete(self, write_result: Any) -> None:
         """Renames the shards to consecutive numbers."""

@@ -87,7 +87,7 @@ def test_options_in_the_order_of_bagz():
 
 def test_invalid_options(tmp_path):
     path = write(tmp_path / 'x.bag', RECORDS)
-    with pytest.raises(TypeError, match=r'mapped_.*not an option.*max_parallelism'):
+    with pytest.raises(TypeError, match=r"'mapped_': did you mean 'mapped'\? .*max_parallelism"):
         bag.Reader(path, mapped_=True)
     with pytest.raises(TypeError, match='ReaderOptions'):
         bag.Reader(path, bag.Writer.Options())

@@ -7,10 +7,13 @@ from typing import Annotated, Any, Literal
 import typer
 
 from bags.cli.arguments import (
+    SHARD_SIZE,
     Fields,
     Json,
     Overwrite,
     Path,
+    ShardSize,
+    Workers,
     argument,
     check_field,
     mode_of,
@@ -53,7 +56,7 @@ def import_(
     ] = False,
     resume: Annotated[bool, typer.Option('--resume', help='Continue an interrupted import.')] = False,
     overwrite: Overwrite = False,
-    workers: Annotated[int, typer.Option(min=1, help='Threads that read files.')] = 4,
+    workers: Workers = None,
     json: Json = False,
 ) -> None:
     """Makes a dataset of a folder of media, of WebDataset tars, or of the data of another library.
@@ -137,9 +140,7 @@ def export(
         typer.Option(help='webdataset for tars, files for a folder of files, parquet, lerobot for LeRobot.'),
     ] = 'webdataset',
     fields: Fields = None,
-    shard_size: Annotated[
-        str, typer.Option(metavar='BYTES', help='Size of a full tar or Parquet file.')
-    ] = '1GiB',
+    shard_size: ShardSize = SHARD_SIZE,
     key: Annotated[
         str | None,
         option('--key', metavar='FIELD', help='A field of texts or integers that names the files.'),

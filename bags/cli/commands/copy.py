@@ -7,10 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from bags.cli.arguments import (
+    SHARD_SIZE,
     Fields,
     Json,
     Overwrite,
     Rows,
+    ShardSize,
     argument,
     check_field,
     mode_of,
@@ -36,7 +38,7 @@ def copy(
             '--compression', metavar='NAMES', help='As meta,text=19 or text=dictionary; by default unchanged.'
         ),
     ] = None,
-    shard_size: Annotated[str, typer.Option(metavar='BYTES', help='Size of a full shard.')] = '10GiB',
+    shard_size: ShardSize = SHARD_SIZE,
     shard_length: Annotated[
         int | None, typer.Option(min=1, show_default=False, help='Datapoints of a full shard.')
     ] = None,

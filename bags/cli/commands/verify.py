@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bags.cli.arguments import Json, Path
+from bags.cli.arguments import Json, Path, Workers
 from bags.cli.errors import FAILED
 from bags.cli.output import plural, print_json, say, with_path_as_given
 
@@ -17,9 +17,7 @@ __all__ = ['recover', 'verify']
 def verify(
     path: Path,
     decode: Annotated[bool, typer.Option('--decode', help='Also decode every value.')] = False,
-    workers: Annotated[
-        int | None, typer.Option(min=1, show_default=False, help='Threads; one a processor by default.')
-    ] = None,
+    workers: Workers = None,
     json: Json = False,
 ) -> None:
     """Finds damage in limits, refs, specs and compressed records, and names each damaged record.

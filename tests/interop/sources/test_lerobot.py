@@ -323,7 +323,9 @@ def test_rows_pair_with_frames_by_number(tmp_path):
         bags.convert(root, tmp_path / 'other')
 
 
-@pytest.mark.parametrize('options', [{'g': '60', 'bf': '0'}, {'g': '60', 'bf': '3', 'x264-params': 'b-adapt=0:scenecut=0'}])
+@pytest.mark.parametrize(
+    'options', [{'g': '60', 'bf': '0'}, {'g': '60', 'bf': '3', 'x264-params': 'b-adapt=0:scenecut=0'}]
+)
 def test_episodes_that_begin_at_no_key_frame_are_encoded_again_if_asked(options, tmp_path):
     root = make(tmp_path / 'in', LENGTHS_MADE, **options)
     if options['bf'] == '3':
