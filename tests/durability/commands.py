@@ -63,7 +63,9 @@ class Command:
     """The contents that may be found: the old one, if there was one, and the new one."""
     prepare: Callable[[str], object] = lambda folder: None
     promised: int = 0
-    """Number of datapoints, or records, that were synced before."""
+    """Number of datapoints, or records, that were promised before."""
+    synced: bool = True
+    """Whether what was there before is on disk; a writer that was killed may have synced nothing."""
     redo: Callable[..., Any] | None = None
     """Called with the folder after a power cut: does the rest. Unless given, the dataset is resumed."""
     whole: bool = False
@@ -265,7 +267,9 @@ def new(path='data', count=10, kind=bags.DatasetWriter, **options):
     )
 
 
-def resumed(first=10, count=16, kind=bags.DatasetWriter, truncate_to=None, killed=False, **options):
+def resumed(
+    first=10, count=16, kind=bags.DatasetWriter, truncate_to=None, killed=False, synced=True, **options
+):
     """Resumes a dataset that is closed, or that a killed writer left."""
     kept = first if truncate_to is None else truncate_to
     cut = {} if truncate_to is None else {'truncate_to': truncate_to}
@@ -276,7 +280,8 @@ def resumed(first=10, count=16, kind=bags.DatasetWriter, truncate_to=None, kille
         ),
         [old, new],
         lambda folder: (kill if killed else fill)(f'{folder}/data', old, kind=kind, **options),
-        promised=kept,
+        promised=kept if synced else 0,
+        synced=synced,
     )
 
 
@@ -297,13 +302,14 @@ def overwritten(kind=bags.DatasetWriter, **options):
     )
 
 
-def recovered(kind=bags.DatasetWriter, **options):
+def recovered(kind=bags.DatasetWriter, synced=True, **options):
     rows = make_rows(0, 9)
     return Command(
         lambda folder, promise, more: bags.recover(f'{folder}/data'),
         [rows],
         lambda folder: kill(f'{folder}/data', rows, kind, **options),
-        promised=9,
+        promised=9 if synced else 0,
+        synced=synced,
     )
 
 
@@ -511,11 +517,16 @@ def commands():
         'resume-killed': resumed(killed=True),
         'resume-sharded': resumed(**SHARDS),
         'resume-sharded-killed': resumed(killed=True, **SHARDS, **SMALL),
+        'resume-unsynced': resumed(killed=True, synced=False, **SMALL),
+        'resume-unsynced-sharded': resumed(killed=True, synced=False, **SHARDS),
         'overwrite': overwritten(),
         'overwrite-sharded': overwritten(**SHARDS, checksum=True),
         'recover': recovered(),
         'recover-small': recovered(**SMALL),
         'recover-sharded': recovered(**SHARDS),
+        'recover-unsynced': recovered(synced=False),
+        'recover-unsynced-small': recovered(synced=False, **SMALL),
+        'recover-unsynced-sharded': recovered(synced=False, **SHARDS),
         'edit-metadata': edited(**metadata),
         'edit-metadata-sharded': edited(**metadata, **SHARDS),
         'edit-consolidate': edited(bags.consolidate, os.path.isdir, (True,), **SHARDS),

@@ -86,14 +86,14 @@ class FileSystem:
 
     Args:
         root, operations: The folder, and the record.
-        begins: The mark at which all that is there counts as synced.
+        begins: The mark at which all that is there counts as synced; None: nothing does.
 
     Attributes:
         marks: Number of operations before each mark, by its text, in order.
         count: Number of operations.
     """
 
-    def __init__(self, root, operations, begins=''):
+    def __init__(self, root, operations, begins=None):
         self._root = root
         self._top = Folder()
         self._names = {self._top: {}}

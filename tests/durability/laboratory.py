@@ -108,7 +108,7 @@ class Laboratory:
             each._replace(call='nothing' if number in unsynced else each.call, start=len(before) + each.start)
             for number, each in enumerate(self._operations)
         ]
-        return FileSystem(root, before + after, f'{name} begins')
+        return FileSystem(root, before + after, f'{name} begins' if self.command(name).synced else None)
 
     def syncs(self, name):
         """Returns the numbers of the syncs of a command, for `unsynced`."""
