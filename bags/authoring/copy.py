@@ -15,7 +15,7 @@ from bags.dataset.address import Source
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.encoder import Encoder
 from bags.dataset.field_writer import Compressed, field_compressions
-from bags.dataset.fingerprint import fingerprint
+from bags.dataset.fingerprint import fingerprint, source_fingerprints
 from bags.dataset.metadata import metadata_to_store
 from bags.dataset.open import open as open_dataset
 from bags.dataset.options import Compression, WriteOptions, WriterSettings
@@ -41,6 +41,7 @@ def copy(
     batch_size: int = 256,
     encoders: Mapping[str, Callable[..., Any]] | None = None,
     on_error: Literal['raise', 'skip'] = 'raise',
+    check_source: bool = True,
     progress: bool | None = None,
     workers: int | None = None,
     **options: Unpack[WriteOptions],
@@ -61,6 +62,8 @@ def copy(
         encoders: Encoders of the new fields; `bags.encoders` unless given.
         on_error: 'raise', or 'skip' to leave out datapoints that cannot be read, and list them in the result.
             This decompresses all compressed records, and is slower.
+        check_source: With `resume`, raise if the dataset has changed since the earlier run. False continues
+            with the datapoints after those that were copied.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
         workers: Number of threads that read ahead; the number of processors unless given.
         **options: As in `ShardedDatasetWriter`, for the copy. `compression`: unless given, that of each field
@@ -73,7 +76,7 @@ def copy(
     Raises:
         FileExistsError: The directory is not empty, and `resume` is not set.
         CorruptError: A record cannot be read. `resume` continues after the datapoints before it.
-        ValueError: With `resume`, the directory is not a copy of this dataset.
+        ValueError: With `resume`, the directory is not a copy of this dataset, or the dataset has changed.
     """
     settings = merge(WriterSettings, None, options, function=copy)
     source = open_dataset(dataset, raw=not add) if isinstance(dataset, str | os.PathLike) else dataset
@@ -112,13 +115,10 @@ def copy(
         {kind.word: bytes for kind in every.values()},  # Never called.
         **changed,
     ) as writer:
-        made_from = {
-            'kind': 'copy',
-            'fields': spec,
-            'length': len(source),
-            'fingerprint': fingerprint(source),
-        }
-        log = ProgressLog(writer, made_from, settings.resume)
+        made_from = {'kind': 'copy', 'fields': spec, 'length': len(source), **source_fingerprints(source)}
+        log = ProgressLog(writer, made_from, settings.resume, check_source)
+        if not any(name in source._types for name in new):  # Else datapoints have other values.
+            writer._origin = fingerprint(source, of_origin=True), len(source)
         noted = log.state.get('skipped', [])
         position, skipped = resumed(len(writer), [Skipped(*entry) for entry in noted])
         log.state['skipped'] = skipped

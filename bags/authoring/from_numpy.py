@@ -10,7 +10,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from bags.dataset.base import Dataset
 from bags.dataset.field_writer import Run
+from bags.dataset.open import open as open_dataset
 from bags.dataset.options import WriteOptions, WriterSettings
 from bags.dataset.resume import ProgressLog
 from bags.dataset.sharded_writer import ShardedDatasetWriter
@@ -29,6 +31,7 @@ def from_numpy(
     arrays: Any,
     directory: str | os.PathLike[str],
     *,
+    check_source: bool = True,
     progress: bool | None = None,
     **options: Unpack[WriteOptions],
 ) -> Written:
@@ -40,6 +43,7 @@ def from_numpy(
         arrays: A mapping of field names to arrays, or to paths of `.npy` files, which are mapped into memory.
             Anything with a shape, a dtype and slices is an array. A single one becomes the field `data`.
         directory: The folder of the dataset: str, path or URL.
+        check_source: With `resume`, compare what was written with the arrays.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
         **options: As in `ShardedDatasetWriter`. `resume=True` resumes an earlier run, if there was one, with
             the same arrays.
@@ -69,6 +73,9 @@ def from_numpy(
     ):
         ProgressLog(writer, {'kind': 'arrays', 'length': length, 'fields': spec}, settings.resume)
         start = len(writer)
+        if start and check_source:
+            with open_dataset(writer.directory, **settings.storage) as written:
+                _expect_equal(written, fields, start, block)
         while start < length:
             stop = min(start + block, length)
             if shard_length is not None:
@@ -82,6 +89,30 @@ def from_numpy(
             advance(count, count * row_size)
             start = stop
     return Written(length, writer.shards, writer.size, writer.spec)
+
+
+def _expect_equal(written: Dataset, fields: Mapping[str, Any], length: int, block: int) -> None:
+    """Compares the first datapoints of a dataset with arrays, as bytes.
+
+    Raises:
+        ValueError: They differ.
+    """
+    for start in range(0, length, block):
+        rows = range(start, min(start + block, length))
+        for name, array in fields.items():
+            found = np.ascontiguousarray(written.batch(rows, name)[name])
+            given = np.ascontiguousarray(array[rows.start : rows.stop], found.dtype)
+            pair = [part.reshape(-1).view(np.uint8).reshape(len(rows), -1) for part in (found, given)]
+            differ = (pair[0] != pair[1]).any(1)
+            if differ.any():
+                raise ValueError(
+                    f'{name}: resume: the array has changed since the earlier run, at datapoint '
+                    f'{start + int(differ.argmax())}: datapoints of both would be mixed '
+                    '(check_source=False resumes anyway)'
+                )
+        del found, given, pair
+        for array in fields.values():
+            _release_pages(array)
 
 
 def _open(name: str, array: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from bags.authoring.tasks import MAX_INPUTS, Inputs, Task, WrittenInputs
 from bags.dataset.base import Dataset
 from bags.dataset.encoder import Encoder, collect
-from bags.dataset.fingerprint import fingerprint
+from bags.dataset.fingerprint import source_fingerprints
 from bags.dataset.options import WriteOptions, WriterSettings
 from bags.dataset.resume import ProgressLog
 from bags.dataset.sharded_writer import ShardedDatasetWriter
@@ -73,6 +73,7 @@ def write(
     processes: bool | None = None,
     ordered: bool = True,
     encoders: Mapping[str, Callable[..., Any]] | None = None,
+    check_source: bool = True,
     progress: bool | None = None,
     **options: Unpack[WriteOptions],
 ) -> Written:
@@ -91,6 +92,8 @@ def write(
         ordered: Keep the order of the inputs. If False, datapoints are written in the order of completion.
             (Object stores keep the order in any case.)
         encoders: As in `DatasetWriter`. They run in the workers.
+        check_source: With `resume`, raise if a source that is a dataset has changed since the earlier run.
+            False continues with its other datapoints.
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
         **options: As in `ShardedDatasetWriter`. `resume=True` resumes an earlier run, if there was one, with
             the same inputs in the same order: no datapoint is lost or written twice.
@@ -130,11 +133,11 @@ def write(
         'kind': 'write',
         'spec': dict(sorted(spec.items())),
         'length': len(source) if isinstance(source, Sized) else None,
-        'fingerprint': fingerprint(dataset) if dataset is not None else None,
+        **({'fingerprint': None} if dataset is None else source_fingerprints(dataset)),
     }
     with contextlib.ExitStack() as stack:
         writer = stack.enter_context(ShardedDatasetWriter(directory, spec, encoders, **options))
-        log = ProgressLog(writer, made_from, settings.resume)
+        log = ProgressLog(writer, made_from, settings.resume, check_source)
         ordered = (ordered or writer._store.is_remote) and not log.state.get('ledger')
         written = None if ordered else WrittenInputs(log, len(writer))
         done = [(0, len(writer))] if written is None else written.done

@@ -9,7 +9,7 @@ import typer
 
 from bags.cli.commands.convert import export, import_
 from bags.cli.commands.copy import consolidate, copy, index, prefetch
-from bags.cli.commands.info import info, statistics
+from bags.cli.commands.info import info, metadata, statistics
 from bags.cli.commands.show import cat, head, show, tail
 from bags.cli.commands.trace import trace
 from bags.cli.commands.verify import recover, verify
@@ -19,7 +19,7 @@ from bags.cli.errors import exits_with_code
 __all__ = ['build_app']
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    'Show': (cat, head, info, show, statistics, tail, trace, view),
+    'Show': (cat, head, info, metadata, show, statistics, tail, trace, view),
     'Copy and convert': (consolidate, copy, export, import_, index, prefetch),
     'Check and repair': (recover, verify),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import hashlib
 import itertools
 import os
 import zlib
@@ -17,6 +18,7 @@ from bags.dataset.batch import spread
 from bags.dataset.display import as_html, as_text, heading, thumbnails
 from bags.dataset.field import Field
 from bags.dataset.field_access import FieldAccess
+from bags.dataset.fingerprint import digest_of, fingerprint
 from bags.dataset.key_index import Matches, sort_matches
 from bags.dataset.metadata import Metadata, merge_metadata, metadata_of_fields
 from bags.dataset.selection import Fields, Selection, select_fields, select_whole
@@ -72,6 +74,10 @@ class Dataset(FieldAccess):
         """Closes the files. Values that were read stay valid."""
 
     @abc.abstractmethod
+    def _fingerprint(self, fields: Sequence[str], of_origin: bool) -> str:
+        """Returns the fingerprint of some fields; see `bags.dataset.fingerprint`."""
+
+    @abc.abstractmethod
     def _directories(self) -> list[str]:
         """Returns the paths of the underlying datasets, without duplicates."""
 
@@ -90,6 +96,16 @@ class Dataset(FieldAccess):
     def metadata(self) -> Metadata:
         """The author's metadata of the dataset and its fields, as JSON values; empty by default."""
         return {}
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the datapoints, 24 hexadecimal digits, wherever the dataset is; computed at each use.
+
+        It is that of the id that the writer gave the dataset, which changes with each change. Of a dataset of
+        an earlier version or another library, it is that of all limits, refs and checksums, and of the
+        records of each field of up to 64 MiB. That of a view is made from those of its datasets.
+        """
+        return fingerprint(self)
 
     # Public access.
 
@@ -193,6 +209,18 @@ class View(Dataset):
         for dataset in self._datasets:
             dataset.close()
 
+    def _fingerprint(self, fields: Sequence[str], of_origin: bool) -> str:
+        below = [
+            dataset._fingerprint([name for name in fields if name in dataset._types], of_origin)
+            for dataset in self._datasets
+        ]
+        spec = [(name, self._types[name].text) for name in fields]
+        return digest_of(type(self).__name__, self._fingerprint_options(), spec, below)
+
+    def _fingerprint_options(self) -> object:
+        """Returns numbers, strings and tuples of them that say how the view is made of its datasets."""
+        return ()
+
     def _owner(self, field: str) -> Dataset:
         """Returns a dataset that has a field."""
         return next(dataset for dataset in self._datasets if field in dataset._types)
@@ -224,6 +252,17 @@ class Select(View):
 
     def __len__(self) -> int:
         return len(self._indices)
+
+    def _fingerprint(self, fields: Sequence[str], of_origin: bool) -> str:
+        below = self._datasets[0]
+        if type(self) is Select and isinstance(self._indices, range) and self._indices == range(len(below)):
+            return below._fingerprint(fields, of_origin)
+        return super()._fingerprint(fields, of_origin)
+
+    def _fingerprint_options(self) -> object:
+        if isinstance(self._indices, range):
+            return self._indices.start, self._indices.stop, self._indices.step
+        return hashlib.blake2b(self._indices.astype('<i8').tobytes(), digest_size=16).hexdigest()
 
     def _resolve(self, indices: Int64s, selection: Selection) -> list[Address]:
         return self._datasets[0]._resolve(self._below(indices), selection)

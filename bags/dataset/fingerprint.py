@@ -1,36 +1,194 @@
-"""A hash that identifies a dataset by a few of its records, independent of its location."""
+"""Fingerprints: hashes that tell whether two datasets have the same datapoints, wherever they are.
+
+The fingerprint of a dataset is made from the ids of its folders (`bags.dataset.identity`). A folder has no id
+if another library or an earlier version wrote it, or while it is not closed. Then its refs, its limits, its
+checksums, and the records of each field of up to 64 MiB are hashed. Datasets of up to 8 MiB are hashed in any
+case, so that a file that was replaced by hand is noticed. The fingerprint of a view is made from those of its
+datasets, and from how it is made of them. The times of files are not used.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bags.bag.bag_file import BagFile
+from bags.bag.checksums import checksums_name
+from bags.bag.limits import ENTRY
 from bags.concurrency import map_concurrently
+from bags.dataset.identity import Identity, read_identity
+from bags.errors import CorruptError, SpecError
 
-__all__ = ['fingerprint', 'sample']
+if TYPE_CHECKING:
+    from bags.dataset.folder import Folder
 
+__all__ = [
+    'digest_of',
+    'fingerprint',
+    'fingerprint_of_folders',
+    'legacy_fingerprint',
+    'sample',
+    'source_fingerprints',
+]
+
+SMALL_DATASET_BYTES = 1 << 23
+MAX_RECORDS_BYTES = 1 << 26
+"""Bytes of the records of a field that are read for the fingerprint of a folder without an id."""
+READ_BYTES = 1 << 24
 DATAPOINTS = 8
 HEAD_BYTES = 256
 MIN_RECORDS_FOR_THREADS = 64
 THREADS = 16
 
 
+def fingerprint(dataset: Any, fields: Sequence[str] | None = None, *, of_origin: bool = False) -> str:
+    """Returns the fingerprint of a dataset, 24 hexadecimal digits.
+
+    Args:
+        dataset: A reader, a view, or any map-style dataset, of which only the type and the length are used.
+        fields: Only these fields matter.
+        of_origin: For a copy of all datapoints of another dataset, return the fingerprint of that one.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    if not hasattr(dataset, '_fingerprint'):
+        return digest_of(type(dataset).__name__, len(dataset))
+    found: str = dataset._fingerprint(tuple(dataset._types if fields is None else fields), of_origin)
+    return found
+
+
+def source_fingerprints(dataset: Any) -> dict[str, str]:
+    """Returns what `source.json` has of a dataset: also the fingerprint that earlier versions compare."""
+    return {'fingerprint': legacy_fingerprint(dataset), 'identity': fingerprint(dataset)}
+
+
+def digest_of(*parts: object) -> str:
+    """Returns the digest of strings, numbers and tuples of them, 24 hexadecimal digits."""
+    return hashlib.blake2b(repr(parts).encode(), digest_size=12).hexdigest()
+
+
+def fingerprint_of_folders(
+    dataset: Any,
+    folders: Sequence[Folder],
+    lengths: Sequence[int],
+    reader_of: Callable[[int], Any],
+    fields: Sequence[str],
+    of_origin: bool,
+) -> str:
+    """Returns the fingerprint of a dataset, or of shards of one.
+
+    Args:
+        dataset: Its reader.
+        folders, lengths: The folders, and the number of datapoints in each.
+        reader_of: Function from the number of a folder to its reader.
+        fields, of_origin: As in `fingerprint`.
+    """
+
+    def identity_of(number: int) -> Identity | None:
+        folder = folders[number]
+        known = folder.known if folder.store.is_remote else None
+        return read_identity(folder.store, folder.path, lengths[number], known)
+
+    identities = map_concurrently(identity_of, range(len(folders)), dataset.is_remote)
+    origin = _origin_of(identities, sum(lengths)) if of_origin else None
+    if origin is not None:
+        return origin
+    whole = [identity for identity in identities if identity is not None]
+    is_small = sum(sum(identity.sizes.values()) for identity in whole) <= SMALL_DATASET_BYTES
+    hashed = set(fields)
+    if len(whole) < len(identities):
+        names = [name for name in fields if name in dataset._types]
+        hashed = {name for name in names if _size_of(folders, name) <= MAX_RECORDS_BYTES}
+    parts: list[Any] = []
+    for number, identity in enumerate(identities):
+        parts.append(None if identity is None else (identity.id, sorted(identity.sizes.items())))
+        if identity is None or (is_small and len(whole) == len(identities)):
+            parts.append(_digest_of_folder(reader_of(number), fields, hashed))
+    spec = {name: kind.text for name, kind in dataset._types.items() if name in fields}
+    return digest_of('dataset', sorted(spec.items()), parts)
+
+
+def _origin_of(identities: Sequence[Identity | None], total: int) -> str | None:
+    """Returns the fingerprint of the dataset that folders are a copy of, with all its datapoints in order."""
+    found, first = set(), 0
+    for identity in identities:
+        if identity is None or identity.copied_from is None or identity.copied_from.first != first:
+            return None
+        found.add((identity.copied_from.fingerprint, identity.copied_from.total))
+        first += identity.datapoints
+    return found.pop()[0] if len(found) == 1 and {count for _, count in found} == {total} else None
+
+
+def _size_of(folders: Sequence[Folder], field: str) -> int:
+    """Returns the bytes of the bags of a field in all folders."""
+    return sum(folder.size([field]) - folder.size([]) for folder in folders)
+
+
+def _digest_of_folder(reader: Any, fields: Sequence[str], hashed: Collection[str]) -> str:
+    """Returns a digest of the files of some fields of a folder; of the records of the fields in `hashed`."""
+    folder, types = reader._folder, reader._types
+    names = [name for name in fields if name in types]
+
+    def digest(name: str | None) -> tuple[str, ...]:
+        # Damage has a digest too: a loader may leave out what cannot be read.
+        try:
+            bag = reader._refs.bag if name is None else reader._field(name).bag
+        except (CorruptError, SpecError):
+            return ('damaged',)
+        if bag is None:
+            return ('none',)
+        count = bag.count if name is not None else min(len(reader), bag.count)
+        return _digest_of_bag(folder, bag, count, name is None or name in hashed)
+
+    found = map_concurrently(digest, [None, *names], folder.store.is_remote)
+    dictionaries = [_digest_of_file(folder, f'{name}.zdict') for name in names]
+    return digest_of(len(reader), names, found, dictionaries)
+
+
+def _digest_of_bag(folder: Folder, bag: BagFile, count: int, with_records: bool) -> tuple[str, ...]:
+    """Returns digests of limits, records and checksums of a bag."""
+    from xxhash import xxh3_128
+
+    limits, records, end = xxh3_128(), xxh3_128(), 0
+    with contextlib.suppress(CorruptError, EOFError):
+        for start in range(0, count, READ_BYTES // ENTRY):
+            ends = bag.ends[start : min(start + READ_BYTES // ENTRY, count)]
+            limits.update(np.asarray(ends).tobytes())
+            end = int(ends[-1])
+        end = min(max(end, 0), bag.file.size)
+        for start in range(0, end if with_records else 0, READ_BYTES):
+            records.update(bag.file.read(start, min(start + READ_BYTES, end)))
+    checksums = _digest_of_file(folder, os.path.basename(checksums_name(bag.path)))
+    return str(count), limits.hexdigest(), records.hexdigest(), checksums
+
+
+def _digest_of_file(folder: Folder, name: str) -> str:
+    from xxhash import xxh3_128_hexdigest
+
+    if name in folder.names:
+        with contextlib.suppress(FileNotFoundError):
+            return xxh3_128_hexdigest(folder.store.read(folder.store.join(folder.path, name)))
+    return ''
+
+
+# Fingerprints of earlier versions, in files that they wrote.
+
+
 def sample(length: int) -> list[int]:
-    """Returns the indices of the datapoints that a fingerprint is computed from."""
+    """Returns the indices of the datapoints that a fingerprint of earlier versions is computed from."""
     return sorted({step * (length - 1) // (DATAPOINTS - 1) for step in range(DATAPOINTS)}) if length else []
 
 
-def fingerprint(dataset: Any, fields: Sequence[str] | None = None) -> str:
-    """Returns a hash of the spec, the length, and the first bytes of a few records of a dataset.
+def legacy_fingerprint(dataset: Any, fields: Sequence[str] | None = None) -> str:
+    """Returns the fingerprint of earlier versions: of the spec, the length, and heads of a few records.
 
-    With `fields`, only these fields are used.
-
-    Copies of a dataset have the same hash, even if their shards differ. Datasets that differ only in records
-    that are not sampled also have the same hash.
+    Datasets that differ only in other records have the same one.
     """
     digest = hashlib.blake2b(digest_size=12)
     length = len(dataset)

@@ -60,7 +60,7 @@ class Folder:
     @cached_attribute
     def metadata(self) -> Metadata:
         """The content of its metadata.json."""
-        return read_metadata(self.store, self.path)
+        return read_metadata(self.store, self.path, self.names)
 
     @cached_attribute
     def names(self) -> set[str]:

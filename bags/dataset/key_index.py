@@ -31,8 +31,9 @@ from bags.bag.options import LimitsPlacement
 from bags.dataset.batch import spread
 from bags.dataset.columns import read_values
 from bags.dataset.field import Field
-from bags.dataset.fingerprint import fingerprint, sample
+from bags.dataset.fingerprint import fingerprint, legacy_fingerprint, sample
 from bags.dataset.folder import Folder
+from bags.dataset.identity import IDENTITY
 from bags.dataset.schema import Decoders
 from bags.dataset.selection import select_whole
 from bags.dataset.spec import FieldType
@@ -283,12 +284,21 @@ def open_key_index(dataset: Any, field: str, folder: Folder) -> KeyIndex:
     except FileNotFoundError:
         detail = f'no index of field {field!r}: bags.create_index makes it'
         raise FileNotFoundError(errno.ENOENT, detail, path) from None
-    if (index.length, index.fingerprint) != (len(dataset), fingerprint(dataset, [field]).encode()):
+    if index.length != len(dataset) or not _is_of(dataset, field, index, folder):
         dataset.batch(sample(len(dataset)), field)  # Raises the real error if the dataset is damaged.
         detail = f'is stale: it was made of other data (of {index.length} datapoints, here {len(dataset)})'
         again = 'run bags.create_index again, and open the dataset again'
         raise CorruptError(path, None, f'{detail}: {again}')
     return index
+
+
+def _is_of(dataset: Any, field: str, index: KeyIndex, folder: Folder) -> bool:
+    """Returns whether an index was made of this dataset."""
+    is_legacy = not folder.store.exists(folder.store.join(folder.path, IDENTITY))
+    if is_legacy and index.fingerprint == legacy_fingerprint(dataset, [field]).encode():
+        return True  # An earlier version wrote both.
+    found: bool = index.fingerprint == fingerprint(dataset, [field]).encode()
+    return found
 
 
 def find_keys(dataset: Any, field: str, keys: Iterable[Any]) -> Int64s:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from bags.bag.checksums import checksums_name
 from bags.bag.limits import ENTRY
 from bags.concurrency import map_concurrently
+from bags.dataset.json_files import check_json
 from bags.dataset.metadata import METADATA
 from bags.dataset.refs import RefsFormat
 from bags.dataset.resume import MARK, is_temporary
@@ -36,6 +37,7 @@ __all__ = [
 FIRST_SHARDS = 8
 """Number of shards in the first round of requests; it doubles every round, until a shard is missing."""
 MAX_SHARDS = 1 << 16
+RENEW_INDEX = '`bags consolidate` writes it again'
 CONSOLIDATE = 'a web server does not list its files, so run bags.consolidate where they are'
 
 
@@ -101,6 +103,9 @@ def list_local_shards(store: Store, directory: str) -> ShardList:
         raise not_a_folder(directory) from None
     names = list(numbered(found, directory).values())
     if INDEX in found:
+        if checksums_name(INDEX) in found:
+            path = store.join(directory, INDEX)
+            check_json(store, path, store.read(path), RENEW_INDEX)
         listed = _read_local_index(store, directory, names)
         if listed is not None:
             return listed
@@ -130,10 +135,12 @@ def _read_local_index(store: Store, directory: str, names: list[str]) -> ShardLi
     return ShardList(shards, types)
 
 
-def list_remote_shards(store: Store, directory: str) -> ShardList:
+def list_remote_shards(store: Store, directory: str, checksum: bool = False) -> ShardList:
     """As `list_local_shards`, on an object store: from shards.json, or with one listing of all files.
 
     On stores without a listing, it requests spec.json, and if that is missing 000000, 000001, …
+
+    With `checksum`, shards.json is compared with its checksum, if it has one, which takes another request.
 
     Raises:
         FileNotFoundError: The folder does not exist.
@@ -147,6 +154,8 @@ def list_remote_shards(store: Store, directory: str) -> ShardList:
         paths = [path, store.join(directory, 'spec.json')]
         index, spec = map_concurrently(lambda path: _read_if_exists(store, path), paths, True)
     if index is not None:
+        if checksum:
+            check_json(store, path, index, RENEW_INDEX)
         types, shards = load_index(index, path)
         last = shards[-1].name
         return ShardList(shards, types, str(int(last) + 1).rjust(len(last), '0'))
@@ -223,7 +232,7 @@ def is_being_made(names: Iterable[str], is_remote: bool = False) -> bool:
     """
     if is_remote:
         return not any(name == 'refs.bag' or name.endswith('.idx') for name in names)
-    known = {'spec.json', METADATA, MARK, 'limits.refs.bag'}
+    known = {'spec.json', METADATA, checksums_name(METADATA), MARK, 'limits.refs.bag'}
     return {name for name in names if not is_temporary(name)} <= known
 
 
@@ -284,6 +293,8 @@ def _probe_folder(store: Store, folder: str, spec: bytes | None = None, *ends: s
             more.append(f'{name}.idx')
         if checksums_name('refs.bag') in found:
             more += map(checksums_name, (f'{name}.bag', f'{name}.bagz'))
+    if checksums_name('refs.bag') in found and METADATA in found:
+        more.append(checksums_name(METADATA))
     return found | _stat_all(store, folder, more)
 
 

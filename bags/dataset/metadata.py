@@ -16,6 +16,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from bags.bag.checksums import checksums_name
+from bags.dataset.json_files import check_json
 from bags.dataset.spec import Spec
 from bags.errors import CorruptError
 from bags.storage import Store
@@ -23,6 +25,7 @@ from bags.storage import Store
 __all__ = [
     'MAX_METADATA_BYTES',
     'METADATA',
+    'RENEW_STATISTICS',
     'STATISTICS',
     'Metadata',
     'check_facts',
@@ -37,6 +40,7 @@ __all__ = [
 METADATA = 'metadata.json'
 STATISTICS = 'statistics.json'
 """Statistics of the fields, which `bags.statistics` writes."""
+RENEW_STATISTICS = '`bags statistics DATASET --again` computes it again'
 MAX_METADATA_BYTES = 1 << 24
 
 Metadata = dict[str, Any]
@@ -81,17 +85,20 @@ def load_metadata(data: bytes, where: object) -> Metadata:
     return found
 
 
-def read_metadata(store: Store, folder: str) -> Metadata:
-    """Returns the metadata of a dataset folder; empty if it has none.
+def read_metadata(store: Store, folder: str, names: Collection[str]) -> Metadata:
+    """Returns the metadata of a dataset folder; empty if it has none. `names` are the files in the folder.
 
     Raises:
-        CorruptError: It is not valid.
+        CorruptError: It is not valid, or differs from its checksum.
     """
     path = store.join(folder, METADATA)
     try:
-        return load_metadata(store.read(path), path)
+        data = store.read(path)
     except FileNotFoundError:
         return {}
+    if checksums_name(METADATA) in names:
+        check_json(store, path, data, f'`bags metadata DATASET --set {path}` accepts it')
+    return load_metadata(data, path)
 
 
 def metadata_of_fields(metadata: Metadata, names: Collection[str]) -> Metadata:

@@ -80,7 +80,7 @@ def open(
     known = Decoders(decoders, made.raw, made.max_value_size)
     folder, shards = Folder(store, path, made), None
     if store.is_remote:
-        shards = list_remote_shards(store, path)
+        shards = list_remote_shards(store, path, made.checksum)
         is_folder, folder.names = 'spec.json' in shards.files, set(shards.files)
     else:
         is_folder = store.exists(store.join(path, 'spec.json'))

@@ -43,6 +43,8 @@ __all__ = [
 SHARD_SIZE = 10 * GiB
 """Bytes at which a shard is full, by default."""
 
+MAX_ID_LENGTH = 200
+
 Compression = Iterable[str] | Mapping[str, Any] | None
 """Names of fields, or a mapping of names to a zstd level, 'dictionary', or `('dictionary', level)`."""
 
@@ -114,6 +116,16 @@ def _mode(name: str, value: Any) -> str:
     return str(value)
 
 
+def _id(name: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f'{name}: expected a text, got {value!r:.80}')
+    if not 0 < len(value) <= MAX_ID_LENGTH or not value.isprintable():
+        raise ValueError(f'{name}: expected 1 to {MAX_ID_LENGTH} printable characters, got {value!r:.80}')
+    return value
+
+
 class DatasetWriteOptions(WritingKeywords, total=False):
     """Options of the writers of datasets, of one folder or of many."""
 
@@ -131,6 +143,9 @@ class DatasetWriteOptions(WritingKeywords, total=False):
     """JSON values by name, which readers return as `metadata`; those of fields are under `'fields'`. With
     `resume`, it replaces that of the folder, or of all shards. None keeps it; `bags.copy` and `bags.convert`
     keep that of their source."""
+    id: Annotated[str | None, Option(None, _id)]
+    """The id of the dataset, which its fingerprint is made from: a text of up to 200 characters. Equal
+    datapoints with one id give equal files. None makes a random one, which changes with each change."""
 
 
 class WriteOptions(DatasetWriteOptions, total=False):

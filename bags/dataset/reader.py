@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -17,6 +17,7 @@ from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.batch import Column
 from bags.dataset.field import Field
 from bags.dataset.fields import OpenFields
+from bags.dataset.fingerprint import fingerprint_of_folders
 from bags.dataset.folder import Folder
 from bags.dataset.metadata import Metadata
 from bags.dataset.options import ReadOptions, open_store
@@ -111,6 +112,10 @@ class DatasetReader(Dataset):
 
     def _is_unfinished(self) -> bool:
         return self._folder.is_unfinished()
+
+    def _fingerprint(self, fields: Sequence[str], of_origin: bool) -> str:
+        folders, lengths = [self._folder], [self._length]
+        return fingerprint_of_folders(self, folders, lengths, lambda _: self, fields, of_origin)
 
     def _index_folder(self) -> Folder:
         folder: Folder = self._folder

@@ -57,7 +57,7 @@ def is_file_of_dataset(name: str) -> bool:
 
 def is_derived(name: str) -> bool:
     """Returns whether a file, by its name, is computed from datapoints: statistics, or an index of keys."""
-    return name == STATISTICS or name.endswith('.index')
+    return name.removesuffix(SUFFIX) == STATISTICS or name.endswith('.index')
 
 
 def remove_files(store: Store, folder: str) -> None:
@@ -149,12 +149,13 @@ class ProgressLog:
         writer: The `ShardedDatasetWriter` that writes the dataset.
         source: The source of the dataset, as JSON values.
         resume: Whether to read the log of an earlier run, if there was one.
+        check_source: Whether to raise if the source has another fingerprint.
 
     Raises:
         ValueError: The dataset has another source, or has datapoints without a log.
     """
 
-    def __init__(self, writer: Any, source: dict[str, Any], resume: bool) -> None:
+    def __init__(self, writer: Any, source: dict[str, Any], resume: bool, check_source: bool = True) -> None:
         self._store = store = writer._store
         self._path = store.join(writer.directory, SOURCE)
         self._source = source
@@ -162,10 +163,15 @@ class ProgressLog:
         """JSON values, stored by `save`."""
         if resume and store.exists(self._path):
             found = json.loads(store.read(self._path))
+            # An earlier version has not written the identity, which replaces the fingerprint.
+            ignored = 'fingerprint' if 'identity' in found else 'identity'
             for name, value in source.items():
-                if found.get(name) != value:
+                is_checked = name != ignored and (check_source or name not in ('fingerprint', 'identity'))
+                if is_checked and found.get(name) != value:
                     raise ValueError(f'{self._path}: {_difference(name, found.get(name), value)}')
             self.state = found.get('state', {})
+            if any(found.get(name) != value for name, value in source.items()):
+                self.save()
         elif resume and len(writer):
             raise ValueError(
                 f'{self._path}: is missing, so it is unknown what the {len(writer)} datapoints are made '
@@ -207,5 +213,11 @@ def _difference(name: str, found: Any, given: Any) -> str:
         return (
             f'resume: expected the {found:,} inputs of the earlier run, got {given:,}. Resume with the first '
             f'{found:,} of them; write the others to a dataset of their own, and join both with bags.concat'
+        )
+    if name in ('fingerprint', 'identity'):
+        return (
+            'resume: the source is another one, or has changed since the earlier run: datapoints of both '
+            'would be mixed '
+            '(check_source=False resumes anyway, mode="overwrite" begins again)'
         )
     return f'resume: the dataset is made from something else: expected {name} {found!r}, got {given!r}'

@@ -7,7 +7,7 @@ import copy
 import errno
 import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from bags.bag.options import ReaderOptions
@@ -17,6 +17,7 @@ from bags.dataset.address import Absent, Address, RecordRanges, divide_fields, g
 from bags.dataset.base import Datapoint, Dataset
 from bags.dataset.batch import Column
 from bags.dataset.field import Field
+from bags.dataset.fingerprint import fingerprint_of_folders
 from bags.dataset.folder import Folder
 from bags.dataset.listing import ShardList, length_by_size, list_local_shards, list_remote_shards
 from bags.dataset.metadata import Metadata
@@ -85,7 +86,10 @@ class ShardedDatasetReader(Dataset):
             shard_step = at_least('shard_step', shard_step, 1)
         inode = None if store.is_remote else _inode(path)
         if listed is None:
-            listed = (list_remote_shards if store.is_remote else list_local_shards)(store, path)
+            if store.is_remote:
+                listed = list_remote_shards(store, path, options.checksum)
+            else:
+                listed = list_local_shards(store, path)
         if not listed.shards:
             detail = 'no dataset here: expected spec.json, or shard folders 000000, 000001, …'
             if store.exists(store.join(path, 'spec.json')):
@@ -261,6 +265,11 @@ class ShardedDatasetReader(Dataset):
 
     def _is_unfinished(self) -> bool:
         return any(self._folder(shard).is_unfinished() for shard in (self._first, *self._shards))
+
+    def _fingerprint(self, fields: Sequence[str], of_origin: bool) -> str:
+        folders, readers = [self._folder(shard) for shard in self._shards], self._readers
+        lengths = self._lengths_of_shards
+        return fingerprint_of_folders(self, folders, lengths, readers.__getitem__, fields, of_origin)
 
     def _index_folder(self) -> Folder:
         if self._share != (0, 1):

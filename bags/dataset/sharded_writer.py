@@ -13,6 +13,8 @@ from bags.bag.zstd import check_dictionary
 from bags.dataset.base_writer import BaseWriter
 from bags.dataset.encoder import close_files
 from bags.dataset.field_writer import MAX_RECORDS, Run
+from bags.dataset.identity import CopiedFrom
+from bags.dataset.json_files import remove_json, write_json
 from bags.dataset.listing import dataset_of_shard, shard_numbers
 from bags.dataset.metadata import METADATA, dump_metadata, read_metadata
 from bags.dataset.options import SHARD_SIZE, DatasetWriteOptions, WriterSettings
@@ -85,6 +87,8 @@ class ShardedDatasetWriter(BaseWriter):
             raise FileExistsError(errno.EEXIST, f'the name is that of a shard of the dataset {whole}', path)
         super().__init__(directory, spec, encoders, settings)
         self._encoders = encoders
+        self._origin: tuple[str, int] | None = None
+        """The fingerprint and the length of the dataset of which all datapoints are copied, in order."""
         self._past_shards = self._past_size = self._past_length = 0
         self._uploading: DatasetWriter | None = None
         """The writer of a full shard on an object store, until it is closed."""
@@ -117,7 +121,7 @@ class ShardedDatasetWriter(BaseWriter):
         ]
         if shards and not resume:
             raise FileExistsError(errno.EEXIST, 'the shard exists already', shards[0][1])
-        metadata = read_metadata(store, shards[0][1]) if shards else {}
+        metadata = read_metadata(store, shards[0][1], store.names(shards[0][1])) if shards else {}
         if self._metadata is None:
             self._metadata = metadata or None
         unfinished = None
@@ -151,7 +155,8 @@ class ShardedDatasetWriter(BaseWriter):
             self._count(path)
         if self._metadata is not None and self._metadata != metadata:
             for _, path in shards:
-                store.replace(store.join(path, METADATA), dump_metadata(self._metadata, self._types))
+                data = dump_metadata(self._metadata, self._types)
+                write_json(store, store.join(path, METADATA), data, self._checksum)
         # After complete shards, the next one is created by its first datapoint, if there is one.
         return self._start(unfinished) if unfinished is not None or not shards else None
 
@@ -179,7 +184,7 @@ class ShardedDatasetWriter(BaseWriter):
     def _start(self, unfinished: str | None = None) -> DatasetWriter:
         """Starts a shard, or resumes an unfinished one."""
         path = unfinished or self._store.join(self.directory, f'{self._number:06}')
-        self._store.remove(self._store.join(self.directory, INDEX))  # Out of date with the new shard.
+        remove_json(self._store, self._store.join(self.directory, INDEX))  # Out of date with the new shard.
         options = self._settings.of_shard(
             compression=self._compressions, checksum=self._checksum, metadata=self._metadata,
             resume=unfinished is not None, mode='create',
@@ -245,6 +250,9 @@ class ShardedDatasetWriter(BaseWriter):
         """Returns the writer of the current shard, even if it is full; starts a shard if there is none."""
         if self._writer is None:
             self._writer = self._start()
+        if self._origin is not None:
+            fingerprint, total = self._origin
+            self._writer._copied_from = CopiedFrom(fingerprint, self._past_length, total)
         return self._writer
 
     @property

@@ -111,6 +111,10 @@ class Join(View):
     def __len__(self) -> int:
         return len(self._datasets[0])
 
+    def _fingerprint_options(self) -> object:
+        numbers = {id(dataset): number for number, dataset in enumerate(self._datasets)}
+        return [(name, numbers[id(owner)]) for name, owner in self._owners.items()]
+
     def _shares(self, selection: Selection) -> list[tuple[Dataset, Selection]]:
         """Divides a selection by the dataset that each field is read from."""
         shares: dict[int, tuple[Dataset, Selection]] = {}

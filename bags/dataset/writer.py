@@ -19,6 +19,8 @@ from bags.bag.zstd import MAX_TRAINING_BYTES, check_dictionary
 from bags.dataset.base_writer import BaseWriter, remove_derived
 from bags.dataset.encoder import close_files
 from bags.dataset.field_writer import Compressed, FieldWriter, RefsWriter, Run
+from bags.dataset.identity import IDENTITY, CopiedFrom, Identity, new_id
+from bags.dataset.json_files import remove_json, write_json
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.options import DatasetWriteOptions, WriterSettings
 from bags.dataset.refs import MISSING, RefsFormat
@@ -56,6 +58,9 @@ class DatasetWriter(BaseWriter):
             also be new.
             `metadata`: JSON values by name, which readers return as `metadata`; those of fields are under
             `'fields'`. With `resume`, it replaces that of the folder, or of all shards; None keeps it.
+            `id`: the id of the dataset, which its fingerprint is made from: a text of up to 200 characters.
+            Equal datapoints with one id give equal files. Unless given, it is random, and changes with each
+            change.
             `mode='overwrite'`: replace the dataset in a local folder: the new one is written beside it and
             moved into place at `close`. After an exception, the old one stays.
             `filesystem`, `storage_options`: as in `bags.open`.
@@ -94,6 +99,10 @@ class DatasetWriter(BaseWriter):
         """All open bags: refs, then fields."""
         self._is_new = False
         """Whether the folder was empty."""
+        self._found_identity: tuple[int, bytes] | None = None
+        """With `resume` of a closed folder, the number of datapoints, and its identity file."""
+        self._copied_from: CopiedFrom | None = None
+        """The origin of the datapoints, if all were copied from another dataset."""
         self._lock = self._replacement or self._store.lock(self.directory)
         try:
             self._open(resume, truncate_to)
@@ -133,7 +142,8 @@ class DatasetWriter(BaseWriter):
             self._is_new = not names
             store.replace(spec_path, dump_spec(self._types))
         if self._metadata is not None:
-            store.replace(store.join(path, METADATA), dump_metadata(self._metadata, self._types))
+            data = dump_metadata(self._metadata, self._types)
+            write_json(store, store.join(path, METADATA), data, self._checksum)
         mode: Literal['create', 'append', 'overwrite'] = 'create'
         keep = None
         if resume:
@@ -146,6 +156,10 @@ class DatasetWriter(BaseWriter):
         for name in filter(is_temporary, names):
             store.remove(store.join(path, name))  # Left by a killed writer, as the folder is locked.
         store.replace(store.join(path, MARK), MARK_TEXT)
+        if IDENTITY in names:
+            if keep is not None and truncate_to is None:
+                self._found_identity = keep, store.read(store.join(path, IDENTITY))
+            remove_json(store, store.join(path, IDENTITY))
         refs_path = store.join(path, 'refs.bag')
         options = self._settings.of_bags(buffer_size=1 << 62, checksum=self._checksum)
         spec = store.read(spec_path) if self._checksum else b''
@@ -282,12 +296,24 @@ class DatasetWriter(BaseWriter):
             # empty refs beside records as damage.
             field.close(keep=len(self) > 0)
         self._refs.close()
+        self._save_identity()
         if is_finished:
             self._store.remove(self._store.join(self.directory, MARK))
             if self._replacement is not None:
                 self.directory = self._replacement.swap()
         self._lock.release()
         self._closed = True
+
+    def _save_identity(self) -> None:
+        """Gives the closed folder another id, unless nothing has changed since it was opened."""
+        store, path, length = self._store, self.directory, len(self)
+        id = self._settings.id
+        if self._found_identity is not None and self._found_identity[0] == length and id is None:
+            data = self._found_identity[1]
+        else:
+            sizes = {os.path.basename(bag.path): bag.size if length else 0 for bag in self._bags}
+            data = Identity(id or new_id(), length, sizes, self._copied_from).dump()
+        write_json(store, store.join(path, IDENTITY), data, self._checksum)
 
     def _abandon(self, is_kept: bool = True) -> None:
         if self._closed or (is_kept and self._replacement is None and (len(self) or not self._is_new)):

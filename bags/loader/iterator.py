@@ -39,7 +39,7 @@ class Source(Protocol):
 
     def _state_at(self, cursor: Cursor) -> State: ...
 
-    def _cursor_from(self, state: Any) -> Cursor: ...
+    def _cursor_from(self, state: Any, check_dataset: bool = True) -> Cursor: ...
 
 
 class LoaderIterator(Iterator[Any]):
@@ -185,13 +185,16 @@ class LoaderIterator(Iterator[Any]):
         state = self._loader._state_at(progress.cursor)
         return state if workers == 1 else {**state, 'skip': progress.skip, 'workers': workers}
 
-    def load_state_dict(self, state: State) -> None:
+    def load_state_dict(self, state: State, *, check_dataset: bool = True) -> None:
         """Resumes from the state of another iterator or loader; the next iteration begins after this one.
+
+        Args:
+            state, check_dataset: As in `Loader.load_state_dict`.
 
         Raises:
             ValueError: As `Loader.load_state_dict`; or the state is for another number of workers.
         """
-        cursor, own = self._loader._cursor_from(state), self._progress.schedule
+        cursor, own = self._loader._cursor_from(state, check_dataset), self._progress.schedule
         skip, workers = int(state.get('skip', 0)), int(state.get('workers', 1))
         if workers != own.stride:
             raise ValueError(f'state: expected that of {own.stride} workers, got that of {workers}')

@@ -318,23 +318,30 @@ class Loader:
 
     @cached_attribute
     def fingerprint(self) -> str:
-        """A hash of the dataset's fields, its length and a few of its records."""
-        return fingerprint(self.dataset.rows if isinstance(self.dataset, RowBatches) else self.dataset)
+        """The fingerprint of the dataset, or of the one that it is a copy of, with all datapoints."""
+        dataset = self.dataset.rows if isinstance(self.dataset, RowBatches) else self.dataset
+        return fingerprint(dataset, of_origin=True)
 
-    def load_state_dict(self, state: State) -> None:
+    def load_state_dict(self, state: State, *, check_dataset: bool = True) -> None:
         """Makes the next iteration resume from a state; later ones are the next epochs.
+
+        Args:
+            state: The state.
+            check_dataset: Raise if the state was saved with another dataset. False resumes with it.
 
         Raises:
             ValueError: The state belongs to another dataset, seed or sampler, or is not a state.
         """
-        cursor = self._cursor_from(state)
+        cursor = self._cursor_from(state, check_dataset)
         is_end = self.epochs is not None and cursor[:2] == (cursor.first + self.epochs, 0)
         self._next_cursor = cursor._replace(first=cursor.epoch) if is_end else cursor
         self._progress = None
 
-    def _cursor_from(self, state: Any) -> Cursor:
+    def _cursor_from(self, state: Any, check_dataset: bool = True) -> Cursor:
         """Returns the cursor of a state, after checking that it belongs to this run."""
-        cursor = cursor_from(state, self._state_at(Cursor()), len(self.sampler), self.epochs)
+        dataset = self.fingerprint if check_dataset else None
+        own = {'seed': self.seed, 'sampler': repr(self.sampler), 'dataset': dataset}
+        cursor = cursor_from(state, own, len(self.sampler), self.epochs)
         self._schedule._replace(begin=cursor).check_equal_steps()
         return cursor
 

@@ -34,7 +34,7 @@ def cursor_from(state: Any, own: State, length: int, epochs: int | None) -> Curs
 
     Args:
         state: The state to check.
-        own: A state of this run.
+        own: The seed, the sampler and the dataset of this run; None as dataset matches any.
         length: Positions in an epoch of this run.
         epochs: Number of epochs in an iteration of this run; None for no end.
 
@@ -45,10 +45,11 @@ def cursor_from(state: Any, own: State, length: int, epochs: int | None) -> Curs
     if not isinstance(state, Mapping) or not set(required) <= state.keys():
         raise ValueError(f'state: expected a dict of {", ".join(required)}, got {state!r:.200}')
     for key, (whose, what) in MUST_MATCH.items():
-        if state[key] != own[key]:
+        if own[key] is not None and state[key] != own[key]:
+            hint = ' (load_state_dict with check_dataset=False resumes anyway)' if key == 'dataset' else ''
             raise ValueError(
                 f'state of another {whose}: expected the {what} {own[key]!r} of this loader, '
-                f'got {state[key]!r:.200}'
+                f'got {state[key]!r:.200}{hint}'
             )
     try:
         epoch, consumed = operator.index(state['epoch']), operator.index(state['consumed'])

@@ -7,10 +7,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from bags.bag.checksums import checksums_name
 from bags.bag.options import LimitsStorage, ReaderOptions
 from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder
-from bags.dataset.listing import files_below
+from bags.dataset.identity import IDENTITY
+from bags.dataset.json_files import check_json, write_json
+from bags.dataset.listing import RENEW_INDEX, files_below
+from bags.dataset.metadata import METADATA
 from bags.dataset.resume import MARK, is_derived
 from bags.dataset.shard_index import INDEX, Shard, dump_index, load_index
 from bags.dataset.spec import Spec, unite
@@ -54,7 +58,8 @@ def consolidate(
         detail = 'no shard folder here: expected 000000, 000001, …'
         raise FileNotFoundError(errno.ENOENT, detail, location.path)
     types, shards = describe_shards(location, progress)
-    location.store.replace(location.store.join(location.path, INDEX), dump_index(types, shards))
+    checksum = checksums_name('refs.bag') in shards[0].sizes
+    write_json(location.store, location.store.join(location.path, INDEX), dump_index(types, shards), checksum)
     return len(shards)
 
 
@@ -89,7 +94,9 @@ def index_damage(location: Location) -> str | None:
     """Describes the damage of the shards.json of a dataset; None if it is valid or does not exist."""
     path = location.store.join(location.path, INDEX)
     try:
-        types, shards = load_index(location.store.read(path), path)
+        data = location.store.read(path)
+        check_json(location.store, path, data, RENEW_INDEX)
+        types, shards = load_index(data, path)
     except FileNotFoundError:
         return None
     except (CorruptError, SpecError) as exc:
@@ -98,7 +105,7 @@ def index_damage(location: Location) -> str | None:
         found = describe_shards(location)
     except (BagsError, ValueError, OSError):
         return None  # Reported with the shard, or it is being written.
-    if found == (types, [shard._replace(sizes=_sizes(shard)) for shard in shards]):
+    if (found[0], list(map(_data_of, found[1]))) == (types, list(map(_data_of, shards))):
         return None
     return 'differs from the shards: run bags consolidate'
 
@@ -106,6 +113,12 @@ def index_damage(location: Location) -> str | None:
 def _sizes(shard: Shard) -> dict[str, int]:
     """Returns the sizes of the files, except statistics and key indexes, which may be written later."""
     return {name: size for name, size in sorted(shard.sizes.items()) if not is_derived(name)}
+
+
+def _data_of(shard: Shard) -> Shard:
+    """Returns the description of a shard without the files that change while the data stay."""
+    changed = (METADATA, checksums_name(METADATA), IDENTITY, checksums_name(IDENTITY))
+    return shard._replace(sizes={name: size for name, size in _sizes(shard).items() if name not in changed})
 
 
 def _describe(store: Store, path: str, options: ReaderOptions, shard: Shard) -> tuple[Spec, Shard]:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from bags.bag.checksums import checksums_name
+from bags.dataset.json_files import remove_json, write_json
 from bags.dataset.metadata import METADATA, dump_metadata
 from bags.dataset.spec import load_spec
 from bags.maintenance.location import locate
@@ -44,6 +46,6 @@ def set_metadata(
     for folder in location.parts:
         file = store.join(folder, METADATA)
         if metadata:
-            store.replace(file, data)
+            write_json(store, file, data, store.exists(store.join(folder, checksums_name('refs.bag'))))
         else:
-            store.remove(file)
+            remove_json(store, file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -15,12 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bags.bag.checksums import checksums_name
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset, check_dataset
 from bags.dataset.batch import Ragged
 from bags.dataset.columns import read_values
 from bags.dataset.fingerprint import fingerprint
-from bags.dataset.metadata import STATISTICS
+from bags.dataset.json_files import check_json, write_json
+from bags.dataset.metadata import RENEW_STATISTICS, STATISTICS
 from bags.dataset.open import open as open_dataset
 from bags.dataset.registry import fixed_dtype
 from bags.dataset.selection import IMAGE_WORDS, VIDEO_WORDS, FrameSelection, select_whole
@@ -28,6 +31,7 @@ from bags.dataset.spec import FieldType
 from bags.maintenance.accumulator import QUANTILES, Accumulator
 from bags.progress import Advance
 from bags.progress import progress as show_progress
+from bags.storage import Store
 from bags.validation import at_least, worker_count
 
 __all__ = ['FieldStatistics', 'as_json', 'statistics']
@@ -77,6 +81,7 @@ def statistics(
     *,
     samples: int = 512,
     workers: int | None = None,
+    again: bool = False,
     progress: bool | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -86,7 +91,7 @@ def statistics(
     Numbers and arrays of one shape have statistics for each element, in plain fields and over all items of
     sequences. Images and videos have them for each channel, from a sample of datapoints.
 
-    For a path, the result is saved beside the data in `statistics.json`, with a fingerprint of the dataset.
+    For a path, the result is saved beside the data in `statistics.json`, with the fingerprint of the dataset.
     While that is unchanged, the data are not read again. A warning is issued if the file cannot be written.
 
     Args:
@@ -95,12 +100,13 @@ def statistics(
             given.
         samples: Number of datapoints whose images are decoded, evenly spaced.
         workers: Number of threads; the number of processors unless given.
+        again: For a path, read the data even if saved statistics are there.
         progress: Whether to show a progress bar; None: if standard error is a terminal.
         filesystem, storage_options: As in `bags.open`, for a path.
 
     Raises:
         KeyError, TypeError: No such field, or one that is not numeric.
-        CorruptError, DecodeError: A record cannot be read.
+        CorruptError, DecodeError: A record, or the saved statistics, cannot be read.
     """
     samples = at_least('samples', samples, 1)
     workers = worker_count(workers)
@@ -112,10 +118,10 @@ def statistics(
         folder = opened._index_folder()
         store, file = folder.store, folder.store.join(folder.path, STATISTICS)
         made_from = {'format': FORMAT, 'fingerprint': fingerprint(opened), 'bytes': opened.size}
-        try:
-            kept = json.loads(store.read(file))
-        except (FileNotFoundError, ValueError):
-            kept = {}
+        kept: Any = {}
+        if not again:
+            with contextlib.suppress(FileNotFoundError):
+                kept = _load(store, file)
         known = {}
         if isinstance(kept, dict) and all(kept.get(key) == value for key, value in made_from.items()):
             known = kept.get('fields', {})
@@ -127,11 +133,22 @@ def statistics(
         if missing:
             for name, found in _compute(opened, missing, samples, workers, progress).items():
                 known[name] = as_json(found)
+            data = json.dumps({**made_from, 'fields': known}).encode()
             try:
-                store.replace(file, json.dumps({**made_from, 'fields': known}).encode())
+                write_json(store, file, data, checksums_name('refs.bag') in folder.names)
             except OSError as exc:
                 warnings.warn(f'{file}: statistics are not kept: {exc}', stacklevel=2)
         return {name: _from_json(known[name]) for name in names}
+
+
+def _load(store: Store, file: str) -> Any:
+    """Returns the content of a statistics.json; nothing if it is not JSON."""
+    data = store.read(file)
+    check_json(store, file, data, RENEW_STATISTICS)
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
 
 
 def _numeric_fields(dataset: Dataset, fields: Any) -> list[str]:

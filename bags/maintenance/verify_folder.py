@@ -17,8 +17,10 @@ from bags.bag.open import open_bag
 from bags.bag.options import ReaderOptions, merge
 from bags.concurrency import map_concurrently
 from bags.dataset.folder import Folder
+from bags.dataset.identity import IDENTITY, REMOVE_IDENTITY
+from bags.dataset.json_files import check_json
 from bags.dataset.listing import is_being_made
-from bags.dataset.metadata import read_metadata
+from bags.dataset.metadata import RENEW_STATISTICS, STATISTICS, read_metadata
 from bags.dataset.refs import MISSING, RefsFormat, dangling
 from bags.dataset.registry import decoders
 from bags.dataset.resume import MARK, is_temporary
@@ -115,9 +117,18 @@ def folder_checks(
         detail = f'expected the spec of the first shard, {first}, but for optional fields, got {spec}'
         yield Damage(spec_path, None, None, detail)
     try:
-        read_metadata(folder.store, folder.path)
+        read_metadata(folder.store, folder.path, folder.names)
     except CorruptError as exc:
         yield Damage(exc.path, None, None, exc.detail)
+    for name, renew in ((IDENTITY, REMOVE_IDENTITY), (STATISTICS, RENEW_STATISTICS)):
+        if checksums_name(name) in folder.names:
+            path = folder.store.join(folder.path, name)
+            try:
+                check_json(folder.store, path, folder.store.read(path), renew)
+            except FileNotFoundError:
+                yield Damage(path, None, None, 'is missing, but its checksum is not')
+            except CorruptError as exc:
+                yield Damage(exc.path, None, None, exc.detail)
     yield from _file_notes(folder, schema)
     bags = yield from _field_checks(folder, schema, cache, decode)
     if refs is not None:

@@ -6,6 +6,7 @@ all its fields share.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -40,6 +41,11 @@ class Clock(ABC):
         self.dataset = dataset
         self.field = field
 
+    @property
+    @abstractmethod
+    def options(self) -> object:
+        """Numbers and strings that determine the times, beside the dataset."""
+
     @abstractmethod
     def counts(self, rows: Int64s) -> Int64s:
         """Returns the number of items of datapoints, shape (W,)."""
@@ -73,6 +79,10 @@ class RateClock(Clock):
         self._rate, self._counts = rate, counts
         self._starts = np.broadcast_to(start, len(dataset))
 
+    @property
+    def options(self) -> object:
+        return self._rate, hashlib.blake2b(self._starts.astype('<f8').tobytes(), digest_size=16).hexdigest()
+
     def counts(self, rows: Int64s) -> Int64s:
         if self._counts is None:
             self._counts = count_items(self.dataset, self.field)
@@ -100,6 +110,10 @@ class TableClock(Clock):
         if times is not None and dataset._types[field].word not in VIDEO_WORDS:
             rows = np.arange(len(dataset))
             self._expect(rows, dataset._lengths(rows, field), dataset._lengths(rows, times))
+
+    @property
+    def options(self) -> object:
+        return self._times, self._scale
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), '_known': {}, '_held': 0}

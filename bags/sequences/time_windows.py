@@ -11,7 +11,7 @@ marks, or the window is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -22,6 +22,7 @@ from bags.dataset.address import Address, RecordRanges
 from bags.dataset.base import View
 from bags.dataset.batch import Column, Ragged
 from bags.dataset.columns import read_column, read_records
+from bags.dataset.fingerprint import digest_of
 from bags.dataset.registry import fixed_dtype
 from bags.dataset.selection import VIDEO_WORDS, PerRowItems, Selection
 from bags.dataset.spec import Spec
@@ -43,6 +44,18 @@ class WindowsView(View):
 
     def __len__(self) -> int:
         return int(self._anchors.layout().offsets[-1])
+
+    def _fingerprint(self, fields: Sequence[str], of_origin: bool) -> str:
+        # Fields of times, and those that windows begin with, matter too.
+        below = self._datasets[0]
+        names = list(fields), self._fingerprint_options()
+        return digest_of(type(self).__name__, names, below._fingerprint(tuple(below._types), of_origin))
+
+    def _fingerprint_options(self) -> object:
+        """Returns what the view is made with, and the clocks of its fields."""
+        options = repr(self).replace(repr(self._datasets[0]), '')
+        clocks = [(name, clock and clock.options) for name, clock in self._anchors.clocks.items()]
+        return options, clocks
 
     def origin(self, index: SupportsIndex) -> tuple[int, int]:
         """Returns the datapoint of a window, and its first item or anchor."""

@@ -334,16 +334,23 @@ def test_damage_found_while_records_are_compressed_again(tmp_path, kit):
 def test_a_copy_resumes_only_from_what_it_is_of(tmp_path, sources):
     found, _ = sources
     bags.copy(found['plain'], tmp_path / 'copy')
-    assert bags.copy(found['zstd'], tmp_path / 'copy', resume=True).datapoints == ROWS  # The same rows.
+    # The same rows, but another dataset.
+    with pytest.raises(ValueError, match=r'source is another one, or has changed.*check_source=False'):
+        bags.copy(found['zstd'], tmp_path / 'copy', resume=True)
+    again = bags.copy(found['zstd'], tmp_path / 'copy', resume=True, check_source=False)
+    assert again.datapoints == ROWS
+    with pytest.raises(ValueError, match='source is another one'):
+        bags.copy(found['plain'], tmp_path / 'copy', resume=True)
+    bags.copy(found['plain'], tmp_path / 'copy', resume=True, check_source=False)
     more = bags.concat([found['plain'], found['plain']])
     for other, said in (
         (found['plain'][1:], 'expected the 60 inputs .* got only 59'),
         (more, 'expected the 60 inputs .* got 120. Resume with the first 60'),
-        (found['plain'][::-1], 'made from something else'),
+        (found['plain'][::-1], 'source is another one'),
     ):
         with pytest.raises(ValueError, match=said):
             bags.copy(other, tmp_path / 'copy', resume=True)
-    assert bags.copy(more[:ROWS], tmp_path / 'copy', resume=True).datapoints == ROWS
+    assert bags.copy(found['plain'][:], tmp_path / 'copy', resume=True).datapoints == ROWS
     with pytest.raises(bags.SpecError):
         bags.copy(found['plain'], tmp_path / 'copy', fields='id', resume=True)
     with bags.ShardedDatasetWriter(tmp_path / 'written', {'id': 'int(8)'}) as writer:

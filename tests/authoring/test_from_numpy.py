@@ -90,7 +90,7 @@ def test_the_bytes_are_those_of_append(tmp_path, kit):
     bags.from_numpy(arrays, tmp_path / 'x')
     rows = [{name: array[index] for name, array in arrays.items()} for index in range(10)]
     kit.fill(tmp_path / 'y', rows, bags.open(tmp_path / 'x').spec)
-    for path in (tmp_path / 'y').iterdir():
+    for path in (tmp_path / 'y').glob('*.bag'):
         assert (tmp_path / 'x' / '000000' / path.name).read_bytes() == path.read_bytes()
 
 

@@ -75,6 +75,7 @@ def made(tmp_path_factory):
 def work(made, tmp_path, monkeypatch):
     """A copy of the folder, as the working directory."""
     folder = shutil.copytree(made, tmp_path / 'work')
+    (folder / 'facts.json').write_text('{"robot": "arm 7"}')
     monkeypatch.chdir(folder)
     return folder
 

@@ -1,8 +1,12 @@
 """Checksums of records detect a flipped bit anywhere in a dataset, and are kept with it."""
 
+import json
 import os
+import subprocess
+import sys
 
 import pytest
+import xxhash
 
 import bags
 from bags import bag
@@ -238,3 +242,84 @@ def test_a_last_shard_without_checksums_does_not_end_them(tmp_path):
             writer.append(row(index))
     assert list(bags.open(path)) == list(map(row, range(5)))
     assert (path / '000002' / 'refs.bag.xxh3').exists()
+
+
+def edit(file):
+    """Changes a number in a JSON file by hand, without another length."""
+    text = file.read_text()
+    assert '7' in text
+    file.write_text(text.replace('7', '8', 1))
+
+
+@pytest.mark.parametrize('sharded', [False, True])
+def test_json_files_have_checksums(tmp_path, sharded):
+    path = write(tmp_path / 'a', metadata={'robot': 7}) if sharded else tmp_path / 'a'
+    if not sharded:
+        with bags.DatasetWriter(path, SPEC, checksum=True, metadata={'robot': 7}) as writer:
+            writer.append(row(7))
+    bags.statistics(path, 'id')
+    if sharded:
+        bags.consolidate(path)
+    files = [file for file in path.rglob('*.json') if file.name != 'spec.json']
+    assert {file.name for file in files} >= {'metadata.json', 'statistics.json', 'source.json'}
+    assert (path / 'shards.json' in files) == sharded
+    for file in files:
+        digest = file.with_name(file.name + '.xxh3').read_bytes()
+        assert digest == xxhash.xxh3_64_intdigest(file.read_bytes()).to_bytes(8, 'little')
+    assert list(bags.verify(path, notes=False)) == []
+
+
+def test_metadata_that_were_edited_by_hand_are_refused(tmp_path):
+    path = write(tmp_path / 'a', metadata={'robot': 7})
+    file = path / '000000' / 'metadata.json'
+    edit(file)
+    for options in ({}, {'checksum': True}):
+        with pytest.raises(
+            bags.CorruptError, match=r'metadata\.json: differs .*`bags metadata DATASET --set'
+        ):
+            _ = bags.open(path, **options).metadata
+    assert [damage.path for damage in bags.verify(path, notes=False)] == [str(file)]
+    # As today, if there is no checksum.
+    kept = (path / '000000' / 'metadata.json.xxh3').read_bytes()
+    (path / '000000' / 'metadata.json.xxh3').unlink()
+    assert bags.open(path).metadata == {'robot': 8}
+    (path / '000000' / 'metadata.json.xxh3').write_bytes(kept)
+    # The command that the error names.
+    command = [sys.executable, '-m', 'bags', 'metadata', str(path), '--set', str(file), '--json']
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert json.loads(done.stdout) == {'path': str(path), 'metadata': {'robot': 8}}
+    assert bags.open(path, checksum=True).metadata == {'robot': 8}
+    assert list(bags.verify(path, notes=False)) == []
+    bags.set_metadata(path, {})
+    assert not list(path.rglob('metadata.json*'))
+
+
+def test_shards_json_that_was_edited_by_hand_is_refused(tmp_path):
+    path = write(tmp_path / 'a')
+    bags.consolidate(path)
+    edit(path / 'shards.json')
+    with pytest.raises(
+        bags.CorruptError, match=r'shards\.json: differs .*`bags consolidate` writes it again'
+    ):
+        bags.open(path)
+    assert [damage.path for damage in bags.verify(path, notes=False)] == [str(path / 'shards.json')]
+    bags.consolidate(path)
+    assert len(bags.open(path, checksum=True)) == len(bags.open(path))
+    assert list(bags.verify(path, notes=False)) == []
+    with bags.ShardedDatasetWriter(path, SPEC, resume=True) as writer:
+        writer.append(row(1))
+    assert not list(path.glob('shards.json*'))
+
+
+def test_statistics_that_were_edited_by_hand_are_refused(tmp_path):
+    path = write(tmp_path / 'a')
+    found = bags.statistics(path, 'id')['id'].mean.tolist()
+    file = path / '000000' / 'statistics.json'
+    edit(file)
+    with pytest.raises(
+        bags.CorruptError, match=r'statistics\.json: differs .*`bags statistics DATASET --again`'
+    ):
+        bags.statistics(path, 'id')
+    assert [damage.path for damage in bags.verify(path, notes=False)] == [str(file)]
+    assert bags.statistics(path, 'id', again=True)['id'].mean.tolist() == found
+    assert list(bags.verify(path, notes=False)) == []

@@ -42,3 +42,21 @@ def test_shards_that_differ_by_optional_fields(tmp_path):
     assert bags.consolidate(tmp_path / 'd') == 2
     assert bags.verify(tmp_path / 'd', notes=True) == []
     assert bags.open(tmp_path / 'd').spec == {'id': 'int(8)', 'note': 'utf8?'}
+
+
+@pytest.mark.parametrize('checksum', [False, True])
+def test_metadata_and_statistics_may_come_later(tmp_path, checksum):
+    """They are no damage, whether shards.json has their sizes or not."""
+    path = tmp_path / 'd'
+    with bags.ShardedDatasetWriter(
+        path, SPEC, shard_length=2, checksum=checksum, metadata={'a': 1}
+    ) as writer:
+        for index in range(5):
+            writer.append(row(index))
+    bags.consolidate(path)
+    for metadata in ({'a': 'a longer text'}, {}, {'b': 2}):
+        bags.set_metadata(path, metadata)
+        assert bags.verify(path, notes=True) == []
+        assert bags.open(path).metadata == metadata
+    bags.statistics(path, 'id')
+    assert bags.verify(path, notes=True) == []

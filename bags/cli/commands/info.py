@@ -1,15 +1,16 @@
-"""`bags info`: counts and sizes of a dataset or a bag; `bags statistics`: of the numbers in its fields."""
+"""`bags info`, `bags metadata` and `bags statistics`: what is in a dataset or a bag."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
 from json import dumps
+from pathlib import Path as LocalPath
 from typing import Annotated, Any
 
 import typer
 
-from bags.cli.arguments import Fields, Json, Path, parse_fields
+from bags.cli.arguments import Fields, Json, Path, argument, option, parse_fields
 from bags.cli.output import (
     byte_count,
     histogram,
@@ -21,7 +22,7 @@ from bags.cli.output import (
     with_path_as_given,
 )
 
-__all__ = ['info', 'statistics']
+__all__ = ['info', 'metadata', 'statistics']
 
 MAX_FACTS = 32
 """Lines of metadata."""
@@ -114,12 +115,42 @@ def _range(found: Any, as_text: Callable[[float], str]) -> str:
     return f'{as_text(found.min)} {histogram(found.counts)} {as_text(found.max)}'
 
 
+def metadata(
+    path: Annotated[str, argument('PATH', 'A dataset; also a URL.')],
+    set_to: Annotated[
+        str | None, option('--set', metavar='FILE', help='Replace it by the JSON object in this file.')
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Prints the metadata of a dataset as JSON, or replaces it in all shards.
+
+    Example: bags metadata episodes > facts.json
+
+    Example: bags metadata episodes --set facts.json
+    """
+    import bags
+
+    if set_to is not None:
+        from bags.dataset.metadata import load_metadata
+
+        bags.set_metadata(path, load_metadata(LocalPath(set_to).read_bytes(), set_to))
+    with bags.open(path, raw=True) as dataset:
+        found = dataset.metadata
+    if json:
+        print_json({'path': path, 'metadata': found})
+    else:
+        say(dumps(found, indent=1, ensure_ascii=False))
+
+
 def statistics(
     path: Path,
     fields: Fields = None,
     samples: Annotated[
         int, typer.Option(min=1, help='Datapoints whose images and videos are decoded.')
     ] = 512,
+    again: Annotated[
+        bool, typer.Option('--again', help='Compute them again, even if the dataset has not changed.')
+    ] = False,
     json: Json = False,
 ) -> None:
     """Prints mean, deviation, quantiles and a histogram of each numeric field, and keeps them for later.
@@ -134,7 +165,7 @@ def statistics(
 
     with bags.open(path, raw=True) as dataset:
         names = parse_fields(fields, dataset.spec)
-    found = bags.statistics(path, names, samples=samples)
+    found = bags.statistics(path, names, samples=samples, again=again)
     if json:
         from bags.cli.values import to_json
         from bags.maintenance.statistics import as_json

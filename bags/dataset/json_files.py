@@ -1,0 +1,65 @@
+"""JSON files of a dataset with checksums: each has its XXH3-64 beside it, in `NAME.xxh3`.
+
+The new checksum is written beside the old one, then the file, then the new checksum alone: whenever the
+writer is killed, one of them is that of the file. The checksum of spec.json is in that of refs.bag.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+
+from bags.bag.checksums import checksums_name, digest_function, table_of
+from bags.bag.limits import ENTRY
+from bags.errors import CorruptError
+from bags.storage import Store
+
+__all__ = ['check_json', 'has_checksums', 'remove_json', 'write_json']
+
+MAX_CHECKSUMS = 2
+
+
+def has_checksums(names: Collection[str]) -> bool:
+    """Returns whether a dataset folder with these files has checksums."""
+    return checksums_name('refs.bag') in names
+
+
+def write_json(store: Store, path: str, data: bytes, checksum: bool) -> None:
+    """Writes a file, and its checksum if `checksum` is set."""
+    if not checksum:
+        store.replace(path, data)
+        return
+    digest = digest_function()
+    digests = [digest(data)]
+    with contextlib.suppress(FileNotFoundError):
+        digests.append(digest(store.read(path)))
+    store.replace(checksums_name(path), table_of(digests))
+    store.replace(path, data)
+    if len(digests) > 1:
+        store.replace(checksums_name(path), table_of(digests[:1]))
+
+
+def remove_json(store: Store, path: str) -> None:
+    """Removes a file and its checksum, if they exist."""
+    store.remove(path)
+    store.remove(checksums_name(path))
+
+
+def check_json(store: Store, path: str, data: bytes, renew: str) -> None:
+    """Compares the content of a file with its checksum, if it has one.
+
+    Args:
+        store, path, data: The file.
+        renew: The command that accepts the file, or writes it again.
+
+    Raises:
+        CorruptError: They differ.
+    """
+    try:
+        table = store.read(checksums_name(path))
+    except FileNotFoundError:
+        return
+    known = [table[start : start + ENTRY] for start in range(0, MAX_CHECKSUMS * ENTRY, ENTRY)]
+    if table_of([digest_function()(data)]) not in known:
+        detail = f'differs from its checksum: it is damaged, or was edited by hand ({renew})'
+        raise CorruptError(path, None, detail)
