@@ -13,7 +13,7 @@ PIP := -m pip install -qq --disable-pip-version-check --no-input
 STRACE := [ "$$(uname)" != Linux ] || command -v strace > /dev/null || tools/debian-packages strace
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers test-adapters test-cloud test-freethreaded viewer test-viewer dist clean
+.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers test-adapters test-cloud test-freethreaded fuzz viewer test-viewer dist clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ slow: .venv/ready ## the tests marked slow, which CI runs too
 campaigns: .venv/ready ## the tests marked campaign, which take minutes each
 	@$(STRACE)
 	$(BIN)/pytest -n auto --maxprocesses 8 -m campaign $(ARGS)
+
+fuzz: .venv-fuzz/ready ## coverage-guided fuzzing of parsers of bytes (ARGS='--executions 100000 refs')
+	.venv-fuzz/bin/python -m tests.fuzz $(ARGS)
 
 # The tests of local files over object stores, except for what only local files can do; then tests/cloud. Two pairs of
 # a store and a client run all of them, the other two pairs a part.
@@ -102,7 +105,7 @@ layers: .venv/ready ## writes the packages and modules into CONTRIBUTING.md
 	$(BIN)/python -m tests.test_contributing
 
 clean: ## removes environments, caches and outputs
-	rm -rf .venv .venv-adapters .venv-bench .venv-demo .venv-docs .venv-freethreaded .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
+	rm -rf .venv .venv-adapters .venv-bench .venv-demo .venv-docs .venv-freethreaded .venv-fuzz .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
 	rm -rf viewer/node_modules viewer/tests/out bags/viewer/static
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -132,6 +135,12 @@ clean: ## removes environments, caches and outputs
 	@echo 'making .venv-adapters'
 	@$(PYTHON) -m venv --clear .venv-adapters
 	@.venv-adapters/bin/python $(PIP) -e '.[images,video,s3]' -r tests/adapters/requirements.txt
+	@touch $@
+
+.venv-fuzz/ready: pyproject.toml
+	@echo 'making .venv-fuzz'
+	@$(PYTHON) -m venv --clear .venv-fuzz
+	@.venv-fuzz/bin/python $(PIP) -e '.[images,video]' atheris
 	@touch $@
 
 .venv-docs/ready: docs/requirements.txt
