@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from bags.cli.commands.convert import export, import_
 from bags.cli.commands.copy import consolidate, copy, index, prefetch
@@ -23,7 +24,23 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     'Copy and convert': (consolidate, copy, export, import_, index, prefetch),
     'Check and repair': (recover, verify),
 }
-"""The commands of each panel of `bags --help`: to add one, add it here."""
+"""The commands of each section of `bags --help`: to add one, add it here."""
+
+
+class Commands(typer.core.TyperGroup):
+    """The commands, whose help is plain text: to import what draws boxes takes longer than all else."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes a section for each theme, with the first sentence of each command."""
+        for title, functions in COMMANDS.items():
+            commands = [self.commands[command_name(function)] for function in functions]
+            with formatter.section(title):
+                formatter.write_dl([(each.name, (each.help or '').partition('\n\n')[0]) for each in commands])
+
+
+def command_name(function: Callable[..., None]) -> str:
+    """Returns the name of a command: `import_` is `import`, which is a keyword of Python."""
+    return function.__name__.rstrip('_')
 
 
 def build_app() -> Any:
@@ -33,18 +50,16 @@ def build_app() -> Any:
         help='Shows, copies, checks and repairs datasets and bags.',
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        rich_markup_mode='markdown',
+        rich_markup_mode=None,
+        cls=Commands,
         context_settings={'help_option_names': ['-h', '--help']},
     )
     app.callback()(_options)
-    for panel, functions in COMMANDS.items():
+    for functions in COMMANDS.values():
         for function in functions:
-            # `import_` is the command `import`, which is a keyword of Python.
-            name = function.__name__.rstrip('_')
             # -1 is an index, not an option.
             settings = {'ignore_unknown_options': function in (cat, show)}
-            command = app.command(name, rich_help_panel=panel, context_settings=settings)
-            command(exits_with_code(function))
+            app.command(command_name(function), context_settings=settings)(exits_with_code(function))
     return app
 
 
