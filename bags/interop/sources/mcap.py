@@ -14,12 +14,14 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from bags.errors import SourceError
 from bags.interop.arrays import image_type, natural_order
+from bags.interop.detect import list_some
+from bags.interop.mcap_end import Survey, check_data, survey, with_end
 from bags.interop.source import Collecting, Source, list_paths, name_fields, reading
 
 __all__ = ['McapSource', 'open_source']
@@ -35,6 +37,7 @@ NUMBERS |= {f'{kind}{8 * size}': f'{kind}({size})' for kind in ('int', 'uint') f
 CHANNELS = {'mono': 1, 'rgb': 3, 'bgr': 3, 'rgba': 4, 'bgra': 4}
 ENCODINGS = {f'{name}{bits}': f'{bits}UC{count}' for name, count in CHANNELS.items() for bits in (8, 16)}
 """Encodings of ROS to those of OpenCV: bits, U for unsigned, S for signed or F for float, channels."""
+_WIDE = re.compile(r'\bw(string|char)\b')
 _OPENCV = re.compile(r'(8|16|32|64)([USF])C([1-9])')
 
 
@@ -61,27 +64,33 @@ class McapSource(Source):
     def __init__(self, paths: list[str]) -> None:
         super().__init__('mcap', {}, 0)
         self.records: list[str] = []
+        self._surveys: dict[str, Survey] = {}
         types: dict[str, str] = {}
         leaves: dict[str, list[Leaf]] = {}
         counts: Counter[str] = Counter()
+        why: dict[str, str] = {}
         for path in paths:
             with Collecting(self.damaged):
-                with _open(path) as reader:
+                with self._open(path) as reader:
                     topics = {(each.topic, each.msgtype) for each in reader.connections}
                     for topic, kind in sorted(topics):
                         if (first := types.setdefault(topic, kind)) != kind:
                             detail = f'expected messages of one type, got {first} and {kind}'
                             raise SourceError(path, f'topic {topic!r}: {detail}')
-                        if topic not in leaves and kind in reader.typestore.fielddefs:
+                        if topic in leaves:
+                            continue
+                        if unread := _unreadable(reader.typestore, kind, set()):
+                            why[topic] = unread
+                        else:
                             leaves[topic] = _leaves_of_topic(reader, topic, kind)
                 self.records.append(path)
                 counts.update(topic for topic, _ in topics)
+        notes = [f'topic {each!r} is left out: {why[each]}' for each in sorted(types.keys() - leaves.keys())]
         if not leaves:
-            nothing = ', '.join(paths), 'expected messages, found none'
+            nothing = ', '.join(paths), '; '.join(['expected messages, found none', *notes])
             raise SourceError(*self.damaged[0] if self.damaged else nothing)
         self.count = len(self.records)
-        left_out = types.keys() - leaves.keys()
-        self.notes += [f'topic {each!r} is left out: {types[each]} is not known' for each in sorted(left_out)]
+        self.notes += notes
         names: dict[tuple[str, Leaf | None], str] = {}
         for topic in sorted(leaves):
             names[topic, None] = f'{topic}_time'
@@ -99,7 +108,7 @@ class McapSource(Source):
     def load(self, entry: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         small: dict[str, list[tuple[Leaf | None, str]]] = {}
-        with _open(entry) as reader:
+        with self._open(entry, check=True) as reader:
             topics = {connection.topic for connection in reader.connections}
             for (topic, leaf), field in self._fields.items():
                 if field in self.spec and topic in topics:
@@ -113,35 +122,119 @@ class McapSource(Source):
                     found[field].append(_get(message, leaf) if leaf else time)
         return found
 
+    @contextlib.contextmanager
+    def _open(self, path: str, *, check: bool = False) -> Iterator[Any]:
+        """Opens a recording. SQLite recordings without message definitions have those of ROS 2.
+
+        Args:
+            path: The file or folder.
+            check: Compare the checksum of the data of MCAP files.
+        """
+        from rosbags.highlevel import AnyReader
+        from rosbags.typesys import Stores, get_typestore
+
+        if '://' in path:
+            raise SourceError(path, 'expected a local file, which rosbags needs')
+        survey_of = self._survey
+
+        class RecordingPath(type(Path())):  # type: ignore[misc]
+            """A path whose MCAP files have an end."""
+
+            def open(self, mode: str = 'r', *args: Any, **options: Any) -> Any:
+                file = super().open(mode, *args, **options)
+                if self.suffix != '.mcap' or mode != 'rb':
+                    return file
+                try:
+                    found = survey_of(str(self), file)
+                    if check:
+                        check_data(file, found)
+                except BaseException:
+                    file.close()
+                    raise
+                file.seek(0)
+                return with_end(file, found)
+
+        default = get_typestore(Stores.ROS2_HUMBLE)
+        with reading(path, 'messages of ROS'):
+            recording = AnyReader([RecordingPath(path)], default_typestore=default)
+            for each in recording.readers:
+                _leave_out_hashes(getattr(each, 'storage', None))
+            with recording as reader:
+                yield reader
+
+    def _survey(self, path: str, file: BinaryIO) -> Survey:
+        """Returns what an MCAP file holds; the first time, notes what of it is not imported."""
+        if path not in self._surveys:
+            found = self._surveys[path] = survey(file)
+            if found.attachments:
+                self.notes.append(f'{path}: attachments are left out: {list_some(found.attachments)}')
+            if found.left_out:
+                self.notes.append(f'{path}: topics are left out, as not of ROS: {list_some(found.left_out)}')
+            if found.end is not None and found.is_whole:
+                self.notes.append(f'{path}: its index is missing or damaged; all messages are read')
+            elif not found.is_whole:
+                detail = (
+                    f'has no end: {found.size - found.stop:,} of {found.size:,} bytes, those from byte '
+                    f'{found.stop} on, are cut off or damaged'
+                )
+                if not found.messages:
+                    raise SourceError(path, detail)
+                detail += f"; on_error='skip' reads the {found.messages:,} messages before them"
+                self.damaged.append((path, detail))
+        return self._surveys[path]
+
     def _large(self, path: str, topic: str, leaf: Leaf) -> Iterator[Any]:
         """Yields a field of all messages of a topic."""
-        with _open(path) as reader:
+        with self._open(path) as reader:
             for _, _, message in _messages(reader, {topic}):
                 yield _get(message, leaf)
 
 
-@contextlib.contextmanager
-def _open(path: str) -> Iterator[Any]:
-    """Opens a recording. SQLite recordings without message definitions have those of ROS 2."""
-    from rosbags.highlevel import AnyReader
-    from rosbags.typesys import Stores, get_typestore
+def _leave_out_hashes(storage: Any) -> None:
+    """Leaves out the hashes of types with texts of wide characters, which rosbags cannot compute."""
+    if storage is None:
+        return
+    open_storage = storage.open
 
-    if '://' in path:
-        raise SourceError(path, 'expected a local file, which rosbags needs')
-    default = get_typestore(Stores.ROS2_HUMBLE)
-    with reading(path, 'messages of ROS'), AnyReader([Path(path)], default_typestore=default) as reader:
-        yield reader
+    def open_without_hashes() -> None:
+        open_storage()
+        storage.connections[:] = [
+            each._replace(digest='') if _WIDE.search(each.msgdef.data) else each
+            for each in storage.connections
+        ]
+
+    storage.open = open_without_hashes
+
+
+def _unreadable(store: Any, kind: str, seen: set[str]) -> str:
+    """Returns why messages of a type cannot be read; empty if they can. `seen` are types known to be."""
+    if kind not in store.fielddefs:
+        return f'{kind} is not known'
+    if kind in seen:
+        return ''
+    seen.add(kind)
+    for name, (node, about) in store.fielddefs[kind][1]:
+        inner, word = about[0] if node.name in ('ARRAY', 'SEQUENCE') else (node, about)
+        if inner.name == 'NAME' and (found := _unreadable(store, word, seen)):
+            return f'{name}: {found}'
+        if inner.name != 'NAME' and word[0] not in NUMBERS and word[0] != 'string':
+            return f'{name} is a {word[0]}, which rosbags does not read'
+    return ''
 
 
 def _messages(reader: Any, topics: Collection[str]) -> Iterator[tuple[str, int, Any]]:
     """Yields topic, time in ns, and message of some topics, ordered by time."""
     connections = [each for each in reader.connections if each.topic in topics]
     if connections:  # With an empty list, rosbags reads all.
+        number = -1
         for number, (connection, time, data) in enumerate(reader.messages(connections)):
             try:
                 yield connection.topic, time, reader.deserialize(data, connection.msgtype)
             except Exception as exc:
                 raise ValueError(f'message {number} of {connection.topic}: {exc}') from exc
+        expected = sum(each.msgcount for each in connections)
+        if number + 1 != expected and reader.paths[0].suffix == '.mcap':
+            raise ValueError(f'expected {expected} messages, as its statistics say, got {number + 1}')
 
 
 def _leaves_of_topic(reader: Any, topic: str, kind: str) -> list[Leaf]:

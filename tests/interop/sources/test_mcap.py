@@ -4,10 +4,13 @@ import contextlib
 import io
 import itertools
 import json
+import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
+from mcap.writer import CompressionType, IndexType
+from mcap.writer import Writer as McapWriter
 from PIL import Image
 from rosbags.rosbag1 import Writer as Writer1
 from rosbags.rosbag2 import StoragePlugin, Writer
@@ -149,3 +152,152 @@ def test_code_in_names_and_definitions_is_not_run(tmp_path):
         with contextlib.suppress(bags.SourceError):
             bags.convert(path, tmp_path / f'out {number}')
         assert not ran.exists(), (name, definition)
+
+
+def write_mcap(path, values=range(100), *, others=(), **options):
+    """Writes a recording of floats, a message each 10 ns, in chunks of some messages.
+
+    Args:
+        path: The file.
+        values: The floats.
+        others: Name, language and text of a definition, encoding, and message, each of another topic.
+        options: Of the writer.
+    """
+    writer = McapWriter(str(path), **{'chunk_size': 300, **options})
+    writer.start('ros2', 'tests')
+    schema = writer.register_schema('std_msgs/msg/Float64', 'ros2msg', b'float64 data\n')
+    channel = writer.register_channel('/x', 'cdr', schema)
+    for number, (name, language, definition, encoding, message) in enumerate(others):
+        other = writer.register_channel(
+            f'/other{number}', encoding, writer.register_schema(name, language, definition)
+        )
+        writer.add_message(other, 0, message, 0)
+    for number, value in enumerate(values):
+        writer.add_message(channel, 10 * number, b'\0\1\0\0' + struct.pack('<d', value), 10 * number)
+    writer.add_metadata('m', {'a': 'b'})
+    writer.add_attachment(1, 1, 'a.txt', 'text/plain', b'attached')
+    writer.finish()
+    return path
+
+
+def values_of(target):
+    with bags.open(target) as dataset:
+        return dataset[0]['x.data'].tolist(), dataset[0]['x_time'].tolist()
+
+
+NO_INDEX = {'index_types': IndexType.NONE, 'use_summary_offsets': False}
+
+
+@pytest.mark.parametrize(
+    'options',
+    [{'compression': each} for each in CompressionType]
+    + [{'use_chunking': False}, NO_INDEX, {**NO_INDEX, 'use_statistics': False}, {'use_statistics': False},
+       {**NO_INDEX, 'use_statistics': False, 'repeat_channels': False, 'repeat_schemas': False},
+       {'index_types': IndexType.CHUNK}, {'enable_data_crcs': True}],
+)  # fmt: skip
+def test_every_message_is_read_whatever_the_end_lists(options, tmp_path):
+    done = bags.convert(write_mcap(tmp_path / 'a.mcap', **options), tmp_path / 'out')
+    assert values_of(tmp_path / 'out') == (list(range(100)), list(range(0, 1000, 10)))
+    assert any(note.endswith("a.mcap: attachments are left out: 'a.txt'") for note in done.notes)
+
+
+@pytest.mark.parametrize('options', [{}, {'use_chunking': False}, {'compression': CompressionType.NONE}])
+def test_a_recording_without_its_end(options, tmp_path):
+    whole = write_mcap(tmp_path / 'whole.mcap', **options).read_bytes()
+    found = set()
+    for number, stop in enumerate(range(len(whole) // 5, len(whole), len(whole) // 9)):
+        path = tmp_path / f'{number}.mcap'
+        path.write_bytes(whole[:stop] + bytes(4096) * (number % 2))  # A file system may leave zeros.
+        source = open_source(path, on_error='skip')
+        done = bags.convert(path, tmp_path / f'{number} out', on_error='skip')
+        values, _ = values_of(tmp_path / f'{number} out')
+        assert values == list(range(len(values)))
+        found.add(len(values))
+        if source.damaged:
+            assert f"on_error='skip' reads the {len(values)} messages" in done.skipped[0].error
+            with pytest.raises(bags.SourceError, match='has no end: '):
+                bags.convert(path, tmp_path / f'{number} raised')
+        else:
+            assert any('all messages are read' in each for each in source.notes)
+            assert len(values) == 100
+    assert max(found) == 100
+    assert len(found) > 3
+
+
+def test_a_folder_of_rosbag2_whose_file_has_no_end(tmp_path):
+    record(tmp_path / 'run', np.arange(6e4), plugin=StoragePlugin.MCAP)
+    path = tmp_path / 'run/run.mcap'
+    path.write_bytes(path.read_bytes()[: 9 * path.stat().st_size // 10])
+    with pytest.raises(bags.SourceError, match=r'run.mcap: has no end'):
+        bags.convert(tmp_path / 'run', tmp_path / 'out')
+    bags.convert(tmp_path / 'run', tmp_path / 'out', on_error='skip')
+    with bags.open(tmp_path / 'out') as dataset:
+        values = dataset[0]['value.data']
+        assert 1e4 < len(values) < 6e4
+        assert np.array_equal(values, np.arange(len(values)))
+
+
+def test_nothing_whole_is_left_out(tmp_path):
+    path = write_mcap(tmp_path / 'a.mcap')
+    write_mcap(tmp_path / 'b.mcap')
+    path.write_bytes(path.read_bytes()[:200])
+    done = bags.convert(tmp_path, tmp_path / 'out', on_error='skip')
+    assert done.datapoints == 1
+    assert 'has no end' in done.skipped[0].error
+
+
+@pytest.mark.parametrize('part', ['chunk', 'data', 'attachment', 'statistics'])
+def test_checksums_are_compared(part, tmp_path):
+    path = write_mcap(tmp_path / 'a.mcap', compression=CompressionType.NONE, enable_data_crcs=True)
+    data = bytearray(path.read_bytes())
+    texts = {'chunk': struct.pack('<d', 50), 'data': b'\x01\0\0\0b', 'attachment': b'attached'}
+    data[data.index(texts.get(part, b'')) + 3] ^= 1
+    if part == 'statistics':  # The damaged index is not used.
+        data = bytearray(path.read_bytes())
+        data[-60] ^= 1
+        path.write_bytes(data)
+        assert open_source(path).notes[-1].endswith('its index is missing or damaged; all messages are read')
+        return
+    path.write_bytes(data)
+    with pytest.raises(bags.SourceError, match=r'(?i)expected.* CRC|checksum'):
+        bags.convert(path, tmp_path / 'out')
+
+
+WIDE = b'wstring w\nint32 n'
+
+
+def test_topics_that_cannot_be_read_are_left_out_with_a_note(tmp_path):
+    nested = b'my/W[] list\n' + b'=' * 80 + b'\nMSG: my/W\n' + WIDE
+    others = [
+        ('my/msg/W', 'ros2msg', WIDE, 'cdr', b'\0\1\0\0' + bytes(8)),
+        ('my/msg/V', 'ros2msg', nested, 'cdr', b'\0\1\0\0' + bytes(4)),
+        ('my.Thing', 'jsonschema', b'{}', 'json', b'{}'),
+        ('my.Other', 'protobuf', b'xyz', 'protobuf', b'abc'),
+    ]
+    done = bags.convert(write_mcap(tmp_path / 'a.mcap', others=others), tmp_path / 'out')
+    assert values_of(tmp_path / 'out')[0] == list(range(100))
+    assert set(done.spec) == {'x.data', 'x_time'}
+    notes = '; '.join(done.notes)
+    assert "topic '/other0' is left out: w: my/msg/wstring is not known" in notes
+    assert "topic '/other1' is left out: list: w: my/msg/wstring is not known" in notes
+    assert "topics are left out, as not of ROS: '/other2', '/other3'" in notes
+
+
+@pytest.mark.parametrize('plugin', StoragePlugin)
+def test_a_topic_of_wide_texts_in_a_folder_of_rosbag2(plugin, tmp_path):
+    with Writer(tmp_path / 'run', version=9, storage_plugin=plugin) as writer:
+        wide = writer.add_connection('/wide', 'my/msg/W', msgdef=WIDE.decode(), rihs01='RIHS01_' + '0' * 64)
+        connection = writer.add_connection('/value', FLOAT.__msgtype__, typestore=STORE)
+        writer.write(wide, 1, b'\0\1\0\0' + bytes(8))
+        writer.write(connection, 2, STORE.serialize_cdr(FLOAT(data=1.5), FLOAT.__msgtype__))
+    done = bags.convert(tmp_path / 'run', tmp_path / 'out')
+    assert set(done.spec) == {'value.data', 'value_time'}
+    assert done.notes == ["topic '/wide' is left out: w: my/msg/wstring is not known"]
+    with pytest.raises(bags.SourceError, match=r'found none; topic .*/wide. is left out'):
+        bags.convert(write_only_wide(tmp_path / 'only'), tmp_path / 'none')
+
+
+def write_only_wide(path):
+    with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        writer.add_connection('/wide', 'my/msg/W', msgdef=WIDE.decode(), rihs01='RIHS01_' + '0' * 64)
+    return path

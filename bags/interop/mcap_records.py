@@ -1,0 +1,146 @@
+"""Records of MCAP files: chunks, channels and attachments. https://mcap.dev/spec describes them."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO, NamedTuple
+
+import zstandard
+
+from bags.interop.source import check_expanded
+
+__all__ = [
+    'ATTACHMENT',
+    'BLOCK',
+    'CHANNEL',
+    'CHUNK',
+    'CHUNK_INDEX',
+    'DATA_END',
+    'FOOTER',
+    'HEAD',
+    'MAGIC',
+    'MESSAGE',
+    'MESSAGE_HEAD',
+    'SCHEMA',
+    'SCHEMAS',
+    'STATISTICS',
+    'Chunk',
+    'make_record',
+    'parse_channel',
+    'read_attachment',
+    'read_chunk',
+    'read_chunk_head',
+    'walk',
+]
+
+MAGIC = b'\x89MCAP0\r\n'
+FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK = 2, 3, 4, 5, 6
+CHUNK_INDEX, ATTACHMENT, STATISTICS, DATA_END = 8, 9, 11, 15
+SCHEMAS = ('', 'ros2msg', 'ros2idl', 'omgidl')
+"""Languages of message definitions of ROS."""
+HEAD = struct.Struct('<BQ')
+MESSAGE_HEAD = struct.Struct('<HIQQ')
+_CHUNK = struct.Struct('<QQQI')
+BLOCK = 1 << 20
+
+
+class Chunk(NamedTuple):
+    """A chunk of messages: where it is, and what its header says."""
+
+    start: int
+    length: int
+    checksum: int
+    codec: str
+    content: int
+    """Where its content begins."""
+    stored: int
+    """Bytes of its content in the file."""
+    size: int
+    """Bytes of its content."""
+
+
+def make_record(code: int, content: bytes) -> bytes:
+    """Returns a record."""
+    return HEAD.pack(code, len(content)) + content
+
+
+def walk(file: BinaryIO, start: int, size: int) -> Iterator[tuple[int, int, int]]:
+    """Yields code, start and length of records, with the file at their content, until one is not whole."""
+    while start + HEAD.size <= size:
+        file.seek(start)
+        code, length = HEAD.unpack(file.read(HEAD.size))
+        if not code or length > size - start - HEAD.size:  # A file system may leave zeros.
+            return
+        yield code, start, length
+        start += HEAD.size + length
+
+
+def parse_text(data: bytes, start: int) -> tuple[str, int]:
+    """Returns a text, and where it ends."""
+    (length,) = struct.unpack_from('<I', data, start)
+    stop = start + 4 + length
+    if stop > len(data):
+        raise ValueError(f'expected a text of {length} bytes at {start}, got {len(data)} bytes')
+    return str(data[start + 4 : stop], 'utf-8'), stop
+
+
+def parse_channel(record: bytes, schemas: Mapping[int, bytes]) -> tuple[str, str, str]:
+    """Returns the topic of a channel, the encoding of its messages, and the language of their definition."""
+    schema = schemas.get(struct.unpack_from('<H', record, 2)[0])
+    topic, stop = parse_text(record, 4)
+    encoding, _ = parse_text(record, stop)
+    language = parse_text(schema, parse_text(schema, 2)[1])[0] if schema else ''
+    return topic, encoding, language
+
+
+def read_chunk_head(file: BinaryIO, start: int, length: int) -> Chunk:
+    """Reads the header of the chunk that starts at a byte and has a content of a length."""
+    head = file.read(min(length, 128))
+    _, _, size, checksum = _CHUNK.unpack_from(head)
+    codec, stop = parse_text(head, _CHUNK.size)
+    (stored,) = struct.unpack_from('<Q', head, stop)
+    if stop + 8 + stored > length:
+        raise ValueError(f'chunk at byte {start}: expected {stored} bytes of content, got {length} in all')
+    content = start + HEAD.size + stop + 8
+    return Chunk(start, HEAD.size + length, checksum, codec, content, stored, size)
+
+
+def read_chunk(file: BinaryIO, chunk: Chunk) -> bytes:
+    """Returns the records of a chunk.
+
+    Raises:
+        ValueError: They are damaged, or more than an import holds.
+    """
+    check_expanded(chunk.size, 'a chunk')
+    file.seek(chunk.content)
+    data = file.read(chunk.stored)
+    if chunk.codec == 'zstd':
+        if (size := zstandard.frame_content_size(data)) not in (-1, chunk.size):
+            raise ValueError(f'expected a frame of {chunk.size} bytes, got one of {size}')
+        data = zstandard.ZstdDecompressor().decompress(data, max_output_size=chunk.size)
+    elif chunk.codec == 'lz4':
+        from lz4.frame import LZ4FrameDecompressor  # type: ignore[import-untyped]
+
+        data = LZ4FrameDecompressor().decompress(data, max_length=chunk.size)
+    elif chunk.codec:
+        raise ValueError(f'expected compression lz4, zstd or none, got {chunk.codec!r}')
+    if len(data) != chunk.size:
+        raise ValueError(f'expected {chunk.size} bytes, got {len(data)}')
+    if chunk.checksum and zlib.crc32(data) != chunk.checksum:
+        raise ValueError(f'expected CRC {chunk.checksum:08x}, got {zlib.crc32(data):08x}')
+    return data
+
+
+def read_attachment(file: BinaryIO, length: int) -> str:
+    """Returns the name of an attachment, after a comparison of its checksum."""
+    begin, checksum, left = file.tell(), 0, length - 4
+    while left > 0 and (block := file.read(min(left, BLOCK))):
+        checksum, left = zlib.crc32(block, checksum), left - len(block)
+    stored = int.from_bytes(file.read(4), 'little')
+    file.seek(begin)
+    name, _ = parse_text(file.read(min(length, BLOCK)), 16)
+    if stored and stored != checksum:
+        raise ValueError(f'attachment {name!r}: expected CRC {stored:08x}, got {checksum:08x}')
+    return name
