@@ -22,6 +22,9 @@ from bags.errors import (
     SpecError,
     StackError,
 )
+from bags.forks import make_forks_wait
+
+make_forks_wait()
 
 if TYPE_CHECKING:
     from bags import bag, samplers

@@ -13,7 +13,7 @@ import bags
 PACKAGE = Path(bags.__file__).parent
 MODULES = sorted(PACKAGE.rglob('*.py'))
 LAYERS = [
-    {'errors'},
+    {'errors', 'forks'},
     {'validation', 'indexing', 'concurrency', 'progress'},
     {'workers'},
     {'storage'},
